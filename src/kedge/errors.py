@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The error tree: every failure a user can meet, with one exit code per class.
+
+A message says what was tried and why it failed; `context` names the file, host, field or offset; `hint` is the next
+thing to type. Domain code raises these; only `cli/main.py` catches and renders them. Codes 1-9 are general,
+10-19 registries, 20-29 image content, 30-39 files and the store, 40-49 limits of this machine, 50-59 settings.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class KedgeError(Exception):
+    """Base of all errors that are the user's business; anything else that escapes is a bug."""
+
+    reference: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, context: dict[str, str] | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.context = dict(context or {})
+        self.hint = hint
+
+    def as_dict(self) -> dict[str, object]:
+        """The error as `--json` prints it."""
+        return {
+            "error": self.reference,
+            "exit_code": self.exit_code,
+            "message": self.message,
+            "context": self.context,
+            "hint": self.hint,
+        }
+
+
+class UsageError(KedgeError):
+    """The command line makes no sense."""
+
+    reference, exit_code = "usage", 2
+
+
+class InvalidReference(KedgeError):
+    """The image reference cannot be read."""
+
+    reference, exit_code = "invalid-reference", 10
+
+
+class ImageNotFound(KedgeError):
+    """The registry answers, but has no such repository, tag or digest."""
+
+    reference, exit_code = "image-not-found", 11
+
+
+class AuthenticationFailed(KedgeError):
+    """Credentials are missing or were refused (401)."""
+
+    reference, exit_code = "authentication-failed", 12
+
+
+class AccessDenied(KedgeError):
+    """The registry knows who asks and says no (403)."""
+
+    reference, exit_code = "access-denied", 13
+
+
+class NetworkFailed(KedgeError):
+    """No connection, a broken connection, TLS trouble, or a server error that outlived the retries."""
+
+    reference, exit_code = "network-failed", 14
+
+
+class RateLimited(KedgeError):
+    """The registry asks us to wait longer than we will (429)."""
+
+    reference, exit_code = "rate-limited", 15
+
+
+class RegistryProtocolError(KedgeError):
+    """The registry's answer does not follow the distribution specification."""
+
+    reference, exit_code = "registry-protocol", 16
+
+
+class NoMatchingPlatform(KedgeError):
+    """The image exists, but not for this architecture."""
+
+    reference, exit_code = "no-matching-platform", 17
+
+
+class DigestMismatch(KedgeError):
+    """Bytes do not have the digest or size that was promised."""
+
+    reference, exit_code = "digest-mismatch", 20
+
+
+class CorruptImage(KedgeError):
+    """A blob, tar, SquashFS or SIF is truncated or damaged; context names the field and offset."""
+
+    reference, exit_code = "corrupt-image", 21
+
+
+class HostileImage(KedgeError):
+    """The image tries something no honest image does (leaves its root, expands without bound)."""
+
+    reference, exit_code = "hostile-image", 22
+
+
+class UnsupportedFormat(KedgeError):
+    """A well-formed thing of a kind that is not supported."""
+
+    reference, exit_code = "unsupported-format", 23
+
+
+class SignatureInvalid(KedgeError):
+    """A signature does not fit the image, or there is none where one is required."""
+
+    reference, exit_code = "signature-invalid", 24
+
+
+class KeyNotFound(KedgeError):
+    """The key to sign or verify with is not in the keyring."""
+
+    reference, exit_code = "key-not-found", 25
+
+
+class FileProblem(KedgeError):
+    """A local file is missing, unreadable, unwritable or of the wrong kind."""
+
+    reference, exit_code = "file-problem", 30
+
+
+class OutputExists(KedgeError):
+    """The output is there already and --force was not given."""
+
+    reference, exit_code = "output-exists", 31
+
+
+class NoSpace(KedgeError):
+    """The file system or the quota has no room."""
+
+    reference, exit_code = "no-space", 32
+
+
+class StoreBusy(KedgeError):
+    """Another process holds the lease and does not let go."""
+
+    reference, exit_code = "store-busy", 33
+
+
+class LimitReached(KedgeError):
+    """A memory, process or thread limit of this machine is too low."""
+
+    reference, exit_code = "limit-reached", 40
+
+
+class ProgramMissing(KedgeError):
+    """A program of the host that this path needs is not installed."""
+
+    reference, exit_code = "program-missing", 41
+
+
+class ProgramFailed(KedgeError):
+    """A program of the host was started and failed."""
+
+    reference, exit_code = "program-failed", 42
+
+
+class InvalidSetting(KedgeError):
+    """A configuration file, environment variable or option has a value that cannot be used."""
+
+    reference, exit_code = "invalid-setting", 50
+
+
+class MissingExtra(KedgeError):
+    """An optional Python package is needed; the hint names the extra to install."""
+
+    reference, exit_code = "missing-extra", 51
+
+
+def all_errors() -> list[type[KedgeError]]:
+    """Every class of the tree, by exit code: the source of the documented list."""
+    found: list[type[KedgeError]] = [KedgeError]
+    for parent in found:
+        found.extend(parent.__subclasses__())
+    return sorted(set(found), key=lambda kind: kind.exit_code)

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""OCI layouts, OCI archives and docker-save archives on disk."""

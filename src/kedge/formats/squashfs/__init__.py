@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""SquashFS 4.0: layout, reader, writer."""

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Values: reference, digest, platform, manifest, file tree."""

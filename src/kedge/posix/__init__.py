@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Kernel calls, processes, atomic files, locks, confined paths."""

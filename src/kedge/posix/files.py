@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Files that appear whole or not at all: temporary name beside the target, fsync, rename."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from kedge.errors import FileProblem, KedgeError, NoSpace, OutputExists
+
+TEMPORARY_PREFIX = ".kedge-tmp-"  # what a killed process leaves behind is found by this
+
+
+def temporary_beside(target: Path) -> Path:
+    """A fresh name in the target's folder, so that the rename never crosses a file system."""
+    return target.parent / f"{TEMPORARY_PREFIX}{os.getpid()}-{secrets.token_hex(4)}-{target.name[:64]}"
+
+
+@contextlib.contextmanager
+def atomic_output(target: Path, *, mode: int = 0o644, force: bool = False) -> Iterator[BinaryIO]:
+    """Open a new file for writing and reading that takes the target's name when the block ends without an error.
+
+    Without `force` an existing target is refused before anything is written, and again at the end, so a file made
+    meanwhile is not lost. Whatever happens, no temporary file stays behind (except after SIGKILL).
+    """
+    if not force and os.path.lexists(target):
+        raise OutputExists(f"{target} exists already", hint="give --force to replace it, or another name")
+    temporary = temporary_beside(target)
+    try:
+        with explained(target), open(temporary, "x+b") as file:
+            yield file
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        _publish(temporary, target, force=force)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            temporary.unlink()
+
+
+def _publish(temporary: Path, target: Path, *, force: bool) -> None:
+    with explained(target):
+        if force:
+            os.replace(temporary, target)
+            return
+        try:
+            os.link(temporary, target)  # fails if the name is taken, which rename would not
+        except FileExistsError:
+            raise OutputExists(f"{target} was created by somebody else meanwhile", hint="give --force to replace it") from None
+        except OSError:  # no hard links on this file system: rename is the best there is
+            os.rename(temporary, target)
+
+
+def write_atomically(target: Path, data: bytes, *, mode: int = 0o644) -> None:
+    """Replace a small file's content in one step."""
+    with atomic_output(target, mode=mode, force=True) as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def explained(path: Path | str) -> Iterator[None]:
+    """Turn an OSError about `path` into an error that says what it is and what helps."""
+    try:
+        yield
+    except OSError as problem:
+        raise explain(problem, path) from problem
+
+
+def explain(problem: OSError, path: Path | str) -> KedgeError:
+    """The error to raise for an OSError on `path`."""
+    context = {"path": str(path), "errno": errno.errorcode.get(problem.errno or 0, str(problem.errno))}
+    reason = problem.strerror or str(problem)
+    if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+        what = "your quota is used up" if problem.errno == errno.EDQUOT else "the file system is full"
+        hint = "free some room ('kedge cache clean'), or choose another place with --tmpdir or KEDGE_CACHEDIR"
+        return NoSpace(f"cannot write {path}: {what}", context=context, hint=hint)
+    hints = {
+        errno.ENOENT: "check the spelling; relative names are looked up from the current folder",
+        errno.EACCES: "you have no permission there; choose a place of your own",
+        errno.EROFS: "that file system is read-only; choose another place",
+        errno.EISDIR: "a file is expected there, not a folder",
+        errno.ENOTDIR: "a part of this path is a file, not a folder",
+        errno.ENAMETOOLONG: "choose a shorter name",
+    }
+    return FileProblem(f"{path}: {reason}", context=context, hint=hints.get(problem.errno or 0))

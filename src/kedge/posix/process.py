@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The one place that starts other programs: argument lists, never shell strings."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kedge.errors import ProgramFailed, ProgramMissing
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How a program ended and what it said."""
+
+    argv: tuple[str, ...]
+    status: int  # as a shell shows it: 128 + N after signal N
+    output: bytes
+    errors: bytes
+
+
+def find_program(name: str) -> str | None:
+    """The program's path, from PATH and the sbin folders that users' PATHs lack."""
+    return shutil.which(name) or shutil.which(name, path="/usr/local/sbin:/usr/sbin:/sbin")
+
+
+def run_program(
+    argv: Sequence[str],
+    *,
+    stdin: bytes = b"",
+    environment: Mapping[str, str] | None = None,
+    timeout: float | None = None,
+    check: bool = True,
+) -> Finished:
+    """Run a program to its end and collect what it prints; raises ProgramMissing or, with `check`, ProgramFailed."""
+    path = find_program(argv[0])
+    if path is None:
+        raise ProgramMissing(f"the program '{argv[0]}' is not installed here", context={"PATH": os.environ.get("PATH", "")})
+    try:
+        done = subprocess.run(
+            [path, *argv[1:]], input=stdin, capture_output=True, env=environment, timeout=timeout, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise ProgramFailed(f"'{argv[0]}' gave no answer within {timeout:g} s and was ended") from None
+    except OSError as problem:
+        raise ProgramFailed(f"'{argv[0]}' could not be started: {problem.strerror}") from problem
+    status = done.returncode if done.returncode >= 0 else 128 - done.returncode
+    finished = Finished(tuple(argv), status, done.stdout, done.stderr)
+    if check and status:
+        raise ProgramFailed(f"'{argv[0]}' {describe_status(status)}", context={"stderr": _tail(done.stderr)})
+    return finished
+
+
+def describe_status(status: int) -> str:
+    """`failed with status 3` or `was killed by SIGKILL`."""
+    if status > 128:
+        try:
+            return f"was killed by {signal.Signals(status - 128).name}"
+        except ValueError:
+            pass
+    return f"failed with status {status}"
+
+
+def _tail(text: bytes, limit: int = 2000) -> str:
+    return text[-limit:].decode(errors="replace").strip()

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""OCI distribution, the Library API, credentials; the only code that opens sockets."""

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Signatures over SIF objects: OpenPGP, DSSE, keyrings."""
