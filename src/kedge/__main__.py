@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`python -m kedge`."""
+
+from __future__ import annotations
+
+import sys
+
+from kedge.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a verb talks to: results go to standard output, everything else to standard error.
+
+This module owns rich, which is imported only when a terminal is there to show bars or a table.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+from kedge.cli.options import GlobalOptions
+from kedge.cli.progress import CountedTask, Display, PlainDisplay, Reporter, format_amount
+from kedge.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+
+    from kedge.settings import Settings
+
+
+class Console:
+    """Output, questions, progress and settings of one command."""
+
+    def __init__(
+        self,
+        options: GlobalOptions | None = None,
+        *,
+        flags: Mapping[str, object] | None = None,
+        environ: Mapping[str, str] | None = None,
+        out: TextIO | None = None,
+        err: TextIO | None = None,
+    ) -> None:
+        self.options = options or GlobalOptions()
+        self.environ: Mapping[str, str] = os.environ if environ is None else environ
+        self._out = out or sys.stdout
+        self._err = err or sys.stderr
+        self._flags = flags or {}
+        self._settings: Settings | None = None
+        self._progress: Reporter | None = None
+        self._bars: _BarDisplay | None = None
+
+    @property
+    def json(self) -> bool:
+        """Whether the result is to be one JSON document."""
+        return self.options.json
+
+    @property
+    def quiet(self) -> bool:
+        """Whether notes and progress are unwanted."""
+        return self.options.quiet or self.options.silent
+
+    @property
+    def verbosity(self) -> int:
+        """How often --verbose was given; --debug counts as two."""
+        return max(self.options.verbose, 2 if self.options.debug else 0)
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether to say what would be done instead of doing it."""
+        return self.options.dry_run
+
+    @property
+    def settings(self) -> Settings:
+        """The merged settings, read when first needed."""
+        if self._settings is None:
+            from kedge.settings import Settings  # late: --help and --version need no settings
+
+            self._settings = Settings.load(self._flags, self.environ)
+        return self._settings
+
+    @property
+    def progress(self) -> Reporter:
+        """Where operations report what they are doing."""
+        if self._progress is None:
+            self._progress = Reporter(
+                self._choose_display(),
+                self._write_note,
+                notes=not self.quiet and not self.json,
+                details=self.verbosity > 0 and not self.quiet,
+                warnings=not self.options.silent,
+            )
+        return self._progress
+
+    @property
+    def is_interactive(self) -> bool:
+        """Whether somebody can answer a question."""
+        return sys.stdin is not None and sys.stdin.isatty() and self._err.isatty()
+
+    def print(self, text: str = "") -> None:
+        """Write a line of the result for people; with --json nothing, because standard output then is JSON."""
+        if not self.json:
+            with self._undisturbed():
+                self._out.write(text + "\n")
+
+    def print_json(self, value: object) -> None:
+        """Write the result as JSON, whether or not --json was given."""
+        with self._undisturbed():
+            self._out.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
+
+    def print_table(self, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        """Write a table: drawn on a terminal, aligned plain text elsewhere; with --json nothing."""
+        if self.json:
+            return
+        cells = [[str(cell) for cell in row] for row in rows]
+        with self._undisturbed():
+            if self._has_style(self._out):
+                _draw_table(self._out, headings, cells)
+            else:
+                self._out.write(align_table(headings, cells))
+
+    def write_bytes(self, data: bytes) -> None:
+        """Write raw bytes to standard output."""
+        with self._undisturbed():
+            self._out.flush()
+            self._out.buffer.write(data)
+            self._out.buffer.flush()
+
+    def confirm(self, question: str, *, assume: bool = False) -> bool:
+        """Ask yes or no; `assume` (from --force or --yes) answers yes, and with nobody to ask it is an error."""
+        if assume:
+            return True
+        return self.ask(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+
+    def ask(self, prompt: str) -> str:
+        """Ask for a line of text on the terminal."""
+        self._require_terminal(prompt)
+        with self._undisturbed():
+            self._err.write(prompt)
+            self._err.flush()
+            return sys.stdin.readline().rstrip("\n")
+
+    def ask_secret(self, prompt: str) -> str:
+        """Ask for a password or passphrase without showing it."""
+        import getpass  # late: few commands ask
+
+        self._require_terminal(prompt)
+        with self._undisturbed():
+            return getpass.getpass(prompt, self._err)
+
+    def close(self) -> None:
+        """Take down the bars and flush; called once at the end, also after an error."""
+        if self._progress is not None:
+            self._progress.close()
+        with contextlib.suppress(ValueError):  # a stream that somebody closed
+            self._out.flush()
+
+    def _require_terminal(self, prompt: str) -> None:
+        if not self.is_interactive:
+            raise UsageError(
+                f"there is nobody to ask: {prompt.strip()}",
+                hint="run it in a terminal, or give the answer as an option (see --help)",
+            )
+
+    def _has_style(self, stream: TextIO) -> bool:
+        return has_style(stream, self.options, self.environ)
+
+    def _choose_display(self) -> Display | None:
+        if self.quiet:
+            return None
+        if self._err.isatty() and self.environ.get("TERM", "dumb") != "dumb":
+            self._bars = _BarDisplay(self._err, color=self._has_style(self._err))
+            return self._bars
+        return None if self.json else PlainDisplay(self._write_note)
+
+    def _write_note(self, text: str) -> None:
+        with contextlib.suppress(OSError):  # a terminal that hung up must not end the work
+            self._err.write(text + "\n")
+            self._err.flush()
+
+    @contextlib.contextmanager
+    def _undisturbed(self) -> Iterator[None]:
+        """Take bars off the terminal while something else is written to it."""
+        if self._bars is None:
+            yield
+            return
+        self._bars.pause()
+        try:
+            yield
+            self._out.flush()
+        finally:
+            self._bars.resume()
+
+
+def has_style(stream: TextIO, options: GlobalOptions, environ: Mapping[str, str]) -> bool:
+    """Whether colours and lines are welcome on a stream."""
+    if options.nocolor or environ.get("NO_COLOR"):
+        return False
+    return stream.isatty() and environ.get("TERM", "dumb") != "dumb"
+
+
+def align_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table as aligned plain text, easy to cut and to read in a log; the last column is not padded."""
+    lines = [[heading.upper() for heading in headings], *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
+    text = ""
+    for line in lines:
+        padded = [cell.ljust(width) for cell, width in zip(line[:-1], widths, strict=False)]
+        text += "  ".join([*padded, *line[-1:]]).rstrip() + "\n"
+    return text
+
+
+def _draw_table(stream: TextIO, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich import box
+    from rich.console import Console as RichConsole
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))  # Text: no markup in names that users chose
+    RichConsole(file=stream, highlight=False).print(table)
+
+
+class _BarDisplay:
+    """Bars on a terminal: several at once, with speed and time left, gone when all is done."""
+
+    def __init__(self, stream: TextIO, *, color: bool) -> None:
+        self._stream = stream
+        self._color = color
+        self._bars: Bars | None = None
+        self._known: dict[int, Any] = {}
+        self._is_paused = False
+
+    def begin(self, task: CountedTask) -> None:
+        """Show one more bar."""
+        if self._bars is None:
+            self._bars = _make_bars(self._stream, color=self._color)
+            self._start()
+        self._known[id(task)] = self._bars.add_task(task.label, total=task.total, amount="", rate="")
+
+    def update(self, task: CountedTask) -> None:
+        """Move a bar."""
+        known = self._known.get(id(task))
+        if self._bars is None or known is None:
+            return
+        amount = format_amount(task.done, task.unit)
+        if task.total:
+            amount += f" of {format_amount(task.total, task.unit)}"
+        rate = format_amount(round(task.done / max(task.elapsed(), 1e-3)), task.unit) + "/s"
+        self._bars.update(known, completed=task.done, amount=amount, rate=rate)
+
+    def end(self, task: CountedTask) -> None:
+        """Take a bar away."""
+        known = self._known.pop(id(task), None)
+        if self._bars is not None and known is not None:
+            self._bars.remove_task(known)
+
+    def line(self, text: str) -> None:
+        """Write a line above the bars."""
+        if self._bars is not None and not self._is_paused:
+            self._bars.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        else:
+            self._stream.write(text + "\n")
+            self._stream.flush()
+
+    def pause(self) -> None:
+        """Take all bars off the screen for a moment."""
+        self._is_paused = True
+        if self._bars is not None:
+            self._bars.stop()
+
+    def resume(self) -> None:
+        """Put the bars back."""
+        self._is_paused = False
+        if self._bars is not None and self._known:
+            self._start()
+
+    def close(self) -> None:
+        """Take all bars off the screen for good."""
+        if self._bars is not None:
+            self._bars.stop()
+            self._bars = None
+
+    def _start(self) -> None:
+        if self._bars is None:
+            return
+        try:
+            self._bars.start()
+        except RuntimeError:  # no thread to be had under a process limit: the bars are a luxury, the work is not
+            self._bars = None
+
+
+def _make_bars(stream: TextIO, *, color: bool) -> Bars:
+    from rich.console import Console as RichConsole
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=None),
+        TextColumn("{task.fields[amount]}", justify="right"),
+        TextColumn("{task.fields[rate]}", justify="right"),
+        TimeRemainingColumn(compact=True),
+        console=RichConsole(file=stream, no_color=not color, highlight=False),
+        transient=True,
+        refresh_per_second=8,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )

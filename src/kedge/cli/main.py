@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The command line: finds the verb, imports it alone, runs it, and turns failures into text and an exit status."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kedge import __version__
+from kedge.cli.options import GlobalOptions, Parser, add_globals
+from kedge.cli.signals import raised_signals
+from kedge.cli.verbs import GROUPS, VERBS, find_verb, load_verb
+from kedge.errors import UsageError
+
+if TYPE_CHECKING:
+    from kedge.cli.console import Console
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    options = GlobalOptions()
+    try:
+        with raised_signals():
+            return dispatch(words, options)
+    except SystemExit as end:  # argparse ends --help this way
+        return end.code if isinstance(end.code, int) else 0
+    except BaseException as problem:
+        from kedge.cli.report import report_failure  # late: success needs none of it
+
+        options.json = options.json or "--json" in words  # the option may stand behind the mistake
+        return report_failure(problem, words, options)
+
+
+def dispatch(words: list[str], options: GlobalOptions) -> int:
+    """Parse the options before the verb, then hand the rest to the verb."""
+    count = next((index for index, word in enumerate(words) if not word.startswith("-")), len(words))
+    leading, rest = words[:count], words[count:]
+    top = Parser(prog="kedge", add_help=False)
+    top.add_argument("-h", "--help", action="store_true")
+    top.add_argument("-V", "--version", action="store_true")
+    top.add_argument("--dry-run", action="store_true")
+    add_globals(top, options)
+    chosen = top.parse_args(leading)
+    if chosen.version:
+        sys.stdout.write(f"kedge version {__version__}\n")
+        return 0
+    if rest and rest[0] == "help":
+        rest = [*rest[1:], "--help"] if rest[1:] else []
+        chosen.help = not rest
+    elif chosen.help and rest:
+        rest = [*rest, "--help"]
+    if not rest:
+        sys.stdout.write(format_help())
+        return 0 if chosen.help else UsageError.exit_code
+    return run_verb(rest[0], rest[1:], options, dry_run=chosen.dry_run)
+
+
+def run_verb(name: str, rest: Sequence[str], options: GlobalOptions, *, dry_run: bool) -> int:
+    """Import the verb, parse its arguments and run it."""
+    module = load_verb(find_verb(name))
+    parser = make_parser(name, options)
+    arguments = parser.parse_args(rest)
+    if dry_run and not hasattr(arguments, "dry_run"):
+        raise UsageError(f"'kedge {name}' has no --dry-run", hint=f"'kedge {name} --help' shows its options")
+    options.dry_run = dry_run or getattr(arguments, "dry_run", False)
+    options.json = options.json or getattr(arguments, "json", False) is True
+    console = make_console(arguments, options)
+    try:
+        return module.run(arguments, console)
+    finally:
+        console.close()
+
+
+def make_parser(name: str, options: GlobalOptions | None = None) -> argparse.ArgumentParser:
+    """The complete parser of a verb, global options included."""
+    verb = find_verb(name)
+    parser = Parser(prog=f"kedge {name}", description=f"{verb.summary[0].upper()}{verb.summary[1:]}.")
+    load_verb(verb).configure(parser)
+    add_globals(parser, options or GlobalOptions())
+    return parser
+
+
+def make_console(arguments: argparse.Namespace, options: GlobalOptions) -> Console:
+    """The console of one command; options whose name is a setting's override that setting."""
+    from kedge.cli.console import Console
+    from kedge.settings import SETTINGS
+
+    given = {name: getattr(arguments, name, None) for name in SETTINGS}
+    return Console(options, flags={name: value for name, value in given.items() if value not in (None, False)})
+
+
+def format_help() -> str:
+    """The text of `kedge --help`."""
+    lines = [
+        "usage: kedge [OPTIONS] VERB ...",
+        "",
+        "From the name of a GPU container image to a running job on a cluster.",
+    ]
+    for group in GROUPS:
+        lines += ["", f"{group}:"]
+        lines += [f"  {name:<11} {verb.summary}" for name, verb in VERBS.items() if verb.group == group]
+    lines += [
+        "",
+        "Options, before or after the verb:",
+        "  --json          print one JSON document on standard output, also for errors",
+        "  -q, --quiet     no progress and no notes       -v, --verbose  say more",
+        "  -s, --silent    nothing but results and errors -d, --debug    show where an error came from",
+        "  --nocolor       no colours                     --dry-run      say what would be done (where it makes sense)",
+        "  -h, --help      this text, or a verb's         -V, --version  the version",
+        "",
+        "'kedge help VERB' explains a verb. Exit codes are listed in docs/errors.md.",
+    ]
+    return "\n".join(lines) + "\n"

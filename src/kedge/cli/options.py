@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The argument parser and the options that every verb understands, before the verb and after it.
+
+`add_settings` gives a verb the standard option of a setting; `add_dry_run` says that a verb can be rehearsed.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from kedge.cli.verbs import propose
+from kedge.errors import UsageError
+
+
+@dataclass(slots=True)
+class GlobalOptions:
+    """What the global options say, wherever on the command line they stood."""
+
+    json: bool = False
+    quiet: bool = False
+    silent: bool = False
+    verbose: int = 0
+    debug: bool = False
+    nocolor: bool = False
+    dry_run: bool = False
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that raises instead of exiting, never guesses abbreviations, and proposes near words."""
+
+    def __init__(self, *positional: Any, **named: Any) -> None:
+        named.setdefault("allow_abbrev", False)
+        super().__init__(*positional, **named)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise what argparse would print."""
+        raise UsageError(message, hint=f"'{self.prog} --help' shows how it is used")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        known = [str(choice) for choice in action.choices]
+        raise UsageError(
+            f"'{value}' is not known to '{self.prog}'; it takes one of: {', '.join(known)}",
+            hint=propose(str(value), known) or f"'{self.prog} --help' shows how it is used",
+        )
+
+
+class _Record(argparse.Action):
+    """Notes a global flag in the shared GlobalOptions, because subparsers forget what their parents parsed."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, options: GlobalOptions, help: str) -> None:
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, default=argparse.SUPPRESS, help=help)
+        self.field = dest
+        self.options = options
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        del parser, namespace, values, option_string
+        before = getattr(self.options, self.field)
+        setattr(self.options, self.field, before + 1 if self.field == "verbose" else True)
+
+
+_GLOBALS: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("json", ("--json",), "print one JSON document on standard output, also for errors"),
+    ("quiet", ("-q", "--quiet"), "no progress and no notes"),
+    ("silent", ("-s", "--silent"), "nothing but results and errors"),
+    ("verbose", ("-v", "--verbose"), "say more; twice says still more"),
+    ("debug", ("-d", "--debug"), "show where an error came from"),
+    ("nocolor", ("--nocolor", "--no-color"), "no colours (as the variable NO_COLOR does)"),
+)
+
+
+def add_globals(parser: argparse.ArgumentParser, options: GlobalOptions) -> None:
+    """Add the global options to a parser and all parsers below it; what a verb defines itself stays the verb's."""
+    for each in _all_parsers(parser):
+        group = each.add_argument_group("global options")
+        taken = set(each._option_string_actions)
+        for field, strings, text in _GLOBALS:
+            free = [string for string in strings if string not in taken]
+            if any(string.startswith("--") for string in free):
+                group.add_argument(*free, dest=field, action=_Record, options=options, help=text)
+
+
+def _all_parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            unique = {id(child): child for child in action.choices.values()}  # an alias is the same parser again
+            for child in unique.values():
+                yield from _all_parsers(child)
+
+
+def add_dry_run(parser: argparse.ArgumentParser) -> None:
+    """Let a verb be rehearsed: `console.dry_run` says whether to do it or only to say what would be done."""
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
+
+
+def add_settings(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Add the standard option of each named setting; `console.settings` then holds the merged value."""
+    from kedge.settings import SETTINGS
+
+    for name in names:
+        setting = SETTINGS[name]
+        if setting.kind == "yes or no":
+            parser.add_argument(*setting.flags, dest=name, action="store_const", const=True, help=setting.summary)
+        else:
+            parser.add_argument(*setting.flags, dest=name, metavar=setting.metavar, help=setting.summary)

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How a command that did not succeed ends: the text on the terminal, the JSON, the exit status, the log of a bug."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TextIO
+
+from kedge import __version__
+from kedge.cli.console import has_style
+from kedge.cli.options import GlobalOptions
+from kedge.cli.redaction import redact, redact_arguments
+from kedge.cli.signals import Terminated
+from kedge.errors import KedgeError, LimitReached
+
+BUG_STATUS = 3
+_BOLD_RED, _YELLOW, _PLAIN = "\033[1;31m", "\033[33m", "\033[0m"
+
+
+def report_failure(problem: BaseException, argv: Sequence[str], options: GlobalOptions) -> int:
+    """Tell the user about `problem` and return the exit status."""
+    if isinstance(problem, BrokenPipeError):
+        return _end_quietly()
+    if isinstance(problem, KeyboardInterrupt):
+        _write_line(sys.stderr, "kedge: interrupted")
+        return 128 + signal.SIGINT
+    if isinstance(problem, Terminated):
+        _write_line(sys.stderr, f"kedge: ended by {signal.Signals(problem.number).name}")
+        return 128 + problem.number
+    error = understand(problem)
+    if options.debug:
+        _write_line(sys.stderr, redact("".join(traceback.format_exception(problem))).rstrip())
+    if error is None:
+        return _report_bug(problem, argv, options)
+    if options.json:
+        _write_line(sys.stdout, json.dumps(_redact_values(error.as_dict()), indent=2, ensure_ascii=False))
+    else:
+        color = has_style(sys.stderr, options, os.environ)
+        _write_line(sys.stderr, render_error(error, color=color))
+    return error.exit_code
+
+
+def understand(problem: BaseException) -> KedgeError | None:
+    """The error to show the user, or None when it is a bug."""
+    if isinstance(problem, KedgeError):
+        return problem
+    if isinstance(problem, MemoryError):
+        return LimitReached(
+            "there is not enough memory to go on",
+            hint="login nodes limit memory; run it in a job (srun --mem=4G kedge ...), or give fewer --threads",
+        )
+    if isinstance(problem, RuntimeError) and "start new thread" in str(problem):
+        return LimitReached(
+            "no more threads or processes may be started",
+            hint="'ulimit -u' shows the limit; end something else, give fewer --threads, or run it in a job",
+        )
+    if isinstance(problem, OSError) and problem.errno is not None and problem.filename is not None:
+        from kedge.posix.files import explain
+
+        return explain(problem, str(problem.filename))
+    return None
+
+
+def render_error(error: KedgeError, *, color: bool = False) -> str:
+    """The error as people read it: message, context, hint."""
+    head, hint, plain = (_BOLD_RED, _YELLOW, _PLAIN) if color else ("", "", "")
+    lines = [f"{head}kedge:{plain} {error.message}"]
+    for name, value in error.context.items():
+        first, *more = value.splitlines() or [""]
+        lines.append(f"  {name}: {first}")
+        lines.extend(f"    {line}" for line in more)
+    if error.hint:
+        lines.append(f"{hint}hint:{plain} {error.hint}")
+    return redact("\n".join(lines))
+
+
+def _redact_values(value: dict[str, object]) -> dict[str, object]:
+    shown: dict[str, object] = {}
+    for name, item in value.items():
+        if isinstance(item, str):
+            shown[name] = redact(item)
+        elif isinstance(item, dict):
+            shown[name] = _redact_values(item)
+        else:
+            shown[name] = item
+    return shown
+
+
+def _report_bug(problem: BaseException, argv: Sequence[str], options: GlobalOptions) -> int:
+    text = format_bug(problem, argv)
+    path = _write_log(text, os.environ)
+    message = f"this is a bug: {redact(''.join(traceback.format_exception_only(problem))).strip()}"
+    hint = "please report it with the content of the log" if path else "please report it with the text above"
+    error = KedgeError(message, context={"log": str(path)} if path else {}, hint=hint)
+    if path is None:
+        _write_line(sys.stderr, text)
+    if options.json:
+        _write_line(sys.stdout, json.dumps({**error.as_dict(), "error": "bug", "exit_code": BUG_STATUS}, indent=2))
+    else:
+        _write_line(sys.stderr, render_error(error, color=has_style(sys.stderr, options, os.environ)))
+    return BUG_STATUS
+
+
+def format_bug(problem: BaseException, argv: Sequence[str]) -> str:
+    """An issue report: what ran, on what, and where it broke, without secrets."""
+    facts = {
+        "kedge": __version__,
+        "Python": f"{platform.python_version()} ({sys.executable})",
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "command": " ".join(["kedge", *redact_arguments(argv)]),
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+    lines = [f"- {name}: {value}" for name, value in facts.items()]
+    trace = redact("".join(traceback.format_exception(problem))).rstrip()
+    return "\n".join(["# kedge stopped with an unexpected error", "", *lines, "", "```", trace, "```", ""])
+
+
+def _write_log(text: str, environ: Mapping[str, str]) -> Path | None:
+    from kedge.posix.files import write_atomically
+    from kedge.settings import xdg_directory
+
+    folder = xdg_directory(environ, "XDG_STATE_HOME", ".local/state")
+    path = folder / f"bug-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}.md"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_atomically(path, text.encode(errors="replace"), mode=0o600)
+    except (KedgeError, OSError):
+        return None
+    return path
+
+
+def _write_line(stream: TextIO, text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):  # nobody is listening any more
+        stream.write(text + "\n")
+        stream.flush()
+
+
+def _end_quietly() -> int:
+    """The reader of our output went away (`kedge ... | head`): not an error worth a word."""
+    with contextlib.suppress(OSError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())  # so that the interpreter's last flush does not complain
+        os.close(nowhere)
+    return 128 + signal.SIGPIPE

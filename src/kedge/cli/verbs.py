@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The table of verbs: what `kedge --help` lists, and which module to import when a verb is used, not before.
+
+A verb's module has `configure(parser)`, which adds its options, and `run(arguments, console) -> int`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, cast
+
+from kedge.errors import UsageError
+
+if TYPE_CHECKING:
+    from kedge.cli.console import Console
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One line of the table."""
+
+    module: str
+    summary: str
+    group: str
+
+
+class VerbModule(Protocol):
+    """What the module of a verb offers."""
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the verb's own options; the global ones are added afterwards where they are still free."""
+        ...
+
+    def run(self, arguments: argparse.Namespace, console: Console) -> int:
+        """Do it, and return the exit status; domain errors propagate."""
+        ...
+
+
+GROUPS = ("Images", "Trust", "Store and access", "Setup")
+
+VERBS = {
+    "pull": Verb("kedge.cli.pull", "get an image from anywhere: SIF, sandbox folder, SquashFS or OCI layout", "Images"),
+    "push": Verb("kedge.cli.push", "put an image into a registry", "Images"),
+    "convert": Verb("kedge.cli.convert", "turn an image file or folder into another format", "Images"),
+    "inspect": Verb(
+        "kedge.cli.inspect", "show labels, environment, scripts and layers, also of remote images", "Images"
+    ),
+    "sif": Verb("kedge.cli.sif", "list, read, add and delete the objects of a SIF file", "Images"),
+    "sign": Verb("kedge.cli.sign", "sign a SIF file", "Trust"),
+    "verify": Verb("kedge.cli.verify", "check the signatures of a SIF file", "Trust"),
+    "key": Verb("kedge.cli.key", "manage the keys that sign and verify", "Trust"),
+    "cache": Verb("kedge.cli.cache", "show, list, limit and clean what is stored", "Store and access"),
+    "registry": Verb("kedge.cli.registry", "log in to registries, and out", "Store and access"),
+    "config": Verb("kedge.cli.config", "show and change settings, and where each comes from", "Setup"),
+    "completion": Verb("kedge.cli.completion", "print the completion script of a shell", "Setup"),
+    "version": Verb("kedge.cli.version", "show the version, and what it runs with", "Setup"),
+}
+
+
+def find_verb(name: str) -> Verb:
+    """The verb called `name`, or an error that proposes the nearest one."""
+    verb = VERBS.get(name)
+    if verb is None:
+        raise UsageError(f"there is no verb '{name}'", hint=propose(name, VERBS) or "'kedge --help' lists the verbs")
+    return verb
+
+
+def load_verb(verb: Verb) -> VerbModule:
+    """Import the verb's module."""
+    return cast(VerbModule, importlib.import_module(verb.module))
+
+
+def propose(word: str, known: Iterable[str]) -> str | None:
+    """`did you mean 'pull'?`, when something in `known` is near enough to `word`."""
+    import difflib  # late: only a mistake needs it
+
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f"did you mean '{near[0]}'?" if near else None

@@ -1,0 +1,393 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Settings merged from the site's file, the user's file, the environment and flags, each remembering its source.
+
+A flag beats the environment, which beats the user's file, which beats the site's file, which beats the default.
+In the environment KEDGE_X beats APPTAINER_X, which beats SINGULARITY_X.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kedge.errors import FileProblem, InvalidSetting
+from kedge.posix.files import explained
+
+FILE_LIMIT = 1 << 20  # a configuration file larger than this is something else
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a value came from."""
+
+    kind: str  # default, site, user, environment or flag
+    where: str  # /etc/kedge/config.toml line 3, KEDGE_CACHEDIR, --tmpdir, or what the default follows
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.where}" if self.where else self.kind
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is known about one key."""
+
+    name: str
+    kind: str
+    summary: str
+    default: str | None
+    variables: tuple[str, ...] = ()  # names after the KEDGE_, APPTAINER_ and SINGULARITY_ prefixes
+    flags: tuple[str, ...] = ()
+    metavar: str = ""
+    in_files: bool = True
+
+
+SETTINGS: dict[str, Setting] = {
+    setting.name: setting
+    for setting in (
+        Setting("cache_directory", "path", "where the store is", None, ("CACHEDIR",), ("--cache-dir",), "DIR"),
+        Setting("scratch_directory", "path", "node-wide scratch; the store goes below it", None),
+        Setting("temporary_directory", "path", "folder for temporary files", None, ("TMPDIR",), ("--tmpdir",), "DIR"),
+        Setting(
+            "cache_limit", "size", "how large the store may grow", "20G", ("CACHE_LIMIT",), ("--cache-limit",), "SIZE"
+        ),
+        Setting(
+            "disable_cache", "yes or no", "keep nothing in the store", "no", ("DISABLE_CACHE",), ("--disable-cache",)
+        ),
+        Setting(
+            "compression", "codec", "gzip, zstd[:LEVEL], lz4 or none", "zstd", ("COMPRESS",), ("--compress",), "CODEC"
+        ),
+        Setting("threads", "count or auto", "threads that compress", "auto", ("THREADS",), ("--threads",), "N"),
+        Setting(
+            "download_connections",
+            "count",
+            "downloads at once",
+            "4",
+            ("DOWNLOAD_CONNECTIONS",),
+            ("--connections",),
+            "N",
+        ),
+        Setting(
+            "pull_directory", "path", "folder to put images in", None, ("PULLDIR", "PULLFOLDER"), ("--dir",), "DIR"
+        ),
+        Setting(
+            "library_url",
+            "url",
+            "address of the library",
+            "https://library.sylabs.io",
+            ("LIBRARY",),
+            ("--library",),
+            "URL",
+        ),
+        Setting(
+            "ca_bundle", "path", "PEM file of private certificate authorities", None, ("CA_BUNDLE",), ("--ca",), "FILE"
+        ),
+        Setting(
+            "no_https", "yes or no", "use http, not https", "no", ("NOHTTPS", "NO_HTTPS"), ("--no-https", "--nohttps")
+        ),
+        Setting("retries", "count or zero", "how often to try again", "5", ("RETRIES",), ("--retries",), "N"),
+        Setting("architecture", "text", "architecture to choose", None, ("PULL_ARCH", "ARCH"), ("--arch",), "ARCH"),
+        Setting(
+            "registry_login",
+            "presence",
+            "a user name for registries is in the environment",
+            None,
+            ("DOCKER_USERNAME",),
+            in_files=False,
+        ),
+    )
+}
+PREFIXES = ("KEDGE_", "APPTAINER_", "SINGULARITY_")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The merged values; `sources` says for each where it came from."""
+
+    cache_directory: Path
+    scratch_directory: Path | None
+    temporary_directory: Path
+    cache_limit: int | None
+    disable_cache: bool
+    compression: str
+    threads: int | None
+    download_connections: int
+    pull_directory: Path | None
+    library_url: str
+    ca_bundle: Path | None
+    no_https: bool
+    retries: int
+    architecture: str | None
+    registry_login: bool
+    sources: Mapping[str, Source] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, flags: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+        """Merge everything; a value that cannot be used raises InvalidSetting with the place it stands in."""
+        environ = os.environ if environ is None else environ
+        merged = _Merged(environ)
+        merged.add_file("site", site_file(environ))
+        merged.add_file("user", user_file(environ))
+        merged.add_environment()
+        merged.add_flags(flags or {})
+        merged.add_defaults()
+        return cls(**merged.values, sources=merged.sources)
+
+
+def site_file(environ: Mapping[str, str]) -> Path:
+    """The site's configuration file, whether or not it exists."""
+    return Path(environ.get("KEDGE_SITE_CONFIG") or "/etc/kedge/config.toml")
+
+
+def user_file(environ: Mapping[str, str]) -> Path:
+    """The user's configuration file, whether or not it exists."""
+    return xdg_directory(environ, "XDG_CONFIG_HOME", ".config") / "config.toml"
+
+
+def xdg_directory(environ: Mapping[str, str], variable: str, beside_home: str) -> Path:
+    """kedge's own folder below an XDG base folder; relative values are ignored, as the XDG specification asks."""
+    base = environ.get(variable, "")
+    return (Path(base) if base.startswith("/") else home_directory(environ) / beside_home) / "kedge"
+
+
+def home_directory(environ: Mapping[str, str]) -> Path:
+    """HOME, or what the user database says, or / when neither knows."""
+    home = environ.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 - Path.home() raises where there is none
+    return Path(home) if home.startswith("/") else Path("/")
+
+
+class _Merged:
+    """The values so far; later `add_` calls overwrite earlier ones."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.environ = environ
+        self.values: dict[str, Any] = {}
+        self.sources: dict[str, Source] = {}
+
+    def put(self, name: str, value: object, source: Source) -> None:
+        self.values[name] = parse_value(SETTINGS[name], value, source, self.environ)
+        self.sources[name] = source
+
+    def add_file(self, kind: str, path: Path) -> None:
+        for name, (value, line) in read_file(path).items():
+            self.put(name, value, Source(kind, f"{path} line {line}" if line else str(path)))
+
+    def add_environment(self) -> None:
+        for setting in SETTINGS.values():
+            found = find_variable(setting, self.environ)
+            if found is None:
+                continue
+            value: object = self.environ[found]
+            if setting.name == "cache_directory" and not found.startswith("KEDGE_"):
+                value = f"{value}/kedge"  # Apptainer cleans its own folder; ours stands apart in it
+            self.put(setting.name, value, Source("environment", found))
+
+    def add_flags(self, flags: Mapping[str, object]) -> None:
+        for name, value in flags.items():
+            flag = (SETTINGS[name].flags or ("command line",))[0]
+            self.put(name, value, Source("flag", flag))
+
+    def add_defaults(self) -> None:
+        for setting in SETTINGS.values():
+            if setting.name not in self.values and setting.default is not None:
+                self.put(setting.name, setting.default, Source("default", ""))
+        self._default_cache()
+        if "temporary_directory" not in self.values:
+            variable = "TMPDIR" if self.environ.get("TMPDIR", "").startswith("/") else ""
+            self.put(
+                "temporary_directory", self.environ.get("TMPDIR") if variable else "/tmp", Source("default", variable)
+            )
+        for name, setting in SETTINGS.items():
+            if name not in self.values:
+                self.values[name] = False if setting.kind == "presence" else None
+                self.sources[name] = Source("default", "")
+
+    def _default_cache(self) -> None:
+        if "cache_directory" in self.values:
+            return
+        scratch = self.values.get("scratch_directory")
+        if scratch is not None and _is_usable(scratch):
+            self.put("cache_directory", str(scratch / "kedge"), self.sources["scratch_directory"])
+            return
+        variable = "XDG_CACHE_HOME" if self.environ.get("XDG_CACHE_HOME", "").startswith("/") else ""
+        where = xdg_directory(self.environ, "XDG_CACHE_HOME", ".cache")
+        self.values["cache_directory"], self.sources["cache_directory"] = where, Source("default", variable)
+
+
+def _is_usable(folder: Path) -> bool:
+    """Whether we can write there, or make it: scratch is often on compute nodes only."""
+    return os.access(folder if folder.exists() else folder.parent, os.W_OK | os.X_OK)
+
+
+def find_variable(setting: Setting, environ: Mapping[str, str]) -> str | None:
+    """The variable that decides a setting, or None; an empty variable counts as absent."""
+    candidates = [prefix + name for prefix in PREFIXES for name in setting.variables]
+    if setting.name == "registry_login":
+        candidates.append("DOCKER_USERNAME")
+    return next((name for name in candidates if environ.get(name)), None)
+
+
+def read_file(path: Path) -> dict[str, tuple[object, int | None]]:
+    """Key to value and line number; {} when there is no such file. Unknown keys are refused by name."""
+    import tomllib  # late: most commands have no configuration file
+
+    try:
+        with explained(path), path.open("rb") as file:
+            data = file.read(FILE_LIMIT + 1)
+    except FileProblem as problem:
+        if problem.context.get("errno") in ("ENOENT", "ENOTDIR"):
+            return {}
+        raise
+    if len(data) > FILE_LIMIT:
+        raise InvalidSetting(f"{path} is too large for a configuration file", hint="it should be a few lines of TOML")
+    try:
+        text = data.decode()
+        table = tomllib.loads(text)
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as problem:
+        raise InvalidSetting(f"{path} is not TOML: {problem}", hint="a line looks like: threads = 4") from None
+    lines = _line_numbers(text)
+    for name in table:
+        check_key(name, where=f"{path} line {lines[name]}" if name in lines else str(path))
+    return {name: (value, lines.get(name)) for name, value in table.items()}
+
+
+def _line_numbers(text: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        match = re.match(r"\s*\[*\s*[\"']?([A-Za-z0-9_-]+)", line)
+        if match:
+            found.setdefault(match.group(1), number)
+    return found
+
+
+def check_key(name: str, *, where: str, writable: bool = True) -> Setting:
+    """The setting called `name`, or InvalidSetting that names the place and the nearest key."""
+    setting = SETTINGS.get(name)
+    if setting is not None and (setting.in_files or not writable):
+        return setting
+    import difflib  # late: only a mistake needs it
+
+    known = [each.name for each in SETTINGS.values() if each.in_files or not writable]
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean '{near[0]}'?" if near else f"the keys are: {', '.join(known)}"
+    raise InvalidSetting(f"{where}: there is no setting '{name}'", context={"key": name}, hint=hint)
+
+
+def parse_value(setting: Setting, value: object, source: Source, environ: Mapping[str, str]) -> Any:
+    """The typed value of a setting, from TOML or from text; InvalidSetting names the key and the source."""
+    parsed = _parse_path(value, environ) if setting.kind == "path" else _PARSERS[setting.kind](value)
+    if isinstance(parsed, _Refused):
+        raise InvalidSetting(
+            f"{source.where or setting.name}: {setting.name} cannot be {value!r}; {parsed.expected}",
+            context={"key": setting.name, "source": str(source)},
+        )
+    return parsed
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    expected: str
+
+
+def _parse_path(value: object, environ: Mapping[str, str]) -> Path | _Refused:
+    expected = _Refused("it must be the text of a path")
+    if isinstance(value, Path):
+        return value
+    if not isinstance(value, str) or not value or "\0" in value:
+        return expected
+    unknown: list[str] = []
+
+    def expand(match: re.Match[str]) -> str:
+        name = match.group(1) or match.group(2)
+        if name not in environ and name != "USER":
+            unknown.append(name)
+        return environ.get(name) or (_user_name(environ) if name == "USER" else "")
+
+    text = re.sub(r"\$(?:(\w+)|\{(\w+)\})", expand, value)
+    if unknown:
+        return _Refused(f"the variable {unknown[0]} in it is not set")
+    if text == "~" or text.startswith("~/"):
+        text = str(home_directory(environ)) + text[1:]
+    return Path(text).absolute()
+
+
+def _user_name(environ: Mapping[str, str]) -> str:
+    return environ.get("LOGNAME") or str(os.getuid())
+
+
+def _parse_flag(value: object) -> bool | _Refused:
+    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    if isinstance(value, bool):
+        return value
+    found = words.get(value.lower()) if isinstance(value, str) else None
+    return _Refused("it must be true or false") if found is None else found
+
+
+def _parse_count(value: object, lowest: int = 1) -> int | _Refused:
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= 10**9:
+        return _Refused(f"it must be a whole number, {lowest} or more")
+    return value
+
+
+def _parse_threads(value: object) -> int | _Refused | None:
+    if value == "auto":
+        return None
+    count = _parse_count(value)
+    return _Refused("it must be a whole number, 1 or more, or 'auto'") if isinstance(count, _Refused) else count
+
+
+def parse_size(value: object) -> int | _Refused | None:
+    """`20G`, `500 MiB` or a number of bytes; None for `none`. G and GiB both mean 2**30, GB means 10**9."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    if isinstance(value, str):
+        if value.lower() == "none":
+            return None
+        match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*([KMGTP]?)(iB|B)?", value.strip(), re.IGNORECASE)
+        if match:
+            base = 1000 if (match.group(3) or "").upper() == "B" else 1024
+            return int(float(match.group(1)) * base ** " KMGTP".index(match.group(2).upper() or " "))
+    return _Refused("it must be a size such as 500M, 20G or 2T, or 'none'")
+
+
+def _parse_codec(value: object) -> str | _Refused:
+    expected = _Refused(
+        "it must be gzip, zstd, lz4 or none; a level follows a colon: zstd:19 (1 to 22), gzip:9 (1 to 9)"
+    )
+    match = re.fullmatch(r"(zstd|gzip|lz4|none)(?::([0-9]{1,2}))?", value) if isinstance(value, str) else None
+    if match is None:
+        return expected
+    highest = {"zstd": 22, "gzip": 9}.get(match.group(1), 0)
+    if match.group(2) is not None and not 1 <= int(match.group(2)) <= highest:
+        return expected
+    return match.group(0)
+
+
+def _parse_url(value: object) -> str | _Refused:
+    if isinstance(value, str) and re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", value):
+        return value.rstrip("/")
+    return _Refused("it must be an address such as https://library.example.org, without a user name")
+
+
+def _parse_text(value: object) -> str | _Refused:
+    if isinstance(value, str) and value and value.isprintable():
+        return value
+    return _Refused("it must be text")
+
+
+_PARSERS: dict[str, Callable[[object], Any]] = {
+    "yes or no": _parse_flag,
+    "count": _parse_count,
+    "count or zero": lambda value: _parse_count(value, 0),
+    "count or auto": _parse_threads,
+    "size": _parse_size,
+    "codec": _parse_codec,
+    "url": _parse_url,
+    "text": _parse_text,
+    "presence": bool,
+}
