@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The Singularity image format: layout, reader, writer, edits."""
+"""SIF, the Singularity Image Format: layout, reader, writer and changes to existing files."""
