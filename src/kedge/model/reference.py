@@ -82,7 +82,9 @@ class Reference:
         if self.transport is Transport.DOCKER_DAEMON:
             return ("podman://" if self.engine == "podman" else "docker-daemon:") + (self.name or str(self.digest))
         user = f"{self.user}@" if self.user else ""
-        separator = ("#" if self.user else "/") if self.registry else ""
+        # A one-word host such as `docker://registry#a` would read as a folder on Docker Hub with a slash.
+        one_word = self.transport is Transport.DOCKER and not image_name.looks_like_registry(self.registry)
+        separator = ("#" if self.user or one_word else "/") if self.registry else ""
         return f"{self.transport}://{user}{self.registry}{separator}{self.name}"
 
     @property
