@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 
@@ -42,7 +43,11 @@ GOOD = [
     ("registry.hub.docker.com/a/b", "docker://docker.io/a/b", "b_latest.sif"),
     ("docker://Docker.IO/ubuntu", "docker://docker.io/library/ubuntu", "ubuntu_latest.sif"),
     ("godlovedc/lolcow", "docker://docker.io/godlovedc/lolcow", "lolcow_latest.sif"),
-    ("docker://nvidia/cuda:12.4.1-base-ubuntu22.04", "docker://docker.io/nvidia/cuda:12.4.1-base-ubuntu22.04", "cuda_12.4.1-base-ubuntu22.04.sif"),
+    (
+        "docker://nvidia/cuda:12.4.1-base-ubuntu22.04",
+        "docker://docker.io/nvidia/cuda:12.4.1-base-ubuntu22.04",
+        "cuda_12.4.1-base-ubuntu22.04.sif",
+    ),
     ("docker://docker:dind", "docker://docker.io/library/docker:dind", "docker_dind.sif"),
     ("a/b/c/d/e:f", "docker://docker.io/a/b/c/d/e:f", "e_f.sif"),
     ("docker://a__b/c-d/e--f.g:_x", "docker://docker.io/a__b/c-d/e--f.g:_x", "e--f.g__x.sif"),
@@ -64,12 +69,20 @@ GOOD = [
     # Digests
     (f"ubuntu@{SHA}", f"docker://docker.io/library/ubuntu@{SHA}", f"ubuntu@sha256_{A}.sif"),
     (f"docker://nvcr.io/nvidia/pytorch@{SHA}", f"docker://nvcr.io/nvidia/pytorch@{SHA}", f"pytorch@sha256_{A}.sif"),
-    (f"docker://nvcr.io/nvidia/pytorch:24.03@{SHA}", f"docker://nvcr.io/nvidia/pytorch:24.03@{SHA}", "pytorch_24.03.sif"),
+    (
+        f"docker://nvcr.io/nvidia/pytorch:24.03@{SHA}",
+        f"docker://nvcr.io/nvidia/pytorch:24.03@{SHA}",
+        "pytorch_24.03.sif",
+    ),
     (f"localhost:5000/a:1@{SHA}", f"docker://localhost:5000/a:1@{SHA}", "a_1.sif"),
     (f"docker://a@{SHA512}", f"docker://docker.io/library/a@{SHA512}", f"a@sha512_{'0' * 128}.sif"),
     # Enroot
     ("docker://nvcr.io#nvidia/pytorch:24.03-py3", "docker://nvcr.io/nvidia/pytorch:24.03-py3", "pytorch_24.03-py3.sif"),
-    ("docker://$oauthtoken@nvcr.io#nvidia/pytorch:24.03-py3", "docker://$oauthtoken@nvcr.io#nvidia/pytorch:24.03-py3", "pytorch_24.03-py3.sif"),
+    (
+        "docker://$oauthtoken@nvcr.io#nvidia/pytorch:24.03-py3",
+        "docker://$oauthtoken@nvcr.io#nvidia/pytorch:24.03-py3",
+        "pytorch_24.03-py3.sif",
+    ),
     ("docker://me@registry-1.docker.io#ubuntu", "docker://me@docker.io#library/ubuntu", "ubuntu_latest.sif"),
     ("docker://me@nvcr.io/nvidia/pytorch:1", "docker://me@nvcr.io#nvidia/pytorch:1", "pytorch_1.sif"),
     (f"docker://me@localhost:5000#a/b@{SHA}", f"docker://me@localhost:5000#a/b@{SHA}", f"b@sha256_{A}.sif"),
@@ -97,7 +110,11 @@ GOOD = [
     ("library:alpine", "library://library/default/alpine", "alpine_latest.sif"),
     ("library:ent/coll/alpine", "library://ent/coll/alpine", "alpine_latest.sif"),
     ("library:///ent/coll/alpine", "library://ent/coll/alpine", "alpine_latest.sif"),
-    ("library://library.example.org/ent/coll/alpine:1", "library://library.example.org/ent/coll/alpine:1", "alpine_1.sif"),
+    (
+        "library://library.example.org/ent/coll/alpine:1",
+        "library://library.example.org/ent/coll/alpine:1",
+        "alpine_1.sif",
+    ),
     ("library://localhost:8080/alpine", "library://localhost:8080/library/default/alpine", "alpine_latest.sif"),
     ("library://server/ent/coll/alpine", "library://server/ent/coll/alpine", "alpine_latest.sif"),
     (f"library://ent/coll/alpine:sha256.{A}", f"library://ent/coll/alpine:sha256.{A}", f"alpine_sha256.{A}.sif"),
@@ -121,24 +138,68 @@ GOOD = [
     ("https://example.org/download", "https://example.org/download", "download"),
     ("https://[::1]:8443/x.sif", "https://[::1]:8443/x.sif", "x.sif"),
     # Catalog pages
-    ("https://catalog.ngc.nvidia.com/orgs/nvidia/containers/pytorch", "docker://nvcr.io/nvidia/pytorch", "pytorch_latest.sif"),
-    ("https://catalog.ngc.nvidia.com/orgs/nvidia/containers/pytorch/tags", "docker://nvcr.io/nvidia/pytorch", "pytorch_latest.sif"),
-    ("https://catalog.ngc.nvidia.com/orgs/nvidia/teams/hpc/containers/gromacs", "docker://nvcr.io/nvidia/hpc/gromacs", "gromacs_latest.sif"),
+    (
+        "https://catalog.ngc.nvidia.com/orgs/nvidia/containers/pytorch",
+        "docker://nvcr.io/nvidia/pytorch",
+        "pytorch_latest.sif",
+    ),
+    (
+        "https://catalog.ngc.nvidia.com/orgs/nvidia/containers/pytorch/tags",
+        "docker://nvcr.io/nvidia/pytorch",
+        "pytorch_latest.sif",
+    ),
+    (
+        "https://catalog.ngc.nvidia.com/orgs/nvidia/teams/hpc/containers/gromacs",
+        "docker://nvcr.io/nvidia/hpc/gromacs",
+        "gromacs_latest.sif",
+    ),
     ("https://catalog.ngc.nvidia.com/orgs/hpc/containers/namd/", "docker://nvcr.io/hpc/namd", "namd_latest.sif"),
-    ("https://catalog.ngc.nvidia.com/orgs/nvidia/teams/k8s/containers/cuda-sample/tags", "docker://nvcr.io/nvidia/k8s/cuda-sample", "cuda-sample_latest.sif"),
-    ("https://catalog.ngc.nvidia.com/orgs/nvidia/-/containers/pytorch/24.03-py3", "docker://nvcr.io/nvidia/pytorch:24.03-py3", "pytorch_24.03-py3.sif"),
-    ("https://catalog.ngc.nvidia.com/orgs/nim/meta/containers/llama3-8b-instruct/-", "docker://nvcr.io/nim/meta/llama3-8b-instruct", "llama3-8b-instruct_latest.sif"),
-    ("https://catalog.ngc.nvidia.com/orgs/nvidia/containers/pytorch?version=24.03-py3", "docker://nvcr.io/nvidia/pytorch:24.03-py3", "pytorch_24.03-py3.sif"),
+    (
+        "https://catalog.ngc.nvidia.com/orgs/nvidia/teams/k8s/containers/cuda-sample/tags",
+        "docker://nvcr.io/nvidia/k8s/cuda-sample",
+        "cuda-sample_latest.sif",
+    ),
+    (
+        "https://catalog.ngc.nvidia.com/orgs/nvidia/-/containers/pytorch/24.03-py3",
+        "docker://nvcr.io/nvidia/pytorch:24.03-py3",
+        "pytorch_24.03-py3.sif",
+    ),
+    (
+        "https://catalog.ngc.nvidia.com/orgs/nim/meta/containers/llama3-8b-instruct/-",
+        "docker://nvcr.io/nim/meta/llama3-8b-instruct",
+        "llama3-8b-instruct_latest.sif",
+    ),
+    (
+        "https://catalog.ngc.nvidia.com/orgs/nvidia/containers/pytorch?version=24.03-py3",
+        "docker://nvcr.io/nvidia/pytorch:24.03-py3",
+        "pytorch_24.03-py3.sif",
+    ),
     ("catalog.ngc.nvidia.com/orgs/nvidia/containers/pytorch", "docker://nvcr.io/nvidia/pytorch", "pytorch_latest.sif"),
-    ("https://ngc.nvidia.com/catalog/containers/nvidia:pytorch", "docker://nvcr.io/nvidia/pytorch", "pytorch_latest.sif"),
-    ("https://ngc.nvidia.com/catalog/containers/nvidia:k8s:cuda-sample/tags", "docker://nvcr.io/nvidia/k8s/cuda-sample", "cuda-sample_latest.sif"),
+    (
+        "https://ngc.nvidia.com/catalog/containers/nvidia:pytorch",
+        "docker://nvcr.io/nvidia/pytorch",
+        "pytorch_latest.sif",
+    ),
+    (
+        "https://ngc.nvidia.com/catalog/containers/nvidia:k8s:cuda-sample/tags",
+        "docker://nvcr.io/nvidia/k8s/cuda-sample",
+        "cuda-sample_latest.sif",
+    ),
     ("https://hub.docker.com/r/nvidia/cuda", "docker://docker.io/nvidia/cuda", "cuda_latest.sif"),
     ("https://hub.docker.com/r/nvidia/cuda/tags?name=12", "docker://docker.io/nvidia/cuda", "cuda_latest.sif"),
     ("https://hub.docker.com/_/ubuntu", "docker://docker.io/library/ubuntu", "ubuntu_latest.sif"),
     ("hub.docker.com/_/ubuntu", "docker://docker.io/library/ubuntu", "ubuntu_latest.sif"),
     ("hub.docker.com/r/nvidia/cuda", "docker://docker.io/nvidia/cuda", "cuda_latest.sif"),
-    ("https://hub.docker.com/layers/library/ubuntu/22.04/images/sha256-ab", "docker://docker.io/library/ubuntu:22.04", "ubuntu_22.04.sif"),
-    ("https://quay.io/repository/biocontainers/samtools?tab=tags&tag=1.19", "docker://quay.io/biocontainers/samtools:1.19", "samtools_1.19.sif"),
+    (
+        "https://hub.docker.com/layers/library/ubuntu/22.04/images/sha256-ab",
+        "docker://docker.io/library/ubuntu:22.04",
+        "ubuntu_22.04.sif",
+    ),
+    (
+        "https://quay.io/repository/biocontainers/samtools?tab=tags&tag=1.19",
+        "docker://quay.io/biocontainers/samtools:1.19",
+        "samtools_1.19.sif",
+    ),
     ("https://nvcr.io/nvidia/pytorch:24.03-py3", "docker://nvcr.io/nvidia/pytorch:24.03-py3", "pytorch_24.03-py3.sif"),
     # Instances, programs of this machine, files
     ("instance://web-1", "instance://web-1", "web-1.sif"),
@@ -154,7 +215,7 @@ GOOD = [
     ("ubuntu.sif", "file:ubuntu.sif", "ubuntu.sif"),
     ("images/ubuntu.sqsh", "file:images/ubuntu.sqsh", "ubuntu.sif"),
     (".", "file:.", "image.sif"),
-]  # fmt: skip
+]
 
 # text, a part of the message, a part of the hint
 BAD = [
@@ -281,7 +342,7 @@ BAD = [
     ("host:/usr/bin/", "not the name of a program", ""),
     ("file:", "no path follows", ""),
     ("x" * 20000, "16384 are allowed", ""),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("text", "canonical", "name"), GOOD, ids=[row[0] for row in GOOD])
@@ -372,13 +433,21 @@ registries = st.sampled_from(["nvcr.io", "localhost:5000", "[::1]:5000", "docker
 users = st.none() | st.from_regex(r"[A-Za-z$][A-Za-z0-9._-]{0,10}", fullmatch=True)
 
 
-@given(st.sampled_from([Transport.DOCKER, Transport.ORAS]), registries, repositories, tags, digests, users)
-def test_reference_round_trips_registry_names(
-    transport: Transport, registry: str, repository: str, tag: str | None, digest: Digest | None, user: str | None
-) -> None:
-    if registry == "docker.io" and "/" not in repository:
-        repository = f"library/{repository}"
-    reference = Reference(transport, registry, repository, tag, digest, user=user)
+references = st.builds(
+    Reference,
+    st.sampled_from([Transport.DOCKER, Transport.ORAS]),
+    registries,
+    repositories,
+    tags,
+    digests,
+    user=users,
+)
+
+
+@given(references)
+def test_reference_round_trips_registry_names(reference: Reference) -> None:
+    if reference.registry == "docker.io" and "/" not in reference.repository:
+        reference = dataclasses.replace(reference, repository=f"library/{reference.repository}")
     assert parse(str(reference)) == reference
     assert "/" not in reference.default_name()
 
