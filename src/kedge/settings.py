@@ -349,7 +349,7 @@ def parse_size(text: str, *, where: str) -> int | None:
     return size
 
 
-def _parse_size(value: object) -> int | None | _Refused:
+def _parse_size(value: object) -> int | _Refused | None:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     if isinstance(value, str):

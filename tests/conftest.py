@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""For all tests: a home of their own, no network beyond this machine, and no group of tests that skips unnoticed."""
+
+from __future__ import annotations
+
+import collections
+import ipaddress
+import os
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.requirements import SHARED_REASON, must_run
+
+_KEPT = ("KEDGE_SHARED", "KEDGE_PEERS")
+_FOREIGN = ("KEDGE_", "APPTAINER_", "SINGULARITY_", "DOCKER_", "XDG_", "SLURM_")
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "NO_COLOR", "SOURCE_DATE_EPOCH")
+_EXCUSES = (SHARED_REASON, "KEDGE_SHARED", "user namespaces cannot be made here")
+_skipped: collections.Counter[str] = collections.Counter()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Neither read nor write the settings, credentials and caches of whoever runs the tests."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if (name.startswith(_FOREIGN) and name not in _KEPT) or name.lower() in [each.lower() for each in _PROXIES]:
+                patch.delenv(name)
+        patch.setenv("HOME", str(home))
+        patch.setenv("KEDGE_SITE_CONFIG", str(home / "no-site-config.toml"))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def only_loopback() -> Iterator[None]:
+    """Refuse connections that would leave this machine."""
+    connect = socket.socket.connect
+
+    def guarded(self: socket.socket, address: Any) -> None:
+        if self.family in (socket.AF_INET, socket.AF_INET6) and not is_loopback(address[0]):
+            raise AssertionError(f"a test tried to reach {address[0]}, which is not this machine")
+        connect(self, address)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", guarded)
+        yield
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a connection to `host` stays on this machine."""
+    if host in ("localhost", "0.0.0.0", "::"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Count the skips by reason."""
+    if report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        _skipped[reason.removeprefix("Skipped: ")] += 1
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say which groups were skipped, and why."""
+    if not _skipped:
+        return
+    terminalreporter.section("groups of tests that were skipped")
+    for reason, count in sorted(_skipped.items()):
+        excuse = "" if is_excused(reason) or not must_run() else "  <- not allowed in CI"
+        terminalreporter.write_line(f"{count:5} × {reason}{excuse}")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run in CI where a group that can run was skipped."""
+    is_worker = hasattr(session.config, "workerinput")
+    if must_run() and not is_worker and session.exitstatus == 0 and not all(map(is_excused, _skipped)):
+        session.exitstatus = 1
+
+
+def is_excused(reason: str) -> bool:
+    """Whether a skip is all right even where everything can be installed."""
+    return any(excuse in reason for excuse in _EXCUSES)

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a test may need from the machine: each function returns it, or skips the test and says why.
+
+Where everything can be installed (root in CI) a missing program is a failure, so that no group of tests goes quiet.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
+SHARED_REASON = "the shared fixtures are not here (KEDGE_SHARED)"
+
+
+def must_run() -> bool:
+    """Whether a skip is a failure: in CI, as root, everything that Debian packages can be installed."""
+    return os.environ.get("CI", "").lower() in ("1", "true", "yes") and os.geteuid() == 0
+
+
+def require_program(name: str) -> str:
+    """The path of a program, found like users do plus the sbin folders."""
+    path = shutil.which(name) or shutil.which(name, path=SBIN)
+    if path is None:
+        _refuse(f"the program {name} is not installed ('make setup' as root installs it)")
+    return str(path)
+
+
+def require_root() -> None:
+    """Skip unless we are root."""
+    if os.geteuid() != 0:
+        pytest.skip("needs real root")
+
+
+def require_shared(name: str = ".") -> Path:
+    """A file or folder of the shared fixtures: KEDGE_SHARED, or `shared` beside the repository."""
+    base = Path(os.environ.get("KEDGE_SHARED") or REPOSITORY.parent / "shared")
+    path = base / name
+    if not path.exists():
+        pytest.skip(SHARED_REASON)
+    return path
+
+
+def require_peer() -> Path:
+    """The script that runs the real Apptainer, when its tree has been made."""
+    require_root()
+    script = require_shared("tools/apptainer-peer")
+    tree = Path(os.environ.get("KEDGE_PEERS") or "/var/tmp/kedge-peers") / "sid"
+    if not (tree / ".ready").exists():
+        _refuse("the tree of the real Apptainer was not made ('scripts/setup-peer' makes it)")
+    return script
+
+
+@functools.cache
+def _has_user_namespaces() -> bool:
+    unshare = shutil.which("unshare")
+    if unshare is None:
+        return False
+    return subprocess.run([unshare, "-r", "true"], capture_output=True, check=False).returncode == 0
+
+
+def require_user_namespaces() -> None:
+    """Skip unless an unprivileged user namespace can be made here."""
+    if not _has_user_namespaces():
+        pytest.skip("user namespaces cannot be made here")
+
+
+def _refuse(reason: str) -> None:
+    if must_run():
+        pytest.fail(f"{reason}, and in CI it must be there")
+    pytest.skip(reason)
