@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge completion SHELL`: prints the script that completes verbs, options and image files."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+from typing import TYPE_CHECKING
+
+from kedge.cli.options import Parser, add_globals
+from kedge.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from kedge.cli.console import Console
+
+SHELLS = ("bash", "zsh", "tcsh", "fish")
+_FILE_WORDS = ("image", "file", "path", "source", "target", "out", "output", "sif", "folder", "directory")
+
+_USAGE = """\
+to use it now:   bash: eval "$(kedge completion bash)"    zsh: eval "$(kedge completion zsh)"
+to keep it:      bash: kedge completion bash > ~/.local/share/bash-completion/completions/kedge
+                 zsh:  kedge completion zsh > a folder of $fpath, as _kedge
+                 tcsh: kedge completion tcsh > ~/.kedge.tcsh, and 'source ~/.kedge.tcsh' in ~/.tcshrc
+                 fish: kedge completion fish > ~/.config/fish/completions/kedge.fish
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The shell's name."""
+    parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help=f"one of {', '.join(SHELLS)}")
+    parser.epilog = _USAGE
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Print the script."""
+    try:
+        import shtab  # late: nothing else needs it
+    except ImportError:
+        raise MissingExtra("the package shtab is not installed", hint="pip install shtab") from None
+    if arguments.shell not in shtab.SUPPORTED_SHELLS:
+        raise MissingExtra(
+            f"the installed shtab cannot write for {arguments.shell}", hint="pip install --upgrade shtab"
+        )
+    script = shtab.complete(make_whole_parser(), shell=arguments.shell)
+    if console.json:
+        console.print_json({"shell": arguments.shell, "script": script})
+    console.print(script.rstrip("\n"))
+    return 0
+
+
+def make_whole_parser() -> argparse.ArgumentParser:
+    """One parser of all verbs: what completion and the reference page are made from."""
+    from kedge.cli.options import GlobalOptions
+    from kedge.cli.verbs import VERBS, load_verb
+
+    whole = Parser(prog="kedge")
+    whole.add_argument("-V", "--version", action="store_true", help="show the version")
+    commands = whole.add_subparsers(dest="verb", metavar="VERB")
+    for name, verb in VERBS.items():
+        if importlib.util.find_spec(verb.module) is not None:
+            load_verb(verb).configure(commands.add_parser(name, help=verb.summary))
+    add_globals(whole, GlobalOptions())
+    _complete_files(whole)
+    return whole
+
+
+def _complete_files(parser: argparse.ArgumentParser) -> None:
+    """Mark the arguments that are files, so that shells complete them; shtab reads the attribute."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for child in action.choices.values():
+                _complete_files(child)
+        elif action.choices is None and action.nargs != 0 and not hasattr(action, "complete"):
+            kind = _guess_kind(action)
+            if kind is not None:
+                action.complete = kind  # type: ignore[attr-defined]
+
+
+def _guess_kind(action: argparse.Action) -> dict[str, object] | None:
+    import shtab
+
+    metavar = action.metavar if isinstance(action.metavar, str) else ""
+    words = {action.dest.lower(), metavar.lower().strip("[]")}
+    if words & {"dir", "folder", "directory"}:
+        return dict(shtab.DIRECTORY)
+    return dict(shtab.FILE) if words & set(_FILE_WORDS) else None

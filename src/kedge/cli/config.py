@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge config`: show settings and where each comes from; change the user's file."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from kedge.cli.options import add_dry_run
+from kedge.ops import config
+from kedge.settings import site_file, user_file
+
+if TYPE_CHECKING:
+    from kedge.cli.console import Console
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The subcommands and their arguments."""
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands.add_parser("show", help="every setting, its value and its source")
+    commands.add_parser("path", help="the configuration files")
+    get = commands.add_parser("get", help="the value of one setting")
+    get.add_argument("key", metavar="KEY")
+    change = commands.add_parser("set", help="write a setting into your configuration file")
+    change.add_argument("key", metavar="KEY")
+    change.add_argument("value", metavar="VALUE")
+    add_dry_run(change)
+    remove = commands.add_parser("unset", help="remove a setting from your configuration file")
+    remove.add_argument("key", metavar="KEY")
+    add_dry_run(remove)
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Run one subcommand."""
+    commands = {"show": _show, "path": _path, "get": _get, "set": _set, "unset": _unset}
+    commands[arguments.command](arguments, console)
+    return 0
+
+
+def _show(arguments: argparse.Namespace, console: Console) -> None:
+    del arguments
+    shown = config.list_settings(console.settings)
+    if console.json:
+        console.print_json([each.as_dict() for each in shown])
+    console.print_table(("key", "value", "source"), [(each.key, each.text, each.source) for each in shown])
+
+
+def _path(arguments: argparse.Namespace, console: Console) -> None:
+    del arguments
+    files = {"site": site_file(console.environ), "user": user_file(console.environ)}
+    if console.json:
+        console.print_json({name: {"path": str(path), "exists": path.exists()} for name, path in files.items()})
+    rows = [(name, path, "there" if path.exists() else "absent") for name, path in files.items()]
+    console.print_table(("file", "path", "state"), rows)
+
+
+def _get(arguments: argparse.Namespace, console: Console) -> None:
+    shown = config.get_setting(console.settings, arguments.key)
+    if console.json:
+        console.print_json(shown.as_dict())
+    console.print(shown.text)
+
+
+def _set(arguments: argparse.Namespace, console: Console) -> None:
+    if console.dry_run:
+        console.print(f"would set {arguments.key} = {arguments.value} in {user_file(console.environ)}")
+        return
+    path = config.set_setting(arguments.key, arguments.value, console.environ)
+    console.progress.note(f"{arguments.key} is set in {path}")
+
+
+def _unset(arguments: argparse.Namespace, console: Console) -> None:
+    if console.dry_run:
+        console.print(f"would remove {arguments.key} from {user_file(console.environ)}")
+        return
+    path = config.unset_setting(arguments.key, console.environ)
+    console.progress.note(f"{arguments.key} is not set in {path} any more")

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Shows settings with their sources, and changes the user's configuration file without disturbing the rest of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kedge.errors import InvalidSetting
+from kedge.posix.files import explained, write_atomically
+from kedge.settings import SETTINGS, Setting, Settings, Source, check_key, parse_value, read_file, user_file
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One setting as `config show` prints it."""
+
+    key: str
+    value: object
+    text: str
+    source: Source
+
+    def as_dict(self) -> dict[str, object]:
+        """The setting as JSON has it."""
+        value = str(self.value) if isinstance(self.value, Path) else self.value
+        return {"key": self.key, "value": value, "source": self.source.kind, "where": self.source.where}
+
+
+def list_settings(settings: Settings) -> list[Shown]:
+    """All settings, in the order of the table."""
+    return [get_setting(settings, key) for key in SETTINGS]
+
+
+def get_setting(settings: Settings, key: str) -> Shown:
+    """One setting; an unknown key is an error that names the nearest."""
+    setting = check_key(key, where="kedge config", writable=False)
+    value = getattr(settings, key)
+    return Shown(key, value, format_value(setting, value), settings.sources[key])
+
+
+def format_value(setting: Setting, value: object) -> str:
+    """The value as it would be written in a file or a variable; `-` where there is none."""
+    if value is None:
+        return {"size": "none", "count or auto": "auto"}.get(setting.kind, "-")
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if setting.kind == "size" and isinstance(value, int):
+        return format_size(value)
+    return str(value)
+
+
+def format_size(size: int) -> str:
+    """The shortest exact form: 21474836480 is 20G."""
+    for power, letter in ((5, "P"), (4, "T"), (3, "G"), (2, "M"), (1, "K")):
+        if size and size % 1024**power == 0:
+            return f"{size // 1024**power}{letter}"
+    return str(size)
+
+
+def set_setting(key: str, text: str, environ: Mapping[str, str]) -> Path:
+    """Write one key into the user's file, keeping comments and order; returns the file. Atomic."""
+    setting = check_key(key, where="kedge config set")
+    parse_value(setting, text, Source("flag", "kedge config set"), environ)
+    path = user_file(environ)
+    before = _read_text(path)
+    after = _replace_line(before, key, f"{key} = {_write_value(setting, text)}")
+    _save(path, after, key)
+    return path
+
+
+def unset_setting(key: str, environ: Mapping[str, str]) -> Path:
+    """Remove one key from the user's file; nothing happens when it is not there. Atomic."""
+    check_key(key, where="kedge config unset")
+    path = user_file(environ)
+    before = _read_text(path)
+    if key in read_file(path):
+        _save(path, _replace_line(before, key, None), key)
+    return path
+
+
+def _read_text(path: Path) -> str:
+    read_file(path)  # refuses a file that is broken already, by line
+    if not path.exists():
+        return ""
+    with explained(path):
+        return path.read_text()
+
+
+def _write_value(setting: Setting, text: str) -> str:
+    if setting.kind == "yes or no":
+        return "true" if text.lower() in ("1", "true", "yes", "on") else "false"
+    if setting.kind.startswith("count") and text.isdecimal():
+        return str(int(text))
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")  # JSON's escapes are TOML's
+
+
+def _replace_line(text: str, key: str, line: str | None) -> str:
+    """The text with the key's line replaced, removed (None) or appended; a comment behind the value stays."""
+    value = r"(?:\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|[^#\n\"']*)"
+    pattern = rf"^[ \t]*[\"']?{re.escape(key)}[\"']?[ \t]*=[ \t]*{value}(?P<rest>[^\n]*)\n?"
+    match = re.search(pattern, text, re.MULTILINE)
+    if match is None:
+        if line is None:
+            return text
+        return text + ("\n" if text and not text.endswith("\n") else "") + line + "\n"
+    rest = match.group("rest").strip()
+    new = "" if line is None else line + (f"  {rest}" if rest else "") + "\n"
+    return text[: match.start()] + new + text[match.end() :]
+
+
+def _save(path: Path, text: str, key: str) -> None:
+    import tomllib  # late: only a change needs it
+
+    try:
+        tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        raise InvalidSetting(
+            f"{path}: the value of '{key}' goes over several lines, which cannot be changed from here",
+            hint="change it in an editor",
+        ) from None
+    target = path.resolve()  # a link into somebody's collection of dotfiles stays a link
+    with explained(target.parent):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
+    write_atomically(target, text.encode(), mode=mode)
