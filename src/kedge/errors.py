@@ -124,6 +124,12 @@ class KeyNotFound(KedgeError):
     reference, exit_code = "key-not-found", 25
 
 
+class KeyUnusable(KedgeError):
+    """A key is damaged, expired, revoked, locked by another passphrase, or of a kind that cannot be used."""
+
+    reference, exit_code = "key-unusable", 26
+
+
 class FileProblem(KedgeError):
     """A local file is missing, unreadable, unwritable or of the wrong kind."""
 

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""ASCII armor: binary OpenPGP data as text with a header line, base64 and a CRC-24 (RFC 9580 section 6)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from dataclasses import dataclass
+
+from kedge.errors import KeyUnusable
+
+PUBLIC_KEY_BLOCK = "PGP PUBLIC KEY BLOCK"
+PRIVATE_KEY_BLOCK = "PGP PRIVATE KEY BLOCK"
+SIGNATURE_BLOCK = "PGP SIGNATURE"
+
+MAXIMUM_ARMOR = 16 << 20  # the checksum is computed here at some MB/s, so the size is a bound on time
+
+_BEGIN = re.compile(rb"^-----BEGIN (PGP [A-Z ]{1,40})-----[ \t\r]*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One armored block: its kind, its data, and where it ends in the text."""
+
+    kind: str
+    data: bytes
+    end: int
+
+
+def is_armored(data: bytes) -> bool:
+    """Whether the bytes are text that holds an armored block."""
+    return _BEGIN.search(data) is not None
+
+
+def decode_armor(text: bytes, what: str, *, start: int = 0) -> Block:
+    """The first armored block at or after `start`; a checksum is checked when there is one."""
+    if len(text) > MAXIMUM_ARMOR:
+        raise KeyUnusable(f"{what} is too large for a key or signature: {len(text)} bytes")
+    found = _BEGIN.search(text, start)
+    if found is None:
+        raise KeyUnusable(f"{what} holds no armored block", hint="it should start with -----BEGIN PGP")
+    kind = found.group(1).decode()
+    closing = re.compile(rb"^-----END " + re.escape(found.group(1)) + rb"-----[ \t\r]*$", re.MULTILINE)
+    ending = closing.search(text, found.end())
+    if ending is None:
+        raise KeyUnusable(f"{what} is cut off: the line -----END {kind}----- is missing")
+    lines = [line.strip() for line in text[found.end() : ending.start()].split(b"\n")]
+    return Block(kind, _decode_lines(lines[1:], what), ending.end())
+
+
+def decode_all(text: bytes, what: str) -> list[Block]:
+    """Every armored block of a text, in order."""
+    blocks: list[Block] = []
+    position = 0
+    while _BEGIN.search(text, position):
+        block = decode_armor(text, what, start=position)
+        blocks.append(block)
+        position = block.end
+    return blocks
+
+
+def _decode_lines(lines: list[bytes], what: str) -> bytes:
+    index = 0
+    while index < len(lines) and b": " in lines[index] + b" ":  # Version:, Comment:, Hash:, ...
+        index += 1
+    content = [line for line in lines[index:] if line]
+    checksum: bytes | None = None
+    if content and content[-1].startswith(b"="):
+        checksum = content.pop()[1:]
+    try:
+        data = base64.b64decode(b"".join(content), validate=True)
+        expected = None if checksum is None else base64.b64decode(checksum, validate=True)
+    except (binascii.Error, ValueError) as problem:
+        raise KeyUnusable(f"{what}: the armored text is not base64 ({problem})") from problem
+    if expected is not None and expected != compute_checksum(data).to_bytes(3, "big"):
+        raise KeyUnusable(f"{what}: the armored text's checksum does not fit; it was damaged on its way")
+    return data
+
+
+def encode_armor(kind: str, data: bytes) -> bytes:
+    """The data as an armored block, 64 characters to the line, with its checksum."""
+    encoded = base64.b64encode(data)
+    lines = [encoded[start : start + 64] for start in range(0, len(encoded), 64)]
+    checksum = b"=" + base64.b64encode(compute_checksum(data).to_bytes(3, "big"))
+    name = kind.encode()
+    return b"\n".join([b"-----BEGIN %s-----" % name, b"", *lines, checksum, b"-----END %s-----" % name, b""])
+
+
+def _make_table() -> tuple[int, ...]:
+    table = []
+    for value in range(256):
+        register = value << 16
+        for _ in range(8):
+            register = register << 1 ^ (0x1864CFB if register & 0x800000 else 0)
+        table.append(register & 0xFFFFFF)
+    return tuple(table)
+
+
+_TABLE = _make_table()
+
+
+def compute_checksum(data: bytes) -> int:
+    """The CRC-24 of OpenPGP: polynomial 0x864CFB, start 0xB704CE."""
+    register = 0xB704CE
+    for byte in data:
+        register = (register << 8 & 0xFFFFFF) ^ _TABLE[register >> 16 ^ byte]
+    return register
