@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.requirements import SHARED_REASON, must_run
+from tests.requirements import REPOSITORY, SHARED_REASON, must_run
 
 _KEPT = ("KEDGE_SHARED", "KEDGE_PEERS")
 _FOREIGN = ("KEDGE_", "APPTAINER_", "SINGULARITY_", "DOCKER_", "XDG_", "SLURM_")
@@ -30,6 +30,7 @@ def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             if (name.startswith(_FOREIGN) and name not in _KEPT) or name.lower() in [each.lower() for each in _PROXIES]:
                 patch.delenv(name)
         patch.setenv("HOME", str(home))
+        patch.setenv("PYTHONPATH", str(REPOSITORY / "src"))  # for the programs that tests start
         patch.setenv("KEDGE_SITE_CONFIG", str(home / "no-site-config.toml"))
         yield
 

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kedge import __version__
 from kedge.cli.options import GlobalOptions, Parser, add_globals
 from kedge.cli.signals import raised_signals
 from kedge.cli.verbs import GROUPS, VERBS, find_verb, load_verb
 from kedge.errors import UsageError
+from kedge.release import VERSION
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
@@ -45,7 +45,7 @@ def dispatch(words: list[str], options: GlobalOptions) -> int:
     add_globals(top, options)
     chosen = top.parse_args(leading)
     if chosen.version:
-        sys.stdout.write(f"kedge version {__version__}\n")
+        sys.stdout.write(f"kedge version {VERSION}\n")
         return 0
     if rest and rest[0] == "help":
         rest = [*rest[1:], "--help"] if rest[1:] else []

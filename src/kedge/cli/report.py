@@ -15,12 +15,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from kedge import __version__
 from kedge.cli.console import has_style
 from kedge.cli.options import GlobalOptions
 from kedge.cli.redaction import redact, redact_arguments
 from kedge.cli.signals import Terminated
 from kedge.errors import KedgeError, LimitReached
+from kedge.release import VERSION
 
 BUG_STATUS = 3
 _BOLD_RED, _YELLOW, _PLAIN = "\033[1;31m", "\033[33m", "\033[0m"
@@ -113,7 +113,7 @@ def _report_bug(problem: BaseException, argv: Sequence[str], options: GlobalOpti
 def format_bug(problem: BaseException, argv: Sequence[str]) -> str:
     """An issue report: what ran, on what, and where it broke, without secrets."""
     facts = {
-        "kedge": __version__,
+        "kedge": VERSION,
         "Python": f"{platform.python_version()} ({sys.executable})",
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "command": " ".join(["kedge", *redact_arguments(argv)]),

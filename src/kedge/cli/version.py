@@ -8,7 +8,7 @@ import platform
 from importlib import metadata
 from typing import TYPE_CHECKING
 
-from kedge import __version__
+from kedge.release import VERSION
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 def collect_versions() -> dict[str, str]:
     """kedge, the interpreter, the system, and each library that kedge asks for."""
     facts = {
-        "kedge": __version__,
+        "kedge": VERSION,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
     }

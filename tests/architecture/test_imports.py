@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Imports go down only, there are no cycles, and each outside thing has one owner. Late imports count."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+from collections import defaultdict
+
+from tests.architecture.source_tree import dotted_call, read_modules
+
+# From the top; parts of one row do not import each other. docs/architecture.md says why.
+ROWS: tuple[tuple[str, ...], ...] = (
+    ("__main__",),
+    ("cli",),
+    ("",),  # the package itself: the typed calls for notebooks
+    ("ops",),
+    ("registry", "store", "layers", "hostpack", "signing"),
+    ("host",),
+    ("formats", "settings"),
+    ("model",),
+    ("posix",),
+    ("errors", "release"),
+)
+RANK = {part: index for index, row in enumerate(ROWS) for part in row}
+
+# Who may import what is not ours. A module that is not named here is free for all.
+OWNERS = {
+    "subprocess": "kedge.posix.process",
+    "multiprocessing": "nobody",
+    "ctypes": "kedge.posix.libc",
+    "urllib3": "kedge.registry.transport",
+    "socket": "kedge.registry.transport",
+    "http.client": "kedge.registry.transport",
+    "urllib.request": "nobody",
+    "requests": "nobody",
+    "zlib_ng": "kedge.formats.compression",
+    "zstandard": "kedge.formats.compression",
+    "lz4": "kedge.formats.compression",
+    "lzma": "kedge.formats.compression",
+    "gzip": "kedge.formats.compression",
+    "cryptography": "kedge.signing.crypto",
+    "elftools": "kedge.formats.elf",
+    "rich": "kedge.cli.console",
+    "shtab": "kedge.cli.completion",
+    "tarfile": "nobody",  # its extraction trusts names, and it cannot stream what we need
+}
+CALL_OWNERS = {
+    "print": "kedge.cli",
+    "input": "kedge.cli",
+    "sys.exit": "kedge.cli",
+    "exit": "nobody",
+    "os.system": "nobody",
+    "os.popen": "nobody",
+    "os.fork": "kedge.posix.process",
+    "os.posix_spawn": "kedge.posix.process",
+    "os.execv": "kedge.posix.process",
+    "os.execve": "kedge.posix.process",
+    "os.execvp": "kedge.posix.process",
+    "os.execvpe": "kedge.posix.process",
+    "eval": "nobody",
+    "exec": "nobody",
+    "pickle.loads": "nobody",
+}
+
+
+def part_of(module: str) -> str:
+    """`registry` for kedge.registry.client, the empty string for kedge itself."""
+    return [*module.split("."), ""][1]
+
+
+def test_imports_every_part_has_a_row() -> None:
+    unknown = sorted({part_of(name) for name in read_modules()} - set(RANK))
+    assert not unknown, f"give these a row in ROWS and in docs/architecture.md: {unknown}"
+
+
+def test_imports_go_down_only() -> None:
+    wrong = []
+    for module in read_modules().values():
+        for imported in module.imports:
+            if imported.name.split(".")[0] != "kedge":
+                continue
+            here, there = part_of(module.name), part_of(imported.name)
+            if here != there and RANK[there] <= RANK[here]:
+                wrong.append(f"{module.shown}:{imported.line} imports {imported.name}, which is not below it")
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_imports_have_no_cycle() -> None:
+    graph: dict[str, set[str]] = defaultdict(set)
+    for module in read_modules().values():
+        graph[module.name] |= {each.name for each in module.imports if each.name in read_modules()}
+        graph[module.name].discard(module.name)
+    try:
+        list(graphlib.TopologicalSorter(graph).static_order())
+    except graphlib.CycleError as problem:
+        raise AssertionError(f"modules import each other: {' -> '.join(problem.args[1])}") from None
+
+
+def test_imports_outside_things_have_one_owner() -> None:
+    wrong = []
+    for module in read_modules().values():
+        for imported in module.imports:
+            for thing, owner in OWNERS.items():
+                if (imported.name + ".").startswith(thing + ".") and module.name != owner:
+                    wrong.append(f"{module.shown}:{imported.line} imports {thing}, which belongs to {owner}")
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_imports_owners_use_what_they_own() -> None:
+    used = {(module.name, each.name.split(".")[0]) for module in read_modules().values() for each in module.imports}
+    idle = [
+        f"{owner} owns {thing} but does not import it"
+        for thing, owner in OWNERS.items()
+        if owner in read_modules() and (owner, thing.split(".")[0]) not in used and thing in DEPENDENCY_MODULES
+    ]
+    assert not idle, "\n" + "\n".join(idle)
+
+
+DEPENDENCY_MODULES = {"urllib3", "zlib_ng", "zstandard", "lz4", "cryptography", "elftools", "rich", "shtab"}
+
+
+def test_imports_printing_and_starting_programs_have_one_owner() -> None:
+    wrong = []
+    for module in read_modules().values():
+        for node in ast.walk(module.tree):
+            owner = CALL_OWNERS.get(dotted_call(node)) if isinstance(node, ast.Call) else None
+            if owner is None or (module.name + ".").startswith(owner + ".") or module.name == "kedge.__main__":
+                continue
+            assert isinstance(node, ast.Call)
+            wrong.append(f"{module.shown}:{node.lineno} calls {dotted_call(node)}, which belongs to {owner}")
+    assert not wrong, "\n" + "\n".join(wrong)
