@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kedge.errors import FileProblem, InvalidSetting
+from kedge.model.nearest import propose
 from kedge.posix.files import explained
 
 FILE_LIMIT = 1 << 20  # a configuration file larger than this is something else
@@ -268,11 +269,8 @@ def check_key(name: str, *, where: str, writable: bool = True) -> Setting:
     setting = SETTINGS.get(name)
     if setting is not None and (setting.in_files or not writable):
         return setting
-    import difflib  # late: only a mistake needs it
-
     known = [each.name for each in SETTINGS.values() if each.in_files or not writable]
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean '{near[0]}'?" if near else f"the keys are: {', '.join(known)}"
+    hint = propose(name, known) or f"the keys are: {', '.join(known)}"
     raise InvalidSetting(f"{where}: there is no setting '{name}'", context={"key": name}, hint=hint)
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from kedge.cli.verbs import propose
 from kedge.errors import UsageError
+from kedge.model.nearest import propose
 
 
 @dataclass(slots=True)

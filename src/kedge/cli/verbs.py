@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
 from kedge.errors import UsageError
+from kedge.model.nearest import propose
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
@@ -71,11 +71,3 @@ def find_verb(name: str) -> Verb:
 def load_verb(verb: Verb) -> VerbModule:
     """Import the verb's module."""
     return cast(VerbModule, importlib.import_module(verb.module))
-
-
-def propose(word: str, known: Iterable[str]) -> str | None:
-    """`did you mean 'pull'?`, when something in `known` is near enough to `word`."""
-    import difflib  # late: only a mistake needs it
-
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f"did you mean '{near[0]}'?" if near else None
