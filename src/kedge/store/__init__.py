@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Content-addressed blobs and images, leases, eviction."""
+"""Content-addressed blobs, names, converted images, leases, eviction."""

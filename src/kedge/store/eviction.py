@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What is in a store, how large it is, and how it is made smaller without taking what somebody uses."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from kedge.posix.locks import is_running, owner_is_gone
+from kedge.store.images import read_record, record_path
+from kedge.store.layout import Layout
+from kedge.store.lease import STALE_AFTER, read_clock, read_lease
+from kedge.store.names import read_name
+from kedge.store.use import find_used
+
+
+class Kind(StrEnum):
+    """The kinds of things in a store."""
+
+    BLOB = "blob"
+    IMAGE = "image"
+    PARTIAL = "partial"
+    NAME = "name"
+    TEMPORARY = "temporary"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing in the store."""
+
+    kind: Kind
+    name: str  # a digest, the key of an image, a reference
+    size: int
+    used: float  # seconds since the epoch
+    in_use: bool
+    path: Path
+
+    @property
+    def identity(self) -> str:
+        """The name that marks and leases have."""
+        return self.path.stem if self.kind is Kind.IMAGE else self.path.name
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """How much of one kind there is."""
+
+    count: int
+    size: int
+
+
+def list_entries(layout: Layout) -> list[Entry]:
+    """Everything in the store; things that vanish while it is read are left out."""
+    used = find_used(layout)
+    return [*_list_blobs(layout, used), *_list_images(layout, used), *_list_others(layout)]
+
+
+def _list_blobs(layout: Layout, used: Collection[str]) -> Iterator[Entry]:
+    for folder in _children(layout.root / "blobs"):
+        for group in _children(Path(folder)):
+            for path, status in _files(Path(group)):
+                name = f"{Path(folder).name}:{path.name}"
+                yield Entry(Kind.BLOB, name, status.st_size, status.st_mtime, path.name in used, path)
+
+
+def _list_images(layout: Layout, used: Collection[str]) -> Iterator[Entry]:
+    for path, status in _files(layout.root / "images"):
+        if path.suffix != ".sif":
+            continue
+        record = read_record(path)
+        name = str(record.get("key")) if record else path.stem
+        when = status.st_mtime
+        with contextlib.suppress(OSError):
+            when = record_path(path).stat().st_mtime
+        yield Entry(Kind.IMAGE, name, status.st_size, when, path.stem in used, path)
+
+
+def _list_others(layout: Layout) -> Iterator[Entry]:
+    for path, status in _files(layout.root / "partial"):
+        is_held = _has_live_lease(layout, path.name)
+        yield Entry(Kind.PARTIAL, path.name, status.st_size, status.st_mtime, is_held, path)
+    for path, status in _files(layout.root / "names"):
+        record = read_name(path)
+        name = f"{record.reference} {record.platform}" if record else path.name
+        yield Entry(Kind.NAME, name, status.st_size, status.st_mtime, False, path)
+    for path, status in _files(layout.root / "tmp"):
+        is_held = owner_is_gone(path.name) is not True
+        yield Entry(Kind.TEMPORARY, path.name, status.st_size, status.st_mtime, is_held, path)
+
+
+def _has_live_lease(layout: Layout, name: str) -> bool:
+    found = read_lease(layout.lease(name))
+    if found is None:
+        return False
+    running = is_running(found.holder.machine, found.holder.pid, found.holder.start) if found.holder else None
+    if running is not None:
+        return running
+    return read_clock(layout.root / "tmp") - found.touched <= STALE_AFTER
+
+
+def _children(folder: Path) -> list[str]:
+    try:
+        return sorted(entry.path for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False))
+    except OSError:
+        return []
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return
+    for entry in entries:
+        with contextlib.suppress(OSError):
+            if entry.is_file(follow_symlinks=False):
+                yield Path(entry.path), entry.stat(follow_symlinks=False)
+
+
+def sum_usage(entries: Iterable[Entry]) -> dict[Kind, Usage]:
+    """Count and bytes of each kind."""
+    totals = {kind: Usage(0, 0) for kind in Kind}
+    for entry in entries:
+        old = totals[entry.kind]
+        totals[entry.kind] = Usage(old.count + 1, old.size + entry.size)
+    return totals
+
+
+def evict(layout: Layout, limit: int) -> list[Entry]:
+    """Remove what was used longest ago until the store is no larger than `limit`; what was removed."""
+    entries = list_entries(layout)
+    size = sum(entry.size for entry in entries)
+    removed: list[Entry] = []
+    removable = [entry for entry in entries if entry.kind in (Kind.BLOB, Kind.IMAGE, Kind.PARTIAL)]
+    for entry in sorted(removable, key=lambda each: each.used):
+        if size <= limit:
+            break
+        if remove_entry(layout, entry):
+            size -= entry.size
+            removed.append(entry)
+    return removed
+
+
+def remove_entry(layout: Layout, entry: Entry) -> bool:
+    """Remove one thing, unless somebody uses it.
+
+    The file is moved aside first and the marks are read again: a reader marks first and opens then, so either it
+    finds the file gone, or we find its mark and put the file back.
+    """
+    if entry.in_use:
+        return False
+    aside = layout.temporary("evict")
+    record = record_path(entry.path) if entry.kind is Kind.IMAGE else None
+    try:
+        entry.path.rename(aside)
+    except OSError:
+        return False
+    if _is_taken(layout, entry):
+        with contextlib.suppress(OSError):
+            aside.rename(entry.path)
+        return False
+    for path in (aside, record):
+        with contextlib.suppress(OSError):
+            if path is not None:
+                path.unlink()
+    return True
+
+
+def _is_taken(layout: Layout, entry: Entry) -> bool:
+    if entry.kind is Kind.PARTIAL:
+        return _has_live_lease(layout, entry.path.name)
+    return entry.kind in (Kind.BLOB, Kind.IMAGE) and entry.identity in find_used(layout)
+
+
+def clean(layout: Layout, kinds: Collection[Kind], unused_for: float | None, *, dry_run: bool) -> list[Entry]:
+    """Remove everything of these kinds that was not used for so many seconds; what was (or would be) removed."""
+    now = read_clock(layout.root / "tmp") if unused_for is not None else 0.0
+    removed = []
+    for entry in list_entries(layout):
+        if entry.kind not in kinds or entry.in_use:
+            continue
+        if unused_for is not None and now - entry.used < unused_for:
+            continue
+        if dry_run or remove_entry(layout, entry):
+            removed.append(entry)
+    return removed

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a reference meant when it was last asked: one small file per name, for `--offline` and for pinned digests."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from kedge.errors import KedgeError
+from kedge.model.digest import Digest
+from kedge.model.platform import Platform
+from kedge.store.layout import Layout, hash_text
+
+_NAME_LIMIT = 64 << 10  # bytes; a record is a few hundred
+
+
+@dataclass(frozen=True, slots=True)
+class NameRecord:
+    """A reference, the platform it was asked for, and the manifest it led to."""
+
+    reference: str
+    platform: str
+    digest: Digest
+    when: float
+
+
+class Names:
+    """The names of one store."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+
+    def _path(self, reference: str, platform: Platform) -> Path:
+        return self._layout.root / "names" / f"{hash_text(f'{reference} {platform}')}.json"
+
+    def remember(self, reference: str, platform: Platform, digest: Digest) -> None:
+        """Note what the reference means now; the newest note counts."""
+        record = {"reference": reference, "platform": str(platform), "digest": str(digest), "when": round(time.time())}
+        self._layout.folder("names")
+        self._layout.write(self._path(reference, platform), json.dumps(record).encode() + b"\n")
+
+    def recall(self, reference: str, platform: Platform) -> NameRecord | None:
+        """What the reference meant when it was last asked; None when it never was."""
+        path = self._path(reference, platform)
+        record = read_name(path)
+        if record is None or record.reference != reference or record.platform != str(platform):
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path)
+        return record
+
+
+def read_name(path: Path) -> NameRecord | None:
+    """The record in a file; None for one that is missing or damaged."""
+    try:
+        with path.open("rb") as file:
+            fields = json.loads(file.read(_NAME_LIMIT))
+        return NameRecord(
+            str(fields["reference"]),
+            str(fields["platform"]),
+            Digest.parse(str(fields["digest"])),
+            float(fields["when"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, KedgeError):
+        return None

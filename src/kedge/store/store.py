@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The store: blobs, names and converted images that all processes of all hosts share, with no index and no daemon."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+
+from kedge.errors import InvalidSetting, KedgeError
+from kedge.model.digest import Digest
+from kedge.model.manifest import Descriptor
+from kedge.model.platform import Platform
+from kedge.posix.files import atomic_output, explained
+from kedge.store import eviction
+from kedge.store.blobs import Blobs
+from kedge.store.download import Download, IngestOptions, OpenAt
+from kedge.store.eviction import Entry, Kind, Usage
+from kedge.store.images import Build, Delivery, Images
+from kedge.store.ingest import Ingest, Workers
+from kedge.store.layout import Layout, hash_text
+from kedge.store.lease import Patience
+from kedge.store.names import NameRecord, Names
+from kedge.store.use import Use
+
+_DEFAULT_DOWNLOADS = 4
+
+
+class Store:
+    """One store; a context manager that stops the downloads which still run.
+
+    `limit` is the size cap in bytes; None takes the one that was set for this store with `set_limit`, if any.
+    Nothing is made on disk before something is put in. Every method may be called from any thread.
+    """
+
+    def __init__(
+        self, root: Path, *, limit: int | None = None, downloads: int = _DEFAULT_DOWNLOADS, shared: bool = False
+    ) -> None:
+        self.root = root
+        self.layout = Layout(root, shared)
+        self.blobs = Blobs(self.layout)
+        self.names = Names(self.layout)
+        self.images = Images(self.layout)
+        self._limit = limit
+        self._workers = Workers(downloads)
+        self._ingests: list[Ingest] = []
+        self._has_swept = False
+
+    # -- blobs
+
+    def blob_path(self, digest: Digest) -> Path:
+        """Where the blob stands, if it is there."""
+        return self.blobs.path(digest)
+
+    def has_blob(self, digest: Digest, size: int | None = None) -> bool:
+        """Whether the blob is there, and of that size if one is given."""
+        found = self.blobs.size(digest)
+        return found is not None and size in (None, found)
+
+    def add_blob(self, data: bytes) -> Digest:
+        """Keep a small document, such as a manifest or a config."""
+        self._sweep_once()
+        return self.blobs.add(data)
+
+    def read_blob(self, digest: Digest, limit: int) -> bytes | None:
+        """A small blob, verified; None when it is not there or not whole."""
+        return self.blobs.read(digest, limit)
+
+    def ingest(self, descriptor: Descriptor, open_at: OpenAt, options: IngestOptions | None = None) -> Ingest:
+        """Have a blob: from the store, from another process that is fetching it, or by `open_at(offset)`.
+
+        Returns at once; ingests run in the order they are made, a few at a time.
+        """
+        self._sweep_once()
+        download = Download(self.blobs, descriptor, open_at, options or IngestOptions())
+        ingest = Ingest(descriptor, download, Use(self.layout, descriptor.digest.hex), self._evict_quietly)
+        self._ingests.append(ingest)
+        self._workers.submit(ingest)
+        return ingest
+
+    # -- names
+
+    def remember(self, reference: str, platform: Platform, digest: Digest) -> None:
+        """Note which manifest the reference means now."""
+        self.names.remember(reference, platform, digest)
+
+    def recall(self, reference: str, platform: Platform) -> NameRecord | None:
+        """Which manifest the reference meant when it was last asked."""
+        return self.names.recall(reference, platform)
+
+    # -- images
+
+    def image_path(self, key: str) -> Path:
+        """Where the converted image stands, if it is there."""
+        return self.images.path(key)
+
+    def find_image(self, key: str) -> Path | None:
+        """The converted image, if it is there and nobody changed it."""
+        return self.images.find(key)
+
+    def build_image(
+        self, key: str, build: Build, *, wait: float | None = None, notify: Callable[[str], None] | None = None
+    ) -> Path:
+        """The converted image; `build` writes it, in one process on all hosts, while the others wait."""
+        self._sweep_once()
+        with self.use_image(key):
+            path = self.images.build(key, build, Patience(wait, None, notify))
+            self._evict_quietly()
+        return path
+
+    def build_into(
+        self, key: str, target: Path, build: Build, *, force: bool = False, keep: bool = True
+    ) -> Delivery | None:
+        """The image as the user's file: from the store, or built there and handed out.
+
+        Without `keep` an image that is not in the store is built straight at its target, which saves the copy where
+        the two are on different file systems; None is returned then.
+        """
+        if keep:
+            with self.use_image(key):
+                self.build_image(key, build)
+                return self.images.deliver(key, target, force=force)
+        delivered = self.images.deliver(key, target, force=force)
+        if delivered is None:
+            with atomic_output(target, mode=0o755, force=force) as file:
+                build(file)
+        return delivered
+
+    def deliver(self, key: str, target: Path, *, force: bool = False, link: bool = True) -> Delivery | None:
+        """Give the user the image as a file; None when it is not in the store."""
+        return self.images.deliver(key, target, force=force, link=link)
+
+    def use_image(self, key: str) -> Use:
+        """Mark the image as in use, until the returned context ends."""
+        return Use(self.layout, hash_text(key))
+
+    # -- size
+
+    @property
+    def limit(self) -> int | None:
+        """The size cap in bytes; None when there is none."""
+        return self._limit if self._limit is not None else self.stored_limit()
+
+    def stored_limit(self) -> int | None:
+        """The cap that was set for this store with `set_limit`."""
+        path = self.root / "limit"
+        try:
+            text = path.read_text(errors="replace")[:64].strip()
+        except OSError:
+            return None
+        if not text.isdecimal():
+            raise InvalidSetting(f"{path} holds no size", hint="set it again: kedge cache limit 20G")
+        return int(text)
+
+    def set_limit(self, limit: int | None) -> None:
+        """Set or, with None, remove the cap of this store, for everybody who uses it."""
+        path = self.layout.folder() / "limit"
+        if limit is not None:
+            self.layout.write(path, f"{limit}\n".encode())
+        else:
+            with explained(path):
+                path.unlink(missing_ok=True)
+
+    def entries(self) -> list[Entry]:
+        """Everything in the store."""
+        return eviction.list_entries(self.layout)
+
+    def usage(self) -> dict[Kind, Usage]:
+        """Count and bytes of each kind."""
+        return eviction.sum_usage(self.entries())
+
+    def evict(self) -> list[Entry]:
+        """Make the store as small as its cap asks, least recently used first, sparing what is in use."""
+        return [] if self.limit is None else eviction.evict(self.layout, self.limit)
+
+    def clean(self, kinds: Collection[Kind], *, unused_for: float | None = None, dry_run: bool = False) -> list[Entry]:
+        """Remove everything of these kinds that nobody uses and that was not used for so many seconds."""
+        return eviction.clean(self.layout, kinds, unused_for, dry_run=dry_run)
+
+    def verify(self, advance: Callable[[int], None] | None = None) -> list[Entry]:
+        """Hash all blobs and check all images; what was damaged, and is dropped now."""
+        broken = []
+        for entry in self.entries():
+            if entry.kind is Kind.BLOB:
+                digest = Digest.parse(entry.name)
+                is_good = self.blobs.check(Descriptor("", digest, entry.size))
+            elif entry.kind is Kind.IMAGE:
+                is_good = self.images.find(entry.name) is not None
+            else:
+                continue
+            if not is_good:
+                broken.append(replace(entry, in_use=False))
+            if advance is not None:
+                advance(entry.size)
+        return broken
+
+    def sweep(self) -> int:
+        """Remove what killed processes left; how many bytes that freed."""
+        return self.layout.sweep()
+
+    def _sweep_once(self) -> None:
+        if not self._has_swept:
+            self._has_swept = True
+            self.layout.sweep()
+
+    def _evict_quietly(self) -> None:
+        with contextlib.suppress(KedgeError, OSError):  # a cap that cannot be kept must not fail a pull that succeeded
+            self.evict()
+
+    def close(self) -> None:
+        """Stop downloads that still run, keeping what has arrived; may be called twice."""
+        for ingest in self._ingests:
+            ingest.cancel()
+        for ingest in self._ingests:
+            ingest.close()
+        self._ingests.clear()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
