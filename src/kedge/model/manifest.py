@@ -25,6 +25,8 @@ DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
 DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 DOCKER_CONFIG = "application/vnd.docker.container.image.v1+json"
 DOCKER_LAYER_GZIP = "application/vnd.docker.image.rootfs.diff.tar.gzip"
+DOCKER_LAYER_TAR = "application/vnd.docker.image.rootfs.diff.tar"
+DOCKER_LAYER_ZSTD = "application/vnd.docker.image.rootfs.diff.tar.zstd"
 SIF_LAYER = "application/vnd.sylabs.sif.layer.v1.sif"
 SIF_LAYER_LEGACY = "appliciation/vnd.sylabs.sif.layer.tar"  # the misspelling is in the wild
 SIF_CONFIG = "application/vnd.sylabs.sif.config.v1+json"
@@ -43,12 +45,15 @@ class Descriptor:
     size: int
     platform: Platform | None = None
     annotations: dict[str, str] = field(default_factory=dict)
+    urls: tuple[str, ...] = ()  # where a foreign layer may be fetched when the registry does not have it
 
     def as_json(self) -> dict[str, object]:
         """The descriptor as manifests carry it (without the platform)."""
         out: dict[str, object] = {"mediaType": self.media_type, "digest": str(self.digest), "size": self.size}
         if self.annotations:
             out["annotations"] = self.annotations
+        if self.urls:
+            out["urls"] = list(self.urls)
         return out
 
 
@@ -219,6 +224,7 @@ def _descriptor(value: object, where: str, key: str) -> Descriptor:
         size=size,
         platform=_platform(platform, where) if isinstance(platform, dict) else None,
         annotations=_strings(value.get("annotations"), where),
+        urls=_texts(value.get("urls"), where, f"{key}.urls"),
     )
 
 

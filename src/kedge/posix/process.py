@@ -9,6 +9,7 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import BinaryIO
 
 from kedge.errors import ProgramFailed, ProgramMissing
 
@@ -39,7 +40,9 @@ def run_program(
     """Run a program to its end and collect what it prints; raises ProgramMissing or, with `check`, ProgramFailed."""
     path = find_program(argv[0])
     if path is None:
-        raise ProgramMissing(f"the program '{argv[0]}' is not installed here", context={"PATH": os.environ.get("PATH", "")})
+        raise ProgramMissing(
+            f"the program '{argv[0]}' is not installed here", context={"PATH": os.environ.get("PATH", "")}
+        )
     try:
         done = subprocess.run(
             [path, *argv[1:]], input=stdin, capture_output=True, env=environment, timeout=timeout, check=False
@@ -53,6 +56,25 @@ def run_program(
     if check and status:
         raise ProgramFailed(f"'{argv[0]}' {describe_status(status)}", context={"stderr": _tail(done.stderr)})
     return finished
+
+
+def stream_program(argv: Sequence[str], output: BinaryIO) -> None:
+    """Run a program whose standard output goes into an open file; raises ProgramMissing or ProgramFailed."""
+    path = find_program(argv[0])
+    if path is None:
+        raise ProgramMissing(
+            f"the program '{argv[0]}' is not installed here", context={"PATH": os.environ.get("PATH", "")}
+        )
+    output.flush()
+    try:
+        done = subprocess.run(
+            [path, *argv[1:]], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.PIPE, check=False
+        )
+    except OSError as problem:
+        raise ProgramFailed(f"'{argv[0]}' could not be started: {problem.strerror}") from problem
+    status = done.returncode if done.returncode >= 0 else 128 - done.returncode
+    if status:
+        raise ProgramFailed(f"'{argv[0]}' {describe_status(status)}", context={"stderr": _tail(done.stderr)})
 
 
 def describe_status(status: int) -> str:

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Open whatever holds images on disk, by what it is and not by what it is called.
+
+`docker save` since version 25 writes files that are both kinds at once, and people mix up `oci-archive:` and
+`docker-archive:`; the wanted kind is taken where it is there, else the other.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kedge.errors import FileProblem
+from kedge.formats.oci.archive import TarArchive
+from kedge.formats.oci.docker_archive import DockerArchive
+from kedge.formats.oci.layout import OciLayout, is_layout
+from kedge.formats.oci.stored import Folder, ImageSource
+
+
+def open_images(path: Path, *, prefer_docker: bool = False) -> ImageSource:
+    """Open an OCI layout folder, an OCI archive or a docker-save archive, compressed or not; the caller closes it."""
+    if not path.exists():
+        raise FileProblem(f"{path}: there is no such file or folder", hint="check the spelling of the path")
+    if path.is_dir():
+        folder = Folder(path)
+        return DockerArchive(folder) if folder.has("manifest.json") and not is_layout(folder) else OciLayout.open(path)
+    archive = TarArchive.open(path)
+    try:
+        if is_layout(archive) and not (prefer_docker and archive.has("manifest.json")):
+            return OciLayout(archive)
+        return DockerArchive(archive)
+    except BaseException:
+        archive.close()
+        raise
