@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Key rings on disk, shared with Apptainer: `pgp-public` and `pgp-secret` in one folder, and a site's public ring.
+
+A ring is replaced whole, under a lock, and what is not understood in it is written back byte for byte.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from kedge.errors import KeyNotFound, StoreBusy, UsageError
+from kedge.posix.files import explained, write_atomically
+from kedge.signing.keyfiles import read_key_file
+from kedge.signing.openpgp.keys import KeyBlock, make_public, merge_blocks, split_blocks
+from kedge.signing.openpgp.packets import read_packets
+
+Result = TypeVar("Result")
+
+MAXIMUM_RING = 64 << 20
+LOCK_PATIENCE = 10.0  # seconds; a ring is written in milliseconds
+VARIABLES = ("KEDGE_KEYSDIR", "APPTAINER_KEYSDIR", "SINGULARITY_KEYSDIR", "SINGULARITY_SYPGPDIR")
+GLOBAL_NAME = "global-pgp-public"
+GLOBAL_FOLDERS = tuple(
+    Path(base) / name for name in ("apptainer", "singularity") for base in ("/etc", "/usr/local/etc")
+)
+
+
+def locate_folder(environ: Mapping[str, str], home: Path) -> Path:
+    """The folder of the user's rings: the first variable that is set, or Apptainer's default."""
+    for name in VARIABLES:
+        if environ.get(name):
+            return Path(environ[name]).absolute()
+    return home / ".apptainer" / "keys"
+
+
+def locate_global(environ: Mapping[str, str]) -> Path:
+    """The folder of the site's public ring: the first that has one, or where Apptainer would look."""
+    if environ.get("KEDGE_GLOBAL_KEYSDIR"):
+        return Path(environ["KEDGE_GLOBAL_KEYSDIR"]).absolute()
+    return next((folder for folder in GLOBAL_FOLDERS if (folder / GLOBAL_NAME).is_file()), GLOBAL_FOLDERS[0])
+
+
+def normalize_fingerprint(text: str) -> str:
+    """A fingerprint or key id as upper-case hex, at least 8 digits."""
+    digits = "".join(text.split()).upper().removeprefix("0X")
+    if not 8 <= len(digits) <= 64 or any(char not in "0123456789ABCDEF" for char in digits):
+        raise UsageError(f"{text!r} is not a fingerprint", hint="'kedge key list' shows fingerprints: 40 hex digits")
+    return digits
+
+
+def select_key(blocks: Sequence[KeyBlock], wanted: str, where: str) -> KeyBlock:
+    """The one key whose fingerprint ends so."""
+    digits = normalize_fingerprint(wanted)
+    found = [block for block in blocks if block.fingerprint.endswith(digits)]
+    if not found:
+        raise KeyNotFound(f"there is no key {digits} in {where}", hint="'kedge key list' shows what is there")
+    if len(found) > 1:
+        raise UsageError(f"{len(found)} keys in {where} end with {digits}", hint="give the whole fingerprint")
+    return found[0]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRing:
+    """The user's two rings, or with `is_global` the site's public ring."""
+
+    folder: Path
+    is_global: bool = False
+
+    @property
+    def public_path(self) -> Path:
+        """The ring of public keys."""
+        return self.folder / (GLOBAL_NAME if self.is_global else "pgp-public")
+
+    @property
+    def secret_path(self) -> Path:
+        """The ring of secret keys."""
+        return self.folder / "pgp-secret"
+
+    def load_public(self) -> list[KeyBlock]:
+        """The public keys; none when there is no ring."""
+        return load_ring(self.public_path)
+
+    def load_secret(self) -> list[KeyBlock]:
+        """The secret keys; none when there is no ring."""
+        return load_ring(self.secret_path)
+
+    def add_public(self, blocks: Sequence[KeyBlock]) -> list[str]:
+        """Add keys or what is new in them; says for each `added`, `updated` or `unchanged`."""
+        return self._change(self.public_path, lambda ring: _add(ring, [_drop_secrets(block) for block in blocks]))
+
+    def add_secret(self, blocks: Sequence[KeyBlock]) -> list[str]:
+        """Add secret keys; one that is there already is left alone, because its passphrase may be another."""
+        return self._change(self.secret_path, lambda ring: _add_missing(ring, blocks))
+
+    def replace_secret(self, block: KeyBlock) -> None:
+        """Put a secret key in the place of the one with its fingerprint."""
+        self._change(self.secret_path, lambda ring: _replace(ring, block))
+
+    def remove_public(self, fingerprint: str) -> KeyBlock:
+        """Take a public key out."""
+        return self._change(self.public_path, lambda ring: _remove(ring, fingerprint, str(self.public_path)))
+
+    def remove_secret(self, fingerprint: str) -> KeyBlock:
+        """Take a secret key out."""
+        return self._change(self.secret_path, lambda ring: _remove(ring, fingerprint, str(self.secret_path)))
+
+    @staticmethod
+    def open_global(environ: Mapping[str, str]) -> KeyRing:
+        """The site's ring."""
+        return KeyRing(locate_global(environ), is_global=True)
+
+    def _change(self, path: Path, change: Callable[[list[KeyBlock]], Result]) -> Result:
+        with self._lock():
+            ring = load_ring(path)
+            before = [block.raw for block in ring]
+            result = change(ring)
+            after = [block.raw for block in ring]
+            if after != before:
+                save_ring(path, b"".join(after), mode=0o644 if self.is_global else 0o600)
+        return result
+
+    @contextlib.contextmanager
+    def _lock(self) -> Iterator[None]:
+        path = self.folder / ".kedge-lock"
+        with explained(self.folder):
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            _wait_for_lock(descriptor, path)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def _wait_for_lock(descriptor: int, path: Path) -> None:
+    deadline = time.monotonic() + LOCK_PATIENCE
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except OSError as problem:
+            if problem.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                return  # a file system without locks: replacing the ring whole is still safe, only not merged
+        if time.monotonic() > deadline:
+            raise StoreBusy(f"another process is changing the key ring {path.parent}", hint="try again in a moment")
+        time.sleep(0.05)
+
+
+def load_ring(path: Path) -> list[KeyBlock]:
+    """The keys of a ring file; none when it does not exist."""
+    if not path.exists():
+        return []
+    data = read_key_file(path, limit=MAXIMUM_RING)
+    return split_blocks(read_packets(data, str(path)), str(path))
+
+
+def save_ring(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Replace a ring; where its name is a link, what it points to."""
+    target = path.resolve() if path.is_symlink() else path
+    write_atomically(target, data, mode=mode)
+
+
+def _drop_secrets(block: KeyBlock) -> KeyBlock:
+    return make_public(block) if block.is_secret else block
+
+
+def _add(ring: list[KeyBlock], blocks: Sequence[KeyBlock]) -> list[str]:
+    outcome: list[str] = []
+    for block in blocks:
+        at = next((at for at, known in enumerate(ring) if known.fingerprint == block.fingerprint), None)
+        if at is None:
+            ring.append(block)
+            outcome.append("added")
+            continue
+        merged = merge_blocks(ring[at], block)
+        outcome.append("unchanged" if merged.raw == ring[at].raw else "updated")
+        ring[at] = merged
+    return outcome
+
+
+def _add_missing(ring: list[KeyBlock], blocks: Sequence[KeyBlock]) -> list[str]:
+    outcome: list[str] = []
+    for block in blocks:
+        is_new = all(known.fingerprint != block.fingerprint for known in ring)
+        if is_new:
+            ring.append(block)
+        outcome.append("added" if is_new else "unchanged")
+    return outcome
+
+
+def _replace(ring: list[KeyBlock], block: KeyBlock) -> None:
+    for at, known in enumerate(ring):
+        if known.fingerprint == block.fingerprint:
+            ring[at] = block
+            return
+    ring.append(block)
+
+
+def _remove(ring: list[KeyBlock], fingerprint: str, where: str) -> KeyBlock:
+    block = select_key(ring, fingerprint, where)
+    ring.remove(block)
+    return block

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Signs SIF images: one signature object per group, cleartext OpenPGP or a DSSE envelope."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from kedge.errors import KedgeError, KeyUnusable, UsageError
+from kedge.formats.sif.edit import append_objects
+from kedge.formats.sif.layout import DataType, HashType, SifDescriptor, pack_signature_extra
+from kedge.formats.sif.objects import DataObject
+from kedge.formats.sif.reader import SifReader
+from kedge.model.progress import Progress, Silent
+from kedge.posix.files import explained
+from kedge.signing import dsse
+from kedge.signing.crypto import SigningKey
+from kedge.signing.digests import Digester, compute_metadata, list_groups
+from kedge.signing.openpgp import algorithms
+from kedge.signing.openpgp.cleartext import canonicalize_text, write_cleartext
+from kedge.signing.openpgp.judgement import Standing, judge
+from kedge.signing.openpgp.keys import KeyBlock
+from kedge.signing.openpgp.packets import SECRET_SUBKEY
+from kedge.signing.openpgp.secret import SecretKey, parse_secret_key
+from kedge.signing.openpgp.signature import TEXT, Signer, make_signature
+
+AskPassphrase = Callable[[str], str]  # gets a question, gives the answer; asked only when a passphrase is needed
+_HASH_TYPES = {"sha256": HashType.SHA256, "sha384": HashType.SHA384, "sha512": HashType.SHA512}
+
+
+class DocumentSigner(Protocol):
+    """Something that can sign a document of digests."""
+
+    def sign_document(self, document: bytes, now: int) -> tuple[bytes, bytes]:
+        """The signature object's content and its type-dependent field."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PgpSigner:
+    """Signs with an OpenPGP key."""
+
+    signer: Signer
+    owner: str  # the primary key's fingerprint, which is what verifiers compare
+
+    def sign_document(self, document: bytes, now: int) -> tuple[bytes, bytes]:
+        """A cleartext-signed message."""
+        packet = make_signature(self.signer, TEXT, canonicalize_text(document), now)
+        name = algorithms.choose_hash(self.signer.public)
+        content = write_cleartext(document, name, packet)
+        return content, pack_signature_extra(_HASH_TYPES[name], bytes.fromhex(self.owner))
+
+
+@dataclass(frozen=True, slots=True)
+class PemSigner:
+    """Signs with one or more PEM keys, in one envelope."""
+
+    keys: tuple[SigningKey, ...]
+
+    def sign_document(self, document: bytes, now: int) -> tuple[bytes, bytes]:
+        """A DSSE envelope, which has no time in it."""
+        del now
+        return dsse.sign_payload(document, self.keys).encode(), pack_signature_extra(HashType.SHA256)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What to sign: groups, objects, or everything when both are empty."""
+
+    groups: tuple[int, ...] = ()
+    objects: tuple[int, ...] = ()
+
+
+def unlock_key(block: KeyBlock, ask: AskPassphrase, now: int) -> PgpSigner:
+    """Make a secret key block ready to sign: the primary key, or a subkey where the primary cannot."""
+    judged = judge(block, now)
+    packets = [block.packet, *(part.packet for part in block.components if part.packet.tag == SECRET_SUBKEY)]
+    refusals: list[str] = []
+    for packet in packets:
+        try:
+            secret = parse_secret_key(packet.body, f"the secret key {judged.fingerprint}")
+        except KeyUnusable as problem:
+            refusals.append(problem.message)
+            continue
+        standing = judged.find(secret.public.fingerprint)
+        reason = judged.refuse(standing, now) if standing else "it is of a kind that is not known here"
+        if not reason and secret.is_absent:
+            reason = "its secret part is kept elsewhere (offline or on a card)"
+        if standing is None or reason:
+            refusals.append(f"{secret.public.fingerprint}: {reason}")
+            continue
+        return PgpSigner(_unlock(secret, standing, ask, judged.name), judged.fingerprint)
+    raise KeyUnusable(
+        f"the key {judged.fingerprint} cannot sign", context={"why": "\n".join(refusals)}, hint="choose another key"
+    )
+
+
+def _unlock(secret: SecretKey, standing: Standing, ask: AskPassphrase, name: str) -> Signer:
+    passphrase = ask(f"Passphrase of {name} ({standing.key.key_id}): ") if secret.is_locked else None
+    return Signer(standing.key.fingerprint, standing.key.numbers, secret.unlock(passphrase))
+
+
+def plan_groups(reader: SifReader, selection: Selection) -> list[tuple[int, tuple[int, ...]]]:
+    """Which groups get a signature, and over which of their objects (none named: all of them)."""
+    if not selection.groups and not selection.objects:
+        groups = list_groups(reader)
+        if not groups:
+            raise UsageError(f"{reader.where} has no objects to sign")
+        return [(group, ()) for group in groups]
+    plan: dict[int, tuple[int, ...]] = {}
+    for identifier in selection.objects:
+        group = reader.find(identifier).group
+        if not group:
+            raise UsageError(f"object {identifier} of {reader.where} is in no group and cannot be signed")
+        plan[group] = (*plan.get(group, ()), identifier)
+    plan |= {group: () for group in selection.groups}
+    return sorted(plan.items())
+
+
+def sign_image(
+    path: Path, signers: Sequence[DocumentSigner], selection: Selection, now: int, progress: Progress | None = None
+) -> list[SifDescriptor]:
+    """Add signatures to an image; all of them or none. Gives the new signature objects."""
+    items: list[DataObject] = []
+    with explained(path), path.open("rb") as file:
+        reader = SifReader(file, str(path))
+        digester = Digester(reader, progress or Silent())
+        for group, objects in plan_groups(reader, selection):
+            document = compute_metadata(digester, group, objects).encode()
+            for signer in signers:
+                content, extra = signer.sign_document(document, now)
+                items.append(
+                    DataObject(DataType.SIGNATURE, content, group=0, link=group, links_group=True, extra=extra)
+                )
+    return append_objects(path, items)
+
+
+def is_usable_for_signing(block: KeyBlock, now: int) -> bool:
+    """Whether the key, as far as can be told without its passphrase, can sign."""
+    try:
+        judged = judge(block, now)
+    except KedgeError:
+        return False
+    return any(not judged.refuse(standing, now) for standing in (judged.primary, *judged.subkeys))
