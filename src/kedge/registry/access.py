@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Everything a client needs besides the name of the registry: transport, credentials, mirrors, and what is allowed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kedge.model.progress import Progress, Silent
+from kedge.registry.credentials import Credential, CredentialSources
+from kedge.registry.mirrors import Registries, load_registries
+from kedge.registry.proxies import Proxies
+from kedge.registry.tls import CERTIFICATE_FOLDERS
+from kedge.registry.transport import Transport, TransportOptions
+
+
+@dataclass(frozen=True, slots=True)
+class AccessOptions:
+    """What the command line and the settings say about reaching registries."""
+
+    login: Credential | None = None  # --docker-login
+    authfile: Path | None = None
+    username: str | None = None  # USER@ of an Enroot reference
+    no_https: bool = False
+    ca_bundle: Path | None = None
+    retries: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How registries are reached; one is shared by all clients of a command, so connections are reused."""
+
+    transport: Transport
+    sources: CredentialSources = field(default_factory=CredentialSources)
+    registries: Registries = field(default_factory=Registries)
+    plain_http: bool = False  # --no-https: http and nothing else
+    trusted_realms: frozenset[str] = frozenset()
+
+    @classmethod
+    def open(
+        cls,
+        options: AccessOptions | None = None,
+        *,
+        environ: Mapping[str, str] | None = None,
+        progress: Progress | None = None,
+    ) -> Access:
+        """An access with this user's proxies, certificates, credentials and mirrors."""
+        options = options or AccessOptions()
+        environ = os.environ if environ is None else environ
+        progress = progress or Silent()
+        home = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
+        registries = load_registries(environ, home)
+        for note in registries.notes:
+            progress.detail(note)
+        return cls(
+            Transport(_transport_options(options, environ, home, progress)),
+            CredentialSources(options.login, options.authfile, options.username, environ, home),
+            registries,
+            options.no_https,
+            frozenset(environ.get("KEDGE_TRUSTED_REALMS", "").lower().replace(",", " ").split()),
+        )
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self.transport.close()
+
+    def __enter__(self) -> Access:
+        return self
+
+    def __exit__(self, *_details: object) -> None:
+        self.close()
+
+
+def _transport_options(
+    options: AccessOptions, environ: Mapping[str, str], home: Path, progress: Progress
+) -> TransportOptions:
+    from kedge import __version__
+
+    bundle = options.ca_bundle
+    if bundle is None and environ.get("KEDGE_CA_BUNDLE"):
+        bundle = Path(environ["KEDGE_CA_BUNDLE"])
+    user = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "containers" / "certs.d"
+    return TransportOptions(
+        user_agent=f"kedge/{__version__}",
+        retries=options.retries,
+        ca_bundle=bundle,
+        certificate_folders=(user, *CERTIFICATE_FOLDERS),
+        proxies=Proxies.from_environment(environ),
+        notify=progress.note,
+    )

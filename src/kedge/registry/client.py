@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A client of the OCI distribution API (and Docker's, version 2): manifests, blobs, tags, uploads.
+
+Specification: https://github.com/opencontainers/distribution-spec. Reading tries the mirrors first and falls through
+to the registry itself; writing goes to the registry only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, TypeVar
+from urllib.parse import urljoin
+
+from kedge.errors import (
+    CorruptImage,
+    DigestMismatch,
+    ImageNotFound,
+    InvalidReference,
+    KedgeError,
+    RegistryProtocolError,
+)
+from kedge.model.digest import Digest
+from kedge.model.manifest import ACCEPTED_MANIFESTS, MAXIMUM_MANIFEST, Descriptor, Index, Manifest, parse_manifest
+from kedge.registry.access import Access
+from kedge.registry.hints import explain_web_page, is_web_page
+from kedge.registry.mirrors import Endpoint
+from kedge.registry.secret import redact_url
+from kedge.registry.session import Call, Session
+from kedge.registry.stream import BlobStream, open_stream
+from kedge.registry.transport import Request, Response
+from kedge.registry.upload import Upload, put_blob
+
+_ACCEPT = {"Accept": ", ".join(ACCEPTED_MANIFESTS)}
+_MAXIMUM_TAGS = 16 << 20  # bytes of one page
+_MAXIMUM_PAGES = 10_000
+_OK = frozenset({200})
+_T = TypeVar("_T")
+
+
+class RegistryClient:
+    """All about one registry; safe to share between threads."""
+
+    def __init__(self, registry: str, access: Access) -> None:
+        self.registry = registry
+        self._access = access
+        self._sessions: dict[Endpoint, Session] = {}
+        self._lock = threading.Lock()
+
+    def get_manifest(self, repository: str, tag_or_digest: str) -> Manifest | Index:
+        """The manifest or index, with one request; its digest is checked against what was asked and what was said."""
+        return self._read(repository, tag_or_digest, lambda session: _get_manifest(session, tag_or_digest))
+
+    def head_manifest(self, repository: str, tag_or_digest: str) -> Digest | None:
+        """The digest a tag stands for now, without counting as a pull; None when there is no such tag."""
+        try:
+            return self._read(repository, tag_or_digest, lambda session: _head_manifest(session, tag_or_digest))
+        except ImageNotFound:
+            return None
+
+    def read_blob(self, repository: str, descriptor: Descriptor, limit: int) -> bytes:
+        """A small blob, whole and verified; raises CorruptImage when its promised size is over `limit`."""
+        if descriptor.size > limit:
+            raise CorruptImage(
+                f"{descriptor.digest} should be small, but is promised to have {descriptor.size} bytes",
+                context={"limit": str(limit), "mediaType": descriptor.media_type},
+            )
+        return self._read(repository, str(descriptor.digest), lambda session: _read_blob(session, descriptor))
+
+    def open_blob(self, repository: str, descriptor: Descriptor, offset: int = 0) -> BlobStream:
+        """The bytes of a blob from `offset`; the caller verifies and closes. `.offset` is where they really start."""
+        return self._read(repository, str(descriptor.digest), lambda session: self._open(session, descriptor, offset))
+
+    def list_tags(self, repository: str) -> Iterator[str]:
+        """All tags, page by page, in the registry's order."""
+        session = self._choose(repository, lambda session: _get_tags(session, _first_page(session)))
+        yield from _walk_tags(session)
+
+    def has_blob(self, repository: str, digest: Digest) -> bool:
+        """Whether the registry itself (no mirror) has a blob in this repository."""
+        session = self._own_session(repository)
+        call = Call("HEAD", f"{session.repository}/blobs/{digest}", frozenset({200, 404}), reference=str(digest))
+        with session.call(call) as response:
+            return response.status == 200
+
+    def upload_blob(
+        self,
+        repository: str,
+        descriptor: Descriptor,
+        open_content: Callable[[], BinaryIO],
+        mount_from: str | None = None,
+        *,
+        advance: Callable[[int], None] | None = None,
+    ) -> bool:
+        """Make the registry have a blob; False when it had it already or could take it from `mount_from`.
+
+        `open_content` opens a seekable file with the blob's bytes; it may be called again when a transfer breaks.
+        """
+        upload = Upload(descriptor, open_content, mount_from, advance or (lambda _amount: None))
+        return put_blob(self._own_session(repository), upload)
+
+    def put_manifest(self, repository: str, reference: str, raw: bytes, media_type: str) -> Digest:
+        """Store a manifest under a tag or digest; idempotent. Returns its digest, compared with the registry's."""
+        session = self._own_session(repository)
+        call = Call(
+            "PUT",
+            f"{session.repository}/manifests/{reference}",
+            frozenset({200, 201, 202}),
+            {"Content-Type": media_type},
+            raw,
+            reference,
+            writes=True,
+        )
+        digest = Digest.of(raw)
+        with session.call(call) as response:
+            said = response.header("Docker-Content-Digest")
+        if said and said.startswith("sha256:") and said != str(digest):
+            raise DigestMismatch(
+                f"{self.registry} stored {said}, but {digest} was sent", context={"reference": reference}
+            )
+        return digest
+
+    def check_login(self) -> bool:
+        """Whether the registry asks for credentials at all; raises AuthenticationFailed when it refuses ours."""
+        session = self._own_session("")
+        with session.call(Call("GET", "", frozenset({200, 401}))) as response:
+            if response.status == 200:
+                return False
+        session.call(Call("GET", "")).close()
+        return True
+
+    def _open(self, session: Session, descriptor: Descriptor, offset: int) -> BlobStream:
+        try:
+            return _open_blob(session, descriptor, offset)
+        except ImageNotFound:
+            for url in descriptor.urls:  # a foreign layer: its bytes are elsewhere, and no credentials go there
+                if url.startswith("https://"):
+                    return self._open_foreign(url, descriptor, offset)
+            raise
+
+    def _open_foreign(self, url: str, descriptor: Descriptor, offset: int) -> BlobStream:
+        def request(start: int) -> Response:
+            headers = {"Range": f"bytes={start}-"} if start else {}
+            response = self._access.transport.send(Request("GET", url, headers))
+            if response.status not in (200, 206, 416):
+                response.close()
+                raise ImageNotFound(
+                    f"layer {descriptor.digest} is kept outside the registry; the answer there is {response.status}",
+                    context={"address": redact_url(url)},
+                )
+            return response
+
+        return open_stream(request, offset, descriptor.size)
+
+    def _read(self, repository: str, reference: str, operation: Callable[[Session], _T]) -> _T:
+        """Try the endpoints in order; the error of the last one, the registry itself, is what the user sees."""
+        endpoints = self._access.registries.list_endpoints(self.registry, repository, by_digest=":" in reference)
+        tried: list[str] = []
+        for endpoint in endpoints:
+            try:
+                return operation(self._session(endpoint))
+            except KedgeError as problem:
+                if endpoint == endpoints[-1]:
+                    problem.context.update({f"mirror {n}": text for n, text in enumerate(tried, 1)})
+                    raise
+                tried.append(f"{endpoint.registry}: {problem.message}")
+        raise AssertionError("there is always an endpoint")
+
+    def _choose(self, repository: str, operation: Callable[[Session], object]) -> Session:
+        def attempt(session: Session) -> Session:
+            operation(session)
+            return session
+
+        return self._read(repository, "", attempt)
+
+    def _own_session(self, repository: str) -> Session:
+        endpoints = self._access.registries.list_endpoints(self.registry, repository)
+        return self._session(endpoints[-1])
+
+    def _session(self, endpoint: Endpoint) -> Session:
+        with self._lock:
+            if endpoint not in self._sessions:
+                self._sessions[endpoint] = Session(self.registry, endpoint, self._access)
+            return self._sessions[endpoint]
+
+
+def _get_manifest(session: Session, reference: str) -> Manifest | Index:
+    call = Call("GET", f"{session.repository}/manifests/{reference}", _OK, _ACCEPT, reference=reference)
+    with session.call(call) as response:
+        content_type = response.header("Content-Type") or ""
+        raw = response.read_all(MAXIMUM_MANIFEST, f"the manifest of {session.situation(call).image}")
+        if is_web_page(raw, content_type):
+            raise explain_web_page(session.situation(call), response.url, content_type)
+        said = response.header("Docker-Content-Digest") or ""
+    where = session.situation(call).image
+    _check_digest(raw, reference, f"the manifest of {where} is not what was asked for")
+    _check_digest(raw, said, f"the manifest of {where} is not what the registry says it is")
+    return parse_manifest(raw, content_type, where)
+
+
+def _check_digest(raw: bytes, promised: str, complaint: str) -> None:
+    try:
+        digest = Digest.parse(promised)
+    except InvalidReference:  # a tag, or a header in a form we do not know
+        return
+    actual = hashlib.new(digest.algorithm, raw).hexdigest()
+    if actual != digest.hex:
+        raise DigestMismatch(
+            complaint,
+            context={"promised": promised, "received": f"{digest.algorithm}:{actual}", "bytes": str(len(raw))},
+            hint="something between here and the registry changes data, or the registry is damaged; try again later",
+        )
+
+
+def _head_manifest(session: Session, reference: str) -> Digest:
+    call = Call(
+        "HEAD", f"{session.repository}/manifests/{reference}", frozenset({200, 405}), _ACCEPT, reference=reference
+    )
+    with session.call(call) as response:
+        said = response.header("Docker-Content-Digest") if response.status == 200 else None
+    try:
+        return Digest.parse(said or "")
+    except InvalidReference:  # no HEAD or no header: the manifest itself tells
+        return Digest.of(_get_manifest(session, reference).raw)
+
+
+def _open_blob(session: Session, descriptor: Descriptor, offset: int) -> BlobStream:
+    def request(start: int) -> Response:
+        headers = {"Range": f"bytes={start}-"} if start else {}
+        accepted = frozenset({200, 206, 416}) if start else _OK
+        target = f"{session.repository}/blobs/{descriptor.digest}"
+        return session.call(Call("GET", target, accepted, headers, reference=str(descriptor.digest)))
+
+    return open_stream(request, offset, descriptor.size)
+
+
+def _read_blob(session: Session, descriptor: Descriptor) -> bytes:
+    with _open_blob(session, descriptor, 0) as stream:
+        raw = b"".join(stream)
+    _check_digest(raw, str(descriptor.digest), f"the blob {descriptor.digest} of {session.repository} is damaged")
+    return raw
+
+
+def _first_page(session: Session) -> str:
+    return f"{session.repository}/tags/list?n=1000"
+
+
+def _get_tags(session: Session, target: str) -> tuple[list[str], str | None]:
+    """One page of tags and the address of the next one."""
+    call = Call("GET", target, _OK, {"Accept": "application/json"})
+    with session.call(call) as response:
+        content_type = response.header("Content-Type") or ""
+        raw = response.read_all(_MAXIMUM_TAGS, f"the list of tags of {session.repository}")
+        if is_web_page(raw, content_type):
+            raise explain_web_page(session.situation(call), response.url, content_type)
+        link = next_link(response.header_list("Link"))
+        address = response.url
+    try:
+        document = json.loads(raw)
+    except (ValueError, RecursionError):
+        document = None
+    tags = document.get("tags", []) if isinstance(document, dict) else None
+    if tags is not None and not isinstance(tags, list):
+        raise RegistryProtocolError(f"the list of tags of {session.repository} is not a list")
+    if not isinstance(document, dict):
+        raise RegistryProtocolError(f"the list of tags of {session.repository} is not a JSON object")
+    return [tag for tag in tags or [] if isinstance(tag, str)], urljoin(address, link) if link else None
+
+
+def _walk_tags(session: Session) -> Iterator[str]:
+    target, visited = _first_page(session), set[str]()
+    for _ in range(_MAXIMUM_PAGES):
+        tags, following = _get_tags(session, target)
+        yield from tags
+        if following is None:
+            return
+        if following in visited or not session.is_own_host(following):
+            raise RegistryProtocolError(
+                f"the list of tags of {session.repository} goes in a circle or leaves the registry",
+                context={"next page": redact_url(following)},
+            )
+        visited.add(following)
+        target = following
+    raise RegistryProtocolError(f"the list of tags of {session.repository} has no end")
+
+
+def next_link(headers: list[str]) -> str | None:
+    """The target of the Link header with rel="next", or None."""
+    for header in headers:
+        for part in header.split(","):
+            address, _, parameters = part.strip().partition(">")
+            relation = parameters.replace('"', "").replace(" ", "").lower()
+            if address.startswith("<") and "rel=next" in relation:
+                return address[1:]
+    return None

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Where credentials for a registry come from, in order; the first that fits is used, and its source is remembered.
+
+Options, then the environment, then files. The environment's login is for the registry that is being pulled from, as in
+Apptainer, and never goes to a mirror. `~/.netrc` is not read: it is not about registries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kedge.errors import InvalidSetting
+from kedge.registry.credential_helpers import TOKEN_USER, try_helper
+from kedge.registry.docker_config import AuthFile, Login, normalize_key, read_auth_file
+from kedge.registry.netrc import parse_netrc
+from kedge.registry.secret import Secret
+
+NGC_USER = "$oauthtoken"
+_PAIRS = (
+    ("KEDGE_DOCKER_USERNAME", "KEDGE_DOCKER_PASSWORD"),
+    ("KEDGE_USERNAME", "KEDGE_PASSWORD"),
+    ("APPTAINER_DOCKER_USERNAME", "APPTAINER_DOCKER_PASSWORD"),
+    ("SINGULARITY_DOCKER_USERNAME", "SINGULARITY_DOCKER_PASSWORD"),
+    ("DOCKER_USERNAME", "DOCKER_PASSWORD"),
+)
+# Public registries that are not NVIDIA's: a job script that exports an NGC key for all must not hand it to them.
+_NOT_NGC = frozenset(
+    {"docker.io", "ghcr.io", "quay.io", "gcr.io", "registry.gitlab.com", "public.ecr.aws", "mcr.microsoft.com"}
+)
+_ENROOT_NAMES = {
+    "nvcr.io": ("nvcr.io", "authn.nvidia.com"),
+    "docker.io": ("registry-1.docker.io", "auth.docker.io", "docker.io", "index.docker.io"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """A login and where it was found; its repr shows no secret."""
+
+    login: Login
+    source: str
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """Everything in it that must not be shown."""
+        held = (self.login.password, self.login.identity_token, self.login.registry_token)
+        return tuple(secret for secret in held if secret)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The outcome of a search: a credential or none, and what was odd on the way."""
+
+    credential: Credential | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialSources:
+    """Where to look."""
+
+    explicit: Credential | None = None  # --docker-login and --username
+    authfile: Path | None = None
+    username: str | None = None  # USER@ of an Enroot reference: only entries of this user fit
+    environ: Mapping[str, str] = field(default_factory=dict)
+    home: Path = Path("/")
+
+    def find(self, registry: str, repository: str, *, is_mirror: bool = False) -> Found:
+        """The credential for a repository; what is not tied to a host is kept from mirrors."""
+        notes: list[str] = []
+        sources: list[Iterator[Credential]] = []
+        if not is_mirror:
+            sources = [self._from_options(), self._from_environment(registry, notes)]
+        sources.append(self._from_files(registry, repository, notes))
+        sources.append(self._from_enroot(registry, notes))
+        for source in sources:
+            for credential in source:
+                if self.username and credential.login.username not in ("", self.username):
+                    continue
+                return Found(credential, tuple(notes))
+        return Found(None, tuple(notes))
+
+    def _from_options(self) -> Iterator[Credential]:
+        if self.explicit is not None:
+            yield self.explicit
+
+    def _from_environment(self, registry: str, notes: list[str]) -> Iterator[Credential]:
+        host = normalize_key(registry)
+        for user_variable, password_variable in _PAIRS:
+            user, password = self.environ.get(user_variable, ""), self.environ.get(password_variable, "")
+            if user == NGC_USER and host in _NOT_NGC:
+                notes.append(f"{user_variable} is $oauthtoken, which is for nvcr.io; it was not sent to {host}")
+            elif user and password:
+                yield Credential(make_login(user, Secret(password)), f"{user_variable} and {password_variable}")
+            elif password:
+                notes.append(
+                    f"{password_variable} is set, but {user_variable} is empty; write '$oauthtoken' in single quotes"
+                )
+            elif user:
+                notes.append(f"{user_variable} is set, but {password_variable} is empty")
+        if host == "nvcr.io":
+            for variable in ("NGC_API_KEY", "NGC_CLI_API_KEY"):
+                if self.environ.get(variable):
+                    yield Credential(Login(NGC_USER, Secret(self.environ[variable])), variable)
+
+    def _from_files(self, registry: str, repository: str, notes: list[str]) -> Iterator[Credential]:
+        for path, is_explicit in self._list_files():
+            auth_file = _read(path, notes, is_explicit=is_explicit)
+            if auth_file is None:
+                if is_explicit:
+                    raise InvalidSetting(f"the auth file {path} is not there", hint="check --authfile")
+                continue
+            yield from _search_file(auth_file, registry, repository, notes)
+
+    def _list_files(self) -> Iterator[tuple[Path, bool]]:
+        if self.authfile is not None:
+            yield self.authfile, True
+        yield login_file(self.home), False
+        yield self.home / ".singularity" / "docker-config.json", False
+        if self.environ.get("REGISTRY_AUTH_FILE"):
+            yield Path(self.environ["REGISTRY_AUTH_FILE"]), False
+        if self.environ.get("XDG_RUNTIME_DIR"):
+            yield Path(self.environ["XDG_RUNTIME_DIR"]) / "containers" / "auth.json", False
+        config = self.environ.get("DOCKER_CONFIG")
+        yield (Path(config) if config else self.home / ".docker") / "config.json", False
+
+    def _from_enroot(self, registry: str, notes: list[str]) -> Iterator[Credential]:
+        folder = self.environ.get("ENROOT_CONFIG_PATH")
+        base = Path(self.environ.get("XDG_CONFIG_HOME") or self.home / ".config")
+        path = (Path(folder) if folder else base / "enroot") / ".credentials"
+        try:
+            text = path.read_bytes()[: 1 << 20].decode(errors="replace")
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as problem:
+            notes.append(f"{path} cannot be read: {problem.strerror}")
+            return
+        host = normalize_key(registry)
+        wanted = _ENROOT_NAMES.get(host, (host, host.partition(":")[0]))
+        for entry in parse_netrc(text):
+            if entry.machine not in wanted:
+                continue
+            if entry.is_command:
+                notes.append(f"the password for {entry.machine} in {path} is a command; kedge does not run it")
+                continue
+            yield Credential(make_login(entry.login, entry.password), str(path))
+
+
+def make_login(username: str, password: Secret) -> Login:
+    """A login from a user name and a password; the user `<token>` marks an identity token."""
+    return Login(identity_token=password) if username == TOKEN_USER else Login(username, password)
+
+
+def login_file(home: Path) -> Path:
+    """The file that `registry login` writes: Apptainer's own, so that it sees the login too."""
+    return home / ".apptainer" / "docker-config.json"
+
+
+def _read(path: Path, notes: list[str], *, is_explicit: bool) -> AuthFile | None:
+    try:
+        return read_auth_file(path)
+    except InvalidSetting as problem:
+        if is_explicit:
+            raise
+        notes.append(problem.message)  # somebody else's broken file must not stop a public image
+        return None
+
+
+def _search_file(auth_file: AuthFile, registry: str, repository: str, notes: list[str]) -> Iterator[Credential]:
+    helper = auth_file.find_helper(registry, repository)
+    if helper:
+        name, key = helper
+        login, note = try_helper(name, key)
+        if note:
+            notes.append(f"{auth_file.path}: {note}")
+        if login is not None:
+            yield Credential(login, f"docker-credential-{name} (named in {auth_file.path})")
+    found = auth_file.find_login(registry, repository)
+    if found is not None:
+        if found.username == TOKEN_USER and found.password:
+            found = Login(identity_token=found.password)
+        yield Credential(found, str(auth_file.path))

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Plain http and https files: images that lie on a web server, resumed where the connection broke."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import BinaryIO
+from urllib.parse import urlsplit
+
+from kedge.errors import (
+    AccessDenied,
+    AuthenticationFailed,
+    CorruptImage,
+    ImageNotFound,
+    NetworkFailed,
+    UnsupportedFormat,
+)
+from kedge.model.digest import Digest
+from kedge.registry.hints import BODY_LIMIT, Situation, explain_response, read_error_body
+from kedge.registry.secret import redact_url
+from kedge.registry.stream import BlobStream, open_stream
+from kedge.registry.transport import Request, Response, Transport
+from kedge.registry.trouble import is_transient
+
+_ATTEMPTS = 5  # breaks without a single byte in between
+
+
+@dataclass(frozen=True, slots=True)
+class Downloaded:
+    """What a download gave."""
+
+    digest: Digest
+    size: int
+
+
+def open_url(transport: Transport, url: str, offset: int = 0, validator: str = "") -> BlobStream:
+    """The bytes behind an address from `offset`; with a `validator` only if the file is still the same, else from 0."""
+
+    def request(start: int) -> Response:
+        headers = {"Range": f"bytes={start}-"} if start else {}
+        if start and validator:
+            headers["If-Range"] = validator
+        response = transport.send(Request("GET", url, headers))
+        accepted = (200, 206, 416) if start else (200,)
+        if response.status not in accepted:
+            raise _explain(response, url)
+        if (response.header("Content-Type") or "").lower().startswith("text/html"):
+            response.close()
+            raise UnsupportedFormat(
+                f"{redact_url(url)} is a web page, not an image",
+                hint="copy the address of the file itself; a page that asks for a login looks the same",
+            )
+        return response
+
+    return open_stream(request, offset, None)
+
+
+def download_url(
+    transport: Transport,
+    url: str,
+    file: BinaryIO,
+    *,
+    limit: int | None = None,
+    announce: Callable[[int | None], Callable[[int], None]] | None = None,
+) -> Downloaded:
+    """Write the file behind an address to `file` (seekable, empty); breaks are resumed, a changed file starts again.
+
+    `announce` is told the size once it is known, and gives the function that is called with every advance.
+    """
+    digest, position, failures, validator = hashlib.sha256(), 0, 0, ""
+    advance: Callable[[int], None] | None = None
+    while True:
+        try:
+            with open_url(transport, url, position, validator) as stream:
+                if stream.offset != position:
+                    digest, position = hashlib.sha256(), 0
+                    file.seek(0)
+                    file.truncate()
+                validator = stream.validator
+                if advance is None:
+                    advance = announce(stream.size) if announce else _ignore
+                for piece in stream:
+                    position += len(piece)
+                    if limit is not None and position > limit:
+                        raise CorruptImage(f"{redact_url(url)} is longer than the {limit} bytes allowed")
+                    file.write(piece)
+                    digest.update(piece)
+                    advance(len(piece))
+                    failures = 0
+            return Downloaded(Digest("sha256", digest.hexdigest()), position)
+        except NetworkFailed as problem:
+            failures += 1
+            if failures >= _ATTEMPTS or not is_transient(problem):
+                raise
+            transport.options.sleep(transport.options.backoff * failures)
+
+
+def _ignore(_amount: int) -> None:
+    pass
+
+
+def _explain(response: Response, url: str) -> Exception:
+    host, shown, status = urlsplit(url).netloc.rpartition("@")[2], redact_url(url), response.status
+    if status == 429 or status >= 500:
+        return explain_response(response, Situation(host))
+    with response:
+        said = read_error_body(response.read_start(BODY_LIMIT), response.header("Content-Type") or "")
+    context = {"status": str(status), **({"server says": said.text} if said.text else {})}
+    if status in (404, 410):
+        return ImageNotFound(
+            f"there is no file at {shown}", context=context, hint="open the address in a browser to check it"
+        )
+    if status == 401:
+        return AuthenticationFailed(f"{host} wants a login for {shown}", context=context, hint="download it by hand")
+    return AccessDenied(f"{host} does not give out {shown} (status {status})", context=context)

@@ -1,0 +1,424 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""HTTP over urllib3: the only module that opens sockets.
+
+One `Transport` keeps connections alive for all hosts. It retries what may pass (429, 5xx, broken connections), follows
+redirects itself so that Authorization never leaves the host it is for, and never goes from https back to http.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import email.utils
+import http.client
+import random
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, urljoin, urlsplit
+
+import urllib3
+import urllib3.exceptions as faults
+
+from kedge.errors import InvalidSetting, NetworkFailed, RegistryProtocolError
+from kedge.registry.proxies import Proxies, Proxy
+from kedge.registry.secret import Secret, redact_url
+from kedge.registry.tls import CERTIFICATE_FOLDERS, SYSTEM_BUNDLES, find_certificates
+from kedge.registry.trouble import BRIEF, TRANSIENT, Kind, Trouble, explain_break, explain_trouble
+
+READ_SIZE = 256 << 10
+_RETRIED = frozenset({408, 429, 500, 502, 503, 504})
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_MAXIMUM_REDIRECTS = 8
+_CONNECTIONS = 16
+Body = bytes | Callable[[], Iterable[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class TransportOptions:
+    """How requests are made; the defaults suit a login node."""
+
+    user_agent: str = "kedge"
+    connect_timeout: float = 15.0
+    read_timeout: float = 60.0
+    retries: int = 5
+    backoff: float = 0.5  # seconds before the first retry, doubled each time
+    longest_wait: float = 60.0  # a server that asks for more is not waited for
+    ca_bundle: Path | None = None
+    certificate_folders: tuple[Path, ...] = CERTIFICATE_FOLDERS
+    proxies: Proxies = field(default_factory=Proxies)
+    sleep: Callable[[float], None] = time.sleep
+    notify: Callable[[str], None] = lambda _message: None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request; `authorization` goes to the host of `url` and nowhere else."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    authorization: Secret | None = None
+    body: Body | None = None
+    verify: bool = True  # False: any certificate will do, for registries the user declared insecure
+    retries: int | None = None  # None: as the transport's options say
+    follow: bool = True  # False: a redirect is an answer like any other
+
+
+class Response:
+    """An answer whose body has not been read yet; close it, or use it as a context manager."""
+
+    def __init__(self, raw: urllib3.BaseHTTPResponse, url: str) -> None:
+        self._raw = raw
+        self.url = url
+        self.status = raw.status
+
+    def header(self, name: str) -> str | None:
+        """One header; several of one name are joined by commas."""
+        return self._raw.headers.get(name)
+
+    def header_list(self, name: str) -> list[str]:
+        """Every header of this name, apart."""
+        return list(self._raw.headers.getlist(name))
+
+    @property
+    def length(self) -> int | None:
+        """Content-Length, when there is a sensible one."""
+        text = self.header("Content-Length") or ""
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
+
+    def chunks(self, size: int = READ_SIZE) -> Iterator[bytes]:
+        """The body in pieces; raises NetworkFailed (transient) when it ends before its announced length."""
+        received = 0
+        while True:
+            try:
+                piece = self._raw.read(size, decode_content=False)
+            except (faults.HTTPError, OSError, http.client.HTTPException) as problem:
+                self._raw.close()
+                raise explain_break(self.url, received, self.length, _describe(problem)) from None
+            if not piece:
+                return
+            received += len(piece)
+            yield piece
+
+    def read_start(self, limit: int) -> bytes:
+        """At most `limit` bytes of the body, whatever follows; a broken body gives what came."""
+        collected = bytearray()
+        try:
+            for piece in self.chunks(min(limit, READ_SIZE)):
+                collected += piece
+                if len(collected) >= limit:
+                    break
+        except NetworkFailed:
+            pass
+        return bytes(collected[:limit])
+
+    def read_all(self, limit: int, what: str) -> bytes:
+        """The whole body; raises RegistryProtocolError when it is longer than `limit`."""
+        if self.length is None or self.length <= limit:
+            collected = bytearray()
+            for piece in self.chunks():
+                collected += piece
+                if len(collected) > limit:
+                    break
+            else:
+                return bytes(collected)
+        raise RegistryProtocolError(
+            f"{what} is longer than {limit} bytes, which no honest one is",
+            context={"address": redact_url(self.url), "Content-Length": str(self.length)},
+        )
+
+    def close(self) -> None:
+        """Give the connection back when the body is read, or drop it."""
+        if self._raw.closed:
+            self._raw.release_conn()
+            return
+        remaining = getattr(self._raw, "length_remaining", None)
+        if self.length is not None and remaining is not None and remaining <= 16 << 10:
+            self.read_start(16 << 10)  # short rest: reading it is cheaper than a new connection
+        else:
+            self._raw.close()
+        self._raw.release_conn()
+
+    def __enter__(self) -> Response:
+        return self
+
+    def __exit__(self, *_details: object) -> None:
+        self.close()
+
+
+class Transport:
+    """Sends requests; safe to share between threads."""
+
+    def __init__(self, options: TransportOptions | None = None) -> None:
+        self.options = options or TransportOptions()
+        self._managers: dict[tuple[str, str, bool], urllib3.PoolManager] = {}
+        self._lock = threading.Lock()
+
+    def send(self, request: Request) -> Response:
+        """The answer behind all redirects, after retries; any status. Raises NetworkFailed when there is none."""
+        visited = [request.url]
+        while True:
+            response = self._send_patiently(request)
+            target = _redirect_target(request, response) if request.follow else None
+            if target is None:
+                return response
+            response.close()
+            if len(visited) > _MAXIMUM_REDIRECTS:
+                shown = ", ".join(redact_url(url) for url in visited[:3])
+                raise RegistryProtocolError(f"{_MAXIMUM_REDIRECTS} redirects and no end: {shown}, …")
+            visited.append(target)
+            request = _redirect(request, target, response.status)
+
+    def send_once(self, request: Request) -> Response:
+        """One exchange without redirects and retries; any status."""
+        parts = split_url(request.url)
+        headers = {"User-Agent": self.options.user_agent, "Accept-Encoding": "identity", **request.headers}
+        if request.authorization is not None:
+            headers["Authorization"] = request.authorization.reveal()
+        manager = self._manager(parts, verify=request.verify)
+        body = request.body() if callable(request.body) else request.body
+        try:
+            raw = manager.urlopen(
+                request.method, request.url, body=body, headers=headers, redirect=False, preload_content=False,
+                decode_content=False, retries=False, assert_same_host=False,
+            )  # fmt: skip
+        except (faults.HTTPError, OSError, http.client.HTTPException, ValueError) as problem:
+            if isinstance(problem, ValueError) and not isinstance(problem, faults.HTTPError | OSError):
+                raise RegistryProtocolError(f"the address {redact_url(request.url)} cannot be used") from None
+            proxy = self._proxy(parts)
+            shown = f"{redact_url(proxy.url)} (from {proxy.variable})" if proxy else None
+            raise _UnansweredError(
+                classify(problem, proxied=proxy is not None), request.method, request.url, shown
+            ) from None
+        return Response(raw, request.url)
+
+    def close(self) -> None:
+        """Close all idle connections."""
+        with self._lock:
+            managers, self._managers = list(self._managers.values()), {}
+        for manager in managers:
+            manager.clear()
+
+    def _send_patiently(self, request: Request) -> Response:
+        attempts = 1 + (self.options.retries if request.retries is None else request.retries)
+        for attempt in range(attempts):
+            is_last = attempt == attempts - 1
+            try:
+                response = self.send_once(request)
+            except _UnansweredError as problem:
+                is_hopeless = problem.trouble.kind in BRIEF and attempt >= 1
+                if is_last or is_hopeless or problem.trouble.kind not in TRANSIENT:
+                    raise problem.explain() from None
+                self._pause(attempt, None, f"{request.method} {redact_url(request.url)}: {problem.trouble.kind}")
+                continue
+            asked = parse_retry_after(response.header("Retry-After"), time.time())
+            too_long = asked is not None and asked > self.options.longest_wait
+            if response.status not in _RETRIED or is_last or too_long:
+                return response
+            response.close()
+            self._pause(attempt, asked, f"{redact_url(request.url)} answers {response.status}")
+        raise AssertionError("the last attempt returns or raises")
+
+    def _pause(self, attempt: int, asked: float | None, why: str) -> None:
+        # Half fixed, half random: a thousand ranks that fail together must not come back together.
+        backoff = min(self.options.backoff * 2**attempt, self.options.longest_wait)
+        wait = backoff * (0.5 + random.random() / 2) + (asked or 0.0)
+        self.options.notify(f"{why}; trying again in {wait:.1f} s")
+        self.options.sleep(wait)
+
+    def _proxy(self, parts: SplitResult) -> Proxy | None:
+        return self.options.proxies.choose(parts.scheme, parts.hostname or "", parts.port or default_port(parts.scheme))
+
+    def _manager(self, parts: SplitResult, *, verify: bool) -> urllib3.PoolManager:
+        key = (parts.scheme, parts.netloc, verify)
+        with self._lock:
+            if key not in self._managers:
+                self._managers[key] = self._open_manager(parts, verify=verify)
+            return self._managers[key]
+
+    def _open_manager(self, parts: SplitResult, *, verify: bool) -> urllib3.PoolManager:
+        settings: dict[str, Any] = {
+            "maxsize": _CONNECTIONS,
+            "timeout": urllib3.Timeout(connect=self.options.connect_timeout, read=self.options.read_timeout),
+        }
+        if parts.scheme == "https":
+            settings["ssl_context"] = self._open_context(parts.netloc, verify=verify)
+        proxy = self._proxy(parts)
+        if proxy is None:
+            return urllib3.PoolManager(**settings)
+        headers = {"Proxy-Authorization": proxy.authorization.reveal()} if proxy.authorization else None
+        if proxy.url.startswith("https:"):
+            settings["proxy_ssl_context"] = self._open_context(split_url(proxy.url).netloc, verify=True)
+        return urllib3.ProxyManager(proxy.url, proxy_headers=headers, **settings)
+
+    def _open_context(self, host: str, *, verify: bool) -> ssl.SSLContext:
+        context = ssl.create_default_context()
+        files = find_certificates(host, self.options.certificate_folders, self.options.ca_bundle)
+        paths = ssl.get_default_verify_paths()
+        if not paths.cafile and not paths.capath:
+            for bundle in SYSTEM_BUNDLES:
+                if bundle.is_file():
+                    context.load_verify_locations(bundle)
+                    break
+        for authority in files.authorities:
+            with _usable(authority):
+                context.load_verify_locations(authority)
+        if files.client:
+            certificate, key = files.client
+            with _usable(certificate):
+                context.load_cert_chain(certificate, key)
+        if not verify:
+            urllib3.disable_warnings(faults.InsecureRequestWarning)  # the user said so, once is enough
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+
+class _UnansweredError(Exception):
+    """A request that got no answer: raised by one exchange, explained or retried by the caller."""
+
+    def __init__(self, trouble: Trouble, method: str, url: str, proxy: str | None) -> None:
+        super().__init__(str(trouble.kind))
+        self.trouble, self.method, self.url, self.proxy = trouble, method, url, proxy
+
+    def explain(self) -> NetworkFailed:
+        return explain_trouble(self.trouble, self.method, self.url, self.proxy)
+
+
+def split_url(url: str) -> SplitResult:
+    """An http or https address in parts; RegistryProtocolError for anything else."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or any(character.isspace() or ord(character) < 32 for character in url):
+        raise RegistryProtocolError(f"'{redact_url(url)}' is not an http or https address")
+    return parts
+
+
+def default_port(scheme: str) -> int:
+    """The port that an address without one means."""
+    return 443 if scheme == "https" else 80
+
+
+def is_same_origin(one: str, other: str) -> bool:
+    """Whether two addresses have the same scheme, host and port."""
+    left, right = split_url(one), split_url(other)
+    return (left.scheme, (left.hostname or "").lower(), left.port or default_port(left.scheme)) == (
+        right.scheme, (right.hostname or "").lower(), right.port or default_port(right.scheme)
+    )  # fmt: skip
+
+
+def parse_retry_after(value: str | None, now: float) -> float | None:
+    """Seconds to wait, from a number or an HTTP date; None when absent or unreadable."""
+    if not value:
+        return None
+    text = value.strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:9])
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - now)
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def _redirect_target(request: Request, response: Response) -> str | None:
+    location = response.header("Location")
+    if response.status not in _REDIRECTS or not location:
+        return None
+    if request.method not in ("GET", "HEAD") and response.status not in (307, 308):
+        return None
+    target = urljoin(request.url, location)
+    return target if split_url(target) else None
+
+
+def _redirect(request: Request, target: str, status: int) -> Request:
+    if request.url.startswith("https:") and not target.startswith("https:"):
+        raise RegistryProtocolError(
+            f"{redact_url(request.url)} redirects from https to plain http, which is refused",
+            context={"target": redact_url(target), "status": str(status)},
+            hint="ask the registry's operator; a proxy in front of it may not know that it serves https",
+        )
+    keep = is_same_origin(request.url, target)
+    return replace(request, url=target, authorization=request.authorization if keep else None)
+
+
+@contextlib.contextmanager
+def _usable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (ssl.SSLError, OSError) as problem:
+        raise InvalidSetting(
+            f"{path} cannot be used as a certificate: {getattr(problem, 'strerror', None) or problem}",
+            hint="it must be a PEM file that you may read",
+        ) from None
+
+
+def classify(problem: BaseException, *, proxied: bool = False) -> Trouble:
+    """Name what went wrong, from whatever urllib3, ssl or the kernel raised."""
+    chain = list(_causes(problem))
+    detail = _describe(chain[-1])
+    for cause in chain:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return Trouble(_CERTIFICATE_KINDS.get(cause.verify_code, Kind.CERTIFICATE), cause.verify_message or detail)
+    if any(isinstance(cause, faults.ProxyError) for cause in chain) or (proxied and "Tunnel" in detail):
+        return Trouble(Kind.PROXY_LOGIN if "407" in detail else Kind.PROXY, detail)
+    for cause in chain:
+        if isinstance(cause, ssl.SSLError):
+            return Trouble(_classify_tls(cause), detail)
+    for kind, classes in _KINDS:
+        for cause in chain:
+            if isinstance(cause, classes):
+                is_later = isinstance(cause, socket.gaierror) and cause.errno == socket.EAI_AGAIN
+                return Trouble(Kind.NAME_LATER if is_later else kind, detail)
+    return Trouble(Kind.UNREACHABLE, detail)
+
+
+_CERTIFICATE_KINDS = {
+    9: Kind.CERTIFICATE_TIME,  # X509_V_ERR_CERT_NOT_YET_VALID
+    10: Kind.CERTIFICATE_TIME,  # X509_V_ERR_CERT_HAS_EXPIRED
+    62: Kind.CERTIFICATE_NAME,  # X509_V_ERR_HOSTNAME_MISMATCH
+    64: Kind.CERTIFICATE_NAME,  # X509_V_ERR_IP_ADDRESS_MISMATCH
+}
+_KINDS: tuple[tuple[Kind, tuple[type[BaseException], ...]], ...] = (
+    (Kind.NAME, (socket.gaierror, faults.NameResolutionError)),
+    (Kind.REFUSED, (ConnectionRefusedError,)),
+    (Kind.TIMEOUT, (TimeoutError, faults.TimeoutError)),
+    (Kind.BROKEN, (ConnectionError, http.client.RemoteDisconnected, http.client.IncompleteRead)),
+    (Kind.NONSENSE, (http.client.HTTPException, faults.LocationValueError)),
+    (Kind.BROKEN, (faults.ProtocolError,)),
+)
+
+
+def _classify_tls(problem: ssl.SSLError) -> Kind:
+    reason = (problem.reason or str(problem)).upper().replace(" ", "_")
+    if any(
+        word in reason for word in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "PACKET_LENGTH")
+    ):
+        return Kind.NOT_TLS
+    if "CERTIFICATE_REQUIRED" in reason or "HANDSHAKE_FAILURE" in reason or "BAD_CERTIFICATE" in reason:
+        return Kind.CERTIFICATE_CLIENT
+    return Kind.BROKEN if "EOF" in reason else Kind.TLS
+
+
+def _causes(problem: BaseException) -> Iterator[BaseException]:
+    waiting, seen = [problem], set[int]()
+    while waiting:
+        cause = waiting.pop(0)
+        if id(cause) in seen:
+            continue
+        seen.add(id(cause))
+        yield cause
+        inner = [*cause.args, cause.__cause__, cause.__context__, getattr(cause, "original_error", None)]
+        waiting.extend(item for item in inner if isinstance(item, BaseException))
+
+
+def _describe(problem: BaseException) -> str:
+    text = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
+    return str(text)[:300]

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What to say when no answer came: names that do not resolve, refused and broken connections, TLS, proxies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kedge.errors import NetworkFailed
+from kedge.registry.secret import redact_url
+
+
+class Kind(StrEnum):
+    """Why there is no answer; the value is what the message says."""
+
+    NAME = "its name is not known here"
+    NAME_LATER = "its name could not be looked up just now"
+    REFUSED = "nothing listens there"
+    UNREACHABLE = "there is no way to it from this machine"
+    TIMEOUT = "it does not answer"
+    BROKEN = "the connection broke"
+    CERTIFICATE = "its certificate is signed by an authority that is not trusted here"
+    CERTIFICATE_TIME = "its certificate is not valid at this machine's time"
+    CERTIFICATE_NAME = "its certificate is for another name"
+    CERTIFICATE_CLIENT = "it wants a client certificate"
+    NOT_TLS = "it does not speak HTTPS"
+    TLS = "the secure connection could not be set up"
+    PROXY = "the proxy does not connect us"
+    PROXY_LOGIN = "the proxy wants a login"
+    NONSENSE = "it does not speak HTTP"
+
+
+TRANSIENT = frozenset({Kind.NAME_LATER, Kind.REFUSED, Kind.UNREACHABLE, Kind.TIMEOUT, Kind.BROKEN})
+BRIEF = frozenset({Kind.REFUSED, Kind.UNREACHABLE})  # tried once more only: mostly a wrong port or no network
+_NO_NETWORK = (
+    "compute nodes often have no way out: pull on a login node, or set HTTPS_PROXY to the site's proxy; "
+    "also check the spelling of the host"
+)
+_PRIVATE_CA = (
+    "if this registry has a private authority, name its PEM file in KEDGE_CA_BUNDLE or SSL_CERT_FILE, "
+    "or put it at /etc/docker/certs.d/{host}/ca.crt"
+)
+_HINTS = {
+    Kind.NAME: _NO_NETWORK,
+    Kind.NAME_LATER: _NO_NETWORK,
+    Kind.REFUSED: "check the host and the port; a registry of your own must be started first",
+    Kind.UNREACHABLE: _NO_NETWORK,
+    Kind.TIMEOUT: _NO_NETWORK,
+    Kind.BROKEN: "try again; what was downloaded is kept and resumed",
+    Kind.CERTIFICATE: _PRIVATE_CA,
+    Kind.CERTIFICATE_TIME: "check this machine's clock ('date'); if it is right, the certificate expired",
+    Kind.CERTIFICATE_NAME: "use the name the certificate was made for",
+    Kind.CERTIFICATE_CLIENT: "put client.cert and client.key into /etc/docker/certs.d/{host}/",
+    Kind.NOT_TLS: "if it is a plain HTTP registry that you trust, give --no-https",
+    Kind.TLS: "a proxy may be meddling, or the server is too old (TLS 1.2 is needed)",
+    Kind.PROXY: "check HTTPS_PROXY and HTTP_PROXY; NO_PROXY names hosts to reach without it",
+    Kind.PROXY_LOGIN: "write the login into the proxy variable: http://USER:PASSWORD@proxy.example.org:3128",
+    Kind.NONSENSE: "check the host and the port",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """One failed exchange, named."""
+
+    kind: Kind
+    detail: str = ""
+
+
+def explain_trouble(trouble: Trouble, method: str, url: str, proxy: str | None = None) -> NetworkFailed:
+    """The error for a request that got no answer; context `transient` says whether trying again may help."""
+    shown = redact_url(url)
+    host = shown.split("://", 1)[-1].split("/", 1)[0]
+    context = {"request": f"{method} {shown}", "transient": "yes" if trouble.kind in TRANSIENT else "no"}
+    if trouble.detail:
+        context["detail"] = trouble.detail
+    if proxy:
+        context["proxy"] = proxy
+    return NetworkFailed(
+        f"no answer from {host}: {trouble.kind}", context=context, hint=_HINTS[trouble.kind].format(host=host)
+    )
+
+
+def explain_break(url: str, received: int, expected: int | None, detail: str = "") -> NetworkFailed:
+    """The error for an answer that stopped before its end."""
+    shown = redact_url(url)
+    host = shown.split("://", 1)[-1].split("/", 1)[0]
+    promised = f" of {expected}" if expected is not None else ""
+    context = {"request": f"GET {shown}", "transient": "yes"}
+    if detail:
+        context["detail"] = detail
+    return NetworkFailed(
+        f"the connection to {host} broke after {received}{promised} bytes", context=context, hint=_HINTS[Kind.BROKEN]
+    )
+
+
+def is_transient(problem: NetworkFailed) -> bool:
+    """Whether trying the same request again may succeed."""
+    return problem.context.get("transient") == "yes"

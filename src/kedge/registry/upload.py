@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Uploads: nothing when the registry has the blob, a mount from another repository, one PUT, or PATCHes that resume.
+
+A broken transfer asks the registry how far it got (`Range`) and goes on from there; a body that some proxy in between
+finds too large (413) is cut into smaller ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import BinaryIO
+from urllib.parse import quote, urljoin
+
+from kedge.errors import DigestMismatch, ImageNotFound, NetworkFailed, RegistryProtocolError
+from kedge.model.manifest import Descriptor
+from kedge.registry.auth import append_query
+from kedge.registry.session import Call, Session
+from kedge.registry.transport import READ_SIZE, Response
+from kedge.registry.trouble import is_transient
+
+_MONOLITHIC = 1 << 20  # blobs up to this size go in one PUT
+_SMALLEST_PIECE = 1 << 20
+_ATTEMPTS = 5  # without any progress in between
+_RANGE = re.compile(r"(?:bytes=)?0-(\d{1,19})\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A blob to send and how to get at its bytes."""
+
+    descriptor: Descriptor
+    open_content: Callable[[], BinaryIO]
+    mount_from: str | None
+    advance: Callable[[int], None]
+
+
+def put_blob(session: Session, upload: Upload) -> bool:
+    """Make the registry have the blob; whether bytes had to be sent."""
+    descriptor = upload.descriptor
+    check = Call("HEAD", f"{session.repository}/blobs/{descriptor.digest}", frozenset({200, 404}), writes=True)
+    with session.call(check) as response:
+        if response.status == 200:
+            upload.advance(descriptor.size)
+            return False
+    location = _begin(session, upload)
+    if location is None:
+        upload.advance(descriptor.size)
+        return False
+    if descriptor.size <= _MONOLITHIC:
+        _finish(session, upload, location, is_whole=True)
+        upload.advance(descriptor.size)
+        return True
+    try:
+        location = _send_pieces(session, upload, location)
+    except ImageNotFound:  # the registry lost the broken upload: once more from the start
+        location = _send_pieces(session, upload, _begin(session, replace(upload, mount_from=None)) or "")
+    _finish(session, upload, location, is_whole=False)
+    return True
+
+
+def _begin(session: Session, upload: Upload) -> str | None:
+    """Where to send the bytes; None when the registry mounted the blob from the other repository."""
+    target = f"{session.repository}/blobs/uploads/"
+    also = f"repository:{upload.mount_from}:pull" if upload.mount_from else ""
+    if upload.mount_from:
+        target += f"?mount={upload.descriptor.digest}&from={quote(upload.mount_from, safe='/')}"
+    call = Call("POST", target, frozenset({201, 202}), {"Content-Length": "0"}, writes=True, also=also)
+    with session.call(call) as response:
+        return None if response.status == 201 else _location(response, session)
+
+
+def _send_pieces(session: Session, upload: Upload, location: str) -> str:
+    """PATCH until all bytes are there; the address to finish at."""
+    size = upload.descriptor.size
+    position, piece, failures = 0, size, 0
+    while position < size:
+        end = min(position + piece, size)
+        try:
+            location, reached = _send_piece(session, upload, location, range(position, end))
+        except NetworkFailed as problem:
+            failures += 1
+            if failures >= _ATTEMPTS or not is_transient(problem):
+                raise
+            location, reached = _ask_position(session, location, position)
+        if reached is None:  # 413: too much at once for something in between
+            if piece <= _SMALLEST_PIECE:
+                raise RegistryProtocolError(
+                    f"{session.endpoint.host} refuses even pieces of {piece} bytes as too large"
+                )
+            piece = max(_SMALLEST_PIECE, min(piece, size) // 4)
+            continue
+        if reached > position:
+            failures = 0
+        upload.advance(max(0, reached - position))
+        position = reached
+    return location
+
+
+def _send_piece(session: Session, upload: Upload, location: str, part: range) -> tuple[str, int | None]:
+    headers = {
+        "Content-Type": "application/octet-stream",
+        "Content-Length": str(len(part)),
+        "Content-Range": f"{part.start}-{part.stop - 1}",
+    }
+
+    def read_body() -> Iterator[bytes]:
+        return _read_part(upload, part)
+
+    accepted = frozenset({201, 202, 204, 413})
+    call = Call("PATCH", location, accepted, headers, read_body, retries=0, writes=True)
+    with session.call(call) as response:
+        if response.status == 413:
+            return location, None
+        reached = _position(response)
+        return _location(response, session), part.stop if reached is None else min(reached, part.stop)
+
+
+def _ask_position(session: Session, location: str, fallback: int) -> tuple[str, int]:
+    """How far a broken upload got; the registry may also have forgotten it, which its error says."""
+    with session.call(Call("GET", location, frozenset({200, 202, 204}), writes=True)) as response:
+        reached = _position(response)
+        address = _location(response, session) if response.header("Location") else location
+    return address, fallback if reached is None else reached
+
+
+def _finish(session: Session, upload: Upload, location: str, *, is_whole: bool) -> None:
+    target = append_query(location, [("digest", str(upload.descriptor.digest))])
+    size = upload.descriptor.size if is_whole else 0
+    headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+    body = b"".join(_read_part(upload, range(size)))
+    call = Call("PUT", target, frozenset({201, 202, 204}), headers, body, str(upload.descriptor.digest), writes=True)
+    session.call(call).close()
+
+
+def _read_part(upload: Upload, part: range) -> Iterator[bytes]:
+    with upload.open_content() as file:
+        file.seek(part.start)
+        left = len(part)
+        while left:
+            piece = file.read(min(left, READ_SIZE))
+            if not piece:
+                raise DigestMismatch(
+                    f"{upload.descriptor.digest} should have {upload.descriptor.size} bytes; its file ends {left} short"
+                )
+            left -= len(piece)
+            yield piece
+
+
+def _location(response: Response, session: Session) -> str:
+    location = response.header("Location")
+    if not location:
+        raise RegistryProtocolError(f"{session.endpoint.host} accepts an upload, but does not say where to send it")
+    return session.resolve(urljoin(response.url, location))
+
+
+def _position(response: Response) -> int | None:
+    match = _RANGE.match((response.header("Range") or "").strip())
+    if match is None:
+        return None
+    last = int(match[1])
+    return last + 1 if last else 0  # `0-0` is what registries send for nothing at all
