@@ -1,2 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The .singularity.d folder inside an image, and what inspect shows of it."""
+"""The `/.singularity.d` folder: what turns the files of an OCI image into something Apptainer runs."""
+
+from __future__ import annotations
+
+from kedge.formats.singularityd.record import ImageRecord, SourceRecord
+from kedge.formats.singularityd.tree import decorate, describe
+
+__all__ = ["ImageRecord", "SourceRecord", "decorate", "describe"]

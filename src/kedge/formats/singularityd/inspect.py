@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What `inspect` reports, from inspect-metadata.json or the files of `/.singularity.d`, shown as Apptainer shows it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, Protocol
+
+from kedge.errors import CorruptImage
+from kedge.formats.singularityd.go_json import encode_json
+
+SCRIPTS = ("runscript", "startscript", "test", "helpfile")
+_FILES = {"runscript": "runscript", "startscript": "startscript", "test": "test", "helpfile": "runscript.help"}
+_ENVIRONMENT_FILES = ("10-docker*.sh", "9?-environment.sh")
+MAXIMUM_APPS = 1000
+
+
+class FileView(Protocol):
+    """The files of an image, by path from its root; links are followed inside the image only."""
+
+    def read_text(self, path: str) -> str | None:
+        """The file's text, or None if there is no such regular file; CorruptImage if it is unreasonably large."""
+        ...
+
+    def list_names(self, path: str) -> list[str]:
+        """The sorted names in a folder; none if it is not there."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AppReport:
+    """One SCIF app of an image."""
+
+    environment: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    runscript: str = ""
+    startscript: str = ""
+    test: str = ""
+    helpfile: str = ""
+
+    def as_attributes(self) -> dict[str, Any]:
+        """The app as it stands in the JSON form; empty things are left out."""
+        names = ("environment", "labels", *SCRIPTS)
+        return {name: getattr(self, name) for name in names if getattr(self, name)}
+
+
+@dataclass(frozen=True, slots=True)
+class InspectReport:
+    """Everything `inspect` knows about an image."""
+
+    environment: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    runscript: str = ""
+    test: str = ""
+    helpfile: str = ""
+    deffile: str = ""
+    startscript: str = ""
+    apps: dict[str, AppReport] = field(default_factory=dict)
+
+    def as_document(self) -> dict[str, Any]:
+        """The whole report in the shape of inspect-metadata.json."""
+        return _wrap(self.as_attributes())
+
+    def as_attributes(self) -> dict[str, Any]:
+        """The report's parts by their JSON names; empty things are left out."""
+        found: dict[str, Any] = {}
+        if self.apps:
+            found["apps"] = {name: self.apps[name].as_attributes() for name in sorted(self.apps)}
+        for name in ("environment", "labels", "runscript", "test", "helpfile", "deffile", "startscript"):
+            if getattr(self, name):
+                found[name] = getattr(self, name)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What of a report is wanted; nothing chosen means the labels."""
+
+    parts: frozenset[str] = frozenset()
+    app: str = ""
+    list_apps: bool = False
+    everything: bool = False
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """The chosen parts, or the default."""
+        return self.parts or (frozenset() if self.list_apps else frozenset({"labels"}))
+
+
+def _wrap(attributes: dict[str, Any]) -> dict[str, Any]:
+    return {"data": {"attributes": attributes}, "type": "container"}
+
+
+def select_document(report: InspectReport, selection: Selection) -> dict[str, Any]:
+    """The JSON form of what is wanted."""
+    attributes = report.as_attributes()
+    if selection.everything:
+        return _wrap(attributes)
+    wanted = selection.wanted
+    if selection.app:
+        app = report.apps.get(selection.app)
+        chosen = {} if app is None else {k: v for k, v in app.as_attributes().items() if k in wanted}
+        found: dict[str, Any] = {} if app is None else {"apps": {selection.app: chosen}}
+        return _wrap(found | ({"deffile": report.deffile} if "deffile" in wanted and report.deffile else {}))
+    keep = wanted | ({"apps"} if selection.list_apps else set())
+    return _wrap({name: value for name, value in attributes.items() if name in keep})
+
+
+def render_document(document: dict[str, Any]) -> str:
+    """The JSON text: tabs, as Apptainer prints it."""
+    return encode_json(document, indent="\t")
+
+
+def render_text(report: InspectReport, selection: Selection) -> str:
+    """The text form of what is wanted, in Apptainer's order."""
+    if selection.list_apps:
+        return "".join(f"{name}\n" for name in sorted(report.apps))
+    source: InspectReport | AppReport = report
+    if selection.app:
+        source = report.apps.get(selection.app, AppReport())
+    wanted = selection.wanted
+    text = f"{report.deffile}\n" if "deffile" in wanted and report.deffile else ""
+    for name in SCRIPTS:
+        if name in wanted and getattr(source, name):
+            text += f"{getattr(source, name)}\n"
+    if "environment" in wanted:
+        text += "".join(f"=== {path} ===\n{source.environment[path]}\n\n" for path in sorted(source.environment))
+    if "labels" in wanted:
+        text += "".join(f"{name}: {source.labels[name]}\n" for name in sorted(source.labels))
+    return text
+
+
+# ---- reading
+
+
+def parse_metadata(raw: bytes, where: str) -> InspectReport:
+    """The report that inspect-metadata.json holds."""
+    try:
+        document = json.loads(raw)
+        attributes = document["data"]["attributes"]
+    except (ValueError, RecursionError, KeyError, TypeError):
+        raise CorruptImage(f"{where}: inspect-metadata.json is not the JSON document it should be") from None
+    if not isinstance(attributes, dict):
+        raise CorruptImage(f"{where}: inspect-metadata.json has no attributes")
+    apps = attributes.get("apps") or {}
+    if not isinstance(apps, dict):
+        raise CorruptImage(f"{where}: inspect-metadata.json: 'apps' must be an object")
+    return InspectReport(
+        environment=_texts(attributes, "environment", where),
+        labels=_texts(attributes, "labels", where),
+        runscript=_text(attributes, "runscript", where),
+        test=_text(attributes, "test", where),
+        helpfile=_text(attributes, "helpfile", where),
+        deffile=_text(attributes, "deffile", where),
+        startscript=_text(attributes, "startscript", where),
+        apps={str(name): _parse_app(app, where) for name, app in apps.items()},
+    )
+
+
+def _parse_app(app: object, where: str) -> AppReport:
+    if not isinstance(app, dict):
+        raise CorruptImage(f"{where}: inspect-metadata.json: an app must be an object")
+    return AppReport(
+        environment=_texts(app, "environment", where),
+        labels=_texts(app, "labels", where),
+        runscript=_text(app, "runscript", where),
+        startscript=_text(app, "startscript", where),
+        test=_text(app, "test", where),
+        helpfile=_text(app, "helpfile", where),
+    )
+
+
+def _text(attributes: dict[str, Any], key: str, where: str) -> str:
+    value = attributes.get(key)
+    if value is not None and not isinstance(value, str):
+        raise CorruptImage(f"{where}: inspect-metadata.json: '{key}' must be text, not {type(value).__name__}")
+    return value or ""
+
+
+def _texts(attributes: dict[str, Any], key: str, where: str) -> dict[str, str]:
+    value = attributes.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise CorruptImage(f"{where}: inspect-metadata.json: '{key}' must be an object, not {type(value).__name__}")
+    return {str(name): str(item) for name, item in value.items()}
+
+
+def read_report(view: FileView, where: str) -> InspectReport:
+    """The report from the image's files, without starting it."""
+    folder = "/.singularity.d"
+    script = _reader(view, folder)
+    return InspectReport(
+        environment=_read_environment(view, f"{folder}/env"),
+        labels=_read_labels(view, f"{folder}/labels.json", where),
+        runscript=script("runscript"),
+        test=script("test"),
+        helpfile=script("helpfile"),
+        deffile=(view.read_text(f"{folder}/Singularity") or "").rstrip("\n"),
+        startscript=script("startscript"),
+        apps={name: _read_app(view, name, where) for name in view.list_names("/scif/apps")[:MAXIMUM_APPS]},
+    )
+
+
+def _read_app(view: FileView, name: str, where: str) -> AppReport:
+    folder = f"/scif/apps/{name}/scif"
+    script = _reader(view, folder)
+    return AppReport(
+        environment=_read_environment(view, f"{folder}/env"),
+        labels=_read_labels(view, f"{folder}/labels.json", where),
+        runscript=script("runscript"),
+        startscript=script("startscript"),
+        test=script("test"),
+        helpfile=script("helpfile"),
+    )
+
+
+def _reader(view: FileView, folder: str) -> Callable[[str], str]:
+    return lambda name: (view.read_text(f"{folder}/{_FILES[name]}") or "").rstrip("\n")
+
+
+def _read_environment(view: FileView, folder: str) -> dict[str, str]:
+    found = {}
+    for name in view.list_names(folder):
+        if any(fnmatchcase(name, pattern) for pattern in _ENVIRONMENT_FILES):
+            text = view.read_text(f"{folder}/{name}")
+            if text:
+                found[f"{folder}/{name}"] = text.rstrip("\n")
+    return found
+
+
+def _read_labels(view: FileView, path: str, where: str) -> dict[str, str]:
+    text = view.read_text(path)
+    if not text or not text.strip():
+        return {}
+    try:
+        labels = json.loads(text)
+    except (ValueError, RecursionError):
+        raise CorruptImage(f"{where}: {path} in the image is not JSON") from None
+    if not isinstance(labels, dict):
+        raise CorruptImage(f"{where}: {path} in the image is JSON, but not an object")
+    return {str(name): item if isinstance(item, str) else json.dumps(item) for name, item in labels.items()}

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""ENTRYPOINT and CMD as a shell script with Apptainer's meaning.
+
+Entrypoint and arguments, or CMD where there are no arguments, are joined to one line and evaluated, so that variables
+in them are expanded (unlike Docker). With --no-eval or --compat Apptainer sets SINGULARITY_NO_EVAL and nothing is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+# Apptainer looks for this very line; scripts that have it run in its embedded shell, so the image needs none.
+EVAL_LINE = 'eval "set ${SINGULARITY_OCI_RUN}"'
+
+_TEMPLATE = """#!/bin/sh
+OCI_ENTRYPOINT={entrypoint}
+OCI_CMD={command}
+
+# --no-eval: entrypoint, CMD and arguments exactly as they are
+if [ -n "${{SINGULARITY_NO_EVAL:-}}" ]; then
+{literal}    exec "$@"
+fi
+
+# otherwise all of them are expanded by the shell; arguments take the place of CMD
+SINGULARITY_OCI_RUN=""
+for word in "$@"; do
+    SINGULARITY_OCI_RUN="${{SINGULARITY_OCI_RUN}} \\"${{word}}\\""
+done
+if [ $# -eq 0 ]; then
+    SINGULARITY_OCI_RUN="${{OCI_CMD}}"
+fi
+SINGULARITY_OCI_RUN="-- ${{OCI_ENTRYPOINT}} ${{SINGULARITY_OCI_RUN}}"
+{evaluate}
+exec "$@"
+"""
+
+
+def render_runscript(entrypoint: Sequence[str], command: Sequence[str]) -> str:
+    """The runscript; an image with neither ENTRYPOINT nor CMD runs its arguments, or /bin/sh."""
+    if not entrypoint and not command:
+        command = ["/bin/sh"]
+    literal = ""
+    if command:
+        literal += f"    if [ $# -eq 0 ]; then\n        set -- {quote_words(command)}\n    fi\n"
+    if entrypoint:
+        literal += f'    set -- {quote_words(entrypoint)} "$@"\n'
+    return _TEMPLATE.format(
+        entrypoint=quote_single(join_evaluated(entrypoint)),
+        command=quote_single(join_evaluated(command)),
+        literal=literal,
+        evaluate=EVAL_LINE,
+    )
+
+
+def join_evaluated(words: Sequence[str]) -> str:
+    """Words that survive one evaluation: each in double quotes, joined by spaces."""
+    return " ".join(f'"{escape_double(word)}"' for word in words)
+
+
+def escape_double(text: str) -> str:
+    """Text for the inside of double quotes: backslash, double quote, backtick and dollar get a backslash."""
+    return "".join(f"\\{character}" if character in '\\"`$' else character for character in text)
+
+
+def quote_single(text: str) -> str:
+    """Text in single quotes; a single quote inside is written as '"'"'."""
+    return "'" + text.replace("'", "'\"'\"'") + "'"
+
+
+def quote_words(words: Sequence[str]) -> str:
+    """Words in single quotes, joined by spaces."""
+    return " ".join(quote_single(word) for word in words)
