@@ -192,7 +192,7 @@ def format_amount(amount: int, unit: str = "bytes") -> str:
     value = float(amount)
     for name in ("B", "kB", "MB", "GB"):
         if value < 999.5 or (name == "B" and value < 1000):
-            return f"{value:.0f} {name}" if name == "B" or value >= 99.5 else f"{value:.1f} {name}"
+            return f"{value:.0f} {name}" if name == "B" or value >= 99.95 else f"{value:.1f} {name}"
         value /= 1000
     return f"{value:.2f} TB"
 

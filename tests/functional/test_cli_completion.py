@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Completion scripts, asked through the shells themselves where they are installed; bash always."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kedge.cli.completion import SHELLS
+from tests.requirements import require_program
+
+ASK_BASH = """
+source "$1"; shift
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}; COMPREPLY=()
+function_name=$(complete -p kedge | sed 's/.*-F \\([^ ]*\\).*/\\1/')
+"$function_name" kedge "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@functools.cache
+def make_script(shell: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "kedge", "completion", shell], capture_output=True, check=True, text=True
+    )
+    return done.stdout
+
+
+def ask_bash(folder: Path, *words: str) -> set[str]:
+    script = folder / "kedge.bash"
+    script.write_text(make_script("bash"))
+    command = [require_program("bash"), "--norc", "-c", ASK_BASH, "ask", str(script), *words]
+    done = subprocess.run(command, capture_output=True, check=True, text=True, cwd=folder)
+    return set(done.stdout.split())
+
+
+def test_completion_bash_completes_verbs(tmp_path: Path) -> None:
+    assert ask_bash(tmp_path, "kedge", "conf") == {"config"}
+    assert {"config", "completion", "version"} <= ask_bash(tmp_path, "kedge", "")
+
+
+def test_completion_bash_completes_subcommands(tmp_path: Path) -> None:
+    assert ask_bash(tmp_path, "kedge", "config", "") >= {"show", "path", "get", "set", "unset"}
+
+
+def test_completion_bash_completes_options(tmp_path: Path) -> None:
+    assert ask_bash(tmp_path, "kedge", "config", "set", "--dry") == {"--dry-run"}
+    assert ask_bash(tmp_path, "kedge", "version", "--js") == {"--json"}
+
+
+def test_completion_bash_completes_choices(tmp_path: Path) -> None:
+    assert ask_bash(tmp_path, "kedge", "completion", "") == set(SHELLS)
+
+
+@pytest.mark.parametrize("shell", [shell for shell in SHELLS if shell != "bash"])
+def test_completion_other_shells_accept_the_script(tmp_path: Path, shell: str) -> None:
+    script = make_script(shell)
+    assert "config" in script
+    if shutil.which(shell) is None:
+        return  # the script was made; only bash is on every machine to read it
+    path = tmp_path / "script"
+    path.write_text(script)
+    read = {
+        "zsh": f'autoload -U compinit; compinit -u -d {tmp_path}/dump; eval "$(cat {path})"',
+        "tcsh": f"source {path}",
+        "fish": f"source {path}",
+    }[shell]
+    command = [shell, *(["-f"] if shell != "fish" else []), "-c", read]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_completion_unknown_shell_is_a_usage_error() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "kedge", "completion", "zhs"], capture_output=True, check=False, text=True
+    )
+    assert done.returncode == 2
+    assert done.stderr.endswith("hint: did you mean 'zsh'?\n")

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge config`: what is shown, and that changing one line leaves the others alone. Needs nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def run_config(home: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, "HOME": str(home), "KEDGE_SITE_CONFIG": str(home / "site.toml"), **variables}
+    command = [sys.executable, "-m", "kedge", "config", *words]
+    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+
+
+def user_config(home: Path) -> Path:
+    path = home / ".config/kedge/config.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def test_config_show_says_where_each_value_comes_from(home: Path) -> None:
+    (home / "site.toml").write_text('library_url = "https://library.example.org"\n')
+    user_config(home).write_text("threads = 3\n")
+    done = run_config(home, "show", KEDGE_NO_HTTPS="1", APPTAINER_CACHEDIR="/scratch/ada")
+    assert done.returncode == 0
+    rows = {line.split()[0]: line.split(maxsplit=2)[1:] for line in done.stdout.splitlines()}
+    assert rows["KEY"] == ["VALUE", "SOURCE"]
+    assert rows["library_url"] == ["https://library.example.org", f"site: {home}/site.toml line 1"]
+    assert rows["threads"] == ["3", f"user: {user_config(home)} line 1"]
+    assert rows["no_https"] == ["yes", "environment: KEDGE_NO_HTTPS"]
+    assert rows["cache_directory"] == ["/scratch/ada/kedge", "environment: APPTAINER_CACHEDIR"]
+    assert rows["cache_limit"] == ["20G", "default"]
+
+
+def test_config_show_json_has_typed_values(home: Path) -> None:
+    shown = {each["key"]: each for each in json.loads(run_config(home, "show", "--json").stdout)}
+    assert shown["cache_limit"] == {"key": "cache_limit", "value": 20 << 30, "source": "default", "where": ""}
+    assert shown["threads"]["value"] is None
+    assert shown["disable_cache"]["value"] is False
+
+
+def test_config_get_prints_the_value_alone(home: Path) -> None:
+    assert run_config(home, "get", "compression", KEDGE_COMPRESS="gzip:9").stdout == "gzip:9\n"
+
+
+def test_config_get_unknown_key_proposes_the_nearest(home: Path) -> None:
+    done = run_config(home, "get", "thread")
+    assert done.returncode == 50
+    assert done.stderr.endswith("hint: did you mean 'threads'?\n")
+
+
+def test_config_path_names_both_files(home: Path) -> None:
+    shown = json.loads(run_config(home, "path", "--json").stdout)
+    assert shown["user"] == {"path": str(home / ".config/kedge/config.toml"), "exists": False}
+    assert shown["site"]["path"] == str(home / "site.toml")
+
+
+def test_config_set_makes_the_file(home: Path) -> None:
+    assert run_config(home, "set", "cache_limit", "50G").returncode == 0
+    assert run_config(home, "set", "disable_cache", "yes").returncode == 0
+    assert run_config(home, "set", "threads", "4").returncode == 0
+    assert user_config(home).read_text() == 'cache_limit = "50G"\ndisable_cache = true\nthreads = 4\n'
+
+
+def test_config_set_keeps_comments_order_mode_and_link(home: Path) -> None:
+    real = home / "dotfiles.toml"
+    real.write_text('# mine\ncache_limit = "1G"  # small\n\n# threads = 9\nthreads = 2\nretries = 1')
+    real.chmod(0o600)
+    user_config(home).symlink_to(real)
+    run_config(home, "set", "cache_limit", "2G")
+    run_config(home, "set", "threads", "auto")
+    run_config(home, "set", "architecture", "arm64")
+    assert real.read_text() == (
+        '# mine\ncache_limit = "2G"  # small\n\n# threads = 9\nthreads = "auto"\nretries = 1\narchitecture = "arm64"\n'
+    )
+    assert real.stat().st_mode & 0o777 == 0o600
+    assert user_config(home).is_symlink()
+
+
+def test_config_set_writes_odd_text_so_that_it_is_read_back(home: Path) -> None:
+    odd = 'a "quoted" \\ back#slash ä'
+    run_config(home, "set", "pull_directory", odd)
+    assert run_config(home, "get", "pull_directory").stdout.endswith(f"/{odd}\n")
+
+
+def test_config_unset_removes_one_line(home: Path) -> None:
+    user_config(home).write_text("threads = 2  # two\nretries = 1\n")
+    assert run_config(home, "unset", "threads").returncode == 0
+    assert run_config(home, "unset", "compression").returncode == 0
+    assert user_config(home).read_text() == "retries = 1\n"
+
+
+@pytest.mark.parametrize(("key", "value"), [("threads", "none"), ("no_such", "1"), ("registry_login", "yes")])
+def test_config_set_refuses_before_it_writes(home: Path, key: str, value: str) -> None:
+    done = run_config(home, "set", key, value)
+    assert done.returncode == 50
+    assert not user_config(home).exists()
+
+
+def test_config_set_leaves_values_over_several_lines_alone(home: Path) -> None:
+    text = 'cache_directory = """\n/scratch"""\n'
+    user_config(home).write_text(text)
+    done = run_config(home, "set", "cache_directory", "/tmp")
+    assert done.returncode == 50
+    assert "in an editor" in done.stderr
+    assert user_config(home).read_text() == text
+
+
+def test_config_set_dry_run_writes_nothing(home: Path) -> None:
+    done = run_config(home, "set", "threads", "4", "--dry-run")
+    assert done.stdout == f"would set threads = 4 in {home}/.config/kedge/config.toml\n"
+    assert not user_config(home).exists()
+
+
+def test_config_broken_file_stops_every_command_with_its_name(home: Path) -> None:
+    user_config(home).write_text("threads = \n")
+    done = run_config(home, "show")
+    assert done.returncode == 50
+    assert done.stderr.startswith(f"kedge: {user_config(home)} is not TOML: ")

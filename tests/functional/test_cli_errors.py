@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How commands end: exact texts, exit codes, JSON, signals, logs of bugs. Needs nothing from the machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.requirements import REPOSITORY
+
+COMMAND = [sys.executable, "-m", "tests.fakes.failing_verb"]
+
+
+def environment(home: Path) -> dict[str, str]:
+    paths = os.pathsep.join([str(REPOSITORY / "src"), str(REPOSITORY)])
+    return {**os.environ, "PYTHONPATH": paths, "HOME": str(home), "XDG_STATE_HOME": str(home / "state")}
+
+
+def run_kedge(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *words], cwd=home, env=environment(home), capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_errors_are_rendered_exactly(tmp_path: Path) -> None:
+    done = run_kedge(tmp_path, "fail", "known")
+    assert done.returncode == 14
+    assert done.stdout == ""
+    assert done.stderr == (
+        "kedge: cannot reach https://me:***@reg.example/v2/\n"
+        "  url: https://me:***@reg.example/v2/?token=***\n"
+        "  stderr: one\n"
+        "    two\n"
+        "hint: check the name\n"
+    )
+
+
+@pytest.mark.parametrize("words", [("--json", "fail", "known"), ("fail", "known", "--json")])
+def test_errors_with_json_are_one_document(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = run_kedge(tmp_path, *words)
+    assert done.returncode == 14
+    assert done.stderr == ""
+    assert json.loads(done.stdout) == {
+        "error": "network-failed",
+        "exit_code": 14,
+        "message": "cannot reach https://me:***@reg.example/v2/",
+        "context": {"url": "https://me:***@reg.example/v2/?token=***", "stderr": "one\ntwo"},
+        "hint": "check the name",
+    }
+
+
+def test_errors_with_json_behind_a_mistake_are_json(tmp_path: Path) -> None:
+    done = run_kedge(tmp_path, "fail", "known", "--no-such-option", "--json")
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["error"] == "usage"
+
+
+def test_errors_with_debug_show_where(tmp_path: Path) -> None:
+    done = run_kedge(tmp_path, "-d", "fail", "known")
+    assert done.returncode == 14
+    assert "in fail_known" in done.stderr
+    assert "s3cret" not in done.stderr
+
+
+def test_errors_of_files_are_explained(tmp_path: Path) -> None:
+    done = run_kedge(tmp_path, "fail", "file")
+    assert done.returncode == 30
+    assert done.stderr == (
+        "kedge: no-such-file: No such file or directory\n"
+        "  path: no-such-file\n"
+        "  errno: ENOENT\n"
+        "hint: check the spelling; relative names are looked up from the current folder\n"
+    )
+
+
+@pytest.mark.parametrize(("how", "words"), [("memory", "not enough memory"), ("threads", "no more threads")])
+def test_errors_of_limits_name_the_remedy(tmp_path: Path, how: str, words: str) -> None:
+    done = run_kedge(tmp_path, "fail", how)
+    assert done.returncode == 40
+    assert words in done.stderr
+    assert "job" in done.stderr.splitlines()[-1]
+
+
+def test_errors_that_are_bugs_leave_a_log(tmp_path: Path) -> None:
+    done = run_kedge(tmp_path, "fail", "unknown", "--password", "hunter2", "--password=hunter3")
+    assert done.returncode == 3
+    (log,) = (tmp_path / "state" / "kedge").iterdir()
+    assert done.stderr == (
+        "kedge: this is a bug: ZeroDivisionError: at https://me:***@reg.example/\n"
+        f"  log: {log}\n"
+        "hint: please report it with the content of the log\n"
+    )
+    text = log.read_text()
+    assert "- kedge: " in text
+    assert "- command: kedge fail unknown --password *** --password=***" in text
+    assert "in fail_unknown" in text
+    assert "hunter" not in text
+    assert "s3cret" not in text
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_errors_that_are_bugs_are_shown_when_no_log_can_be_written(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file where a folder is needed")
+    done = run_kedge(tmp_path, "fail", "unknown")
+    assert done.returncode == 3
+    assert "in fail_unknown" in done.stderr
+    assert done.stderr.endswith("hint: please report it with the text above\n")
+
+
+def test_errors_that_are_bugs_are_json_too(tmp_path: Path) -> None:
+    done = run_kedge(tmp_path, "fail", "unknown", "--json")
+    assert done.returncode == 3
+    shown = json.loads(done.stdout)
+    assert shown["error"] == "bug"
+    assert Path(shown["context"]["log"]).exists()
+
+
+def test_errors_interrupt_is_one_line(tmp_path: Path) -> None:
+    done = run_kedge(tmp_path, "fail", "interrupt")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "kedge: interrupted\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_errors_signal_removes_temporary_files(tmp_path: Path, number: signal.Signals) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "fail", "write-slowly"],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "writing\n"
+    assert [path.name[:11] for path in tmp_path.iterdir()] == [".kedge-tmp-"]
+    process.send_signal(number)
+    _, shown = process.communicate(timeout=30)
+    assert process.returncode == 128 + number
+    assert shown.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_errors_signal_ignored_by_nohup_stays_ignored(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh", *COMMAND, "fail", "write-slowly"],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "writing\n"
+    process.send_signal(signal.SIGHUP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(timeout=0.5)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM
+
+
+def test_errors_broken_pipe_is_quiet(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "fail", "print-much"],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    shown = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(timeout=30) == 141
+    assert shown == ""

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The command line around the verbs: help, versions, global options, lazy imports, output. Needs nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kedge.cli.verbs import VERBS
+from kedge.release import VERSION
+from tests.functional.test_cli_errors import COMMAND, environment, run_kedge
+
+HEAVY = ("urllib3", "rich", "zstandard", "cryptography", "zlib_ng", "lz4", "elftools", "shtab", "difflib", "subprocess")
+LIGHT = ("cli", "errors", "release", "model")
+
+
+def run_plain(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kedge", *words], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["help"]])
+def test_main_light_commands_import_nothing_heavy(words: list[str]) -> None:
+    code = f"import sys; from kedge.cli.main import main; main({words!r}); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stderr.split())
+    assert not {name for name in loaded if name.split(".")[0] in HEAVY}
+    assert not {name for name in loaded if name.startswith("kedge.") and name.split(".")[1] not in LIGHT}
+
+
+def test_main_help_lists_every_verb() -> None:
+    done = run_plain("--help")
+    assert done.returncode == 0
+    for name, verb in VERBS.items():
+        assert f"  {name:<11} {verb.summary}\n" in done.stdout
+    assert max(len(line) for line in done.stdout.splitlines()) <= 120
+
+
+def test_main_help_of_a_verb_has_three_spellings() -> None:
+    texts = {run_plain(*words).stdout for words in (["help", "config"], ["config", "--help"], ["--help", "config"])}
+    assert len(texts) == 1
+    assert "usage: kedge config" in texts.pop()
+
+
+def test_main_help_of_a_subcommand() -> None:
+    assert "usage: kedge config set" in run_plain("help", "config", "set").stdout
+
+
+def test_main_version_is_one_line() -> None:
+    assert run_plain("--version").stdout == f"kedge version {VERSION}\n"
+
+
+def test_main_version_verb_names_the_libraries() -> None:
+    facts = json.loads(run_plain("version", "--json").stdout)
+    assert facts["kedge"] == VERSION
+    assert facts["urllib3"][0].isdecimal()
+
+
+def test_main_without_a_verb_is_a_usage_error() -> None:
+    done = run_plain()
+    assert done.returncode == 2
+    assert done.stdout.startswith("usage: kedge")
+
+
+def test_main_unknown_verb_proposes_the_nearest() -> None:
+    done = run_plain("pul", "alpine")
+    assert done.returncode == 2
+    assert done.stderr == "kedge: there is no verb 'pul'\nhint: did you mean 'pull'?\n"
+
+
+def test_main_unknown_subcommand_proposes_the_nearest() -> None:
+    done = run_plain("config", "shw")
+    assert done.returncode == 2
+    assert done.stderr.endswith("hint: did you mean 'show'?\n")
+
+
+def test_main_options_are_not_abbreviated() -> None:
+    assert run_plain("config", "show", "--js").returncode == 2
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_main_every_verb_has_help(verb: str) -> None:
+    done = run_plain(verb, "--help")
+    assert done.returncode == 0, done.stderr
+    assert f"usage: kedge {verb}" in done.stdout
+    assert "--json" in done.stdout
+
+
+def test_main_results_and_notes_go_to_different_streams(tmp_path: Path) -> None:
+    done = run_kedge(tmp_path, "fail", "talk")
+    assert done.returncode == 0
+    assert done.stdout == "result\nNAME    SIZE\nfirst   1\nsecond  22\n"
+    note, warning, total = done.stderr.splitlines()
+    assert (note, warning) == ("a note", "warning: a warning")
+    assert total.startswith("layer 1: 2.0 MB in 0.")
+
+
+def test_main_quiet_leaves_results_and_warnings(tmp_path: Path) -> None:
+    done = run_kedge(tmp_path, "fail", "talk", "-q")
+    assert done.stdout.startswith("result\n")
+    assert done.stderr == "warning: a warning\n"
+
+
+def test_main_silent_leaves_results(tmp_path: Path) -> None:
+    done = run_kedge(tmp_path, "-s", "fail", "talk")
+    assert done.stdout.startswith("result\n")
+    assert done.stderr == ""
+
+
+def test_main_verbose_counts_before_and_after_the_verb(tmp_path: Path) -> None:
+    done = run_kedge(tmp_path, "-v", "fail", "talk", "-vv", "--json", "--dry-run")
+    assert json.loads(done.stdout) == {"verbosity": 3, "dry_run": True}
+    assert done.stderr == "a detail\nwarning: a warning\n"
+
+
+def test_main_verbose_shows_details(tmp_path: Path) -> None:
+    assert "a detail" in run_kedge(tmp_path, "fail", "talk", "-v").stderr
+    assert "a detail" not in run_kedge(tmp_path, "fail", "talk").stderr
+
+
+def test_main_letters_of_a_verb_win_over_global_ones(tmp_path: Path) -> None:
+    done = run_kedge(tmp_path, "fail", "known", "-d")
+    assert "Traceback" not in done.stderr
+    assert "Traceback" in run_kedge(tmp_path, "fail", "known", "--debug").stderr
+
+
+def test_main_dry_run_is_refused_where_it_has_no_meaning() -> None:
+    done = run_plain("--dry-run", "version")
+    assert done.returncode == 2
+    assert done.stderr.startswith("kedge: 'kedge version' has no --dry-run\n")
+
+
+def test_main_options_named_like_settings_override_them(tmp_path: Path) -> None:
+    done = run_kedge(tmp_path, "fail", "settings", "--threads", "3", "--no-https")
+    assert done.returncode == 7
+    assert done.stdout == "3 flag: --threads True flag: --no-https\n"
+    assert run_kedge(tmp_path, "fail", "settings").stdout == "None default False default\n"
+
+
+def test_main_option_with_a_bad_value_names_the_option(tmp_path: Path) -> None:
+    done = run_kedge(tmp_path, "fail", "settings", "--threads", "many")
+    assert done.returncode == 50
+    assert done.stderr.startswith("kedge: --threads: threads cannot be 'many'; it must be a whole number")
+
+
+def run_on_terminal(home: Path, *words: str, term: str = "xterm") -> tuple[int, bytes]:
+    """Run with a terminal as all three streams; the status, and everything that was written to it."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, *words],
+        cwd=home,
+        env={**environment(home), "TERM": term, "COLUMNS": "100"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # EIO when the other side is closed
+        while chunk := os.read(ours, 4096):
+            shown += chunk
+    os.close(ours)
+    return process.wait(timeout=60), shown
+
+
+def test_main_terminal_gets_bars_instead_of_lines(tmp_path: Path) -> None:
+    status, shown = run_on_terminal(tmp_path, "fail", "talk")
+    assert status == 0
+    for text in (b"layer 1", b"a note", b"result", b"second"):
+        assert text in shown
+    assert b" in 0." not in shown  # the plain line of a log
+    assert b"\x1b[?25h" in shown  # the cursor is shown again
+
+
+def test_main_dumb_terminal_gets_lines(tmp_path: Path) -> None:
+    status, shown = run_on_terminal(tmp_path, "fail", "talk", term="dumb")
+    assert status == 0
+    assert b"layer 1: 2.0 MB in 0." in shown
+    assert b"\x1b" not in shown
+
+
+def test_main_error_is_coloured_on_a_terminal_only_when_wanted(tmp_path: Path) -> None:
+    assert b"\x1b[1;31mkedge:" in run_on_terminal(tmp_path, "fail", "known")[1]
+    assert b"\x1b[1;31mkedge:" not in run_on_terminal(tmp_path, "fail", "known", "--nocolor")[1]

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Redaction: what must not be shown is not, and what helps is kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from kedge.cli.redaction import redact, redact_arguments
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("https://me:pw@host/v2/", "https://me:***@host/v2/"),
+        ("docker://$oauthtoken:nvapi-x@nvcr.io/a", "docker://$oauthtoken:***@nvcr.io/a"),
+        ("https://me:p@ss@host/", "https://me:***@host/"),
+        (
+            "https://host/blob?X-Amz-Signature=abc&X-Amz-Date=2024",
+            "https://host/blob?X-Amz-Signature=***&X-Amz-Date=2024",
+        ),
+        ("https://host/?scope=a&access_token=abc#top", "https://host/?scope=a&access_token=***#top"),
+        ("https://host/x?sig=abc%3D", "https://host/x?sig=***"),
+        ("Authorization: Bearer eyJhbGciOi.J9.x", "Authorization: Bearer ***"),
+        ("authorization: Basic bWU6cGFzc3dvcmQ=", "authorization: Basic ***"),
+        ("https://host:5000/v2/a/manifests/1", "https://host:5000/v2/a/manifests/1"),
+        ("user@host.example:22 has 3 files", "user@host.example:22 has 3 files"),
+    ],
+)
+def test_redact_hides_secrets_only(text: str, shown: str) -> None:
+    assert redact(text) == shown
+
+
+def test_redact_arguments_hides_the_values_of_secret_options() -> None:
+    words = [
+        "registry",
+        "login",
+        "-u",
+        "me",
+        "-p",
+        "pw",
+        "--password",
+        "pw",
+        "--passphrase=pw",
+        "--password-stdin",
+        "host",
+    ]
+    shown = [
+        "registry",
+        "login",
+        "-u",
+        "me",
+        "-p",
+        "***",
+        "--password",
+        "***",
+        "--passphrase=***",
+        "--password-stdin",
+        "host",
+    ]
+    assert redact_arguments(words) == shown
