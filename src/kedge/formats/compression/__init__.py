@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Every codec kedge uses: streams of layers, blocks of images. Only this package imports codec libraries."""
+
+from __future__ import annotations
+
+from kedge.formats.compression.blocks import BlockCodec, checksum, codec_of_image, open_codec
+from kedge.formats.compression.streams import StreamCompressor, inflate
+
+__all__ = ["BlockCodec", "StreamCompressor", "checksum", "codec_of_image", "inflate", "open_codec"]

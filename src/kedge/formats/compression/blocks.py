@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Block codecs of SquashFS images: independent blocks, each compressed and decompressed on its own.
+
+Compression takes a batch of blocks per call, so that a worker thread needs the interpreter lock once per megabytes and
+not once per block. Decompression is bounded by the caller's limit whatever the data claims.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import zstandard
+from zlib_ng import zlib_ng
+
+from kedge.errors import CorruptImage, InvalidSetting, UnsupportedFormat
+from kedge.formats.compression.lzo import decompress_lzo
+from kedge.model.tree import Buffer
+
+checksum = zlib_ng.crc32  # fast and weak: finds candidates for equality, proves nothing
+
+XZ_MEMORY_LIMIT = 96 << 20  # a SquashFS dictionary is at most one block (1 MiB); presets of xz -9 need 65 MiB
+
+
+class BlockCodec:
+    """One codec with its level. `name` and `identifier` are SquashFS's; `options` is its compressor options block."""
+
+    name: ClassVar[str] = "none"
+    identifier: ClassVar[int] = (
+        1  # images whose blocks are all stored still name a compressor: gzip, as mksquashfs does
+    )
+    stores_all: ClassVar[bool] = False
+
+    def __init__(self, level: int = 0) -> None:
+        self.level = level
+        self.options = b""
+
+    def compress_blocks(self, blocks: Sequence[Buffer]) -> Sequence[Any]:
+        """Compress each block; the results are buffers, in order. Safe to call from several threads at once."""
+        return [self.compress_block(block) for block in blocks]
+
+    def compress_block(self, block: Buffer) -> Buffer:  # noqa: ARG002 - the protocol's
+        """Compress one block. To be called by one thread at a time."""
+        raise UnsupportedFormat(
+            f"SquashFS images can be read but not written with {self.name}", hint="choose zstd, gzip, lz4 or none"
+        )
+
+    def decompress_block(self, data: Buffer, limit: int) -> bytes:
+        """Decompress one block of at most `limit` bytes; more, or damaged data, is `CorruptImage`."""
+        try:
+            result = self._decompress(data, limit)
+        except (CorruptImage, MemoryError):
+            raise
+        except Exception as problem:  # every codec library has error classes of its own
+            raise CorruptImage(f"{self.name} data is damaged: {problem}") from problem
+        if len(result) > limit:
+            raise CorruptImage(f"{self.name} data expands to more than {limit} bytes")
+        return result
+
+    def _decompress(self, data: Buffer, limit: int) -> bytes:
+        raise NotImplementedError
+
+
+class StoredCodec(BlockCodec):
+    """No compression at all."""
+
+    stores_all = True
+
+    def compress_blocks(self, blocks: Sequence[Buffer]) -> Sequence[Buffer]:
+        """The blocks themselves."""
+        return blocks
+
+    def compress_block(self, block: Buffer) -> Buffer:
+        """The block itself."""
+        return block
+
+    def _decompress(self, data: Buffer, limit: int) -> bytes:  # noqa: ARG002 - the protocol's
+        return bytes(data)
+
+
+class ZstdCodec(BlockCodec):
+    """Zstandard; level 0 is kedge's own setting between levels 2 and 3."""
+
+    name = "zstd"
+    identifier = 6
+
+    def __init__(self, level: int = 0) -> None:
+        super().__init__(level)
+        self.options = struct.pack("<I", level or 3)
+        self._local = threading.local()
+        self._single = self._new_compressor()
+
+    def _new_compressor(self) -> zstandard.ZstdCompressor:
+        if self.level:
+            return zstandard.ZstdCompressor(level=self.level, write_content_size=True, write_checksum=False)
+        return zstandard.ZstdCompressor(compression_params=DEFAULT_ZSTD)
+
+    def compress_blocks(self, blocks: Sequence[Buffer]) -> Sequence[Any]:
+        """Compress the whole batch in one call that holds no interpreter lock."""
+        compressor = self._new_compressor()  # cheap, and two threads may not share one
+        if not hasattr(compressor, "multi_compress_to_buffer"):  # the cffi variant of the package
+            return [compressor.compress(block) for block in blocks]
+        if not blocks:
+            return []
+        packed = compressor.multi_compress_to_buffer(list(blocks), threads=1)
+        return [packed[index] for index in range(len(packed))]
+
+    def compress_block(self, block: Buffer) -> bytes:
+        """Compress one block."""
+        return self._single.compress(block)
+
+    def _decompress(self, data: Buffer, limit: int) -> bytes:
+        size = zstandard.frame_content_size(data)
+        if size > limit:  # would be allocated before a byte is decompressed
+            raise CorruptImage(f"zstd data claims to expand to {size} bytes where {limit} are the limit")
+        if size == 0:
+            return b""
+        decompressor = getattr(self._local, "decompressor", None)
+        if decompressor is None:
+            decompressor = self._local.decompressor = zstandard.ZstdDecompressor()
+        result: bytes = decompressor.decompress(data, max_output_size=limit)
+        return result
+
+
+class GzipCodec(BlockCodec):
+    """Deflate in a zlib frame."""
+
+    name = "gzip"
+    identifier = 1
+
+    def __init__(self, level: int = 0) -> None:
+        super().__init__(level or 6)
+        if self.level != 9:  # 9 is what readers assume without an options block
+            self.options = struct.pack("<IHH", self.level, 15, 0)
+
+    def compress_block(self, block: Buffer) -> bytes:
+        """Compress one block; also safe from several threads."""
+        result: bytes = zlib_ng.compress(block, self.level)
+        return result
+
+    def _decompress(self, data: Buffer, limit: int) -> bytes:
+        engine = zlib_ng.decompressobj()
+        result: bytes = engine.decompress(data, limit + 1)
+        if not engine.eof and len(result) <= limit:
+            raise CorruptImage("gzip data is cut short")
+        return result
+
+
+class Lz4Codec(BlockCodec):
+    """LZ4 blocks; SquashFS requires their options block."""
+
+    name = "lz4"
+    identifier = 5
+
+    def __init__(self, level: int = 0) -> None:
+        super().__init__(level)
+        self.options = struct.pack("<II", 1, 0)  # version 1 ("legacy" block format), no high compression
+
+    def compress_block(self, block: Buffer) -> bytes:
+        """Compress one block; also safe from several threads."""
+        import lz4.block  # late: most images never need it
+
+        result: bytes = lz4.block.compress(block, store_size=False)
+        return result
+
+    def _decompress(self, data: Buffer, limit: int) -> bytes:
+        import lz4.block  # late: most images never need it
+
+        result: bytes = lz4.block.decompress(data, uncompressed_size=limit)
+        return result
+
+
+class XzCodec(BlockCodec):
+    """XZ, read only; the branch filters of the options block are named again in each block's own header."""
+
+    name = "xz"
+    identifier = 4
+
+    def _decompress(self, data: Buffer, limit: int) -> bytes:
+        import lzma  # late: most images never need it
+
+        engine = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY_LIMIT)
+        result = engine.decompress(data, limit + 1)
+        if not engine.eof and len(result) <= limit:
+            raise CorruptImage("xz data is cut short")
+        return result
+
+
+class LzmaCodec(BlockCodec):
+    """The lzma_alone format of SquashFS images from before xz, read only."""
+
+    name = "lzma"
+    identifier = 2
+
+    def _decompress(self, data: Buffer, limit: int) -> bytes:
+        import lzma  # late: most images never need it
+
+        # The memory limit bounds the dictionary; an end marker is optional in this format, so `eof` proves nothing.
+        return lzma.LZMADecompressor(lzma.FORMAT_ALONE, memlimit=XZ_MEMORY_LIMIT).decompress(data, limit + 1)
+
+
+class LzoCodec(BlockCodec):
+    """LZO1X, read only, with kedge's own decoder: slow, but such images are rare and no wheel is kept."""
+
+    name = "lzo"
+    identifier = 3
+
+    def _decompress(self, data: Buffer, limit: int) -> bytes:
+        return decompress_lzo(data, limit)
+
+
+DEFAULT_ZSTD = zstandard.ZstdCompressionParameters(
+    window_log=17,
+    hash_log=14,
+    chain_log=13,
+    search_log=1,
+    min_match=5,
+    target_length=0,
+    strategy=zstandard.STRATEGY_DFAST,
+    write_content_size=1,  # the kernel needs no more than the content as window then
+    write_checksum=0,
+)
+KINDS: tuple[type[BlockCodec], ...] = (GzipCodec, LzmaCodec, LzoCodec, XzCodec, Lz4Codec, ZstdCodec)
+LEVELS = {"zstd": 22, "gzip": 9}  # the highest of those that have levels
+
+
+def open_codec(spec: str) -> BlockCodec:
+    """The codec that `--compress` names: "zstd[:1-22]", "gzip[:1-9]", "lz4", "none"; "xz", "lzo", "lzma" only read."""
+    name, colon, text = spec.partition(":")
+    if name == "none" and not colon:
+        return StoredCodec()
+    kinds = {kind.name: kind for kind in KINDS}
+    if name not in kinds:
+        raise InvalidSetting(f"unknown compression {spec!r}", hint="choose zstd[:1-22], gzip[:1-9], lz4 or none")
+    if not colon:
+        return kinds[name]()
+    highest = LEVELS.get(name, 0)
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:4]) <= highest):
+        hint = f"{name} takes a level from 1 to {highest}" if highest else f"{name} takes no level"
+        raise InvalidSetting(f"compression {spec!r} has no usable level", hint=hint)
+    return kinds[name](int(text))
+
+
+def codec_of_image(identifier: int) -> BlockCodec:
+    """The codec with that number in a SquashFS superblock."""
+    for kind in KINDS:
+        if kind.identifier == identifier:
+            return kind()
+    raise UnsupportedFormat(
+        f"SquashFS compressor {identifier} is unknown",
+        context={"field": "superblock.compressor"},
+        hint="1 to 6 are known: gzip, lzma, lzo, xz, lz4, zstd",
+    )

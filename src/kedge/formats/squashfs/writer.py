@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Writes a SquashFS 4.0 image while its files stream in: contents first, then `finish` writes the tables.
+
+Equal input gives equal bytes, whatever the number of threads.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from kedge.errors import InvalidSetting
+from kedge.formats.compression import BlockCodec, open_codec
+from kedge.formats.squashfs import layout
+from kedge.formats.squashfs.content import ContentStore
+from kedge.formats.squashfs.output import Output
+from kedge.formats.squashfs.pipeline import BlockPipeline
+from kedge.formats.squashfs.tables import pack_table
+from kedge.formats.squashfs.treetables import BlockMap, TreeTables
+from kedge.model.tree import Buffer, Node
+
+
+@dataclass(frozen=True, slots=True)
+class SquashOptions:
+    """How an image is written. `threads` compress; 0 compresses in the caller's thread. `mtime` is the image's own."""
+
+    codec: str = "zstd"
+    block_size: int = 131072
+    threads: int = 1
+    mtime: int = 0
+
+
+class SquashWriter:
+    """A `ContentSink` that writes an image at the file's position, a multiple of 4096; the file must be readable too.
+
+    Call `add` and `add_stream` for the files, then `finish` once; or `abort`, which also leaving a `with` block does.
+    After an exception only `abort` is possible. The caller does not touch the file in between.
+    """
+
+    def __init__(self, file: BinaryIO, options: SquashOptions) -> None:
+        size = options.block_size
+        if size & (size - 1) or not layout.MINIMUM_BLOCK <= size <= layout.MAXIMUM_BLOCK:
+            raise InvalidSetting(f"SquashFS block size {size}", hint="choose a power of two from 4096 to 1048576")
+        self._options = options
+        self._codec: BlockCodec = open_codec(options.codec)
+        self._codec.compress_block(b"\0")  # refuses codecs that only read before anything is written
+        self._output = Output(file)
+        self._pipeline = BlockPipeline(
+            self._output, self._codec, size, options.threads, start=layout.SUPERBLOCK_SIZE + len(self._options_block())
+        )
+        self._contents = ContentStore(self._pipeline, size)
+        self.skipped_xattrs: dict[bytes, int] = {}  # by name: how many files have attributes SquashFS cannot hold
+
+    def add(self, data: Buffer) -> object:
+        """Take a whole file; returns the token for `Node.content`."""
+        return self._contents.add(data)
+
+    def add_stream(self, size: int, chunks: Iterable[Buffer]) -> object:
+        """Take a file of `size` bytes in chunks; returns the token for `Node.content`."""
+        return self._contents.add_stream(size, chunks)
+
+    def finish(self, root: Node) -> int:
+        """Write the tables and the superblock for this tree; returns the image's size, padded to 4096."""
+        try:
+            self._contents.close_fragment()
+            self._pipeline.finish()
+            return self._write_tables(root)
+        finally:
+            self.abort()
+
+    def abort(self) -> None:
+        """End the threads; what was written so far is no image. Harmless after `finish`."""
+        self._pipeline.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.abort()
+
+    def _options_block(self) -> bytes:
+        options = self._codec.options
+        return layout.U16.pack(len(options) | layout.METADATA_STORED) + options if options else b""
+
+    def _write_tables(self, root: Node) -> int:
+        pipeline, codec = self._pipeline, self._codec
+        tables = TreeTables(root, codec, BlockMap(pipeline.positions, pipeline.sizes, pipeline.block_size))
+        self.skipped_xattrs = tables.xattrs.skipped
+        parts = [tables.inodes.close(), tables.directories.close()]
+        inode_table = pipeline.end
+        directory_table = inode_table + len(parts[0])
+        position = directory_table + len(parts[1])
+        indices: list[int] = []
+        for entries in (self._pack_fragments(), _little_endian(tables.addresses), tables.ids.pack()):
+            part, index = pack_table(codec, entries, position)
+            parts.append(part)
+            indices.append(index)
+            position += len(part)
+        part, xattr_table = tables.xattrs.pack(position)
+        parts.append(part)
+        used = position + len(part)
+        superblock = layout.Superblock(
+            inodes=len(tables.addresses),
+            mtime=min(max(self._options.mtime, 0), 0xFFFFFFFF),
+            block_size=pipeline.block_size,
+            fragments=len(self._contents.fragments),
+            compressor=codec.identifier,
+            flags=self._flags(),
+            ids=len(tables.ids),
+            root=tables.root,
+            used=used,
+            id_table=indices[2],
+            xattr_table=xattr_table,
+            inode_table=inode_table,
+            directory_table=directory_table,
+            fragment_table=indices[0],
+            export_table=indices[1],
+        )
+        return self._write_end(superblock, parts)
+
+    def _write_end(self, superblock: layout.Superblock, parts: list[bytes]) -> int:
+        padding = -superblock.used % layout.PADDING
+        self._output.write_at(superblock.inode_table, b"".join(parts) + bytes(padding))
+        self._output.write_at(0, superblock.pack() + self._options_block())
+        self._output.leave_at(superblock.used + padding)
+        return superblock.used + padding
+
+    def _flags(self) -> int:
+        flags = layout.FLAG_EXPORT | layout.FLAG_DUPLICATES
+        if self._codec.options:
+            flags |= layout.FLAG_OPTIONS
+        if self._codec.stores_all:
+            flags |= layout.FLAGS_ALL_STORED
+        return flags
+
+    def _pack_fragments(self) -> bytes:
+        pipeline = self._pipeline
+        pack = layout.FRAGMENT_ENTRY.pack
+        return b"".join(pack(pipeline.positions[n], pipeline.sizes[n], 0) for n in self._contents.fragments)
+
+
+def _little_endian(numbers: array[int]) -> bytes:
+    return b"".join(layout.U64.pack(number) for number in numbers)
