@@ -117,7 +117,8 @@ def refuse_as_sif(start: bytes, where: str) -> KedgeError:
     """The error for a file that is not a SIF: what it is, and what helps."""
     kind = identify_bytes(start)
     context = {"file": where, "field": "magic", "offset": str(MAGIC_OFFSET), "first bytes": start[:16].hex(" ")}
-    if kind is FileKind.UNKNOWN and b"SIF_MAGIC"[:4] in start[:64]:
+    alike = sum(a == b for a, b in zip(start[MAGIC_OFFSET:], MAGIC, strict=False))
+    if alike >= len(MAGIC) - 3 and kind in (FileKind.UNKNOWN, FileKind.SCRIPT):
         return CorruptImage(f"{where} has a damaged SIF header", context=context, hint="fetch the file again")
     message = f"{where} is not a SIF image: it is {kind.value}"
     if len(start) < 128 and kind in (FileKind.UNKNOWN, FileKind.TEXT):

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge sif`: the commands of siftool and `apptainer sif`, with --json."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kedge.formats.sif import edit, listing
+from kedge.ops import sif
+
+if TYPE_CHECKING:
+    from kedge.cli.console import Console
+
+_TYPES = """1-Deffile 2-EnvVar 3-Labels 4-Partition 5-Signature 6-GenericJSON 7-Generic 8-CryptoMessage 9-SBOM
+10-OCI.RootIndex 11-OCI.Blob"""
+_ARCHITECTURES = """1-386 2-amd64 3-arm 4-arm64 5-ppc64 6-ppc64le 7-mips 8-mipsle 9-mips64 10-mips64le 11-s390x
+12-riscv64 13-loong64"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The subcommands and their arguments."""
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    whole = {"list": "list the objects", "header": "show the global header", "new": "make an empty file"}
+    for name, text in whole.items():
+        commands.add_parser(name, help=text).add_argument("file", metavar="FILE", type=Path)
+    for name, text in (
+        ("info", "show one object's descriptor"),
+        ("dump", "write one object to standard output"),
+        ("del", "delete one object"),
+        ("setprim", "make a system partition the primary one"),
+    ):
+        one = commands.add_parser(name, help=text)
+        one.add_argument("id", metavar="ID", type=int)
+        one.add_argument("file", metavar="FILE", type=Path)
+    _configure_add(commands.add_parser("add", help="add a file as an object"))
+
+
+def _configure_add(add: argparse.ArgumentParser) -> None:
+    add.add_argument("file", metavar="FILE", type=Path)
+    add.add_argument("object", metavar="OBJECT", type=Path, help="the file whose content is added")
+    add.add_argument("--datatype", metavar="N", type=int, required=True, help=_TYPES)
+    add.add_argument("--parttype", metavar="N", type=int, help="1-System 2-PrimSys 3-Data 4-Overlay")
+    add.add_argument("--partfs", metavar="N", type=int, help="1-Squash 2-Ext3 3-ImmuObj 4-Raw")
+    add.add_argument("--partarch", metavar="N", type=int, help=_ARCHITECTURES)
+    add.add_argument("--signhash", metavar="N", type=int, help="1-SHA256 2-SHA384 3-SHA512 4-BLAKE2s_256 5-BLAKE2b_256")
+    add.add_argument("--signentity", metavar="FINGERPRINT", help="40 hexadecimal digits")
+    add.add_argument("--sbomformat", metavar="NAME", help="cyclonedx-json, spdx-json, ...")
+    add.add_argument("--groupid", metavar="N", type=int, default=0, help="the group it belongs to (default: none)")
+    add.add_argument("--link", metavar="N", type=int, default=0, help="the object it is linked to (default: none)")
+    add.add_argument("--alignment", metavar="N", type=int, help="default: 4096 for partitions, none for the rest")
+    add.add_argument("--filename", metavar="NAME", help="the object's name (default: the file's)")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Run one subcommand."""
+    if arguments.command == "dump":
+        for chunk in sif.dump_object(arguments.file, arguments.id):
+            console.write_bytes(chunk)
+    elif arguments.command in ("list", "header", "info"):
+        _show(arguments, console)
+    else:
+        _change(arguments, console)
+    return 0
+
+
+def _show(arguments: argparse.Namespace, console: Console) -> None:
+    with sif.open_sif(arguments.file) as reader:
+        if arguments.command == "list":
+            text, document = listing.format_list(reader.descriptors), listing.list_json(reader)
+        elif arguments.command == "header":
+            text, document = listing.format_header(reader.header), listing.header_json(reader.header)
+        else:
+            found = reader.find(arguments.id)
+            text, document = listing.format_object(found), listing.object_json(found)
+    if console.json:
+        console.print_json(document)
+    console.print(text.removesuffix("\n"))
+
+
+def _change(arguments: argparse.Namespace, console: Console) -> None:
+    if arguments.command == "new":
+        edit.create_empty(arguments.file)
+        console.progress.note(f"{arguments.file}: an empty SIF file")
+        return
+    if arguments.command == "add":
+        changed = sif.add_object(arguments.file, arguments.object, _read_options(arguments))
+    elif arguments.command == "del":
+        changed = edit.delete_object(arguments.file, arguments.id)
+    else:
+        changed = edit.set_primary(arguments.file, arguments.id)
+    done = {"add": "added", "del": "deleted", "setprim": "is the primary partition"}[arguments.command]
+    if console.json:
+        console.print_json(listing.object_json(changed))
+    console.progress.note(f"{arguments.file}: object {changed.id} {done}")
+
+
+def _read_options(arguments: argparse.Namespace) -> sif.AddOptions:
+    return sif.AddOptions(
+        data_type=arguments.datatype,
+        partition_type=arguments.parttype,
+        file_system=arguments.partfs,
+        architecture=arguments.partarch,
+        hash_type=arguments.signhash,
+        entity=arguments.signentity,
+        sbom_format=arguments.sbomformat,
+        group=arguments.groupid,
+        link=arguments.link,
+        alignment=arguments.alignment,
+        name=arguments.filename,
+    )

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What `kedge sif` does: look at SIF files and change their objects, with the numbers `apptainer sif add` uses."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kedge.errors import UsageError
+from kedge.formats.sif.edit import append_object
+from kedge.formats.sif.layout import (
+    ARCHITECTURES,
+    CRYPTO_EXTRA,
+    FILE_SYSTEM_NAMES,
+    FINGERPRINT_LENGTH,
+    HASH_NAMES,
+    PARTITION_TYPE_NAMES,
+    SBOM_EXTRA,
+    SBOM_NAMES,
+    DataType,
+    SifDescriptor,
+    pack_partition_extra,
+    pack_signature_extra,
+)
+from kedge.formats.sif.objects import DataObject
+from kedge.formats.sif.reader import SifReader
+from kedge.posix.files import explained
+
+_TYPE_BASE = 0x4000  # `--datatype 4` is type 0x4004
+
+
+@dataclass(frozen=True, slots=True)
+class AddOptions:
+    """The flags of `sif add`; None where one was not given."""
+
+    data_type: int
+    partition_type: int | None = None
+    file_system: int | None = None
+    architecture: int | None = None
+    hash_type: int | None = None
+    entity: str | None = None
+    sbom_format: str | None = None
+    group: int = 0
+    link: int = 0
+    alignment: int | None = None
+    name: str | None = None
+
+
+@contextlib.contextmanager
+def open_sif(path: Path) -> Iterator[SifReader]:
+    """The file, opened and checked."""
+    with explained(path), path.open("rb") as file:
+        yield SifReader(file, str(path))
+
+
+def dump_object(path: Path, identifier: int) -> Iterator[bytes]:
+    """The bytes of one object."""
+    with open_sif(path) as reader:
+        yield from reader.chunks(reader.find(identifier))
+
+
+def add_object(path: Path, source: Path, options: AddOptions) -> SifDescriptor:
+    """Add the content of a file as an object."""
+    with explained(source):
+        if source.exists() and not source.is_file():
+            raise UsageError(f"{source} is not a regular file")
+        file = source.open("rb")
+    with file:
+        item = DataObject(
+            data_type=_TYPE_BASE + options.data_type,
+            data=file,
+            name=source.name if options.name is None else options.name,
+            group=options.group,
+            link=options.link,
+            extra=make_extra(options, source),
+            alignment=options.alignment,
+        )
+        return append_object(path, item)
+
+
+def make_extra(options: AddOptions, source: Path) -> bytes:
+    """The type-dependent field, from the flags that the type needs."""
+    kind = _TYPE_BASE + options.data_type
+    if kind not in set(DataType):
+        raise UsageError(f"--datatype {options.data_type} is not a type of object", hint="1 to 11; see --help")
+    if kind == DataType.PARTITION:
+        return _partition_extra(options)
+    if kind == DataType.SIGNATURE:
+        return _signature_extra(options)
+    if kind == DataType.CRYPTO_MESSAGE:
+        return CRYPTO_EXTRA.pack(0, 0)
+    if kind == DataType.SBOM:
+        codes = {name: code for code, name in SBOM_NAMES.items()}
+        if options.sbom_format not in codes:
+            raise UsageError(f"--sbomformat is needed with --datatype 9, one of: {', '.join(codes)}")
+        return SBOM_EXTRA.pack(codes[options.sbom_format])
+    if kind in (DataType.OCI_ROOT_INDEX, DataType.OCI_BLOB):
+        return f"sha256:{_hash_file(source)}".encode()
+    return b""
+
+
+def _partition_extra(options: AddOptions) -> bytes:
+    partition = _choice("--parttype", options.partition_type, set(PARTITION_TYPE_NAMES))
+    file_system = _choice("--partfs", options.file_system, set(FILE_SYSTEM_NAMES))
+    codes = {int(code): name for code, name in ARCHITECTURES.items() if name != "unknown"}
+    return pack_partition_extra(file_system, partition, codes[_choice("--partarch", options.architecture, set(codes))])
+
+
+def _signature_extra(options: AddOptions) -> bytes:
+    hash_type = _choice("--signhash", options.hash_type, set(HASH_NAMES))
+    try:
+        entity = bytes.fromhex(options.entity or "")
+    except ValueError:
+        entity = b""
+    if len(entity) != FINGERPRINT_LENGTH:
+        raise UsageError(f"--signentity must be a fingerprint of {2 * FINGERPRINT_LENGTH} hexadecimal digits")
+    return pack_signature_extra(hash_type, entity)
+
+
+def _choice(flag: str, value: int | None, known: set[int]) -> int:
+    if value is None:
+        raise UsageError(f"{flag} is needed with this --datatype", hint="see 'kedge sif add --help'")
+    if value not in known:
+        raise UsageError(f"{flag} {value} is not known; one of: {', '.join(map(str, sorted(known)))}")
+    return value
+
+
+def _hash_file(path: Path) -> str:
+    with explained(path), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
