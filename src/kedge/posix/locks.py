@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import secrets
-import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +37,7 @@ class Holder:
     def of_this_process(cls) -> Holder:
         """This process, with a fresh token."""
         pid = os.getpid()
-        return cls(machine_name(), pid, _start_of(pid), socket.gethostname(), user_name(), secrets.token_hex(8))
+        return cls(machine_name(), pid, _start_of(pid), os.uname().nodename, user_name(), secrets.token_hex(8))
 
     @classmethod
     def parse(cls, data: bytes) -> Holder | None:

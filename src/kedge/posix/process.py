@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -75,6 +77,44 @@ def stream_program(argv: Sequence[str], output: BinaryIO) -> None:
     status = done.returncode if done.returncode >= 0 else 128 - done.returncode
     if status:
         raise ProgramFailed(f"'{argv[0]}' {describe_status(status)}", context={"stderr": _tail(done.stderr)})
+
+
+def run_in_child(work: Callable[[], int]) -> int:
+    """Run `work` in a forked child and wait for it; returns its status as a shell shows it.
+
+    SIGTERM and SIGHUP are passed on, SIGINT comes from the terminal to both, and it is the child that decides.
+    Must be called while there is one thread only.
+    """
+    _flush_streams()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            status = work()
+            _flush_streams()
+        finally:
+            os._exit(status)
+
+    def pass_on(number: int, _: object) -> None:
+        os.kill(child, number)
+
+    passed = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+    before = {
+        number: signal.signal(number, signal.SIG_IGN if number == signal.SIGINT else pass_on) for number in passed
+    }
+    try:
+        _, ended = os.waitpid(child, 0)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+    status = os.waitstatus_to_exitcode(ended)
+    return status if status >= 0 else 128 - status
+
+
+def _flush_streams() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or none at all
+            stream.flush()
 
 
 def describe_status(status: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -177,7 +178,7 @@ def _is_taken(layout: Layout, entry: Entry) -> bool:
 
 def clean(layout: Layout, kinds: Collection[Kind], unused_for: float | None, *, dry_run: bool) -> list[Entry]:
     """Remove everything of these kinds that was not used for so many seconds; what was (or would be) removed."""
-    now = read_clock(layout.root / "tmp") if unused_for is not None else 0.0
+    now = read_clock(layout.root / "tmp") or time.time()  # the first where the store's server has a clock of its own
     removed = []
     for entry in list_entries(layout):
         if entry.kind not in kinds or entry.in_use:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
@@ -13,7 +12,7 @@ from kedge.errors import InvalidSetting, KedgeError
 from kedge.model.digest import Digest
 from kedge.model.manifest import Descriptor
 from kedge.model.platform import Platform
-from kedge.posix.files import atomic_output, explained
+from kedge.posix.files import atomic_output
 from kedge.store import eviction
 from kedge.store.blobs import Blobs
 from kedge.store.download import Download, IngestOptions, OpenAt
@@ -31,7 +30,7 @@ _DEFAULT_DOWNLOADS = 4
 class Store:
     """One store; a context manager that stops the downloads which still run.
 
-    `limit` is the size cap in bytes; None takes the one that was set for this store with `set_limit`, if any.
+    `limit` is the size cap in bytes; None is none. The one kept in the store is `stored_limit`.
     Nothing is made on disk before something is put in. Every method may be called from any thread.
     """
 
@@ -43,7 +42,7 @@ class Store:
         self.blobs = Blobs(self.layout)
         self.names = Names(self.layout)
         self.images = Images(self.layout)
-        self._limit = limit
+        self.limit = limit
         self._workers = Workers(downloads)
         self._ingests: list[Ingest] = []
         self._has_swept = False
@@ -139,29 +138,25 @@ class Store:
     # -- size
 
     @property
-    def limit(self) -> int | None:
-        """The size cap in bytes; None when there is none."""
-        return self._limit if self._limit is not None else self.stored_limit()
+    def has_stored_limit(self) -> bool:
+        """Whether a cap, or that there is to be none, was kept in this store."""
+        return (self.root / "limit").exists()
 
     def stored_limit(self) -> int | None:
-        """The cap that was set for this store with `set_limit`."""
+        """The cap that was kept in this store with `set_limit`; it does not count by itself."""
         path = self.root / "limit"
         try:
             text = path.read_text(errors="replace")[:64].strip()
         except OSError:
             return None
-        if not text.isdecimal():
+        if text != "none" and not text.isdecimal():
             raise InvalidSetting(f"{path} holds no size", hint="set it again: kedge cache limit 20G")
-        return int(text)
+        return None if text == "none" else int(text)
 
     def set_limit(self, limit: int | None) -> None:
-        """Set or, with None, remove the cap of this store, for everybody who uses it."""
-        path = self.layout.folder() / "limit"
-        if limit is not None:
-            self.layout.write(path, f"{limit}\n".encode())
-        else:
-            with explained(path):
-                path.unlink(missing_ok=True)
+        """Keep a cap in this store, for everybody who uses it; None says that there is none."""
+        text = "none" if limit is None else str(limit)
+        self.layout.write(self.layout.folder() / "limit", f"{text}\n".encode())
 
     def entries(self) -> list[Entry]:
         """Everything in the store."""
@@ -191,7 +186,7 @@ class Store:
             else:
                 continue
             if not is_good:
-                broken.append(replace(entry, in_use=False))
+                broken.append(entry)
             if advance is not None:
                 advance(entry.size)
         return broken

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge cache`: show, list, clean, limit and verify the store."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING
+
+from kedge.cli.options import add_dry_run, add_settings
+from kedge.errors import UsageError
+from kedge.model.size import format_size
+from kedge.ops import cache
+from kedge.ops.config import format_size as format_exactly
+from kedge.settings import SETTINGS, Source, parse_value
+from kedge.store.eviction import Entry, Kind
+
+if TYPE_CHECKING:
+    from kedge.cli.console import Console
+
+_TYPES = ("blob", "image", "partial", "name", "all")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The subcommands and their arguments."""
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    show = commands.add_parser("show", help="where the store is, how large it is and may be, and the room around it")
+    listing = commands.add_parser("list", help="what is in the store; -v names every blob")
+    listing.add_argument("--type", "-T", choices=_TYPES, default="all", help="only this kind")
+    clean = commands.add_parser("clean", help="remove what nobody uses")
+    clean.add_argument("--days", "-D", type=_parse_days, metavar="N", help="only what was not used for N days")
+    clean.add_argument("--type", "-T", choices=_TYPES, default="all", help="only this kind")
+    clean.add_argument("--force", "-f", action="store_true", help="do not ask")
+    add_dry_run(clean)
+    limit = commands.add_parser("limit", help="show or set the size above which what was not used for longest goes")
+    limit.add_argument("size", metavar="SIZE", nargs="?", help="such as 20G; 'none' takes the limit away")
+    verify = commands.add_parser("verify", help="hash everything again, and drop what is damaged")
+    for each in (show, listing, clean, limit, verify):
+        add_settings(each, "cache_directory")
+
+
+def _parse_days(text: str) -> float:
+    try:
+        days = float(text)
+    except ValueError:
+        days = -1.0
+    if not 0 <= days < 1e6:
+        raise UsageError(f"--days takes a number, not '{text}'", hint="such as --days 30")
+    return days
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Run one subcommand."""
+    commands = {"show": _show, "list": _list, "clean": _clean, "limit": _limit, "verify": _verify}
+    commands[arguments.command](arguments, console)
+    return 0
+
+
+def _show(arguments: argparse.Namespace, console: Console) -> None:
+    del arguments
+    report = cache.report_cache(console.settings)
+    if console.json:
+        console.print_json(report.as_dict())
+        return
+    rows = [("place", report.place, report.place_from), ("limit", _format_limit(report.limit), report.limit_from)]
+    rows.append(("size", format_size(report.size), f"{sum(each.count for each in report.usage.values())} things"))
+    rows += [
+        (f"{kind}s" if kind is not Kind.TEMPORARY else "temporary", format_size(each.size), f"{each.count} things")
+        for kind, each in report.usage.items()
+        if each.count
+    ]
+    if report.space is not None:
+        rows.append(("free", format_size(report.space.free), f"of {format_size(report.space.total)}"))
+        if report.space.quota_left is not None:
+            quota = f"of {format_size(report.space.quota_limit or 0)}"
+            rows.append(("quota left", format_size(report.space.quota_left), quota))
+    console.print_table(("", "value", "from"), rows)
+
+
+def _list(arguments: argparse.Namespace, console: Console) -> None:
+    entries = [entry for entry in cache.list_cache(console.settings) if entry.kind in _choose_kinds(arguments.type)]
+    if console.json:
+        console.print_json([_as_dict(entry) for entry in entries])
+        return
+    is_short = not console.verbosity and arguments.type == "all"
+    shown = [entry for entry in entries if not is_short or entry.kind in (Kind.IMAGE, Kind.NAME)]
+    rows = [
+        (entry.kind, entry.name, format_size(entry.size), _format_time(entry.used), "in use" if entry.in_use else "")
+        for entry in shown
+    ]
+    if rows:
+        console.print_table(("kind", "name", "size", "last used", ""), rows)
+    hidden = len(entries) - len(shown)
+    total = format_size(sum(entry.size for entry in entries))
+    console.print(f"{len(entries)} things, {total}" + (f"; -v shows {hidden} more" if hidden else ""))
+
+
+def _clean(arguments: argparse.Namespace, console: Console) -> None:
+    kinds = _choose_kinds(arguments.type)
+    settings = console.settings
+    if not console.dry_run and not arguments.force and console.is_interactive:
+        found = cache.clean_cache(settings, kinds, arguments.days, dry_run=True)
+        question = f"remove {len(found)} things, {_sum(found)}, from {settings.cache_directory}?"
+        if not found or not console.confirm(question):
+            console.print("nothing was removed")
+            return
+    removed = cache.clean_cache(settings, kinds, arguments.days, dry_run=console.dry_run)
+    _report_removed(console, removed, "would be removed" if console.dry_run else "removed")
+
+
+def _limit(arguments: argparse.Namespace, console: Console) -> None:
+    if arguments.size is None:
+        report = cache.report_cache(console.settings)
+        if console.json:
+            console.print_json({"limit": report.limit, "limit_from": report.limit_from})
+        console.print(f"{_format_limit(report.limit)} ({report.limit_from})")
+        return
+    source = Source("flag", "kedge cache limit")
+    size = parse_value(SETTINGS["cache_limit"], arguments.size, source, console.environ)
+    removed = cache.limit_cache(console.settings, size)
+    if console.settings.sources["cache_limit"].kind != "default":
+        console.progress.warn(f"{console.settings.sources['cache_limit']} sets another limit, and that one counts")
+    _report_removed(console, removed, "removed")
+
+
+def _verify(arguments: argparse.Namespace, console: Console) -> None:
+    del arguments
+    broken = cache.verify_cache(console.settings, console.progress)
+    _report_removed(console, broken, "damaged and removed")
+
+
+def _report_removed(console: Console, removed: list[Entry], verb: str) -> None:
+    if console.json:
+        console.print_json({"removed": [_as_dict(entry) for entry in removed], "dry_run": console.dry_run})
+    if console.verbosity or console.dry_run:
+        for entry in removed:
+            console.print(f"{entry.kind} {entry.name} ({format_size(entry.size)})")
+    console.print(f"{len(removed)} things, {_sum(removed)}, {verb}")
+
+
+def _format_limit(limit: int | None) -> str:
+    """As it is typed: 20G, not 21.5 GB."""
+    return "none" if limit is None else format_exactly(limit)
+
+
+def _sum(entries: list[Entry]) -> str:
+    return format_size(sum(entry.size for entry in entries))
+
+
+def _choose_kinds(name: str) -> list[Kind]:
+    return list(Kind) if name == "all" else [Kind(name)]
+
+
+def _format_time(when: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(when))
+
+
+def _as_dict(entry: Entry) -> dict[str, object]:
+    return {
+        "kind": entry.kind.value,
+        "name": entry.name,
+        "size": entry.size,
+        "used": round(entry.used),
+        "in_use": entry.in_use,
+        "path": str(entry.path),
+    }

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Explains deaths by the memory limit, of a child or of ourselves, and says how to run the work inside a job.
+
+Nobody can catch SIGKILL. So a pull leaves a mark while it runs; the next one finds the mark of a dead process,
+compares the kernel's count of such kills, and says what happened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from kedge.errors import LimitReached, ProgramFailed
+from kedge.host.cgroups import read_hierarchies
+from kedge.host.limits import Limits, read_limits
+from kedge.model.size import format_size
+from kedge.posix.locks import own_name, owner_is_gone
+from kedge.posix.process import find_program, run_in_child
+
+_KILLED = 128 + 9
+_MARK_LIMIT = 64 << 10
+_FORGET_AFTER = 7 * 86400.0  # seconds; a mark of another machine is nobody's any more
+_JOB_MEMORY = "8G"
+# scheduler's program, and the words that run a command in a job with that much memory
+_SCHEDULERS = (
+    ("srun", f"srun --mem={_JOB_MEMORY} --cpus-per-task=4 --time=1:00:00"),
+    ("qrsh", f"qrsh -cwd -l h_vmem={_JOB_MEMORY} -now no"),
+    ("qsub", f"qsub -I -l select=1:ncpus=4:mem={_JOB_MEMORY.lower()}b -x --"),
+    ("bsub", f"bsub -I -M {_JOB_MEMORY}"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """The mark of a piece of work: what it was, and what the limits were."""
+
+    what: str
+    host: str
+    began: float
+    memory: int | None
+    memory_from: str
+    kills: int | None
+    group: str
+
+
+def count_memory_kills(root: Path = Path("/")) -> tuple[int | None, str]:
+    """How many processes the kernel killed in our control group because of its limit, and the file that says so."""
+    for hierarchy in read_hierarchies(root):
+        if hierarchy.version == 1 and "memory" not in hierarchy.controllers:
+            continue
+        name = "memory.events" if hierarchy.version == 2 else "memory.oom_control"
+        for path, text in hierarchy.read_values(name):
+            for line in text.splitlines():
+                key, _, value = line.partition(" ")
+                if key == "oom_kill" and value.strip().isdecimal():
+                    return int(value), str(path)
+    return None, ""
+
+
+def explain_memory(limits: Limits) -> str:
+    """One sentence: how much memory there is, and what says so."""
+    if limits.memory is None:
+        return "no memory limit is set here"
+    return f"this process may use {format_size(limits.memory)} of memory ({limits.memory_from})"
+
+
+def suggest_job(argv: Sequence[str] | None = None) -> str:
+    """The command that runs `argv` (this very command, if not given) inside a job of the scheduler that is here."""
+    words = shlex.join(argv if argv is not None else ["kedge", *sys.argv[1:]])
+    for program, prefix in _SCHEDULERS:
+        if find_program(program):
+            return f"{prefix} {words}"
+    return ""
+
+
+def make_memory_error(what: str, limits: Limits, argv: Sequence[str] | None = None) -> LimitReached:
+    """The error to raise when memory was not enough."""
+    job = suggest_job(argv)
+    fewer = "use fewer threads (--threads 1)"
+    return LimitReached(
+        f"{what} ran out of memory: {explain_memory(limits)}",
+        context={"memory": str(limits.memory), "limit": limits.memory_from},
+        hint=f"run it inside a job, where there is more: {job}" if job else f"run it where there is more, or {fewer}",
+    )
+
+
+@contextlib.contextmanager
+def watch_memory(what: str, root: Path = Path("/")) -> Iterator[None]:
+    """Turn a MemoryError, and the failure of a child that the kernel killed meanwhile, into LimitReached."""
+    before, _ = count_memory_kills(root)
+    try:
+        yield
+    except MemoryError as problem:
+        raise make_memory_error(what, read_limits(root)) from problem
+    except ProgramFailed as problem:
+        after, _ = count_memory_kills(root)
+        if after is not None and before is not None and after > before:
+            raise make_memory_error(what, read_limits(root)) from problem
+        raise
+
+
+def run_guarded(what: str, work: Callable[[], int]) -> int:
+    """Run `work` in a child; if the kernel kills it for its memory, this small process is left to say so.
+
+    Must be called before any thread is started. Returns the child's status.
+    """
+    before, _ = count_memory_kills()
+    status = run_in_child(work)
+    if status != _KILLED:
+        return status
+    after, _ = count_memory_kills()
+    limits = read_limits()
+    if before is not None and after is not None and after > before:
+        raise make_memory_error(what, limits)
+    job = suggest_job()
+    raise LimitReached(
+        f"{what} was killed by SIGKILL: by somebody, by the site's watchdog, or because the machine ran out of memory; "
+        f"{explain_memory(limits)}",
+        hint=f"run it inside a job: {job}"
+        if job
+        else "login nodes often allow little time and memory; run it in a job",
+    )
+
+
+@contextlib.contextmanager
+def mark_attempt(folder: Path, what: str, host: str) -> Iterator[None]:
+    """Leave a mark in `folder` while the block runs; what cannot be written is left out."""
+    limits = read_limits()
+    kills, group = count_memory_kills()
+    attempt = Attempt(what, host, time.time(), limits.memory, limits.memory_from, kills, group)
+    path = folder / own_name("attempt")
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(asdict(attempt)) + "\n")
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def explain_killed(folder: Path, what: str | None = None) -> list[str]:
+    """A sentence for each earlier attempt that ended without a word; each is told once.
+
+    `what` restricts it to attempts at the same thing.
+    """
+    told = []
+    for path in _list_marks(folder):
+        attempt = _read_mark(path)
+        gone = owner_is_gone(path.name)
+        if gone is None and attempt is not None and time.time() - attempt.began > _FORGET_AFTER:
+            with contextlib.suppress(OSError):
+                path.unlink()
+        if not gone or (what is not None and attempt is not None and attempt.what != what):
+            continue
+        with contextlib.suppress(OSError):
+            path.unlink()
+            if attempt is not None:
+                told.append(describe_killed(attempt))
+    return told
+
+
+def describe_killed(attempt: Attempt) -> str:
+    """What became of an attempt whose process is gone."""
+    kills = _read_kills(attempt.group)
+    limit = "" if attempt.memory is None else f"; it could use {format_size(attempt.memory)} ({attempt.memory_from})"
+    job = suggest_job()
+    remedy = f". Inside a job there may be more: {job}" if job else ". Fewer threads (--threads 1) need less"
+    if kills is not None and attempt.kills is not None and kills > attempt.kills:
+        return f"the last attempt at {attempt.what} was killed because memory ran out{limit}{remedy}"
+    return (
+        f"the last attempt at {attempt.what} on {attempt.host} was killed, by somebody, by the site's watchdog, "
+        f"or because memory ran out{limit}{remedy}"
+    )
+
+
+def _read_kills(group: str) -> int | None:
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path(group).read_text(errors="replace").splitlines():
+            key, _, value = line.partition(" ")
+            if key == "oom_kill":
+                return int(value)
+    return None
+
+
+def _list_marks(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _read_mark(path: Path) -> Attempt | None:
+    try:
+        with path.open("rb") as file:
+            fields = json.loads(file.read(_MARK_LIMIT))
+        return Attempt(
+            str(fields["what"]),
+            str(fields["host"]),
+            float(fields["began"]),
+            int(fields["memory"]) if fields["memory"] is not None else None,
+            str(fields["memory_from"]),
+            int(fields["kills"]) if fields["kills"] is not None else None,
+            str(fields["group"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Sizes as people read them."""
+
+from __future__ import annotations
+
+_UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB")
+
+
+def format_size(size: int) -> str:
+    """`512 bytes`, `1.5 GB`: powers of 1000, three significant digits."""
+    value = float(size)
+    for unit in _UNITS:
+        if abs(value) < 999.5 or unit == _UNITS[-1]:
+            break
+        value /= 1000
+    if unit == "bytes":
+        return f"{size} bytes"
+    return f"{value:.3g} {unit}"

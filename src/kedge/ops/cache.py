@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The store as settings describe it, and what `kedge cache` shows of it and does to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from kedge.errors import KedgeError
+from kedge.host.space import Space, free_space
+from kedge.model.progress import Progress
+from kedge.model.size import format_size
+from kedge.settings import Settings
+from kedge.store.eviction import Entry, Kind, Usage
+from kedge.store.store import Store
+
+_DAY = 86400.0
+_WARN_FRACTION = 0.1  # of the quota: less left than this is said
+
+
+@dataclass(frozen=True, slots=True)
+class CacheReport:
+    """What `kedge cache show` says."""
+
+    place: Path
+    place_from: str
+    limit: int | None
+    limit_from: str
+    usage: dict[Kind, Usage]
+    space: Space | None
+
+    @property
+    def size(self) -> int:
+        """Bytes of everything in the store."""
+        return sum(each.size for each in self.usage.values())
+
+    def as_dict(self) -> dict[str, object]:
+        """The report as `--json` prints it."""
+        space = self.space
+        return {
+            "place": str(self.place),
+            "place_from": self.place_from,
+            "size": self.size,
+            "limit": self.limit,
+            "limit_from": self.limit_from,
+            "free": space.free if space else None,
+            "quota_left": space.quota_left if space else None,
+            "kinds": {kind.value: {"count": each.count, "size": each.size} for kind, each in self.usage.items()},
+        }
+
+
+def open_store(settings: Settings, *, shared: bool = False) -> Store:
+    """The store at the place and with the cap that settings give.
+
+    A cap from a file, a variable or an option beats the one kept in the store, and that beats the default.
+    """
+    store = Store(
+        settings.cache_directory, limit=settings.cache_limit, downloads=settings.download_connections, shared=shared
+    )
+    if _counts_stored_limit(settings, store):
+        store.limit = store.stored_limit()
+    return store
+
+
+def _counts_stored_limit(settings: Settings, store: Store) -> bool:
+    return settings.sources["cache_limit"].kind == "default" and store.has_stored_limit
+
+
+def report_cache(settings: Settings) -> CacheReport:
+    """Look at the store without changing it."""
+    store = open_store(settings)
+    limit_from = str(settings.sources["cache_limit"])
+    if _counts_stored_limit(settings, store):
+        limit_from = f"the store: {store.root / 'limit'}"
+    try:
+        space = free_space(store.root)
+    except KedgeError:
+        space = None
+    place_from = str(settings.sources["cache_directory"])
+    return CacheReport(store.root, place_from, store.limit, limit_from, store.usage(), space)
+
+
+def warn_of_quota(settings: Settings, progress: Progress) -> None:
+    """Say so when the quota at the store's place is nearly used up."""
+    try:
+        space = free_space(settings.cache_directory)
+    except KedgeError:
+        return
+    if space.quota_left is not None and space.quota_limit and space.quota_left < _WARN_FRACTION * space.quota_limit:
+        progress.warn(
+            f"only {format_size(space.quota_left)} of your quota of {format_size(space.quota_limit)} are left in "
+            f"{settings.cache_directory}, where the store is; 'kedge cache clean' frees some, KEDGE_CACHEDIR moves it"
+        )
+
+
+def list_cache(settings: Settings) -> list[Entry]:
+    """Everything in the store, most recently used first."""
+    return sorted(open_store(settings).entries(), key=lambda entry: (-entry.used, entry.name))
+
+
+def clean_cache(settings: Settings, kinds: list[Kind], days: float | None, *, dry_run: bool) -> list[Entry]:
+    """Remove what nobody uses, of these kinds, unused for so many days."""
+    store = open_store(settings)
+    if not dry_run:
+        store.sweep()
+    return store.clean(kinds, unused_for=None if days is None else days * _DAY, dry_run=dry_run)
+
+
+def limit_cache(settings: Settings, limit: int | None) -> list[Entry]:
+    """Keep a cap in the store, for everybody who uses it, and apply it; what was removed."""
+    store = open_store(settings)
+    store.set_limit(limit)
+    store.limit = limit
+    return store.evict()
+
+
+def verify_cache(settings: Settings, progress: Progress) -> list[Entry]:
+    """Hash every blob and check every image; what was damaged, and is removed now."""
+    store = open_store(settings)
+    total = sum(entry.size for entry in store.entries() if entry.kind in (Kind.BLOB, Kind.IMAGE))
+    task = progress.task("verifying the store", total)
+    try:
+        return store.verify(task.advance)
+    finally:
+        task.finish()
