@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from kedge.errors import KeyNotFound, StoreBusy, UsageError
+from kedge.errors import KedgeError, KeyNotFound, StoreBusy, UsageError
 from kedge.posix.files import explained, write_atomically
 from kedge.signing.keyfiles import read_key_file
-from kedge.signing.openpgp.keys import KeyBlock, make_public, merge_blocks, split_blocks
-from kedge.signing.openpgp.packets import read_packets
+from kedge.signing.openpgp.keys import KeyBlock, make_public, merge_blocks, parse_public_key, split_blocks
+from kedge.signing.openpgp.packets import PUBLIC_SUBKEY, SECRET_SUBKEY, read_packets
 
 Result = TypeVar("Result")
 
@@ -67,6 +67,27 @@ def select_key(blocks: Sequence[KeyBlock], wanted: str, where: str) -> KeyBlock:
     return found[0]
 
 
+def find_in_blocks(blocks: Sequence[KeyBlock], identifier: str) -> list[KeyBlock]:
+    """The keys that have a primary key or subkey with this fingerprint or key id."""
+    return [block for block in blocks if _matches(block, identifier)]
+
+
+def _matches(block: KeyBlock, identifier: str) -> bool:
+    if block.key is None:
+        return False
+    if block.key.fingerprint.endswith(identifier):
+        return True
+    for part in block.components:
+        if part.packet.tag not in (PUBLIC_SUBKEY, SECRET_SUBKEY):
+            continue
+        try:
+            if parse_public_key(part.packet.body, "a subkey").fingerprint.endswith(identifier):
+                return True
+        except KedgeError:
+            continue
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class KeyRing:
     """The user's two rings, or with `is_global` the site's public ring."""
@@ -99,10 +120,6 @@ class KeyRing:
     def add_secret(self, blocks: Sequence[KeyBlock]) -> list[str]:
         """Add secret keys; one that is there already is left alone, because its passphrase may be another."""
         return self._change(self.secret_path, lambda ring: _add_missing(ring, blocks))
-
-    def replace_secret(self, block: KeyBlock) -> None:
-        """Put a secret key in the place of the one with its fingerprint."""
-        self._change(self.secret_path, lambda ring: _replace(ring, block))
 
     def remove_public(self, fingerprint: str) -> KeyBlock:
         """Take a public key out."""
@@ -194,14 +211,6 @@ def _add_missing(ring: list[KeyBlock], blocks: Sequence[KeyBlock]) -> list[str]:
             ring.append(block)
         outcome.append("added" if is_new else "unchanged")
     return outcome
-
-
-def _replace(ring: list[KeyBlock], block: KeyBlock) -> None:
-    for at, known in enumerate(ring):
-        if known.fingerprint == block.fingerprint:
-            ring[at] = block
-            return
-    ring.append(block)
 
 
 def _remove(ring: list[KeyBlock], fingerprint: str, where: str) -> KeyBlock:

@@ -19,8 +19,7 @@ from kedge.signing.crypto import VerifyingKey
 from kedge.signing.digests import Digester, check_metadata, list_group, list_groups, parse_metadata
 from kedge.signing.openpgp.cleartext import Cleartext, is_cleartext, parse_cleartext
 from kedge.signing.openpgp.judgement import check_document, judge
-from kedge.signing.openpgp.keys import KeyBlock, parse_public_key
-from kedge.signing.openpgp.packets import PUBLIC_SUBKEY, SECRET_SUBKEY
+from kedge.signing.openpgp.keys import KeyBlock
 from kedge.signing.openpgp.signature import read_signatures
 
 MAXIMUM_SIGNATURE = 1 << 20
@@ -292,24 +291,3 @@ class _Verifier:
             numbers = ", ".join(str(item.id) for item in chosen)
             raise _invalid("object-changed", f"object {numbers} of {self.reader.where} is not what was signed")
         return tuple(chosen)
-
-
-def find_in_blocks(blocks: Sequence[KeyBlock], identifier: str) -> list[KeyBlock]:
-    """The keys that have a primary key or subkey with this fingerprint or key id."""
-    return [block for block in blocks if _matches(block, identifier)]
-
-
-def _matches(block: KeyBlock, identifier: str) -> bool:
-    if block.key is None:
-        return False
-    if block.key.fingerprint.endswith(identifier):
-        return True
-    for part in block.components:
-        if part.packet.tag not in (PUBLIC_SUBKEY, SECRET_SUBKEY):
-            continue
-        try:
-            if parse_public_key(part.packet.body, "a subkey").fingerprint.endswith(identifier):
-                return True
-        except KedgeError:
-            continue
-    return False

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge sign`: add signatures to a SIF file."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kedge.errors import UsageError
+from kedge.ops import signatures
+from kedge.signing.sign import Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kedge.cli.console import Console
+    from kedge.ops.keys import KeySummary
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options, as Apptainer's."""
+    parser.add_argument("image", metavar="IMAGE", type=Path, help="the SIF file")
+    parser.add_argument(
+        "--key", metavar="FILE", type=Path, action="append", help="PEM private key; several times: several signatures"
+    )
+    parser.add_argument(
+        "-k", "--keyidx", metavar="N", type=int, help="key of the ring, by its number in 'key list --secret'"
+    )
+    parser.add_argument("--fingerprint", metavar="HEX", help="key of the ring, by its fingerprint")
+    parser.add_argument("-g", "--group-id", "--groupid", metavar="N", type=int, help="sign the objects of this group")
+    parser.add_argument("-i", "--sif-id", "--id", metavar="N", type=int, help="sign this object")
+    parser.add_argument("-a", "--all", action="store_true", help="sign all objects (which is what happens anyway)")
+    add_keysdir(parser)
+
+
+def add_keysdir(parser: argparse.ArgumentParser, *short: str) -> None:
+    """The option that names the folder of the key rings."""
+    parser.add_argument(
+        *short, "--keysdir", metavar="DIR", type=Path, help="folder of the key rings (APPTAINER_KEYSDIR)"
+    )
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Sign."""
+    files = arguments.key or _from_environment(arguments, console)
+    if files and (arguments.keyidx is not None or arguments.fingerprint):
+        raise UsageError("--key and a key of the ring exclude each other")
+    request = signatures.SignRequest(
+        path=arguments.image,
+        selection=Selection(_optional(arguments.group_id), _optional(arguments.sif_id)),
+        pem_files=tuple(files),
+        index=arguments.keyidx,
+        fingerprint=arguments.fingerprint,
+    )
+    source = f"key material from '{files[0]}'" if files else "PGP key material"
+    console.progress.note(f"Signing image with {source}")
+    made = signatures.sign_file(request, open_trust(arguments, console))
+    if console.json:
+        console.print_json([{"object": item.id, "group": item.link, "size": item.size} for item in made])
+    console.progress.note(f"Signature created and applied to image '{arguments.image}'")
+    return 0
+
+
+def _optional(value: int | None) -> tuple[int, ...]:
+    if value is not None and value < 1:
+        raise UsageError(f"{value} is not the number of a group or object", hint="'kedge sif list' shows them")
+    return () if value is None else (value,)
+
+
+def _from_environment(arguments: argparse.Namespace, console: Console) -> list[Path]:
+    named = signatures.find_variable(console.environ, "SIGN_KEY")
+    return [Path(named)] if named and arguments.keyidx is None and not arguments.fingerprint else []
+
+
+def open_trust(arguments: argparse.Namespace, console: Console) -> signatures.Trust:
+    """The rings and ways to ask that a command line stands for."""
+    return signatures.Trust(
+        ring=signatures.open_ring(console.environ, arguments.keysdir),
+        ask=lambda question: ask_passphrase(question, console),
+        choose=(lambda keys: choose_key(keys, console)) if console.is_interactive else None,
+        progress=console.progress,
+    )
+
+
+def ask_passphrase(question: str, console: Console) -> str:
+    """A passphrase from the environment, the terminal, or the first line of standard input."""
+    given = signatures.find_variable(console.environ, "SIGN_PASSPHRASE")
+    if given is not None:
+        return given
+    if console.is_interactive:
+        return console.ask_secret(question)
+    line = sys.stdin.readline() if sys.stdin is not None and not sys.stdin.isatty() else ""
+    if not line:
+        raise UsageError(
+            f"a passphrase is needed and there is nobody to ask: {question.strip()}",
+            hint="set KEDGE_SIGN_PASSPHRASE, pipe it to standard input, or run it in a terminal",
+        )
+    return line.rstrip("\r\n")
+
+
+def choose_key(keys: Sequence[KeySummary], console: Console) -> int:
+    """Let the user pick one of several keys."""
+    for key in keys:
+        names = ", ".join(key.user_ids) or "no user id"
+        console.progress.note(
+            f"{key.index}) {names}  {key.fingerprint}" + (f"  ({key.problem})" if key.problem else "")
+        )
+    answer = console.ask("Enter # of key to use: ")
+    if not answer.isascii() or not answer.isdigit() or len(answer) > 6:
+        raise UsageError(f"{answer!r} is not one of the numbers")
+    return int(answer)

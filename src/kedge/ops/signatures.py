@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Signing and verifying image files: finds the key material, then hands over to `signing`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kedge.errors import KedgeError, KeyNotFound, UsageError
+from kedge.formats.sif.layout import SifDescriptor
+from kedge.formats.sif.reader import SifReader
+from kedge.model.progress import Progress, Silent
+from kedge.ops.keys import Fetch, KeySummary, fetch_key, summarize
+from kedge.posix.files import explained
+from kedge.signing.certificates import CertificateFiles, load_certified_key
+from kedge.signing.crypto import PassphraseNeeded, SigningKey, load_private_pem, load_public_pem
+from kedge.signing.keyfiles import read_key_file
+from kedge.signing.keyring import KeyRing, find_in_blocks, locate_folder, select_key
+from kedge.signing.openpgp.keys import KeyBlock
+from kedge.signing.sign import AskPassphrase, DocumentSigner, PemSigner, Selection, sign_image, unlock_key
+from kedge.signing.verify import Choice, FindKeys, KnownKey, Material, VerifyReport, verify_image
+
+ChooseKey = Callable[[Sequence[KeySummary]], int]
+_PREFIXES = ("KEDGE_", "APPTAINER_", "SINGULARITY_")
+
+
+@dataclass(frozen=True, slots=True)
+class SignRequest:
+    """What to sign, and with what: PEM files, or a key of the ring by index or fingerprint."""
+
+    path: Path
+    selection: Selection = field(default_factory=Selection)
+    pem_files: tuple[Path, ...] = ()
+    index: int | None = None
+    fingerprint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyRequest:
+    """What to verify, and with what: PEM files, a certificate, or the rings when neither is given."""
+
+    path: Path
+    choice: Choice = field(default_factory=Choice)
+    pem_files: tuple[Path, ...] = ()
+    certificate: CertificateFiles | None = None
+    server: str | None = None  # None: only keys of the rings
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """The rings to look in, and how to ask people and key servers."""
+
+    ring: KeyRing
+    site_ring: KeyRing | None = None
+    ask: AskPassphrase | None = None
+    choose: ChooseKey | None = None
+    fetch: Fetch | None = None
+    progress: Progress = field(default_factory=Silent)
+
+
+def open_ring(environ: Mapping[str, str], folder: Path | None = None) -> KeyRing:
+    """The user's rings."""
+    from kedge.settings import home_directory
+
+    return KeyRing(folder.absolute() if folder else locate_folder(environ, home_directory(environ)))
+
+
+def find_variable(environ: Mapping[str, str], name: str) -> str | None:
+    """An environment variable under any of the three prefixes, such as SIGN_KEY."""
+    return next((environ[prefix + name] for prefix in _PREFIXES if environ.get(prefix + name)), None)
+
+
+def sign_file(request: SignRequest, trust: Trust) -> list[SifDescriptor]:
+    """Sign an image; gives the new signature objects."""
+    now = int(time.time())
+    signer: DocumentSigner
+    if request.pem_files:
+        signer = PemSigner(tuple(_load_private(path, trust.ask) for path in request.pem_files))
+    else:
+        block = choose_secret(request, trust, now)
+        signer = unlock_key(block, trust.ask or _nobody, now)
+    return sign_image(request.path, [signer], request.selection, now, trust.progress)
+
+
+def _nobody(question: str) -> str:
+    raise UsageError(f"a passphrase is needed: {question}", hint="set KEDGE_SIGN_PASSPHRASE, or run it in a terminal")
+
+
+def _load_private(path: Path, ask: AskPassphrase | None) -> SigningKey:
+    data = read_key_file(path)
+    try:
+        return load_private_pem(data, None, where=str(path))
+    except PassphraseNeeded:
+        return load_private_pem(data, (ask or _nobody)(f"Passphrase of {path}: "), where=str(path))
+
+
+def choose_secret(request: SignRequest, trust: Trust, now: int) -> KeyBlock:
+    """The secret key to sign with: the one named, the only one, or the one the user chooses."""
+    blocks = trust.ring.load_secret()
+    if request.fingerprint is not None:
+        return select_key(blocks, request.fingerprint, str(trust.ring.secret_path))
+    return choose_block(blocks, request.index, trust.choose, now, str(trust.ring.secret_path))
+
+
+def choose_block(
+    blocks: Sequence[KeyBlock], index: int | None, choose: ChooseKey | None, now: int, where: str
+) -> KeyBlock:
+    """A key by its index, the only one, or the one the user chooses."""
+    if not blocks:
+        raise KeyNotFound(f"there is no key in {where}", hint="make one with 'kedge key newpair', or import one")
+    summaries = [summarize(block, at, now) for at, block in enumerate(blocks)]
+    if index is None and len(blocks) > 1:
+        if choose is None:
+            known = "\n".join(f"{item.index}: {item.fingerprint} {', '.join(item.user_ids)}" for item in summaries)
+            raise UsageError(
+                f"there are {len(blocks)} keys in {where}",
+                context={"keys": known},
+                hint="give --fingerprint or --keyidx",
+            )
+        index = choose(summaries)
+    chosen = index or 0
+    if not 0 <= chosen < len(blocks):
+        raise KeyNotFound(f"there is no key {chosen} in {where}", hint=f"the keys are numbered 0 to {len(blocks) - 1}")
+    return blocks[chosen]
+
+
+def verify_file(request: VerifyRequest, trust: Trust) -> VerifyReport:
+    """Verify an image; what is wrong with it stands in the report."""
+    now = int(time.time())
+    material = _gather_material(request, trust, now)
+    with explained(request.path), request.path.open("rb") as file:
+        return verify_image(SifReader(file, str(request.path)), material, request.choice, now, trust.progress)
+
+
+def _gather_material(request: VerifyRequest, trust: Trust, now: int) -> Material:
+    if request.certificate is not None:
+        return Material(keys=(load_certified_key(request.certificate, now),))
+    if request.pem_files:
+        return Material(keys=tuple(load_public_pem(read_key_file(path), where=str(path)) for path in request.pem_files))
+    return Material(find_keys=_make_finder(request.server, trust))
+
+
+def _make_finder(server: str | None, trust: Trust) -> FindKeys:
+    """Looks in the site's ring, the user's ring, then asks the key server, as Apptainer does."""
+    site = trust.site_ring.load_public() if trust.site_ring else []
+    local = trust.ring.load_public()
+
+    def find(identifier: str) -> list[KnownKey]:
+        found = [KnownKey(block, "GLOBAL") for block in find_in_blocks(site, identifier)]
+        found = found or [KnownKey(block, "LOCAL") for block in find_in_blocks(local, identifier)]
+        if found or server is None or trust.fetch is None:
+            return found
+        try:
+            return [KnownKey(fetch_key(trust.fetch, server, identifier), "REMOTE")]
+        except KedgeError as problem:
+            trust.progress.warn(f"the key {identifier} was looked for at {server}: {problem.message}")
+            return []
+
+    return find
