@@ -82,6 +82,21 @@ def add_globals(parser: argparse.ArgumentParser, options: GlobalOptions) -> None
             free = [string for string in strings if string not in taken]
             if any(string.startswith("--") for string in free):
                 group.add_argument(*free, dest=field, action=_Record, options=options, help=text)
+        each.usage = each.usage or _make_usage(each)
+
+
+def _make_usage(parser: argparse.ArgumentParser) -> str:
+    """`%(prog)s [options] [OUT] REF`: argparse would list all options, the global ones too, before saying what is what."""
+    words = [show_positional(action) for action in parser._actions if not action.option_strings]
+    return " ".join(["%(prog)s", "[options]", *words]).replace("%", "%%").replace("%%(prog)s", "%(prog)s")
+
+
+def show_positional(action: argparse.Action) -> str:
+    """A positional argument as usage lines show it: `REF`, `[OUT]`, `FILE ...`."""
+    name = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
+    if isinstance(action, argparse._SubParsersAction):
+        return f"{name} ..."
+    return {"?": f"[{name}]", "*": f"[{name} ...]", "+": f"{name} ..."}.get(str(action.nargs), name)
 
 
 def _all_parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
