@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Puts the final tree together from the records of all layers, lowest first, as unpacking them one by one would."""
+
+from __future__ import annotations
+
+from kedge.errors import CorruptImage, HostileImage
+from kedge.layers.names import show_name
+from kedge.layers.whiteouts import HardLink, LayerRecord
+from kedge.model.tree import Kind, Node
+
+_MAXIMUM_HOPS = 40  # symbolic links in one path, the kernel's limit
+
+
+class Assembler:
+    """A tree that layers are applied to; `root` is the result."""
+
+    def __init__(self) -> None:
+        self.root = make_implicit_folder()
+        self._folders: dict[bytes, Node] = {}  # parents as resolved; dropped when a folder or link is replaced
+        self._where = ""
+
+    def apply(self, record: LayerRecord) -> None:
+        """Apply one layer: what it hides first, then its entries in their order."""
+        self._where = f"layer {record.name}"
+        self._folders = {}
+        if record.whiteouts or record.opaques:
+            self._hide(record)
+        for parent, name, item in record.entries:
+            folder = self._folders.get(parent)
+            if folder is None:
+                folder = self._folders[parent] = self._resolve(parent, name)
+            if type(item) is HardLink:
+                item = self._find_target(item, parent, name)
+            assert isinstance(item, Node)  # a hard link is a node by now
+            existing = folder.children.get(name) if name else self.root
+            if existing is None:
+                folder.children[name] = item
+            elif existing.kind is Kind.DIRECTORY and item.kind is Kind.DIRECTORY:
+                copy_metadata(item, existing)
+            else:
+                self._replace(folder, name, item)
+
+    def _replace(self, folder: Node, name: bytes, item: Node) -> None:
+        if not name:
+            raise HostileImage(f"{self._where}: the root of the image is not a folder")
+        if folder.children[name].kind in (Kind.DIRECTORY, Kind.SYMLINK):
+            self._folders.clear()
+        folder.children[name] = item
+
+    def _hide(self, record: LayerRecord) -> None:
+        """Remove from the lower layers what whiteouts and opaque folders name.
+
+        Where this layer puts a folder in place of a lower symbolic link, a whiteout below it says nothing: what it
+        would remove lies behind the link, which is gone.
+        """
+        named = {
+            parent + b"/" + name if parent else name
+            for parent, name, item in record.entries
+            if isinstance(item, Node) and item.kind is Kind.DIRECTORY
+        }
+        for parent in record.opaques:
+            folder = self._find_folder(parent, named)
+            if folder is not None:
+                folder.children.clear()
+        for parent, name in record.whiteouts:
+            folder = self._find_folder(parent, named)
+            if folder is not None:
+                folder.children.pop(name, None)
+
+    def _find_folder(self, parent: bytes, named: set[bytes] | None = None) -> Node | None:
+        """The existing folder at `parent`, links followed inside the root but not at paths in `named`; None if none."""
+        walk = _Walk(self.root, parent)
+        for part in walk:
+            node = walk.folder.children.get(part)
+            if node is None or node.kind not in (Kind.DIRECTORY, Kind.SYMLINK):
+                return None
+            if node.kind is Kind.DIRECTORY:
+                walk.enter(node)
+            elif (named and walk.lexical in named) or not walk.follow(node):
+                return None
+        return None if walk.escaped else walk.folder
+
+    def _resolve(self, parent: bytes, name: bytes) -> Node:
+        """The folder an entry goes into, made where it is missing; symbolic links on the way stay inside the root."""
+        walk = _Walk(self.root, parent)
+        for part in walk:
+            node = walk.folder.children.get(part)
+            if node is not None and node.kind is Kind.SYMLINK:
+                if not walk.follow(node):
+                    raise self._refuse_way(parent, name, node)
+                continue
+            if node is None or node.kind is not Kind.DIRECTORY:
+                if walk.is_behind_link or walk.escaped:
+                    raise self._refuse_way(parent, name, walk.link)
+                node = walk.folder.children[part] = make_implicit_folder()
+            walk.enter(node)
+        if walk.escaped:
+            raise self._refuse_way(parent, name, walk.link)
+        return walk.folder
+
+    def _find_target(self, link: HardLink, parent: bytes, name: bytes) -> Node:
+        head, _, last = link.target.rpartition(b"/")
+        folder = self._find_folder(head)
+        node = folder.children.get(last) if folder is not None and last else None
+        if node is not None and node.kind is not Kind.DIRECTORY:
+            return node
+        path = show_name(parent + b"/" + name if parent else name)
+        why = "which is in no layer up to this one" if node is None else "which is a folder"
+        raise CorruptImage(
+            f"{self._where}: '{path}' is a hard link to '{show_name(link.target)}', {why}",
+            context={"layer": self._where, "path": path, "target": show_name(link.target)},
+            hint="the image is incomplete; pull it again, or tell its owner",
+        )
+
+    def _refuse_way(self, parent: bytes, name: bytes, link: Node | None) -> HostileImage:
+        path = show_name(parent + b"/" + name)
+        target = show_name(link.target) if link is not None else ""
+        return HostileImage(
+            f"{self._where}: '{path}' would be written through a symbolic link to '{target}', which leads out of the "
+            f"image, nowhere or in circles",
+            context={"layer": self._where, "path": path, "link": target},
+            hint="no honest image does this; do not use it",
+        )
+
+
+class _Walk:
+    """Goes along a path one component at a time, the way a process confined to `root` would."""
+
+    __slots__ = ("_floor", "_hops", "_pending", "_trail", "escaped", "lexical", "link")
+
+    def __init__(self, root: Node, path: bytes) -> None:
+        self._pending = path.split(b"/")[::-1] if path else []
+        self._trail = [root]
+        self._floor: int | None = None  # while more than this is pending, components come from a link's target
+        self._hops = 0
+        self.lexical = b""  # the part of `path` walked so far, as written
+        self.link: Node | None = None  # the last link followed
+        self.escaped = False  # a link's ".." went above the root
+
+    @property
+    def folder(self) -> Node:
+        """Where the walk stands."""
+        return self._trail[-1]
+
+    @property
+    def is_behind_link(self) -> bool:
+        """Whether the component in hand is from a link's target and not from the path itself."""
+        return self._floor is not None
+
+    def __iter__(self) -> _Walk:
+        return self
+
+    def __next__(self) -> bytes:
+        while self._pending:
+            part = self._pending.pop()
+            if self._floor is not None and len(self._pending) < self._floor:
+                self._floor = None
+            if self._floor is None:
+                self.lexical = self.lexical + b"/" + part if self.lexical else part
+            if part == b"..":
+                self.escaped = self.escaped or len(self._trail) == 1
+                self._trail = self._trail[:-1] or self._trail
+            elif part not in (b"", b"."):
+                return part
+        raise StopIteration
+
+    def enter(self, node: Node) -> None:
+        """Step into a folder."""
+        self._trail.append(node)
+
+    def follow(self, link: Node) -> bool:
+        """Go on at the link's target; False when there were too many links."""
+        self._hops += 1
+        self.link = link
+        if self._hops > _MAXIMUM_HOPS:
+            return False
+        if self._floor is None:
+            self._floor = len(self._pending)
+        if link.target[:1] == b"/":
+            self._trail = self._trail[:1]
+        self._pending.extend(reversed(link.target.split(b"/")))
+        return True
+
+
+def make_implicit_folder() -> Node:
+    """A parent that no layer has named (yet): 0755, root, time 0."""
+    node = Node(Kind.DIRECTORY)
+    node.layer = -1
+    return node
+
+
+def copy_metadata(source: Node, folder: Node) -> None:
+    """Let `folder` have the owner, mode, time and attributes of `source` and keep its children."""
+    folder.mode, folder.uid, folder.gid = source.mode, source.uid, source.gid
+    folder.mtime, folder.xattrs, folder.layer = source.mtime, source.xattrs, source.layer

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Turns the layers of an image into one tree, reading the top layer first and keeping only contents that show.
+
+Contents go to the sink the moment they are read, so what is hidden must be known by then: `whiteouts.Cover` tells, and
+is why the order is top-down. Names and metadata of all layers are kept, and applied bottom-up at the end by `assemble`,
+so the tree is what unpacking layer after layer gives. The rules stand below the imports; each has a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+
+from kedge.errors import CorruptImage
+from kedge.layers.assemble import Assembler
+from kedge.layers.limits import FlattenOptions, Ledger
+from kedge.layers.source import LayerSource, PieceFeed, inflate_layer
+from kedge.layers.tar_reader import Member, TarReader
+from kedge.layers.whiteouts import WHITEOUT_PREFIX, Above, Cover, HardLink, LayerRecord
+from kedge.model.progress import Task
+from kedge.model.tree import ContentSink, Kind, Node, walk
+
+# The rules:
+#  1. A name in a higher layer hides the same name in lower ones. Two folders merge; the highest layer that names a
+#     folder gives its metadata.
+#  2. A folder that no layer names (an implied parent) is 0755, owner 0:0, time 0.
+#  3. `.wh.NAME` and `.wh..wh..opq` hide what is in lower layers, wherever they stand in their own tar. aufs's own
+#     `.wh..wh.` names are dropped.
+#  4. A file over a folder hides all below it; a folder over a file begins empty, whatever was below the file.
+#  5. Within a layer the last of several equal names wins; hard links made to an earlier one keep it.
+#  6. A hard link's target is looked up as the tree is at that point of that layer: in it, or in a lower one.
+#  7. An entry whose parent is a symbolic link in a lower layer (`lib/x` where lib -> usr/lib) goes where the link
+#     leads, inside the root; if that is out of it, nowhere or a circle, the image is hostile. A named folder replaces
+#     a link.
+#  8. `/` and `./` name the root. Owners, setuid bits, devices and extended attributes are kept as they are.
+
+_SKIPPED = object()  # the content of a file that a higher layer hides
+_REPORT = 256  # members between two reports of progress
+
+
+def flatten(layers: Sequence[LayerSource], sink: ContentSink, options: FlattenOptions | None = None) -> Node:
+    """Merge `layers` (lowest first) into one tree whose contents are in `sink`.
+
+    Raises HostileImage, CorruptImage, UnsupportedFormat or DigestMismatch, each naming layer and path.
+    """
+    options = options or FlattenOptions()
+    ledger = Ledger(options)
+    cover = Cover()
+    records: list[LayerRecord] = []
+    task = options.progress.task("flattening layers", None, "files")
+    for index in range(len(layers) - 1, -1, -1):
+        record = _LayerReading(layers[index], index, cover, sink).run(ledger, task)
+        records.append(record)
+        if index:
+            cover.absorb(record)
+    del cover
+    skipped = {record.index: record.skipped for record in records if record.skipped}
+    assembler = Assembler()
+    while records:
+        assembler.apply(records.pop())
+    if skipped:
+        _store_missing(layers, sink, skipped, assembler.root, options)
+    task.finish()
+    return assembler.root
+
+
+class _LayerReading:
+    """Reads one layer: stores what shows, notes everything."""
+
+    def __init__(self, layer: LayerSource, index: int, cover: Cover, sink: ContentSink) -> None:
+        self._layer = layer
+        self._cover = cover
+        self._sink = sink
+        self._record = LayerRecord(index, layer.name)
+        self._parent: bytes | None = None
+        self._above = Above()
+
+    def run(self, ledger: Ledger, task: Task) -> LayerRecord:
+        options = ledger.options
+        pieces = inflate_layer(self._layer, ledger, verify=options.verify_diff_ids)
+        with closing(PieceFeed(pieces, threaded=options.threaded)) as feed:
+            reader = TarReader(feed, f"layer {self._layer.name}", ledger)
+            ordinal = -1
+            for ordinal, member in enumerate(reader):
+                self._take(reader, member, ordinal)
+                if ordinal % _REPORT == _REPORT - 1:
+                    task.advance(_REPORT)
+            task.advance((ordinal + 1) % _REPORT)
+            feed.drain()
+        return self._record
+
+    def _take(self, reader: TarReader, member: Member, ordinal: int) -> None:
+        parent, name = member.parent, member.name
+        record = self._record
+        if name.startswith(WHITEOUT_PREFIX):
+            record.note_whiteout(parent, name)
+            return
+        kind = member.kind
+        if kind is None:
+            record.entries.append((parent, name, HardLink(member.target)))
+            return
+        node = make_node(member, kind)
+        node.layer = record.index
+        record.entries.append((parent, name, node))
+        if kind is Kind.FILE:
+            if parent != self._parent:
+                self._parent, self._above = parent, self._cover.find(parent)
+            if self._above.opaque or name in self._above.names:
+                node.content = _SKIPPED
+                record.skipped.append((ordinal, node))
+            else:
+                node.content = reader.store(self._sink)
+
+
+def make_node(member: Member, kind: Kind) -> Node:
+    """A node with the metadata of a tar member, its content still missing."""
+    node = Node(kind, member.mode, member.uid, member.gid, member.mtime)
+    node.xattrs = member.xattrs
+    if kind is Kind.FILE:
+        node.size = member.size
+    elif kind is Kind.SYMLINK:
+        node.target = member.target
+    else:
+        node.rdev = member.rdev
+    return node
+
+
+def _store_missing(
+    layers: Sequence[LayerSource],
+    sink: ContentSink,
+    skipped: dict[int, list[tuple[int, Node]]],
+    root: Node,
+    options: FlattenOptions,
+) -> None:
+    """Store hidden files that are in the tree after all, because a hard link from elsewhere keeps them alive.
+
+    It is rare; their layers are read a second time, up to the last such file.
+    """
+    missing = {id(node) for _, node in walk(root) if node.content is _SKIPPED}
+    for index in sorted(skipped, reverse=True):
+        wanted = {ordinal: node for ordinal, node in skipped[index] if id(node) in missing}
+        if wanted:
+            _read_again(layers[index], sink, wanted, options)
+
+
+def _read_again(layer: LayerSource, sink: ContentSink, wanted: dict[int, Node], options: FlattenOptions) -> None:
+    ledger = Ledger(options)
+    with closing(PieceFeed(inflate_layer(layer, ledger), threaded=options.threaded)) as feed:
+        reader = TarReader(feed, f"layer {layer.name}", ledger)
+        for ordinal, member in enumerate(reader):
+            node = wanted.get(ordinal)
+            if node is not None and node.size == member.size:
+                node.content = reader.store(sink)
+                del wanted[ordinal]
+            if not wanted:
+                return
+    raise CorruptImage(
+        f"layer {layer.name} was different when it was read a second time", context={"layer": layer.name}
+    )

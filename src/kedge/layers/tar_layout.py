@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The tar header: field places, type flags and number encodings shared by reader and writer.
+
+    0 name 100 | 100 mode 8 | 108 uid 8 | 116 gid 8 | 124 size 12 | 136 mtime 12 | 148 checksum 8 | 156 type 1
+    157 linkname 100 | 257 magic 6, version 2 | 265 uname 32 | 297 gname 32 | 329 major 8 | 337 minor 8 | 345 prefix 155
+Old GNU: magic "ustar  "; in place of prefix: 386 four sparse pairs of 12+12, 482 extended flag, 483 real size 12.
+Specification: POSIX.1-2017, pax, "ustar Interchange Format"; GNU tar manual, "Basic Tar Format".
+"""
+
+from __future__ import annotations
+
+import struct
+
+from kedge.model.tree import Kind
+
+BLOCK = 512
+ZERO_BLOCK = bytes(BLOCK)
+POSIX_MAGIC = b"ustar\0"
+GNU_MAGIC = b"ustar  \0"
+HEADER = struct.Struct("100s8s8s8s12s12s8sc100s6s2s32s32s8s8s155s12x")
+
+TYPE_FILES = frozenset(b"0\0007")
+TYPE_HARD_LINK = ord("1")
+TYPE_SPARSE = ord("S")
+TYPE_GNU_LONG_NAME = ord("L")
+TYPE_GNU_LONG_LINK = ord("K")
+TYPE_PAX_GLOBAL = ord("g")
+TYPES_PAX_LOCAL = frozenset(b"xX")  # X is what Solaris wrote before POSIX chose x
+EXTENSION_TYPES = frozenset(b"xXgLK")
+NODE_TYPES = {
+    ord("0"): Kind.FILE,
+    0: Kind.FILE,
+    ord("7"): Kind.FILE,
+    ord("S"): Kind.FILE,
+    ord("2"): Kind.SYMLINK,
+    ord("3"): Kind.CHARACTER_DEVICE,
+    ord("4"): Kind.BLOCK_DEVICE,
+    ord("5"): Kind.DIRECTORY,
+    ord("6"): Kind.FIFO,
+}
+REFUSED_TYPES = {
+    ord("D"): "a GNU incremental dump folder",
+    ord("M"): "the continuation of a multi-volume archive",
+    ord("V"): "a volume label",
+    ord("N"): "an old GNU long-name list",
+}
+
+
+def parse_number(field: bytes) -> int:
+    """Octal text, or base 256 when the first bit is set; raises ValueError for anything else."""
+    if field[0] & 0x80:
+        value = int.from_bytes(field, "big")
+        bits = 8 * len(field)
+        if field[0] & 0x40:
+            return value - (1 << bits)  # two's complement: the marker bit is the sign
+        return value & ((1 << (bits - 1)) - 1)
+    text = field.strip(b" \0")
+    if text.isdigit():
+        return int(text, 8)
+    if text:
+        raise ValueError(f"{text!r} is not an octal number")
+    return 0
+
+
+def cut_string(field: bytes) -> bytes:
+    """A field's text up to the first NUL."""
+    return field.partition(b"\0")[0]
+
+
+def sum_header(header: bytes) -> tuple[int, int]:
+    """The checksum as unsigned bytes (the standard) and as signed ones (what some old systems wrote)."""
+    counted = header[:148] + b"        " + header[156:]
+    unsigned = sum(counted)
+    return unsigned, unsigned - 256 * sum(byte > 127 for byte in counted)
