@@ -86,7 +86,7 @@ def add_globals(parser: argparse.ArgumentParser, options: GlobalOptions) -> None
 
 
 def _make_usage(parser: argparse.ArgumentParser) -> str:
-    """`%(prog)s [options] [OUT] REF`: argparse would list all options, the global ones too, before saying what is what."""
+    """`%(prog)s [options] [OUT] REF`: argparse would list every option first, the global ones too."""
     words = [show_positional(action) for action in parser._actions if not action.option_strings]
     return " ".join(["%(prog)s", "[options]", *words]).replace("%", "%%").replace("%%(prog)s", "%(prog)s")
 
