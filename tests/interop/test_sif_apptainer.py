@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""SIF files as kedge writes them, judged by the real Apptainer, beside those it makes itself from the same OCI image.
+
+Needs root and the Apptainer tree (marker: peer).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shlex
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kedge.formats.sif.edit import append_object, delete_object
+from kedge.formats.sif.layout import FILE_MODE, DataType
+from kedge.formats.sif.listing import format_header, format_list
+from kedge.formats.sif.objects import DataObject
+from kedge.formats.sif.reader import SifReader
+from kedge.formats.sif.writer import SifBuilder
+from kedge.formats.singularityd import SourceRecord, decorate, describe
+from kedge.formats.singularityd.inspect import Selection, parse_metadata, render_document, render_text, select_document
+from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
+from kedge.model.digest import Digest
+from kedge.model.manifest import ImageConfig, parse_config
+from kedge.model.platform import Platform
+from kedge.model.tree import ContentSink, Kind, Node
+from tests.builders.busybox import read_busybox
+from tests.builders.oci_archive import Entry, OciArchive
+from tests.requirements import require_peer
+
+pytestmark = [pytest.mark.peer, pytest.mark.root]
+
+NASTY = ["plain", "two words", "do$llar $HOME", "`id`", 'dq"dq', "s'q", "back\\slash", "", "a\nb", "é日本", "*~}{"]
+PRINT = ["/app/busybox", "printf", "[%s]\\n"]
+ENVIRONMENT = {f"V{number}": value for number, value in enumerate([*NASTY, "a=b=c", "\\\\$", "x\\", "!x"])}
+SHAPES: dict[str, dict[str, Any]] = {
+    "entrypoint": {"Entrypoint": [*PRINT, *NASTY]},
+    "command": {"Cmd": [*PRINT, "cmd", *NASTY]},
+    "both": {"Entrypoint": PRINT, "Cmd": NASTY},
+    "neither": {},
+}
+
+
+def make_entries(*, shell: bool) -> list[Entry]:
+    program = read_busybox()
+    entries = [Entry("app"), Entry("app/busybox", program)]
+    if shell:
+        entries += [Entry("bin"), *(Entry(f"bin/{name}", target="/app/busybox") for name in ("sh", "env", "true"))]
+    return entries
+
+
+def make_tree(entries: list[Entry], sink: ContentSink) -> Node:
+    root = Node(Kind.DIRECTORY, 0o755, mtime=1_700_000_000)
+    for entry in entries:
+        *parents, name = entry.name.split("/")
+        folder = root
+        for parent in parents:
+            folder = folder.children[parent.encode()]
+        kind = Kind.SYMLINK if entry.target else Kind.DIRECTORY if entry.data is None else Kind.FILE
+        node = folder.children[name.encode()] = Node(kind, entry.mode, mtime=1_700_000_000)
+        node.target = entry.target.encode()
+        if entry.data is not None:
+            node.size, node.content = len(entry.data), sink.add(entry.data)
+    return root
+
+
+def write_sif(path: Path, entries: list[Entry], config: ImageConfig, codec: str = "gzip") -> None:
+    record = SourceRecord("docker", "docker.io/library/test:1", Digest.of(b"m"), config.platform, 1_709_622_489)
+    documents = describe(config, record)
+    with path.open("w+b") as file:
+        builder = SifBuilder(file, architecture=config.platform.architecture, created=record.created, seed=b"x")
+        builder.add_object(DataType.DEFINITION, documents.definition)
+        builder.add_object(DataType.GENERIC_JSON, documents.inspect_metadata, "inspect-metadata.json")
+        if documents.oci_config:
+            builder.add_object(DataType.GENERIC_JSON, documents.oci_config, "oci-config.json")
+        builder.begin_partition()
+        with SquashWriter(file, SquashOptions(codec=codec, mtime=record.created)) as squashfs:
+            root = make_tree(entries, squashfs)
+            decorate(root, squashfs, config, record)
+            size = squashfs.finish(root)
+        builder.end_partition(size)
+        builder.finish()
+    path.chmod(FILE_MODE)
+
+
+Peer = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("images")
+    path.chmod(0o777)
+    return path
+
+
+@pytest.fixture(scope="module")
+def peer(folder: Path) -> Peer:
+    script = require_peer()
+
+    def run(*argv: str, check: bool = True, input: str | None = None) -> subprocess.CompletedProcess[str]:
+        command = [
+            str(script),
+            "run",
+            "-d",
+            str(folder),
+            "--",
+            "env",
+            "APPTAINER_CACHEDIR=/tmp/kedge-test-cache",
+            *argv,
+        ]
+        environment = {"PATH": os.environ["PATH"], "KEDGE_PEERS": os.environ.get("KEDGE_PEERS", "")}
+        done = subprocess.run(
+            command, capture_output=True, text=True, cwd=folder, check=False, input=input, timeout=120, env=environment
+        )
+        if check and done.returncode:
+            raise AssertionError(f"{shlex.join(argv)}: {done.returncode}\n{done.stdout}\n{done.stderr}")
+        return done
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def images(folder: Path, peer: Peer) -> dict[str, Path]:
+    """For each shape: ours, and theirs (`theirs-…`), with and without a shell."""
+    found: dict[str, Path] = {}
+    builds = []
+    for shape, section in SHAPES.items():
+        for shell in (True, False):
+            name = f"{shape}{'' if shell else '-noshell'}"
+            archive = OciArchive(make_entries(shell=shell), section, Platform.host().architecture)
+            archive.write(folder / f"{name}.tar")
+            found[name] = folder / f"{name}.sif"
+            write_sif(found[name], archive.entries, parse_config(archive.config_bytes()))
+            found[f"theirs-{name}"] = folder / f"theirs-{name}.sif"
+            builds.append(f"apptainer -s build theirs-{name}.sif oci-archive:{name}.tar")
+    peer("sh", "-c", " && ".join(builds))
+    return found
+
+
+def run_words(peer: Peer, image: Path, *words: str, flags: tuple[str, ...] = ()) -> str:
+    return peer("apptainer", "-s", "run", *flags, str(image), *words).stdout
+
+
+def as_printed(words: list[str]) -> str:
+    return "".join(f"[{word}]\n" for word in words)
+
+
+@pytest.mark.parametrize("suffix", ["", "-noshell"])
+@pytest.mark.parametrize("flags", [(), ("--no-eval",)])
+def test_apptainer_runs_entrypoint_and_command_as_from_its_own(
+    images: dict[str, Path], peer: Peer, suffix: str, flags: tuple[str, ...]
+) -> None:
+    cases = [
+        ("entrypoint", [], as_printed(NASTY)),
+        ("entrypoint", ["x y", "-z"], as_printed([*NASTY, "x y", "-z"])),
+        ("command", [], as_printed(["cmd", *NASTY])),
+        ("command", [*PRINT, "a b", "-c"], as_printed(["a b", "-c"])),
+        ("both", [], as_printed(NASTY)),
+        ("both", ["one", ""], as_printed(["one", ""])),
+        ("neither", [*PRINT, "a b"], as_printed(["a b"])),
+    ]
+    for shape, words, expected in cases:
+        ours = run_words(peer, images[shape + suffix], *words, flags=flags)
+        assert ours == expected, (shape, words)
+        assert run_words(peer, images[f"theirs-{shape}{suffix}"], *words, flags=flags) == ours, (shape, words)
+
+
+@pytest.mark.parametrize("flags", [(), ("--no-eval",)])
+def test_apptainer_expands_arguments_as_from_its_own(
+    images: dict[str, Path], peer: Peer, flags: tuple[str, ...]
+) -> None:
+    words = ["$HOME", "a\\$b", "`echo hi`", "a  b", "*"]
+    ours = run_words(peer, images["both"], *words, flags=flags)
+    assert run_words(peer, images["theirs-both"], *words, flags=flags) == ours
+    assert ours == as_printed(words if flags else ["/home/peer", "a$b", "hi", "a  b", "*"])
+
+
+def test_apptainer_run_without_command_starts_a_shell(images: dict[str, Path], peer: Peer) -> None:
+    done = peer("apptainer", "-s", "run", str(images["neither"]), input="echo from the shell\n")
+    assert done.stdout == "from the shell\n"
+
+
+@pytest.fixture(scope="module")
+def full(folder: Path) -> Path:
+    """An image with a nasty environment and labels."""
+    section = {
+        "Env": ["PATH=/bin:/app", *(f"{name}={value}" for name, value in ENVIRONMENT.items()), "1BAD=x", "NOVALUE"],
+        "Entrypoint": ["/app/busybox"],
+        "Labels": {"maintainer": "a <b@c> & d", "multi": "x\ny"},
+        "WorkingDir": "/w",
+    }
+    archive = OciArchive(make_entries(shell=True), section, Platform.host().architecture)
+    write_sif(folder / "full.sif", archive.entries, parse_config(archive.config_bytes()))
+    return folder / "full.sif"
+
+
+def test_apptainer_gives_the_environment_unchanged(full: Path, peer: Peer) -> None:
+    names = " ".join(f'"${{{name}-UNSET}}"' for name in ENVIRONMENT)
+    done = peer("apptainer", "-s", "exec", str(full), "/bin/sh", "-c", f"/app/busybox printf '%s\\001' {names}")
+    assert done.stdout.split("\x01")[:-1] == list(ENVIRONMENT.values())
+    path = peer("apptainer", "-s", "exec", str(full), "/bin/sh", "-c", "echo $PATH").stdout
+    assert path.startswith("/bin:/app")
+    assert "1BAD" not in peer("apptainer", "-s", "exec", str(full), "/app/busybox", "env").stdout
+
+
+def test_apptainer_exec_works_without_a_shell(images: dict[str, Path], peer: Peer) -> None:
+    done = peer("apptainer", "-s", "exec", str(images["entrypoint-noshell"]), "/app/busybox", "echo", "fine")
+    assert done.stdout == "fine\n"
+
+
+@pytest.mark.parametrize("codec", ["zstd", "gzip", "lz4"])
+def test_apptainer_runs_every_compression(folder: Path, peer: Peer, codec: str) -> None:
+    config = ImageConfig(Platform.host(), entrypoint=("/app/busybox", "echo", "hello"))
+    write_sif(folder / f"{codec}.sif", make_entries(shell=False), config, codec)
+    assert run_words(peer, folder / f"{codec}.sif", "you") == "hello you\n"
+
+
+def test_apptainer_inspect_agrees_with_ours(full: Path, peer: Peer) -> None:
+    with full.open("rb") as file:
+        reader = SifReader(file)
+        metadata = reader.find_named(DataType.GENERIC_JSON, "inspect-metadata.json")
+        assert metadata is not None
+        report = parse_metadata(reader.read_object(metadata), "full")
+    parts = ("labels", "deffile", "runscript", "startscript", "environment", "test", "helpfile")
+    for chosen in [(), *((part,) for part in parts), parts]:
+        flags = [f"--{part}" for part in chosen]
+        selection = Selection(frozenset(chosen))
+        assert peer("apptainer", "inspect", *flags, str(full)).stdout == render_text(report, selection), chosen
+        ours = render_document(select_document(report, selection)) + "\n"
+        assert peer("apptainer", "inspect", "--json", *flags, str(full)).stdout == ours, chosen
+    everything = render_document(select_document(report, Selection(everything=True))) + "\n"
+    assert peer("apptainer", "inspect", "--all", str(full)).stdout == everything
+
+
+def test_apptainer_made_documents_read_as_it_shows_them(images: dict[str, Path], peer: Peer) -> None:
+    theirs = images["theirs-both"]
+    with theirs.open("rb") as file:
+        reader = SifReader(file)
+        metadata = reader.find_named(DataType.GENERIC_JSON, "inspect-metadata.json")
+        oci = reader.find_named(DataType.GENERIC_JSON, "oci-config.json")
+        assert metadata is not None
+        assert oci is not None
+        report = parse_metadata(reader.read_object(metadata), "theirs")
+        config = OciArchive([], SHAPES["both"], "arm64").config_bytes()
+        ours = describe(parse_config(config), SourceRecord("docker", "x", None, Platform("arm64"), 0))
+        assert reader.read_object(oci) == ours.oci_config
+    for chosen in ((), ("labels", "runscript", "deffile"), ("environment",)):
+        flags = [f"--{part}" for part in chosen]
+        expected = peer("apptainer", "inspect", *flags, str(theirs)).stdout
+        assert render_text(report, Selection(frozenset(chosen))) == expected
+
+
+def test_apptainer_lists_our_files_as_we_do(full: Path, images: dict[str, Path], peer: Peer) -> None:
+    for path in (full, *images.values()):
+        with path.open("rb") as file:
+            reader = SifReader(file)
+            ours = format_list(reader.descriptors), format_header(reader.header)
+        theirs = [peer("apptainer", "sif", verb, str(path)).stdout for verb in ("list", "header")]
+        assert list(ours) == theirs
+
+
+def test_apptainer_accepts_our_edits(full: Path, folder: Path, peer: Peer) -> None:
+    edited = folder / "edited.sif"
+    edited.write_bytes(full.read_bytes())
+    edited.chmod(0o777)
+    added = append_object(edited, DataObject(DataType.GENERIC, b"payload", "note", group=0))
+    assert peer("apptainer", "sif", "dump", str(added.id), str(edited)).stdout == "payload"
+    assert run_words(peer, edited, "echo", "still runs") == "still runs\n"
+    delete_object(edited, added.id)
+    assert peer("apptainer", "sif", "info", str(added.id), str(edited), check=False).returncode != 0
+    assert run_words(peer, edited, "echo", "still runs") == "still runs\n"
+
+
+def test_apptainer_edits_of_our_files_are_read_back(full: Path, folder: Path, peer: Peer) -> None:
+    edited = folder / "edited-by-them.sif"
+    edited.write_bytes(full.read_bytes())
+    edited.chmod(0o777)
+    (folder / "note.txt").write_text("from them")
+    peer(
+        "apptainer",
+        "sif",
+        "add",
+        "--datatype",
+        "7",
+        "--groupid",
+        "1",
+        "--filename",
+        "n",
+        "edited-by-them.sif",
+        "note.txt",
+    )
+    reader = SifReader(io.BytesIO(edited.read_bytes()), "edited")
+    added = reader.descriptors[-1]
+    assert (added.name, reader.read_object(added)) == ("n", b"from them")
+
+
+def test_apptainer_builds_a_sandbox_from_ours(full: Path, folder: Path, peer: Peer) -> None:
+    peer("sh", "-c", f"rm -rf /tmp/kedge-sandbox; apptainer -s build --sandbox /tmp/kedge-sandbox {full}")
+    listing = peer("sh", "-c", "cd /tmp/kedge-sandbox && find . | sort").stdout.split()
+    assert "./.singularity.d/runscript" in listing
+    assert json.loads(peer("cat", "/tmp/kedge-sandbox/.singularity.d/labels.json").stdout)["multi"] == "x\ny"
+    assert folder.exists()
