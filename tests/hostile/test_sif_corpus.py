@@ -48,7 +48,7 @@ def read_everything(data: bytes) -> str:
 
 def seed_files() -> list[tuple[str, bytes]]:
     extra = pack_partition_extra(1, 2, "amd64")
-    ours = build_sif([(DataType.DEFINITION, b"bootstrap", b""), (DataType.PARTITION, b"hsqs" + bytes(4092), extra)])
+    ours = build_sif([(DataType.DEFFILE, b"bootstrap", b""), (DataType.PARTITION, b"hsqs" + bytes(4092), extra)])
     return [("ours", ours), *((path.name, path.read_bytes()[:60_000]) for path in all_fixtures())]
 
 

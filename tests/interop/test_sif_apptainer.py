@@ -75,7 +75,7 @@ def write_sif(path: Path, entries: list[Entry], config: ImageConfig, codec: str 
     documents = describe(config, record)
     with path.open("w+b") as file:
         builder = SifBuilder(file, architecture=config.platform.architecture, created=record.created, seed=b"x")
-        builder.add_object(DataType.DEFINITION, documents.definition)
+        builder.add_object(DataType.DEFFILE, documents.definition)
         builder.add_object(DataType.GENERIC_JSON, documents.inspect_metadata, "inspect-metadata.json")
         if documents.oci_config:
             builder.add_object(DataType.GENERIC_JSON, documents.oci_config, "oci-config.json")

@@ -161,7 +161,7 @@ def test_reader_names_field_and_offset(offset: int, form: str, value: int, field
 
 
 def test_reader_refuses_object_too_large_for_memory() -> None:
-    reader = read_bytes(build_sif([(DataType.DEFINITION, b"x" * 100, b"")]))
+    reader = read_bytes(build_sif([(DataType.DEFFILE, b"x" * 100, b"")]))
     with pytest.raises(UnsupportedFormat, match="100 bytes"):
         reader.read_object(reader.descriptors[0], limit=99)
 
@@ -204,7 +204,7 @@ def test_reader_says_what_the_file_really_is(start: bytes, kind: FileKind) -> No
 def write_example(seed: bytes = b"seed") -> bytes:
     file = io.BytesIO()
     builder = SifBuilder(file, architecture="arm64", created=1_700_000_000, seed=seed)
-    builder.add_object(DataType.DEFINITION, b"bootstrap: docker\nfrom: x\n\n")
+    builder.add_object(DataType.DEFFILE, b"bootstrap: docker\nfrom: x\n\n")
     builder.add_object(DataType.GENERIC_JSON, b"{}", "inspect-metadata.json")
     offset = builder.begin_partition("rootfs")
     assert offset % 4096 == 0

@@ -41,7 +41,7 @@ NO_TIME = -62135596800  # what deterministic writers in Go store: 1 January of t
 class DataType(IntEnum):
     """What an object is."""
 
-    DEFINITION = 0x4001
+    DEFFILE = 0x4001
     ENVIRONMENT = 0x4002
     LABELS = 0x4003
     PARTITION = 0x4004
@@ -85,7 +85,7 @@ class HashType(IntEnum):
 
 
 DATA_TYPE_NAMES = {
-    DataType.DEFINITION: "Def.FILE",
+    DataType.DEFFILE: "Def.FILE",
     DataType.ENVIRONMENT: "Env.Vars",
     DataType.LABELS: "JSON.Labels",
     DataType.PARTITION: "FS",
