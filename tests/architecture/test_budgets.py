@@ -17,7 +17,7 @@ FUNCTION_LINES = 60
 FILE_LINES = 500
 POSITIONAL_PARAMETERS = 5
 KEYWORD_PARAMETERS = 8
-FORBIDDEN_NAMES = {"utils", "util", "misc", "common", "helpers", "helper", "stuff", "tools", "base"}
+FORBIDDEN_NAMES = {"utils", "util", "misc", "common", "helpers", "helper"}
 LICENCE = "# SPDX-License-Identifier: BSD-3-Clause"
 
 

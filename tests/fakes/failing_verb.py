@@ -82,6 +82,11 @@ def talk(console: Console) -> None:
         console.print_json({"verbosity": console.verbosity, "dry_run": console.dry_run})
 
 
+def print_odd_names(console: Console) -> None:
+    console.print("caf\udce9 × é")
+    console.print_json({"name": "caf\udce9"})
+
+
 def show_settings(console: Console) -> int:
     threads, no_https = console.settings.sources["threads"], console.settings.sources["no_https"]
     console.print(f"{console.settings.threads} {threads} {console.settings.no_https} {no_https}")
@@ -98,6 +103,7 @@ WAYS: dict[str, Callable[[Console], int | None]] = {
     "write-slowly": write_slowly,
     "print-much": print_much,
     "talk": talk,
+    "odd-names": print_odd_names,
     "settings": show_settings,
 }
 

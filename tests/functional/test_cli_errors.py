@@ -182,3 +182,30 @@ def test_errors_broken_pipe_is_quiet(tmp_path: Path) -> None:
     process.stderr.close()
     assert process.wait(timeout=30) == 141
     assert shown == ""
+
+
+def test_errors_full_device_is_explained(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*COMMAND, "fail", "talk", "-q"],
+            cwd=tmp_path,
+            env=environment(tmp_path),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 32
+    assert "kedge: cannot write standard output: the file system is full\n" in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+def test_errors_closed_output_is_no_error(tmp_path: Path) -> None:
+    command = ["sh", "-c", 'exec "$@" >&- 2>&-', "sh", *COMMAND, "fail", "talk"]
+    assert subprocess.run(command, cwd=tmp_path, env=environment(tmp_path), check=False).returncode == 0
+
+
+def test_errors_interrupt_with_json_is_json(tmp_path: Path) -> None:
+    done = run_kedge(tmp_path, "fail", "interrupt", "--json")
+    assert (done.returncode, done.stderr) == (130, "")
+    assert json.loads(done.stdout)["message"] == "interrupted"

@@ -190,3 +190,21 @@ def test_main_dumb_terminal_gets_lines(tmp_path: Path) -> None:
 def test_main_error_is_coloured_on_a_terminal_only_when_wanted(tmp_path: Path) -> None:
     assert b"\x1b[1;31mkedge:" in run_on_terminal(tmp_path, "fail", "known")[1]
     assert b"\x1b[1;31mkedge:" not in run_on_terminal(tmp_path, "fail", "known", "--nocolor")[1]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "ascii"])
+def test_main_prints_every_name_in_every_locale(tmp_path: Path, encoding: str) -> None:
+    done = subprocess.run(
+        [*COMMAND, "fail", "odd-names"],
+        cwd=tmp_path,
+        env={**environment(tmp_path), "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.startswith(b"caf\\udce9 ")
+
+
+def test_main_json_before_a_verb_that_has_its_own(tmp_path: Path) -> None:
+    done = run_kedge(tmp_path, "--json", "--dry-run", "fail", "talk")
+    assert json.loads(done.stdout)["dry_run"] is True

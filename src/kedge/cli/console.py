@@ -227,13 +227,15 @@ class _BarDisplay:
         self._bars: Bars | None = None
         self._known: dict[int, Any] = {}
         self._is_paused = False
+        self._is_refused = False
 
     def begin(self, task: CountedTask) -> None:
         """Show one more bar."""
-        if self._bars is None:
+        if self._bars is None and not self._is_refused:
             self._bars = _make_bars(self._stream, color=self._color)
-            self._start()
-        self._known[id(task)] = self._bars.add_task(task.label, total=task.total, amount="", rate="")
+        self._start()
+        if self._bars is not None:
+            self._known[id(task)] = self._bars.add_task(task.label, total=task.total, amount="", rate="")
 
     def update(self, task: CountedTask) -> None:
         """Move a bar."""
@@ -279,12 +281,14 @@ class _BarDisplay:
             self._bars = None
 
     def _start(self) -> None:
-        if self._bars is None:
+        """Show the bars, which needs a thread; nothing happens when they are shown already."""
+        if self._bars is None or self._is_paused:
             return
         try:
             self._bars.start()
         except RuntimeError:  # no thread to be had under a process limit: the bars are a luxury, the work is not
-            self._bars = None
+            self._bars.console.show_cursor(True)
+            self._bars, self._is_refused = None, True
 
 
 def _make_bars(stream: TextIO, *, color: bool) -> Bars:

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import argparse
+import io
+import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -22,6 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
     options = GlobalOptions()
+    prepare_streams()
     try:
         with raised_signals():
             return dispatch(words, options)
@@ -32,6 +35,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         options.json = options.json or "--json" in words  # the option may stand behind the mistake
         return report_failure(problem, words, options)
+
+
+def prepare_streams() -> None:
+    """Make standard output take every file name and every locale, and be there even when the caller closed it."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123 - stays open to the end
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: PTH123 - stays open to the end
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def dispatch(words: list[str], options: GlobalOptions) -> int:
@@ -67,6 +80,9 @@ def run_verb(name: str, rest: Sequence[str], options: GlobalOptions, *, dry_run:
         raise UsageError(f"'kedge {name}' has no --dry-run", hint=f"'kedge {name} --help' shows its options")
     options.dry_run = dry_run or getattr(arguments, "dry_run", False)
     options.json = options.json or getattr(arguments, "json", False) is True
+    for option in ("json", "dry_run"):  # a verb that has the option itself sees what stood before the verb, too
+        if hasattr(arguments, option):
+            setattr(arguments, option, getattr(options, option))
     console = make_console(arguments, options)
     try:
         return module.run(arguments, console)

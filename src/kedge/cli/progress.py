@@ -14,6 +14,7 @@ from typing import Protocol
 REFRESH_SECONDS = 0.1
 LINE_SECONDS = 10.0
 LINE_FRACTION = 0.1
+LONGEST_SILENCE = 60.0
 
 
 class Display(Protocol):
@@ -138,7 +139,7 @@ class Reporter:
 
 
 class PlainDisplay:
-    """Lines for a log: about one per task each ten seconds or tenth of the way, the later, and one at the end."""
+    """Lines for a log: one per task each ten seconds or tenth of the way, whichever is later, and one at the end."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
@@ -149,10 +150,11 @@ class PlainDisplay:
         self._shown[id(task)] = (task.began, 0)
 
     def update(self, task: CountedTask) -> None:
-        """Write a line when ten seconds and a tenth of the total have passed since the last one."""
+        """Write a line when ten seconds and a tenth of the way have passed since the last one, or a minute."""
         when, done = self._shown.get(id(task), (task.began, 0))
         now = time.monotonic()
-        if now - when < LINE_SECONDS or (task.total and task.done - done < task.total * LINE_FRACTION):
+        is_little = task.total is not None and task.done - done < task.total * LINE_FRACTION
+        if now - when < (LONGEST_SILENCE if is_little else LINE_SECONDS):
             return
         self._shown[id(task)] = (now, task.done)
         self._write(describe_task(task))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import platform
@@ -23,6 +24,8 @@ from kedge.errors import KedgeError, LimitReached
 from kedge.release import VERSION
 
 BUG_STATUS = 3
+# What the world can do to a file or stream that is open already; anything else without a file name is a bug.
+_NO_BUG = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.ENOTCONN, errno.ESTALE)
 _BOLD_RED, _YELLOW, _PLAIN = "\033[1;31m", "\033[33m", "\033[0m"
 
 
@@ -31,12 +34,12 @@ def report_failure(problem: BaseException, argv: Sequence[str], options: GlobalO
     if isinstance(problem, BrokenPipeError):
         return _end_quietly()
     if isinstance(problem, KeyboardInterrupt):
-        _write_line(sys.stderr, "kedge: interrupted")
-        return 128 + signal.SIGINT
+        return _report_end("interrupted", signal.SIGINT, options)
     if isinstance(problem, Terminated):
-        _write_line(sys.stderr, f"kedge: ended by {signal.Signals(problem.number).name}")
-        return 128 + problem.number
+        return _report_end(f"ended by {signal.Signals(problem.number).name}", problem.number, options)
     error = understand(problem)
+    if isinstance(problem, OSError) and problem.filename is None:
+        _silence_output()
     if options.debug:
         _write_line(sys.stderr, redact("".join(traceback.format_exception(problem))).rstrip())
     if error is None:
@@ -63,10 +66,11 @@ def understand(problem: BaseException) -> KedgeError | None:
             "no more threads or processes may be started",
             hint="'ulimit -u' shows the limit; end something else, give fewer --threads, or run it in a job",
         )
-    if isinstance(problem, OSError) and problem.errno is not None and problem.filename is not None:
+    if isinstance(problem, OSError) and (problem.filename is not None or problem.errno in _NO_BUG):
         from kedge.posix.files import explain
 
-        return explain(problem, str(problem.filename))
+        name = problem.filename
+        return explain(problem, os.fsdecode(name) if isinstance(name, str | bytes) else "standard output")
     return None
 
 
@@ -81,6 +85,16 @@ def render_error(error: KedgeError, *, color: bool = False) -> str:
     if error.hint:
         lines.append(f"{hint}hint:{plain} {error.hint}")
     return redact("\n".join(lines))
+
+
+def _report_end(message: str, number: int, options: GlobalOptions) -> int:
+    status = 128 + number
+    if options.json:
+        shown = {"error": "signal", "exit_code": status, "message": message, "context": {}, "hint": None}
+        _write_line(sys.stdout, json.dumps(shown, indent=2))
+    else:
+        _write_line(sys.stderr, f"kedge: {message}")
+    return status
 
 
 def _redact_values(value: dict[str, object]) -> dict[str, object]:
@@ -139,15 +153,22 @@ def _write_log(text: str, environ: Mapping[str, str]) -> Path | None:
 
 
 def _write_line(stream: TextIO, text: str) -> None:
-    with contextlib.suppress(OSError, ValueError):  # nobody is listening any more
+    try:
         stream.write(text + "\n")
         stream.flush()
+    except (OSError, ValueError):  # nobody is listening any more
+        _silence_output()
 
 
 def _end_quietly() -> int:
     """The reader of our output went away (`kedge ... | head`): not an error worth a word."""
-    with contextlib.suppress(OSError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())  # so that the interpreter's last flush does not complain
-        os.close(nowhere)
+    _silence_output()
     return 128 + signal.SIGPIPE
+
+
+def _silence_output() -> None:
+    """Send what is still buffered nowhere, so that the interpreter's last flush does not complain."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
