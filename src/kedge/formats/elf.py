@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The part of ELF that dynamic linking needs: architecture, interpreter, needed objects and search paths.
+
+Only program headers are read, as the kernel and the dynamic loader do; sections may be missing or lie. Every count,
+offset and length is bounded before it is used. Specification: System V ABI, chapters 4 and 5; constants as in <elf.h>.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kedge.errors import CorruptImage, UnsupportedFormat
+from kedge.posix.files import explained
+
+ELF_MAGIC = b"\x7fELF"
+_PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
+_DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_STRSZ, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 0, 1, 5, 10, 14, 15, 29
+_ET_EXEC, _ET_DYN = 2, 3
+_MAXIMUM_SEGMENTS = 1024
+_MAXIMUM_DYNAMIC = 1 << 20  # bytes
+_MAXIMUM_NEEDED = 4096
+_MAXIMUM_STRING = 4096  # PATH_MAX; long RPATHs of build farms stay below it too
+_MAXIMUM_STRINGS = 1 << 20  # bytes of all names of one object together
+
+# e_machine -> OCI architecture for little and big endian
+_MACHINES = {
+    3: ("386", ""),
+    8: ("mipsle", "mips"),
+    20: ("", "ppc"),
+    21: ("ppc64le", "ppc64"),
+    22: ("", "s390x"),
+    40: ("arm", "armbe"),
+    62: ("amd64", ""),
+    183: ("arm64", "arm64be"),
+    243: ("riscv64", ""),
+    258: ("loong64", ""),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ElfObject:
+    """What the loader needs to know about a program or shared object."""
+
+    architecture: str  # OCI name, or `machine-N` for one that has none
+    bits: int
+    is_dynamic: bool
+    interpreter: str = ""  # PT_INTERP
+    soname: str = ""
+    needed: tuple[str, ...] = ()
+    rpath: tuple[str, ...] = ()
+    runpath: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    kind: int
+    offset: int
+    address: int
+    size: int
+
+
+def read_elf(path: Path) -> ElfObject | None:
+    """Read a program or shared object; None when the file is no ELF file at all."""
+    with explained(path):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        with explained(path):
+            head = os.pread(descriptor, 64, 0)
+            return _Reader(descriptor, head, str(path)).read() if head.startswith(ELF_MAGIC) else None
+    finally:
+        os.close(descriptor)
+
+
+class _Reader:
+    def __init__(self, descriptor: int, head: bytes, where: str) -> None:
+        self._descriptor = descriptor
+        self._head = head
+        self._where = where
+        if len(head) < 52 or head[4] not in (1, 2) or head[5] not in (1, 2):
+            raise CorruptImage(f"{where}: the ELF header is damaged", context={"field": "e_ident"})
+        self._wide = head[4] == 2
+        self._order = "<" if head[5] == 1 else ">"
+        if self._wide and len(head) < 64:
+            raise self._damaged("e_ident", 0)
+
+    def read(self) -> ElfObject:
+        """The whole object."""
+        kind, machine = struct.unpack_from(self._order + "HH", self._head, 16)
+        if kind not in (_ET_EXEC, _ET_DYN):
+            raise UnsupportedFormat(f"{self._where} is an ELF file, but no program and no shared object (type {kind})")
+        names = _MACHINES.get(machine, ("", ""))
+        segments = self._read_segments()
+        dynamic = next((segment for segment in segments if segment.kind == _PT_DYNAMIC), None)
+        interpreter = next((segment for segment in segments if segment.kind == _PT_INTERP), None)
+        values = self._read_dynamic(dynamic, segments) if dynamic else {}
+        return ElfObject(
+            architecture=names[self._order == ">"] or f"machine-{machine}",
+            bits=64 if self._wide else 32,
+            is_dynamic=dynamic is not None,
+            interpreter=self._read_string(interpreter.offset, interpreter.size) if interpreter else "",
+            soname=(values.get(_DT_SONAME) or [""])[0],
+            needed=tuple(values.get(_DT_NEEDED, ())),
+            rpath=_split_paths(values.get(_DT_RPATH)),
+            runpath=_split_paths(values.get(_DT_RUNPATH)),
+        )
+
+    def _read_segments(self) -> list[_Segment]:
+        if self._wide:
+            (offset,) = struct.unpack_from(self._order + "Q", self._head, 32)
+            entry_size, count = struct.unpack_from(self._order + "HH", self._head, 54)
+            layout = struct.Struct(self._order + "IIQQQQQQ")
+        else:
+            (offset,) = struct.unpack_from(self._order + "I", self._head, 28)
+            entry_size, count = struct.unpack_from(self._order + "HH", self._head, 42)
+            layout = struct.Struct(self._order + "IIIIIIII")
+        if count > _MAXIMUM_SEGMENTS or (count and entry_size != layout.size):
+            raise self._damaged("e_phnum", offset)
+        data = self._read_at(offset, count * layout.size, "program headers")
+        return [self._segment(fields) for fields in layout.iter_unpack(data)]
+
+    def _segment(self, fields: tuple[int, ...]) -> _Segment:
+        if self._wide:
+            return _Segment(fields[0], fields[2], fields[3], fields[5])
+        return _Segment(fields[0], fields[1], fields[2], fields[4])
+
+    def _read_dynamic(self, dynamic: _Segment, segments: list[_Segment]) -> dict[int, list[str]]:
+        """The string-valued entries of the dynamic section, by tag."""
+        numbers: dict[int, list[int]] = {}
+        total = 0
+        for tag, value in self._dynamic_entries(dynamic):
+            numbers.setdefault(tag, []).append(value)
+            total += tag == _DT_NEEDED
+            if total > _MAXIMUM_NEEDED:
+                raise self._damaged("DT_NEEDED", dynamic.offset)
+        wanted = [tag for tag in (_DT_NEEDED, _DT_SONAME, _DT_RPATH, _DT_RUNPATH) if tag in numbers]
+        if not wanted:
+            return {}
+        if _DT_STRTAB not in numbers or _DT_STRSZ not in numbers:
+            raise self._damaged("DT_STRTAB", dynamic.offset)
+        table = self._file_offset(numbers[_DT_STRTAB][0], segments)
+        size = numbers[_DT_STRSZ][0]
+        return self._read_names(table, size, {tag: numbers[tag] for tag in wanted})
+
+    def _read_names(self, table: int, size: int, places: dict[int, list[int]]) -> dict[int, list[str]]:
+        found: dict[int, list[str]] = {}
+        total = 0
+        for tag, offsets in places.items():
+            for place in offsets:
+                if place >= size:
+                    raise self._damaged("string table index", table)
+                text = self._read_string(table + place, size - place)
+                total += len(text)
+                if total > _MAXIMUM_STRINGS:
+                    raise self._damaged("DT_NEEDED", table)
+                found.setdefault(tag, []).append(text)
+        return found
+
+    def _dynamic_entries(self, dynamic: _Segment) -> Iterator[tuple[int, int]]:
+        if dynamic.size > _MAXIMUM_DYNAMIC:
+            raise self._damaged("PT_DYNAMIC", dynamic.offset)
+        layout = struct.Struct(self._order + ("qQ" if self._wide else "iI"))
+        data = self._read_at(dynamic.offset, dynamic.size // layout.size * layout.size, "PT_DYNAMIC")
+        for tag, value in layout.iter_unpack(data):
+            if tag == _DT_NULL:
+                return
+            yield tag, value
+
+    def _file_offset(self, address: int, segments: list[_Segment]) -> int:
+        for segment in segments:
+            if segment.kind == _PT_LOAD and segment.address <= address < segment.address + segment.size:
+                return address - segment.address + segment.offset
+        raise self._damaged("DT_STRTAB", address)
+
+    def _read_string(self, offset: int, limit: int) -> str:
+        data = self._read_at(offset, min(limit, _MAXIMUM_STRING), "string", exact=False)
+        text, end, _ = data.partition(b"\0")
+        if not end:
+            raise self._damaged("string", offset)
+        return text.decode("utf-8", "surrogateescape")
+
+    def _read_at(self, offset: int, size: int, field: str, *, exact: bool = True) -> bytes:
+        if offset >= 1 << 62:  # pread takes a signed 64-bit offset
+            raise self._damaged(field, offset)
+        data = os.pread(self._descriptor, size, offset)
+        if exact and len(data) < size:
+            raise self._damaged(field, offset)
+        return data
+
+    def _damaged(self, field: str, offset: int) -> CorruptImage:
+        return CorruptImage(
+            f"{self._where}: the ELF file is damaged or cut short ({field})",
+            context={"field": field, "offset": str(offset)},
+        )
+
+
+def _split_paths(values: list[str] | None) -> tuple[str, ...]:
+    return tuple(path for value in values or () for path in value.split(":") if path)

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A file tree filled with files of this machine, at the paths they have here.
+
+Symbolic links on the way are kept as links and what they lead to is added, so `/lib -> usr/lib` and `libx.so.1 ->
+libx.so.1.2` stay as they are. Owners become root, set-user bits go, times of folders follow their content: the same
+files give the same tree. Nothing under the user's home is taken unless it was named.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from kedge.errors import FileProblem
+from kedge.model.tree import ContentSink, Kind, Node
+from kedge.posix.files import explain
+
+_MAXIMUM_LINKS = 40  # as the kernel
+_SMALL = 128 << 10
+_LATEST = (1 << 32) - 1  # SquashFS keeps 32 bits
+
+
+class HostTree:
+    """The tree being built. Adding a path twice does nothing."""
+
+    def __init__(self, sink: ContentSink) -> None:
+        self.root = Node(Kind.DIRECTORY, 0o755)
+        self.files = 0
+        self.packed: set[str] = set()  # every path added, links too, as it was asked for
+        self._sink = sink
+        self._inodes: dict[tuple[int, int], Node] = {}
+        self._homes = _find_homes()
+        self._allowed: list[str] = []
+
+    def allow(self, path: str) -> None:
+        """Let a file, or what is below a folder, be taken even from the user's home; never a whole home."""
+        for place in {path.rstrip("/") + "/", os.path.realpath(path).rstrip("/") + "/"}:
+            if not any(home.startswith(place) for home in self._homes):
+                self._allowed.append(place)
+
+    def is_private(self, path: str) -> bool:
+        """Whether the path is in the user's home and was not named."""
+        inside = any(path.startswith(home) for home in self._homes)
+        return inside and not any((path + "/").startswith(folder) for folder in self._allowed)
+
+    def add(self, path: str) -> str:
+        """Add a file or folder (without its content) and all links on the way; returns the path behind the links."""
+        self.packed.add(path)
+        real, node, parts = "", self.root, [part for part in path.split("/") if part]
+        links = 0
+        while parts:
+            part = parts.pop(0)
+            if part in (".", ".."):
+                real = os.path.dirname(real) if part == ".." else real  # noqa: PTH120 - text in, text out
+                node = self._node_at(real)
+                continue
+            real = f"{real}/{part}"
+            node = self._add_one(node, part, real)
+            if node.kind is Kind.SYMLINK:
+                links += 1
+                if links > _MAXIMUM_LINKS:
+                    raise FileProblem(f"{path}: too many levels of symbolic links")
+                target = os.fsdecode(node.target)
+                real = "" if target.startswith("/") else os.path.dirname(real)  # noqa: PTH120
+                node = self._node_at(real)
+                parts[:0] = [part for part in target.split("/") if part]
+        self.packed.add(real)
+        return real
+
+    def add_folder(self, path: str, skip: Callable[[str], bool], visit: Callable[[str], None] | None = None) -> None:
+        """Add everything below a folder; `skip` sees full paths, `visit` is called for every regular file."""
+        stack = [self.add(path)]
+        seen = set(stack)
+        while stack:
+            folder = stack.pop()
+            for name in self._list(folder):
+                place = f"{folder}/{name}"
+                if skip(place) or self.is_private(place):
+                    continue
+                kind = self._kind(place)
+                if kind is None:
+                    continue
+                real = self.add(place)
+                if kind is Kind.DIRECTORY and real not in seen:
+                    seen.add(real)
+                    stack.append(real)
+                elif kind is Kind.FILE and visit is not None:
+                    visit(place)
+
+    def put(self, path: str, data: bytes, mode: int = 0o644) -> None:
+        """Put a file of our own making in place, unless there is one."""
+        parent = self.make_folder(os.path.dirname(path))  # noqa: PTH120
+        name = os.fsencode(os.path.basename(path))  # noqa: PTH119
+        if name in parent.children:
+            return
+        node = Node(Kind.FILE, mode)
+        node.size, node.content = len(data), self._sink.add(data) if data else None
+        parent.children[name] = node
+        self.packed.add(path)
+        self.files += 1
+
+    def make_folder(self, path: str, mode: int = 0o755) -> Node:
+        """The folder at `path`, made when missing; links on the way are followed inside the tree."""
+        node = self._node_at(path, create=True)
+        if mode != 0o755:
+            node.mode = mode
+        return node
+
+    def finish(self) -> Node:
+        """The tree, with the time of each folder that of the newest thing in it."""
+        _date_folders(self.root)
+        return self.root
+
+    def _node_at(self, path: str, *, create: bool = False) -> Node:
+        node, place = self.root, ""
+        parts = [part for part in path.split("/") if part]
+        for _ in range(10_000):
+            if not parts:
+                return node
+            part = parts.pop(0)
+            if part == "..":
+                return self._node_at("/".join([os.path.dirname(place), *parts]), create=create)  # noqa: PTH120
+            child = node.children.get(os.fsencode(part))
+            if child is None and create:
+                child = node.children[os.fsencode(part)] = Node(Kind.DIRECTORY, 0o755)
+            if child is None or child.kind not in (Kind.DIRECTORY, Kind.SYMLINK):
+                raise FileProblem(f"{place}/{part} is not a folder")
+            if child.kind is Kind.SYMLINK:
+                target = os.fsdecode(child.target)
+                base = "" if target.startswith("/") else place
+                parts = [each for each in f"{base}/{target}".split("/") if each and each != "."] + parts
+                node, place = self.root, ""
+                continue
+            node, place = child, f"{place}/{part}"
+        raise FileProblem(f"{path}: too many levels of symbolic links")
+
+    def _add_one(self, parent: Node, name: str, path: str) -> Node:
+        key = os.fsencode(name)
+        known = parent.children.get(key)
+        if known is not None:
+            return known
+        if parent.kind is not Kind.DIRECTORY:
+            raise FileProblem(f"{path}: a part of this path is a file, not a folder")
+        try:
+            status = os.lstat(path)
+        except OSError as problem:
+            raise explain(problem, path) from problem
+        node = self._inodes.get((status.st_dev, status.st_ino)) if stat.S_ISREG(status.st_mode) else None
+        if node is None:
+            node = self._make_node(path, status)
+        parent.children[key] = node
+        return node
+
+    def _make_node(self, path: str, status: os.stat_result) -> Node:
+        mtime = min(max(int(status.st_mtime), 0), _LATEST)
+        if stat.S_ISDIR(status.st_mode):
+            return Node(Kind.DIRECTORY, (status.st_mode & 0o777) | 0o555)
+        if stat.S_ISLNK(status.st_mode):
+            node = Node(Kind.SYMLINK, 0o777, mtime=mtime)
+            node.target = os.fsencode(os.readlink(path))  # noqa: PTH115 - Path would tidy the target up
+            return node
+        if not stat.S_ISREG(status.st_mode):
+            raise FileProblem(f"{path} is neither a file nor a folder nor a link: it cannot be packed")
+        if self.is_private(path):
+            raise FileProblem(
+                f"{path} is in your home folder, and was not named",
+                hint=f"a program from a home is packed when named by its full path, host:{path}, with what is in its folder",
+            )
+        executable = 0o111 if status.st_mode & 0o111 else 0
+        node = Node(Kind.FILE, (status.st_mode & 0o755) | 0o444 | executable, mtime=mtime)
+        node.size = status.st_size
+        node.content = self._store(path, status.st_size)
+        self.files += 1
+        if status.st_nlink > 1:
+            self._inodes[status.st_dev, status.st_ino] = node
+        return node
+
+    def _store(self, path: str, size: int) -> object:
+        if size == 0:
+            return None
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as problem:
+            raise explain(problem, path) from problem
+        try:
+            chunks = _read_exactly(descriptor, size, path)
+            return self._sink.add(b"".join(chunks)) if size <= _SMALL else self._sink.add_stream(size, chunks)
+        finally:
+            os.close(descriptor)
+
+    def _list(self, folder: str) -> list[str]:
+        try:
+            return sorted(os.listdir(folder))  # noqa: PTH208 - names, not paths
+        except OSError as problem:
+            raise explain(problem, folder) from problem
+
+    def _kind(self, path: str) -> Kind | None:
+        """Folder or file, behind links; None for broken links, special files and links into a home."""
+        try:
+            mode = os.stat(path).st_mode  # noqa: PTH116 - called for every file
+        except OSError:
+            return None
+        if self.is_private(os.path.realpath(path)):
+            return None
+        return Kind.DIRECTORY if stat.S_ISDIR(mode) else Kind.FILE if stat.S_ISREG(mode) else None
+
+
+def _find_homes() -> list[str]:
+    """The user's home under every name it has, with a slash at the end; nothing when it is no real folder of theirs."""
+    found = {os.environ.get("HOME", "")}
+    with contextlib.suppress(KeyError):
+        found.add(pwd.getpwuid(os.getuid()).pw_dir)
+    usable = {home.rstrip("/") for home in found if home.startswith("/") and Path(home).is_dir()}
+    usable |= {os.path.realpath(home) for home in usable}
+    return sorted(
+        home + "/" for home in usable if home not in ("", "/", "/usr", "/bin", "/sbin", "/lib", "/etc", "/var")
+    )
+
+
+def _read_exactly(descriptor: int, size: int, path: str) -> Iterator[bytes]:
+    done = 0
+    while done < size:
+        piece = os.read(descriptor, min(1 << 20, size - done))
+        if not piece:
+            raise FileProblem(f"{path} became shorter while it was read", hint="try again when nobody writes to it")
+        done += len(piece)
+        yield piece
+
+
+def _date_folders(root: Node) -> None:
+    order, stack = [], [root]
+    while stack:
+        node = stack.pop()
+        order.append(node)
+        stack.extend(child for child in node.children.values() if child.kind is Kind.DIRECTORY)
+    for folder in reversed(order):
+        folder.mtime = max((child.mtime for child in folder.children.values()), default=0)
