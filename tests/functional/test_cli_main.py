@@ -9,6 +9,7 @@ import os
 import pty
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from kedge.cli.verbs import VERBS
 from kedge.release import VERSION
 from tests.functional.test_cli_errors import COMMAND, environment, run_kedge
+from tests.requirements import require_root
 
 HEAVY = ("urllib3", "rich", "zstandard", "cryptography", "zlib_ng", "lz4", "elftools", "shtab", "difflib", "subprocess")
 LIGHT = ("cli", "errors", "release", "model")
@@ -151,11 +153,11 @@ def test_main_option_with_a_bad_value_names_the_option(tmp_path: Path) -> None:
     assert done.stderr.startswith("kedge: --threads: threads cannot be 'many'; it must be a whole number")
 
 
-def run_on_terminal(home: Path, *words: str, term: str = "xterm") -> tuple[int, bytes]:
+def run_on_terminal(home: Path, *words: str, term: str = "xterm", prefix: Sequence[str] = ()) -> tuple[int, bytes]:
     """Run with a terminal as all three streams; the status, and everything that was written to it."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [*COMMAND, *words],
+        [*prefix, *COMMAND, *words],
         cwd=home,
         env={**environment(home), "TERM": term, "COLUMNS": "100"},
         stdin=theirs,
@@ -185,6 +187,16 @@ def test_main_dumb_terminal_gets_lines(tmp_path: Path) -> None:
     assert status == 0
     assert b"layer 1: 2.0 MB in 0." in shown
     assert b"\x1b" not in shown
+
+
+@pytest.mark.root
+def test_main_terminal_without_a_thread_to_spare_still_works() -> None:
+    require_root()
+    nobody = ["setpriv", "--reuid", "1777", "--regid", "1777", "--clear-groups"]  # root has no limit on processes
+    status, shown = run_on_terminal(Path("/"), "fail", "talk", prefix=[*nobody, "prlimit", "--nproc=1", "--"])
+    assert status == 0, shown
+    assert b"second" in shown
+    assert shown.rfind(b"\x1b[?25h") >= shown.rfind(b"\x1b[?25l")  # the cursor is not left hidden
 
 
 def test_main_error_is_coloured_on_a_terminal_only_when_wanted(tmp_path: Path) -> None:

@@ -96,6 +96,8 @@ def show_positional(action: argparse.Action) -> str:
     name = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
     if isinstance(action, argparse._SubParsersAction):
         return f"{name} ..."
+    if " " in name:  # says itself how many there are, as `[OUTPUT] REFERENCE` does
+        return name
     return {"?": f"[{name}]", "*": f"[{name} ...]", "+": f"{name} ..."}.get(str(action.nargs), name)
 
 
