@@ -43,7 +43,6 @@ OWNERS = {
     "elftools": "kedge.formats.elf",
     "rich": "kedge.cli.console",
     "shtab": "kedge.cli.completion",
-    "tarfile": "nobody",  # its extraction trusts names, and it cannot stream what we need
 }
 DEPENDENCY_MODULES = {"urllib3", "zlib_ng", "zstandard", "lz4", "cryptography", "elftools", "rich", "shtab"}
 CALL_OWNERS = {
