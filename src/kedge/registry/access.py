@@ -14,6 +14,7 @@ from kedge.registry.mirrors import Registries, load_registries
 from kedge.registry.proxies import Proxies
 from kedge.registry.tls import CERTIFICATE_FOLDERS
 from kedge.registry.transport import Transport, TransportOptions
+from kedge.release import VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +77,12 @@ class Access:
 def _transport_options(
     options: AccessOptions, environ: Mapping[str, str], home: Path, progress: Progress
 ) -> TransportOptions:
-    from kedge import __version__
-
     bundle = options.ca_bundle
     if bundle is None and environ.get("KEDGE_CA_BUNDLE"):
         bundle = Path(environ["KEDGE_CA_BUNDLE"])
     user = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "containers" / "certs.d"
     return TransportOptions(
-        user_agent=f"kedge/{__version__}",
+        user_agent=f"kedge/{VERSION}",
         retries=options.retries,
         ca_bundle=bundle,
         certificate_folders=(user, *CERTIFICATE_FOLDERS),

@@ -15,7 +15,7 @@ from kedge.errors import InvalidSetting
 from kedge.registry.credential_helpers import TOKEN_USER, try_helper
 from kedge.registry.docker_config import AuthFile, Login, normalize_key, read_auth_file
 from kedge.registry.netrc import parse_netrc
-from kedge.registry.secret import Secret
+from kedge.registry.secret import Secret, encode_basic
 
 NGC_USER = "$oauthtoken"
 _PAIRS = (
@@ -45,7 +45,9 @@ class Credential:
     @property
     def secrets(self) -> tuple[Secret, ...]:
         """Everything in it that must not be shown."""
-        held = (self.login.password, self.login.identity_token, self.login.registry_token)
+        login = self.login
+        basic = encode_basic(login.username, login.password) if login.password else None
+        held = (basic, login.password, login.identity_token, login.registry_token)
         return tuple(secret for secret in held if secret)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from kedge.errors import AccessDenied, InvalidSetting
 
 _MAXIMUM = 1 << 20
-_LOCATION = re.compile(r"[A-Za-z0-9\[][A-Za-z0-9.:\[\]_-]*(/[a-z0-9._/-]+)?\Z")
+_LOCATION = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*)(:\d{1,5})?(/[A-Za-z0-9._-]+)*/?\Z")
 HUB_HOST = "registry-1.docker.io"
 
 

@@ -16,7 +16,7 @@ from kedge.registry.credentials import Found
 from kedge.registry.hints import Situation, explain_response
 from kedge.registry.mirrors import Endpoint
 from kedge.registry.proxies import is_loopback
-from kedge.registry.secret import redact_url
+from kedge.registry.secret import Secret, redact_url
 from kedge.registry.transport import Body, Request, Response, is_same_origin, split_url
 
 
@@ -73,15 +73,12 @@ class Session:
                 return response
             if response.status != 401 or not is_own or not is_same_origin(response.url, base):
                 break
-            challenges = parse_challenges(response.header_list("WWW-Authenticate"))
-            if not authenticator.answer(challenges, scope, authorization):
-                break
-            renewed = authenticator.header(scope)
-            if renewed == authorization:
+            renewed = _renew(authenticator, response, scope, authorization)
+            if renewed is None or renewed == authorization:
                 break
             response.close()
             authorization = renewed
-        raise self._explain(response, call, authenticator)
+        raise self._explain(response, call, authorization)
 
     def resolve(self, target: str) -> str:
         """The address of a path below /v2/, or of a Location the registry gave, made whole."""
@@ -168,11 +165,25 @@ class Session:
             return f"http://{host}"
         return f"https://{host}"
 
-    def _explain(self, response: Response, call: Call, authenticator: Authenticator) -> KedgeError:
-        if authenticator.withheld and response.status in (401, 403):
+    def _explain(self, response: Response, call: Call, sent: Secret | None) -> KedgeError:
+        authenticator = self._authenticator
+        if authenticator is not None and authenticator.withheld and response.status in (401, 403):
             response.close()
             return authenticator.explain_withheld()
-        return explain_response(response, self.situation(call))
+        situation = self.situation(call)
+        if sent is not None:
+            situation = replace(situation, secrets=(sent, *situation.secrets))
+        return explain_response(response, situation)
+
+
+def _renew(authenticator: Authenticator, response: Response, scope: str, refused: Secret | None) -> Secret | None:
+    """What else to send after a 401, or None."""
+    try:
+        challenges = parse_challenges(response.header_list("WWW-Authenticate"))
+        return authenticator.header(scope) if authenticator.answer(challenges, scope, refused) else None
+    except BaseException:
+        response.close()
+        raise
 
 
 def _may_be_plain(problem: NetworkFailed) -> bool:

@@ -27,7 +27,7 @@ import urllib3.exceptions as faults
 from kedge.errors import InvalidSetting, NetworkFailed, RegistryProtocolError
 from kedge.registry.proxies import Proxies, Proxy
 from kedge.registry.secret import Secret, redact_url
-from kedge.registry.tls import CERTIFICATE_FOLDERS, SYSTEM_BUNDLES, find_certificates
+from kedge.registry.tls import CERTIFICATE_FOLDERS, SYSTEM_BUNDLES, HostCertificates, find_certificates
 from kedge.registry.trouble import BRIEF, TRANSIENT, Kind, Trouble, explain_break, explain_trouble
 
 READ_SIZE = 256 << 10
@@ -157,6 +157,7 @@ class Transport:
     def __init__(self, options: TransportOptions | None = None) -> None:
         self.options = options or TransportOptions()
         self._managers: dict[tuple[str, str, bool], urllib3.PoolManager] = {}
+        self._contexts: dict[tuple[HostCertificates, bool], ssl.SSLContext] = {}
         self._lock = threading.Lock()
 
     def send(self, request: Request) -> Response:
@@ -164,10 +165,12 @@ class Transport:
         visited = [request.url]
         while True:
             response = self._send_patiently(request)
-            target = _redirect_target(request, response) if request.follow else None
-            if target is None:
+            location = _redirect_location(request, response)
+            if location is None:
                 return response
             response.close()
+            target = urljoin(request.url, location)
+            split_url(target)
             if len(visited) > _MAXIMUM_REDIRECTS:
                 shown = ", ".join(redact_url(url) for url in visited[:3])
                 raise RegistryProtocolError(f"{_MAXIMUM_REDIRECTS} redirects and no end: {shown}, …")
@@ -257,26 +260,11 @@ class Transport:
         return urllib3.ProxyManager(proxy.url, proxy_headers=headers, **settings)
 
     def _open_context(self, host: str, *, verify: bool) -> ssl.SSLContext:
-        context = ssl.create_default_context()
         files = find_certificates(host, self.options.certificate_folders, self.options.ca_bundle)
-        paths = ssl.get_default_verify_paths()
-        if not paths.cafile and not paths.capath:
-            for bundle in SYSTEM_BUNDLES:
-                if bundle.is_file():
-                    context.load_verify_locations(bundle)
-                    break
-        for authority in files.authorities:
-            with _usable(authority):
-                context.load_verify_locations(authority)
-        if files.client:
-            certificate, key = files.client
-            with _usable(certificate):
-                context.load_cert_chain(certificate, key)
-        if not verify:
-            urllib3.disable_warnings(faults.InsecureRequestWarning)  # the user said so, once is enough
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        return context
+        key = (files, verify)
+        if key not in self._contexts:  # reading all authorities takes tens of milliseconds: once for all hosts
+            self._contexts[key] = _make_context(files, verify=verify)
+        return self._contexts[key]
 
 
 class _UnansweredError(Exception):
@@ -328,14 +316,12 @@ def parse_retry_after(value: str | None, now: float) -> float | None:
         return None
 
 
-def _redirect_target(request: Request, response: Response) -> str | None:
-    location = response.header("Location")
-    if response.status not in _REDIRECTS or not location:
+def _redirect_location(request: Request, response: Response) -> str | None:
+    if not request.follow or response.status not in _REDIRECTS:
         return None
     if request.method not in ("GET", "HEAD") and response.status not in (307, 308):
         return None
-    target = urljoin(request.url, location)
-    return target if split_url(target) else None
+    return response.header("Location") or None
 
 
 def _redirect(request: Request, target: str, status: int) -> Request:
@@ -347,6 +333,28 @@ def _redirect(request: Request, target: str, status: int) -> Request:
         )
     keep = is_same_origin(request.url, target)
     return replace(request, url=target, authorization=request.authorization if keep else None)
+
+
+def _make_context(files: HostCertificates, *, verify: bool) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    paths = ssl.get_default_verify_paths()
+    if not paths.cafile and not paths.capath:
+        for bundle in SYSTEM_BUNDLES:
+            if bundle.is_file():
+                context.load_verify_locations(bundle)
+                break
+    for authority in files.authorities:
+        with _usable(authority):
+            context.load_verify_locations(authority)
+    if files.client:
+        certificate, key = files.client
+        with _usable(certificate):
+            context.load_cert_chain(certificate, key)
+    if not verify:
+        urllib3.disable_warnings(faults.InsecureRequestWarning)  # the user said so, once is enough
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 @contextlib.contextmanager
