@@ -177,7 +177,9 @@ def check_numbers(
             f"{what} was made with {algorithms.name_algorithm(signature.algorithm)}, not with this key"
         )
     name, digest = compute_digest(signature, content, what, allow_sha1=allow_sha1)
-    if not algorithms.is_good_signature(public, name, digest, signature.numbers):
+    if signature.digest_start != digest[:2] or not algorithms.is_good_signature(
+        public, name, digest, signature.numbers
+    ):
         raise SignatureInvalid(f"{what} does not fit what it signs", hint="the content or the signature was changed")
 
 
