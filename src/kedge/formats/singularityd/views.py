@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kedge.errors import CorruptImage
-from kedge.model.tree import ContentSource, Kind, Node, find
+from kedge.model.tree import ContentSource, Kind, Node
 from kedge.posix.files import explain, explained
 
 MAXIMUM_FILE = 16 << 20  # scripts and labels; real ones have a few kB
@@ -50,11 +50,12 @@ def _decode(data: bytes, path: str) -> str:
 
 
 class TreeView:
-    """A file tree read from an image."""
+    """The tree of an image: `lookup` gives the node at a path, folders with their children, links not followed."""
 
-    def __init__(self, root: Node, source: ContentSource) -> None:
-        self._root = root
+    def __init__(self, lookup: Callable[[bytes], Node | None], source: ContentSource) -> None:
+        self._lookup = lookup
         self._source = source
+        self._known: dict[Parts, Node | None] = {}
 
     def read_text(self, path: str) -> str | None:
         """The text of a regular file, or None."""
@@ -78,7 +79,9 @@ class TreeView:
         return None if parts is None else self._find(parts)
 
     def _find(self, parts: Parts) -> Node | None:
-        return find(self._root, b"/".join(map(os.fsencode, parts)))
+        if parts not in self._known:
+            self._known[parts] = self._lookup(b"/".join(map(os.fsencode, parts)))
+        return self._known[parts]
 
     def _read_link(self, parts: Parts) -> str | None:
         node = self._find(parts)

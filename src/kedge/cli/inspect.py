@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge inspect`: Apptainer's flags and output, and --oci for the OCI config."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kedge.formats.singularityd.inspect import Selection, render_document, render_text, select_document
+from kedge.ops.inspect import Inspection, inspect_path
+
+if TYPE_CHECKING:
+    from kedge.cli.console import Console
+
+_PARTS = {
+    "labels": ("-l", "the labels (default)"),
+    "deffile": ("-d", "the definition file that the image was made from"),
+    "runscript": ("-r", "the runscript"),
+    "startscript": ("-s", "the start script of instances"),
+    "test": ("-t", "the test script"),
+    "environment": ("-e", "the environment settings"),
+    "helpfile": ("-H", "the help text of the image"),
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("image", metavar="IMAGE", help="a SIF file, SquashFS file, sandbox folder or image reference")
+    for name, (short, text) in _PARTS.items():
+        parser.add_argument(short, f"--{name}", action="store_true", help=text)
+    parser.add_argument("--list-apps", action="store_true", help="the names of the SCIF apps")
+    parser.add_argument("--app", metavar="NAME", default="", help="of this SCIF app instead of the whole image")
+    parser.add_argument("--all", action="store_true", help="everything, as JSON")
+    parser.add_argument("--oci", action="store_true", help="the OCI config: entrypoint, user, working directory, ...")
+    parser.add_argument("-j", "--json", action="store_true", help="as JSON")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Inspect one image."""
+    show_inspection(inspect_path(Path(arguments.image)), arguments, console)
+    return 0
+
+
+def show_inspection(found: Inspection, arguments: argparse.Namespace, console: Console) -> None:
+    """Print what was asked for."""
+    if arguments.oci:
+        console.print_json(found.oci_config or {})
+        return
+    parts = frozenset(name for name in _PARTS if getattr(arguments, name))
+    selection = Selection(parts, arguments.app, arguments.list_apps, arguments.all)
+    if arguments.app and arguments.app not in found.report.apps:
+        known = ", ".join(sorted(found.report.apps)) or "none"
+        console.progress.warn(f"there is no app '{arguments.app}' in {arguments.image}; its apps are: {known}")
+    if arguments.all or console.json:
+        text = render_document(select_document(found.report, selection)) + "\n"
+    else:
+        text = render_text(found.report, selection)
+    console.write_bytes(text.encode("utf-8", "replace"))
