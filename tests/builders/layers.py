@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from kedge.layers.source import LayerSource
 from kedge.model.digest import Digest
@@ -207,3 +208,8 @@ def contents(root: Node) -> dict[str, bytes | str]:
         else:
             out[text] = node.kind.name.lower()
     return out
+
+
+def names_in(folder: Path) -> list[str]:
+    """What is in a folder on disk, hidden names too."""
+    return sorted(path.name for path in folder.iterdir())

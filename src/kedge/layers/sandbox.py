@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A tree as a folder on disk: contents are spooled while layers are read, the tree is built at the end, then published.
+
+Everything happens in hidden folders beside the target, through folder descriptors that follow no link; the target
+appears by one rename, whole or not at all. Modes are kept, setuid bits too, as in sandboxes that Apptainer makes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from kedge.errors import OutputExists
+from kedge.layers.privileges import Privileges, choose_privileges
+from kedge.model.progress import Progress, Silent
+from kedge.model.tree import Buffer, Kind, Node, walk
+from kedge.posix.beneath import open_folder, remove_tree
+from kedge.posix.files import explained, temporary_beside
+
+_PER_FOLDER = 4096  # spool files per folder: huge folders are slow on cluster file systems
+_HOLE = 65536  # runs of zeros from this size on become holes
+_LATEST = (1 << 62) // 10**9  # seconds that utimensat takes as nanoseconds
+
+
+class SandboxSink:
+    """A ContentSink whose `finish` makes the folder `target`; a context manager that removes what is not finished."""
+
+    def __init__(self, target: Path, *, force: bool = False, progress: Progress | None = None) -> None:
+        self._target = Path(os.path.abspath(target))  # noqa: PTH100 - resolve() would follow a link at the target
+        self._force = force
+        self._progress = progress or Silent()
+        self._count = 0
+        self._spool_folder = -1
+        self._refuse_existing()
+        self._tree = temporary_beside(self._target)
+        self._spool = self._tree.with_name(self._tree.name + ".spool")
+        with explained(self._spool):
+            self._spool.mkdir(mode=0o700)
+
+    def __enter__(self) -> SandboxSink:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.abort()
+
+    def add(self, data: Buffer) -> object:
+        """Spool a small file."""
+        with explained(self._target):
+            token, file = self._create()
+            try:
+                _write_all(file, data)
+            finally:
+                os.close(file)
+        return token
+
+    def add_stream(self, size: int, chunks: Iterable[Buffer]) -> object:
+        """Spool a file; long runs of zeros become holes."""
+        with explained(self._target):
+            token, file = self._create()
+        try:
+            for chunk in chunks:
+                with explained(self._target):
+                    if len(chunk) >= _HOLE and not chunk[0] and not bytes(chunk).strip(b"\0"):
+                        os.lseek(file, len(chunk), os.SEEK_CUR)
+                    else:
+                        _write_all(file, chunk)
+            with explained(self._target):
+                os.ftruncate(file, size)
+        finally:
+            os.close(file)
+        return token
+
+    def finish(self, root: Node) -> None:
+        """Build the tree and publish it as the target; on any error nothing stays behind."""
+        try:
+            with explained(self._target):
+                self._tree.mkdir(mode=0o700)
+                builder = _TreeBuilder(self._spool, choose_privileges(self._progress), _count_names(root))
+                builder.build(self._tree, root)
+                remove_tree(self._spool)
+                self._publish()
+        finally:
+            self.abort()
+
+    def abort(self) -> None:
+        """Remove whatever is not published; idempotent."""
+        if self._spool_folder >= 0:
+            os.close(self._spool_folder)
+            self._spool_folder = -1
+        with explained(self._spool):
+            remove_tree(self._spool)
+            remove_tree(self._tree)
+
+    def _create(self) -> tuple[int, int]:
+        token = self._count
+        self._count += 1
+        if token % _PER_FOLDER == 0:
+            if self._spool_folder >= 0:
+                os.close(self._spool_folder)
+            folder = self._spool / str(token // _PER_FOLDER)
+            folder.mkdir(mode=0o700)
+            self._spool_folder = open_folder(folder)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        return token, os.open(str(token), flags, 0o600, dir_fd=self._spool_folder)
+
+    def _refuse_existing(self) -> None:
+        if not self._force and os.path.lexists(self._target):
+            raise OutputExists(f"{self._target} exists already", hint="give --force to replace it, or another name")
+
+    def _publish(self) -> None:
+        self._refuse_existing()
+        if not os.path.lexists(self._target):
+            self._tree.rename(self._target)
+            return
+        old = temporary_beside(self._target)
+        self._target.rename(old)
+        try:
+            self._tree.rename(self._target)
+        except OSError:
+            old.rename(self._target)
+            raise
+        remove_tree(old)
+
+
+@dataclass(slots=True)
+class _Level:
+    """A folder being filled."""
+
+    folder: int
+    name: bytes
+    node: Node
+    children: Iterator[tuple[bytes, Node]]
+
+
+class _TreeBuilder:
+    """Makes folders, moves spooled files into place and sets metadata, folders last: they may be read-only."""
+
+    def __init__(self, spool: Path, privileges: Privileges, names: Counter[int]) -> None:
+        self._spool = os.fsencode(spool)
+        self._privileges = privileges
+        self._names = names
+        self._placed: dict[int, bytes] = {}  # files with several names: where the first is, in the spool
+
+    def build(self, path: Path, root: Node) -> None:
+        """Fill the empty folder `path`."""
+        parent = open_folder(path.parent)
+        levels = [_Level(open_folder(path), os.fsencode(path.name), root, iter(root.sorted_children()))]
+        try:
+            while levels:
+                self._step(levels, parent)
+        finally:
+            for level in levels:
+                os.close(level.folder)
+            os.close(parent)
+
+    def _step(self, levels: list[_Level], parent: int) -> None:
+        level = levels[-1]
+        for name, node in level.children:
+            if node.kind is Kind.DIRECTORY:
+                os.mkdir(name, 0o700, dir_fd=level.folder)
+                folder = open_folder(name, at=level.folder)
+                levels.append(_Level(folder, name, node, iter(node.sorted_children())))
+                return
+            self._make(level.folder, name, node)
+        outer = levels[-2].folder if len(levels) > 1 else parent
+        self._set_metadata(outer, level.name, level.node)
+        os.close(level.folder)
+        levels.pop()
+
+    def _make(self, folder: int, name: bytes, node: Node) -> None:
+        first = self._placed.get(id(node))
+        if first is not None:
+            os.link(first, name, dst_dir_fd=folder, follow_symlinks=False)
+            return
+        if node.kind is Kind.FILE:
+            self._make_file(folder, name, node)
+        elif node.kind is Kind.SYMLINK:
+            os.symlink(node.target, name, dir_fd=folder)
+        elif node.kind is Kind.FIFO:
+            os.mkfifo(name, 0o600, dir_fd=folder)
+        elif node.kind is Kind.SOCKET:
+            os.mknod(name, 0o140600, dir_fd=folder)
+        else:
+            self._privileges.make_device(folder, name, node)
+        self._set_metadata(folder, name, node)
+        if self._names[id(node)] > 1:
+            first = self._spool + b"/link%d" % len(self._placed)
+            os.link(name, first, src_dir_fd=folder, follow_symlinks=False)
+            self._placed[id(node)] = first
+
+    def _make_file(self, folder: int, name: bytes, node: Node) -> None:
+        if node.content is None:
+            os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder))
+            return
+        token = node.content
+        assert isinstance(token, int)
+        os.rename(b"%s/%d/%d" % (self._spool, token // _PER_FOLDER, token), name, dst_dir_fd=folder)
+
+    def _set_metadata(self, folder: int, name: bytes, node: Node) -> None:
+        self._privileges.set_owner(folder, name, node)
+        if node.xattrs:
+            self._privileges.set_xattrs(folder, name, node)
+        if node.kind is not Kind.SYMLINK:
+            os.chmod(name, node.mode, dir_fd=folder)
+        seconds = max(-_LATEST, min(node.mtime, _LATEST))
+        os.utime(name, ns=(seconds * 10**9, seconds * 10**9), dir_fd=folder, follow_symlinks=False)
+
+
+def _count_names(root: Node) -> Counter[int]:
+    return Counter(id(node) for _, node in walk(root) if node.kind is not Kind.DIRECTORY)
+
+
+def _write_all(file: int, data: Buffer) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]

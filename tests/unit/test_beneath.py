@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Confined paths: no link is followed, nothing outside is touched."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kedge.posix.beneath import open_beneath, open_folder, remove_tree
+from tests.builders.layers import names_in
+
+
+def test_open_beneath_reads_below_the_root(tmp_path: Path) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "a/b/f").write_text("text")
+    root = open_folder(tmp_path)
+    with os.fdopen(open_beneath(root, b"a/./b//f", os.O_RDONLY)) as file:
+        assert file.read() == "text"
+    os.close(root)
+
+
+@pytest.mark.parametrize("path", [b"../f", b"a/../../f", b"link/f", b"a/out", b"file/x"])
+def test_open_beneath_refuses_ways_out(tmp_path: Path, path: bytes) -> None:
+    root_path = tmp_path / "root"
+    (root_path / "a").mkdir(parents=True)
+    (tmp_path / "f").write_text("secret")
+    (root_path / "file").write_text("x")
+    (root_path / "link").symlink_to(tmp_path)
+    (root_path / "a/out").symlink_to(tmp_path / "f")
+    root = open_folder(root_path)
+    before = len(names_in(Path("/proc/self/fd")))
+    with pytest.raises(OSError, match=r"upwards|Too many levels|Not a directory"):
+        open_beneath(root, path, os.O_RDONLY)
+    assert len(names_in(Path("/proc/self/fd"))) == before
+    os.close(root)
+
+
+def test_remove_tree_takes_read_only_folders_and_leaves_link_targets(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").write_text("x")
+    tree = tmp_path / "tree"
+    (tree / "a/b").mkdir(parents=True)
+    (tree / "a/b/f").write_text("x")
+    (tree / "a/link").symlink_to(outside)
+    os.mkfifo(tree / "a/pipe")
+    for path in (tree / "a/b", tree / "a"):
+        path.chmod(0)
+    tree.chmod(0o500)
+    remove_tree(tree)
+    assert names_in(tmp_path) == ["outside"]
+    assert names_in(outside) == ["kept"]
+
+
+def test_remove_tree_takes_files_links_and_nothing(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("x")
+    (tmp_path / "l").symlink_to("/")
+    for name in ("f", "l", "missing", "missing/below"):
+        remove_tree(tmp_path / name)
+    assert names_in(tmp_path) == []
+
+
+def test_remove_tree_is_not_stopped_by_depth(tmp_path: Path) -> None:
+    here = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(600):
+        os.mkdir("d", dir_fd=here)
+        deeper = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = deeper
+    os.close(here)
+    remove_tree(tmp_path / "d")
+    assert names_in(tmp_path) == []

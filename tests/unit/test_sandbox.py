@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Sandbox folders: built, published, cleaned up. Runs as anybody; what only root can do is checked as root."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kedge.errors import FileProblem, OutputExists
+from kedge.layers.flatten import flatten
+from kedge.layers.sandbox import SandboxSink
+from kedge.model.progress import Silent
+from kedge.model.tree import Kind, Node
+from kedge.posix.beneath import remove_tree
+from tests.builders.layers import device, fifo, file, folder, hard_link, layer, names_in, sources, symlink
+
+
+class Notes(Silent):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, message: str) -> None:
+        self.notes.append(message)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    remove_tree(tmp_path)  # pytest cannot remove read-only folders
+
+
+def unpack(target: Path, *tars: bytes, force: bool = False, progress: Notes | None = None) -> None:
+    with SandboxSink(target, force=force, progress=progress) as sink:
+        sink.finish(flatten(sources(*tars), sink))
+
+
+def test_sandbox_has_contents_modes_times_and_links(place: Path) -> None:
+    target = place / "box"
+    unpack(
+        target,
+        layer(
+            folder(".", mode=0o555, mtime=11),
+            folder("d", mode=0o511, mtime=12),
+            file("d/f", b"hello", mode=0o4751, mtime=13),
+            file("d/empty", mode=0o400),
+            hard_link("g", "d/f"),
+            symlink("s", "/d/f", mtime=14),
+            hard_link("t", "s"),
+            fifo("p", mode=0o622),
+        ),
+    )
+    assert stat.S_IMODE(target.stat().st_mode) == 0o555
+    assert (target.stat().st_mtime, (target / "d").stat().st_mtime) == (11, 12)
+    assert stat.S_IMODE((target / "d").stat().st_mode) == 0o511
+    inside = (target / "d/f").stat()
+    assert (stat.S_IMODE(inside.st_mode), inside.st_mtime, inside.st_nlink) == (0o4751, 13, 2)
+    assert (target / "g").read_bytes() == b"hello"
+    assert (target / "g").stat().st_ino == inside.st_ino
+    assert (target / "s").readlink() == Path("/d/f")
+    assert (target / "s").lstat().st_mtime == 14
+    assert (target / "t").lstat().st_ino == (target / "s").lstat().st_ino
+    assert (target / "d/empty").stat().st_size == 0
+    assert stat.S_ISFIFO((target / "p").stat().st_mode)
+    assert stat.S_IMODE((target / "p").stat().st_mode) == 0o622
+    assert names_in(place) == ["box"]
+
+
+def test_sandbox_writes_large_files_with_holes(place: Path) -> None:
+    data = b"start" + bytes(3 << 20) + b"end" + bytes(1 << 20)
+    unpack(place / "box", layer(file("big", data)))
+    made = place / "box/big"
+    assert made.read_bytes() == data
+    assert made.stat().st_size == len(data)
+
+
+def test_sandbox_spools_many_files(place: Path) -> None:
+    unpack(place / "box", layer(*(file(f"{index % 7}/{index}", b"%d" % index) for index in range(9000))))
+    assert (place / "box/6/8245").read_bytes() == b"8245"
+    assert sum(len(names_in(place / "box" / str(number))) for number in range(7)) == 9000
+
+
+def test_sandbox_keeps_owners_devices_and_capabilities_as_root_and_says_what_it_cannot(place: Path) -> None:
+    notes = Notes()
+    capability = b"\x01\0\0\x02\0\x04\0\0" + bytes(12)
+    unpack(
+        place / "box",
+        layer(
+            file("f", b"x", mode=0o4755, owner=(12, 34), xattrs={b"security.capability": capability}),
+            device("null", 1, 3, mode=0o666),
+            device("zero", 1, 5),
+            symlink("s", "x", owner=(5, 6)),
+        ),
+        progress=notes,
+    )
+    made, null = (place / "box/f").stat(), (place / "box/null").stat()
+    assert stat.S_IMODE(made.st_mode) == 0o4755
+    if stat.S_ISCHR(null.st_mode):
+        assert (made.st_uid, made.st_gid, null.st_rdev) == (12, 34, os.makedev(1, 3))
+        assert (place / "box/s").lstat().st_uid == 5
+        assert os.getxattr(place / "box/f", "security.capability") == capability
+        assert notes.notes == []
+    else:
+        assert stat.S_ISREG(null.st_mode)
+        assert stat.S_IMODE(null.st_mode) == 0o666
+        assert made.st_uid == os.geteuid()
+        assert sum("devices" in note for note in notes.notes) == 1
+        assert any("capabilities" in note or "attributes" in note for note in notes.notes)
+
+
+def test_sandbox_keeps_user_attributes(place: Path) -> None:
+    try:
+        os.setxattr(place, "user.test", b"1")
+    except OSError:
+        pytest.skip("this file system has no user attributes")
+    unpack(place / "box", layer(file("f", b"x", mode=0o444, xattrs={b"user.note": b"hi"})))
+    assert os.getxattr(place / "box/f", "user.note") == b"hi"
+
+
+def test_sandbox_refuses_an_existing_target_and_replaces_it_when_forced(place: Path) -> None:
+    target = place / "box"
+    target.mkdir()
+    (target / "old").write_text("old")
+    (target / "old").chmod(0o400)
+    target.chmod(0o500)
+    with pytest.raises(OutputExists):
+        SandboxSink(target)
+    unpack(target, layer(file("new", b"n")), force=True)
+    assert names_in(target) == ["new"]
+    assert names_in(place) == ["box"]
+
+
+def test_sandbox_refuses_a_target_that_appears_meanwhile(place: Path) -> None:
+    sink = SandboxSink(place / "box")
+    (place / "box").mkdir()
+    with pytest.raises(OutputExists):
+        sink.finish(Node(Kind.DIRECTORY))
+    assert names_in(place) == ["box"]
+
+
+def test_sandbox_does_not_follow_a_link_at_the_target(place: Path) -> None:
+    (place / "elsewhere").mkdir()
+    (place / "box").symlink_to("elsewhere")
+    with pytest.raises(OutputExists):
+        SandboxSink(place / "box")
+    unpack(place / "box", layer(file("f")), force=True)
+    assert not (place / "box").is_symlink()
+    assert names_in(place / "elsewhere") == []
+
+
+def test_sandbox_removes_everything_on_failure(place: Path) -> None:
+    with SandboxSink(place / "box") as sink:
+        sink.add(b"data")
+        assert names_in(place)
+    assert names_in(place) == []
+
+    root = Node(Kind.DIRECTORY, 0o500)
+    inner = root.children[b"read-only"] = Node(Kind.DIRECTORY, 0o500)
+    inner.children[b"f"] = Node(Kind.FILE)
+    root.children[b"z"] = Node(Kind.FILE)
+    root.children[b"z"].content = 99  # was never spooled
+    with pytest.raises(FileProblem):
+        SandboxSink(place / "box").finish(root)
+    assert names_in(place) == []
+
+
+def test_sandbox_reports_a_place_that_cannot_be_written(place: Path) -> None:
+    with pytest.raises(FileProblem, match="No such file"):
+        SandboxSink(place / "missing" / "box")
