@@ -124,6 +124,7 @@ class Download:
 
     def _fetch(self, lease: Lease) -> Iterator[None]:
         """Fill the partial file and commit it; a resumed one that proves wrong is begun anew, once."""
+        self._blobs.layout.sweep()
         self._blobs.layout.folder("partial")
         partial = self._blobs.layout.partial(self._descriptor.digest)
         try:

@@ -55,6 +55,7 @@ class Flow:
             self._available = 0
             self._recent.clear()
             self._recent_size = 0
+            self._changed.notify_all()
 
     def extend(self, count: int) -> None:
         """So many more bytes of the file may be read."""
@@ -121,16 +122,13 @@ class Flow:
         generation = -1
         descriptor = -1
         try:
-            while (view := self._look(position, drive)) is not None:
+            while (view := self._look(position, generation, drive)) is not None:
                 if view.generation != generation:
-                    if position:
-                        raise self._restarted()
                     old, descriptor = descriptor, -1
                     descriptor, generation = self._reopen(old)
                     continue
-                if view.piece is not None:
-                    piece = view.piece
-                else:
+                piece = view.piece
+                if piece is None:
                     with explained(self._where):
                         piece = os.pread(descriptor, min(_READ, view.available - position), position)
                     if not piece:
@@ -141,24 +139,26 @@ class Flow:
             if descriptor >= 0:
                 os.close(descriptor)
 
-    def _look(self, position: int, drive: Callable[[], bool] | None) -> _View | None:
+    def _look(self, position: int, generation: int, drive: Callable[[], bool] | None) -> _View | None:
         """Wait for bytes at `position`; None at the verified end."""
         while True:
             with self._changed:
-                while drive is None and not self._has_news(position):
+                while drive is None and not self._has_news(position, generation):
                     self._changed.wait()
                 if self._error is not None:
                     raise self._error
+                if position and generation != self._generation:
+                    raise self._restarted()  # what was given out may be wrong, whatever comes now
                 if position < self._available:
-                    piece = self._recent.get(position)
-                    return _View(self._generation, self._available, piece)
+                    return _View(self._generation, self._available, self._recent.get(position))
                 if self._is_verified:
                     return None
             if drive is not None:
                 drive()
 
-    def _has_news(self, position: int) -> bool:
-        return self._error is not None or position < self._available or self._is_verified
+    def _has_news(self, position: int, generation: int) -> bool:
+        is_restarted = bool(position) and generation != self._generation
+        return self._error is not None or position < self._available or self._is_verified or is_restarted
 
     def _reopen(self, old: int) -> tuple[int, int]:
         with self._changed:

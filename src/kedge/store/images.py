@@ -82,6 +82,7 @@ class Images:
             lease = acquire(self._layout.lease(path.stem), self._layout.folder("tmp"), lambda: self._has(key), patience)
             if lease is not None:
                 with lease:
+                    self._layout.sweep()  # of a builder that was killed while we waited
                     return self._build_now(key, path, build)
         return found
 
@@ -94,11 +95,10 @@ class Images:
         try:
             with explained(temporary):
                 descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, _IMAGE_MODE)
-            with os.fdopen(descriptor, "w+b") as file:
+            with explained(temporary), os.fdopen(descriptor, "w+b") as file:
                 build(file)
-                with explained(temporary):
-                    file.flush()
-                    os.fsync(file.fileno())
+                file.flush()
+                os.fsync(file.fileno())
             with explained(path):
                 status = temporary.stat()
                 record_path(path).unlink(missing_ok=True)

@@ -102,17 +102,21 @@ class Layout:
                 temporary.unlink()
 
     def sweep(self) -> int:
-        """Remove what killed processes left in tmp/; how many bytes that freed."""
-        freed = 0
-        with contextlib.suppress(OSError):
-            for entry in os.scandir(self.root / "tmp"):
-                gone = owner_is_gone(entry.name)
-                with contextlib.suppress(OSError):
-                    found = entry.stat(follow_symlinks=False)
-                    if gone or (gone is None and time.time() - found.st_mtime > STALE_TEMPORARY):
-                        Path(entry.path).unlink()
-                        freed += found.st_size
-        return freed
+        """Remove what killed processes left: temporary files, marks, leases that nobody touched for a day; bytes freed."""
+        return sum(_sweep_folder(self.root / name) for name in ("tmp", "using", "leases"))
+
+
+def _sweep_folder(folder: Path) -> int:
+    freed = 0
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(folder):
+            gone = owner_is_gone(entry.name)
+            with contextlib.suppress(OSError):
+                found = entry.stat(follow_symlinks=False)
+                if gone or (gone is None and time.time() - found.st_mtime > STALE_TEMPORARY):
+                    Path(entry.path).unlink()
+                    freed += found.st_size
+    return freed
 
 
 def hash_text(text: str) -> str:

@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Leases: exclusive, taken over when stale, never taken from the living; process identities. Needs nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kedge.errors import StoreBusy
+from kedge.posix import locks
+from kedge.posix.locks import Holder, claim_name, is_running, machine_name, own_name, owner_is_gone
+from kedge.store import lease as lease_module
+from kedge.store.lease import Lease, Patience, acquire, break_lease, read_lease
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "tmp").mkdir()
+    return tmp_path
+
+
+def take(place: Path, patience: Patience | None = None) -> Lease | None:
+    return acquire(place / "lease", place / "tmp", lambda: False, patience or Patience(limit=5))
+
+
+def dead_holder() -> Holder:
+    process = subprocess.Popen([sys.executable, "-c", "pass"])
+    process.wait()
+    return replace(Holder.of_this_process(), pid=process.pid)
+
+
+def foreign_holder() -> Holder:
+    return replace(Holder.of_this_process(), machine="0123456789ab", host="node7", user="ada", pid=4242)
+
+
+def test_holder_survives_encoding() -> None:
+    holder = Holder.of_this_process()
+    assert Holder.parse(holder.encode()) == holder
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b"\xff", b'{"machine": 1', b'{"pid": "x"}', b"[" * 100_000])
+def test_holder_parse_takes_anything(data: bytes) -> None:
+    assert Holder.parse(data) is None
+
+
+def test_process_is_running_knows_the_living_the_dead_and_the_reused() -> None:
+    me = Holder.of_this_process()
+    assert is_running(me.machine, me.pid, me.start) is True
+    assert is_running(me.machine, me.pid, me.start + 1) is False
+    assert is_running("elsewhere", me.pid, me.start) is None
+    dead = dead_holder()
+    assert is_running(dead.machine, dead.pid, dead.start) is False
+
+
+def test_process_not_yet_waited_for_counts_as_dead() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "pass"])
+    deadline = time.monotonic() + 10
+    while "Z" not in Path(f"/proc/{process.pid}/stat").read_text().split(")")[1][:3] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert is_running(machine_name(), process.pid, 12345) is False
+    process.wait()
+
+
+def test_own_name_tells_its_owner() -> None:
+    assert owner_is_gone(own_name("some.label")) is False
+    dead = dead_holder()
+    assert owner_is_gone(f"label.{machine_name()}.{dead.pid}.77.abcdef") is True
+    assert owner_is_gone("label.0123456789ab.1.1.abcdef") is None
+    assert owner_is_gone("anything") is None
+
+
+def test_claim_is_exclusive_without_hard_links_too(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(os, "link", refuse)
+    assert claim_name(place / "name", b"one", place / "tmp") is True
+    assert claim_name(place / "name", b"two", place / "tmp") is False
+    assert (place / "name").read_bytes() == b"one"
+
+
+def test_claim_believes_the_link_count_when_the_answer_got_lost(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = os.link
+
+    def link_and_complain(source: Path, target: Path) -> None:
+        link(source, target)
+        raise FileExistsError(17, "File exists")
+
+    monkeypatch.setattr(os, "link", link_and_complain)
+    assert claim_name(place / "name", b"one", place / "tmp") is True
+
+
+def test_lease_is_held_and_released(place: Path) -> None:
+    first = take(place)
+    assert first is not None
+    with pytest.raises(StoreBusy, match=rf"process {os.getpid()} of .* on {os.uname().nodename}"):
+        take(place, Patience(limit=0.1))
+    first.release()
+    second = take(place)
+    assert second is not None
+    second.release()
+    assert [path.name for path in place.iterdir()] == ["tmp"]
+
+
+def test_lease_of_a_dead_process_is_taken_over_at_once(place: Path) -> None:
+    (place / "lease").write_bytes(dead_holder().encode())
+    began = time.monotonic()
+    lease = take(place)
+    assert lease is not None
+    assert time.monotonic() - began < 1
+    lease.release()
+
+
+def test_lease_of_another_host_is_respected_while_it_is_touched(place: Path) -> None:
+    (place / "lease").write_bytes(foreign_holder().encode())
+    with pytest.raises(StoreBusy) as caught:
+        take(place, Patience(limit=0.2))
+    assert caught.value.context["host"] == "node7"
+    assert caught.value.context["pid"] == "4242"
+    assert caught.value.context["user"] == "ada"
+
+
+def test_lease_of_another_host_is_taken_over_when_it_is_silent(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_module, "WATCH_AT_LEAST", 0.2)
+    (place / "lease").write_bytes(foreign_holder().encode())
+    old = time.time() - 100
+    os.utime(place / "lease", (old, old))
+    lease = take(place)
+    assert lease is not None
+    lease.release()
+
+
+def test_lease_with_a_clock_in_the_past_is_safe_while_it_beats(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_module, "WATCH_AT_LEAST", 0.3)
+    path = place / "lease"
+    path.write_bytes(foreign_holder().encode())
+    ended = threading.Event()
+
+    def beat() -> None:
+        when = time.time() - 1000  # the host's clock is wrong by a quarter of an hour
+        while not ended.wait(0.05):
+            when += 1
+            os.utime(path, (when, when))
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    try:
+        with pytest.raises(StoreBusy):
+            take(place, Patience(limit=1.0))
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_lease_with_a_clock_in_the_future_is_taken_over_after_watching(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease_module, "STALE_AFTER", 0.5)
+    (place / "lease").write_bytes(foreign_holder().encode())
+    os.utime(place / "lease", (time.time() + 9999,) * 2)
+    lease = take(place)
+    assert lease is not None
+    lease.release()
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage"])
+def test_lease_that_cannot_be_read_counts_by_its_time(
+    place: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease_module, "WATCH_AT_LEAST", 0.1)
+    (place / "lease").write_bytes(content)
+    with pytest.raises(StoreBusy, match="an unknown process"):
+        take(place, Patience(limit=0.3))
+    os.utime(place / "lease", (1, 1))
+    lease = take(place)
+    assert lease is not None
+    lease.release()
+
+
+def test_lease_break_spares_a_newer_lease(place: Path) -> None:
+    path = place / "lease"
+    path.write_bytes(dead_holder().encode())
+    stale = read_lease(path)
+    assert stale is not None
+    path.unlink()
+    living = take(place)
+    assert living is not None
+    break_lease(path, stale, place / "tmp")
+    assert living.confirm()
+    living.beat()
+    assert not living.is_lost
+    living.release()
+
+
+@pytest.mark.parametrize("_", range(10))
+def test_lease_break_by_many_threads_has_one_winner_at_a_time(place: Path, _: int) -> None:
+    (place / "lease").write_bytes(dead_holder().encode())
+    holding, most = 0, 0
+    lock = threading.Lock()
+
+    def work() -> None:
+        nonlocal holding, most
+        lease = take(place, Patience(limit=30))
+        assert lease is not None
+        with lock:
+            holding += 1
+            most = max(most, holding)
+        time.sleep(0.001)
+        with lock:
+            holding -= 1
+        lease.release()
+
+    threads = [threading.Thread(target=work) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
+    assert [path.name for path in place.iterdir()] == ["tmp"]
+    assert list((place / "tmp").iterdir()) == []
+
+
+def test_lease_guard_of_a_dead_breaker_is_removed(place: Path) -> None:
+    path = place / "lease"
+    path.write_bytes(dead_holder().encode())
+    stale = read_lease(path)
+    assert stale is not None
+    (place / f"lease.break-{stale.identity}").write_bytes(dead_holder().encode())
+    lease = take(place)
+    assert lease is not None
+    lease.release()
+    assert [each.name for each in place.iterdir()] == ["tmp"]
+
+
+def test_lease_beats_by_itself_and_notices_its_loss(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_module, "BEAT", 0.05)
+    lease = take(place)
+    assert lease is not None
+    os.utime(lease.path, (1, 1))
+    deadline = time.monotonic() + 5
+    while lease.path.stat().st_mtime < 100 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert time.time() - lease.path.stat().st_mtime < 5
+    lease.path.write_bytes(foreign_holder().encode())
+    while not lease.is_lost and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not lease.confirm()
+    lease.release()
+    assert lease.path.exists(), "somebody else's lease stays"
+
+
+def test_acquire_ends_when_the_work_is_done_elsewhere(place: Path) -> None:
+    (place / "lease").write_bytes(foreign_holder().encode())
+    looks = iter([False, False, True])
+    assert acquire(place / "lease", place / "tmp", lambda: next(looks), Patience()) is None
+
+
+def test_acquire_can_be_cancelled_and_tells_whom_it_waits_for(place: Path) -> None:
+    (place / "lease").write_bytes(foreign_holder().encode())
+    cancelled, told = threading.Event(), list[str]()
+    threading.Timer(1.5, cancelled.set).start()
+    assert take(place, Patience(None, cancelled, told.append)) is None
+    assert told == ["waiting for process 4242 of ada on node7, which works on the same thing"]
+
+
+def test_abandoned_temporaries_beside_a_target_are_removed(tmp_path: Path) -> None:
+    dead = dead_holder().pid
+    old = tmp_path / f".kedge-tmp-{dead}-aaaa-out.sif"
+    fresh = tmp_path / f".kedge-tmp-{dead}-bbbb-out.sif"
+    mine = tmp_path / f".kedge-tmp-{os.getpid()}-cccc-out.sif"
+    other = tmp_path / f".kedge-tmp-{dead}-dddd-other.sif"
+    for path in (old, fresh, mine, other):
+        path.write_bytes(b"x")
+        if path != fresh:
+            os.utime(path, (1, 1))
+    assert locks.remove_abandoned(tmp_path / "out.sif") == [old]
+    assert sorted(tmp_path.iterdir()) == sorted([fresh, mine, other])
