@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The tests' own rules: skips are counted and fail in CI, and no connection leaves this machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.requirements import REPOSITORY, SHARED_REASON
+
+
+def run_pytest(folder: Path, body: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run one small test under this repository's conftest."""
+    path = folder / "test_small.py"
+    path.write_text(f"import pytest, socket\nfrom tests import requirements\n\n\ndef test_small():\n    {body}\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-p", "no:cacheprovider", str(path)]
+    environ = {name: value for name, value in os.environ.items() if name != "CI"}
+    paths = os.pathsep.join([str(REPOSITORY / "src"), str(REPOSITORY)])
+    environ |= {"PYTHONPATH": paths, **variables}
+    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_gating_skips_are_summarised(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, 'pytest.skip("the moon is full")')
+    assert done.returncode == 0, done.stdout
+    assert "1 × the moon is full" in done.stdout
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs real root")
+def test_gating_skips_fail_in_ci(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, 'pytest.skip("the moon is full")', CI="true")
+    assert done.returncode == 1, done.stdout
+    assert "not allowed in CI" in done.stdout
+
+
+def test_gating_skips_for_want_of_fixtures_are_excused(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, 'requirements.require_shared("x")', CI="true", KEDGE_SHARED=str(tmp_path / "absent"))
+    assert done.returncode == 0, done.stdout
+    assert SHARED_REASON in done.stdout
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs real root")
+def test_gating_missing_program_fails_in_ci(tmp_path: Path) -> None:
+    body = 'requirements.require_program("no-such-program")'
+    assert run_pytest(tmp_path, body).returncode == 0
+    done = run_pytest(tmp_path, body, CI="true")
+    assert done.returncode == 1
+    assert "in CI it must be there" in done.stdout
+
+
+@pytest.mark.parametrize(("address", "status"), [("192.0.2.1", 1), ("127.0.0.1", 0)])
+def test_gating_connections_stay_here(tmp_path: Path, address: str, status: int) -> None:
+    body = f'pytest.raises(OSError, socket.create_connection, ("{address}", 1), 1)'
+    done = run_pytest(tmp_path, body)
+    assert done.returncode == status, done.stdout
