@@ -134,7 +134,7 @@ def parse_manifest(raw: bytes, media_type: str = "", where: str = "manifest") ->
             f"{where} is a Docker schema 1 manifest, a format registries stopped serving in 2019",
             hint="ask the owner to push the image again with a current Docker, Podman or skopeo",
         )
-    kind = str(document.get("mediaType") or media_type.split(";")[0].strip())
+    kind = str(document.get("mediaType") or media_type.split(";", maxsplit=1)[0].strip())
     if "manifests" in document and "layers" not in document:
         entries = tuple(_descriptor(d, where, f"manifests[{i}]") for i, d in enumerate(_list(document, "manifests", where)))
         return Index(kind or OCI_INDEX, entries, raw)

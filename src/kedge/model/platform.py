@@ -22,7 +22,7 @@ _ALIASES = {
     "loongarch64": ("loong64", ""),
 }
 _KNOWN = frozenset(
-    "386 amd64 arm arm64 ppc64 ppc64le mips mipsle mips64 mips64le s390x riscv64 loong64".split()
+    ["386", "amd64", "arm", "arm64", "ppc64", "ppc64le", "mips", "mipsle", "mips64", "mips64le", "s390x", "riscv64", "loong64"]
 )
 
 

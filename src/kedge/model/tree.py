@@ -32,7 +32,20 @@ class Kind(IntEnum):
 class Node:
     """One inode: metadata, and by kind children, content, a link target or a device number."""
 
-    __slots__ = ("children", "content", "gid", "kind", "layer", "mode", "mtime", "rdev", "size", "target", "uid", "xattrs")
+    __slots__ = (
+        "children",
+        "content",
+        "gid",
+        "kind",
+        "layer",
+        "mode",
+        "mtime",
+        "rdev",
+        "size",
+        "target",
+        "uid",
+        "xattrs",
+    )
 
     def __init__(self, kind: Kind, mode: int = 0o755, uid: int = 0, gid: int = 0, mtime: int = 0) -> None:
         self.kind = kind
@@ -99,3 +112,35 @@ def find(root: Node, path: bytes) -> Node | None:
             return None
         node = child
     return node
+
+
+def copy_tree(root: Node, source: ContentSource, sink: ContentSink) -> Node:
+    """The same tree with every file's bytes given to `sink`; hard links stay hard links.
+
+    Files are handed over in a fixed order, so that equal trees give the sink the same bytes in the same order.
+    """
+    copies: dict[int, Node] = {id(root): _copy_node(root)}
+    stack = [root]
+    while stack:
+        folder = stack.pop()
+        names = copies[id(folder)].children
+        for name, node in sorted(folder.children.items()):
+            if id(node) not in copies:
+                copy = copies[id(node)] = _copy_node(node)
+                if node.kind is Kind.FILE and node.size:
+                    copy.content = sink.add_stream(node.size, source.chunks(node))
+            names[name] = copies[id(node)]
+        stack.extend(node for _, node in sorted(folder.children.items(), reverse=True) if node.children)
+    return copies[id(root)]
+
+
+def _copy_node(node: Node) -> Node:
+    copy = Node(node.kind, node.mode, node.uid, node.gid, node.mtime)
+    copy.xattrs, copy.size, copy.target, copy.rdev, copy.layer = (
+        node.xattrs,
+        node.size,
+        node.target,
+        node.rdev,
+        node.layer,
+    )
+    return copy

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge convert SOURCE TARGET`: SIF, SquashFS, sandbox folder, OCI layout and archives, each into the others."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from kedge.cli.options import add_dry_run, add_settings
+from kedge.cli.pull import FORMS
+
+if TYPE_CHECKING:
+    from kedge.cli.console import Console
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What, into what, and how."""
+    parser.add_argument(
+        "source", metavar="SOURCE", help="a file, a folder, oci:PATH, docker-archive:PATH, host:PROGRAM …"
+    )
+    parser.add_argument("target", metavar="TARGET", help="a name whose ending says the form, or FORM:PATH[:TAG]")
+    parser.add_argument("--format", choices=FORMS, help="the form, where the name does not say it")
+    parser.add_argument("--tag", help="what OCI layouts and archives call the image (latest)")
+    parser.add_argument("-F", "--force", action="store_true", help="replace a target that exists")
+    add_settings(parser, "compression", "threads", "architecture", "temporary_directory")
+    add_dry_run(parser)
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Convert, and say what came of it."""
+    from kedge.model.form import Form
+    from kedge.model.reference import Reference
+    from kedge.ops.convert import Converted, ConvertRequest, convert, read_target
+    from kedge.ops.workplace import Workplace
+
+    path, form, tag = read_target(arguments.target, Form(arguments.format) if arguments.format else None)
+    request = ConvertRequest(Reference.parse(arguments.source), path, form, arguments.force, arguments.tag or tag)
+    if console.dry_run:
+        done = Converted(str(request.source), path, form, None)
+        console.print(f"would write {path} ({form}) from {request.source}")
+    else:
+        done = convert(request, Workplace(console.settings, console.progress))
+        console.progress.note(f"{done.target} ({done.form})")
+    if console.json:
+        console.print_json(done.as_dict())
+    return 0

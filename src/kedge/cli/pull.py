@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge pull [OUTPUT] REFERENCE`: from the name of an image to a file that runs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kedge.cli.login import add_login, read_access
+from kedge.cli.options import add_dry_run, add_settings
+from kedge.errors import UsageError
+
+if TYPE_CHECKING:
+    from kedge.cli.console import Console
+    from kedge.ops.pull import Pulled
+
+FORMS = ("sif", "squashfs", "sandbox", "oci", "oci-archive", "docker-archive")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Apptainer's options, and the forms that kedge can write besides."""
+    parser.add_argument(
+        "words", nargs="+", metavar="[OUTPUT] REFERENCE", help="where to, and what; docker:// by default"
+    )
+    parser.add_argument("--format", choices=FORMS, default="sif", help="what to write (sif)")
+    parser.add_argument("--sandbox", action="store_const", const="sandbox", dest="format", help="write a folder")
+    parser.add_argument("--name", help="output name, as a second way to give OUTPUT")
+    parser.add_argument("-F", "--force", action="store_true", help="replace an output that exists")
+    parser.add_argument("--offline", action="store_true", help="use only what is stored; no network")
+    parser.add_argument(
+        "-U", "--allow-unsigned", "--allow-unauthenticated", action="store_true", help=argparse.SUPPRESS
+    )
+    add_login(parser)
+    add_settings(
+        parser, "architecture", "pull_directory", "compression", "threads", "disable_cache", "cache_directory",
+        "temporary_directory", "no_https", "library_url", "ca_bundle", "download_connections",
+    )  # fmt: skip
+    add_dry_run(parser)
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Pull, and say what came of it."""
+    from kedge.model.form import Form
+    from kedge.model.reference import Reference
+    from kedge.ops.pull import PullRequest, pull
+    from kedge.ops.workplace import Workplace
+
+    if len(arguments.words) > 2:
+        raise UsageError("pull takes at most an output and one reference", hint="kedge pull [OUTPUT] REFERENCE")
+    reference = Reference.parse(arguments.words[-1])
+    output = arguments.words[0] if len(arguments.words) == 2 else arguments.name
+    request = PullRequest(
+        reference, Path(output) if output else None, Form(arguments.format), arguments.force, arguments.offline
+    )
+    workplace = Workplace(console.settings, console.progress, read_access(arguments, console, reference))
+    pulled = pull(request, workplace, dry_run=console.dry_run)
+    if console.json:
+        console.print_json(pulled.as_dict())
+    else:
+        _say(pulled, console)
+    return 0
+
+
+def _say(pulled: Pulled, console: Console) -> None:
+    from kedge.model.size import format_size
+
+    if not console.dry_run:
+        size = f", {format_size(pulled.size)}" if pulled.size else ""
+        console.progress.note(f"{pulled.output} ({pulled.how}{size})")
+        return
+    console.print(f"reference  {pulled.reference}")
+    console.print(f"digest     {pulled.digest or 'not known before it is there'}")
+    console.print(f"platform   {pulled.platform or 'this machine'}")
+    for digest, length in pulled.layers:
+        console.print(f"layer      {digest[:19]}  {format_size(length)}")
+    console.print(f"download   {format_size(pulled.download)}")
+    console.print(f"output     {pulled.output} ({pulled.form}, {pulled.how})")

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge registry`: log in to registries and out, list logins and tags."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kedge.cli.options import add_settings
+from kedge.errors import UsageError
+
+if TYPE_CHECKING:
+    from kedge.cli.console import Console
+    from kedge.ops.registries import RegistryOptions
+    from kedge.registry.secret import Secret
+
+_LONGEST_PASSWORD = 64 << 10
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The subcommands and their arguments."""
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    login = commands.add_parser("login", help="check a user name and password and remember them, for Apptainer too")
+    login.add_argument("registry", metavar="HOST", help="such as nvcr.io, docker.io or localhost:5000")
+    login.add_argument("-u", "--username", metavar="USER", help="for nvcr.io: '$oauthtoken', in single quotes")
+    login.add_argument(
+        "-p", "--password", metavar="PASSWORD", help="visible to others in 'ps': better --password-stdin"
+    )
+    login.add_argument("--password-stdin", action="store_true", help="read the password from standard input")
+    logout = commands.add_parser("logout", help="forget a login")
+    logout.add_argument("registry", metavar="HOST")
+    listing = commands.add_parser("list", help="which logins there are and where they come from; never the passwords")
+    tags = commands.add_parser("tags", help="the tags of a repository")
+    tags.add_argument("repository", metavar="NAME", help="such as nvcr.io/nvidia/pytorch")
+    for each in (login, logout, listing):
+        each.add_argument(
+            "--authfile", type=Path, metavar="FILE", help="use this file, not ~/.apptainer/docker-config.json"
+        )
+    for each in (login, tags):
+        add_settings(each, "no_https", "ca_bundle", "retries")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Run one subcommand."""
+    commands = {"login": _login, "logout": _logout, "list": _list, "tags": _tags}
+    commands[arguments.command](arguments, console)
+    return 0
+
+
+def _login(arguments: argparse.Namespace, console: Console) -> None:
+    from kedge.ops.registries import log_in, parse_registry
+
+    host = parse_registry(arguments.registry)
+    default = "$oauthtoken" if host == "nvcr.io" else ""
+    user = arguments.username
+    if user is None:
+        can_ask = console.is_interactive and not arguments.password_stdin
+        user = console.ask(f"user name{f' [{default}]' if default else ''}: ").strip() if can_ask else ""
+        user = user or default
+    done = log_in(host, user, _read_password(arguments, console, user), _options(arguments, console))
+    if console.json:
+        console.print_json(
+            {"registry": done.registry, "username": done.username, "path": str(done.path), "checked": done.was_checked}
+        )
+    if not done.was_checked:
+        console.progress.warn(f"{done.registry} lets everybody in, so the password could not be checked")
+    console.print(f"logged in to {done.registry} as {done.username}; stored in {done.path}")
+
+
+def _read_password(arguments: argparse.Namespace, console: Console, user: str) -> Secret:
+    from kedge.registry.secret import Secret
+
+    if arguments.password_stdin:
+        if arguments.password is not None:
+            raise UsageError("--password and --password-stdin are two passwords", hint="leave out one of them")
+        return Secret(sys.stdin.read(_LONGEST_PASSWORD).rstrip("\r\n"))
+    if arguments.password is not None:
+        return Secret(arguments.password)
+    return Secret(console.ask_secret(f"password or API key of {user}: "))
+
+
+def _logout(arguments: argparse.Namespace, console: Console) -> None:
+    from kedge.ops.registries import log_out
+
+    done = log_out(arguments.registry, _options(arguments, console))
+    if console.json:
+        console.print_json({"registry": done.registry, "removed": done.was_there, "still_from": done.still_from})
+    console.print(f"{'logged out of' if done.was_there else 'there was no login for'} {done.registry} in {done.path}")
+    if done.still_from:
+        console.progress.warn(f"another login for {done.registry} is still found: {done.still_from}")
+
+
+def _list(arguments: argparse.Namespace, console: Console) -> None:
+    from kedge.ops.registries import list_known_logins
+
+    found = list_known_logins(_options(arguments, console))
+    if console.json:
+        console.print_json(
+            [{"registry": each.registry, "username": each.username, "source": each.source} for each in found]
+        )
+    if found:
+        console.print_table(("registry", "user", "from"), [(e.registry, e.username, e.source) for e in found])
+    else:
+        console.print("no logins; 'kedge registry login HOST' makes one")
+
+
+def _tags(arguments: argparse.Namespace, console: Console) -> None:
+    from kedge.ops.registries import list_tags
+
+    tags = list_tags(arguments.repository, _options(arguments, console))
+    if console.json:
+        console.print_json(list(tags))
+        return
+    for tag in tags:
+        console.print(tag)
+
+
+def _options(arguments: argparse.Namespace, console: Console) -> RegistryOptions:
+    from kedge.ops.registries import RegistryOptions
+
+    settings = console.settings
+    return RegistryOptions(
+        authfile=getattr(arguments, "authfile", None),
+        no_https=settings.no_https,
+        ca_bundle=settings.ca_bundle,
+        retries=settings.retries,
+        environ=console.environ,
+        progress=console.progress,
+    )

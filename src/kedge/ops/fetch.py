@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A layered image from a registry, opened so that its layers stream through the store while they arrive."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+
+from kedge.errors import CorruptImage, UnsupportedFormat
+from kedge.formats.singularityd import SourceRecord
+from kedge.layers.limits import FlattenOptions
+from kedge.layers.source import LayerSource
+from kedge.model.manifest import Descriptor, ImageConfig, Manifest
+from kedge.model.platform import Platform
+from kedge.model.progress import Progress
+from kedge.model.reference import Reference
+from kedge.ops.image_source import LayeredImage
+from kedge.ops.resolve import Resolved, read_config
+from kedge.ops.workplace import Workplace
+from kedge.registry.stream import BlobStream
+from kedge.store.download import IngestOptions
+from kedge.store.ingest import Ingest
+from kedge.store.store import Store
+
+
+def open_remote_image(resolved: Resolved, workplace: Workplace, store: Store) -> LayeredImage:
+    """Start the downloads, top layer first, and describe the image they make."""
+    _refuse_artifacts(resolved)
+    raw, config = read_config(resolved, store)
+    manifest = resolved.manifest
+    diff_ids = config.diff_ids if len(config.diff_ids) == len(manifest.layers) else (None,) * len(manifest.layers)
+    ingests = start_downloads(resolved, manifest.layers, store, workplace.progress)
+    layers = tuple(
+        LayerSource(short_name(layer), layer.digest, diff_id, _follow(ingests[layer.digest.hex]))
+        for layer, diff_id in zip(manifest.layers, diff_ids, strict=True)
+    )
+    record = SourceRecord(
+        kind="docker",
+        reference=source_name(resolved.reference),
+        digest=resolved.digest,
+        platform=image_platform(config, workplace.platform),
+        created=parse_time(config.created),
+    )
+    options = FlattenOptions(progress=workplace.progress)
+    return LayeredImage(manifest, raw, config, layers, record, options, on_close=store.close)
+
+
+def start_downloads(
+    resolved: Resolved, layers: tuple[Descriptor, ...], store: Store, progress: Progress
+) -> dict[str, Ingest]:
+    """Begin to fetch every layer, the last (topmost) first, each digest once."""
+    ingests: dict[str, Ingest] = {}
+    for layer in reversed(layers):
+        if layer.digest.hex in ingests:
+            continue
+        task = progress.task(f"layer {short_name(layer)}", layer.size)
+        options = IngestOptions(advance=task.advance, notify=progress.note)
+        ingests[layer.digest.hex] = store.ingest(layer, _opener(resolved, layer), options)
+    return ingests
+
+
+def _opener(resolved: Resolved, layer: Descriptor) -> Callable[[int], AbstractContextManager[BlobStream]]:
+    return lambda offset: resolved.client.open_blob(resolved.reference.repository, layer, offset)
+
+
+def _follow(ingest: Ingest) -> Callable[[], Iterator[bytes]]:
+    return ingest.follow
+
+
+def _refuse_artifacts(resolved: Resolved) -> None:
+    manifest = resolved.manifest
+    if manifest.is_sif:
+        raise UnsupportedFormat(
+            f"{resolved.reference} is a SIF file in a registry, not a layered image",
+            hint=f"pull it as oras://{resolved.reference.registry}/{resolved.reference.name}",
+        )
+    if not manifest.layers:
+        raise CorruptImage(f"{resolved.reference} has no layers")
+    if not _is_image(manifest):
+        raise UnsupportedFormat(
+            f"{resolved.reference} is no container image: its config is of type {manifest.config.media_type}",
+            hint="models, charts and signatures live in registries too; check the name",
+        )
+
+
+def _is_image(manifest: Manifest) -> bool:
+    kind = manifest.config.media_type
+    return not kind or kind.endswith(("image.config.v1+json", "container.image.v1+json")) or kind == "application/json"
+
+
+def short_name(layer: Descriptor) -> str:
+    """The first twelve digits of the digest, as people know layers."""
+    return layer.digest.hex[:12]
+
+
+def source_name(reference: Reference) -> str:
+    """The reference as a definition file's From: line has it."""
+    registry = "" if reference.registry == "docker.io" else f"{reference.registry}/"
+    name = reference.name.removeprefix("library/") if not registry else reference.name
+    return registry + name
+
+
+def image_platform(config: ImageConfig, wanted: Platform) -> Platform:
+    """What the image was built for; what was asked for where its config does not say."""
+    return wanted if config.platform.architecture == "unknown" else config.platform
+
+
+def parse_time(text: str) -> int:
+    """Unix seconds of a config's RFC 3339 time; 0 where there is none or it cannot be read."""
+    try:
+        moment = datetime.datetime.fromisoformat(text[:19].replace(" ", "T")).replace(tzinfo=datetime.UTC)
+    except ValueError:
+        return 0
+    return max(int(moment.timestamp()), 0)

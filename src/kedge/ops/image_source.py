@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""An opened image, wherever it came from: what a target needs to write it in another form.
+
+`fill(sink)` produces the file tree, giving every file's bytes to the sink; it is called once. Layered images (registry,
+OCI layout, archives) can also be passed on layer by layer, which is what OCI targets do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol
+
+from kedge.formats.singularityd import ImageRecord, SourceRecord
+from kedge.layers.flatten import flatten
+from kedge.layers.limits import FlattenOptions
+from kedge.layers.source import LayerSource
+from kedge.model.manifest import ImageConfig, Manifest
+from kedge.model.tree import ContentSink, ContentSource, Node, copy_tree
+
+
+class ImageSource(Protocol):
+    """What every kind of opened image offers."""
+
+    @property
+    def config(self) -> ImageConfig | None:
+        """The OCI config, where the image has one."""
+        ...
+
+    @property
+    def record(self) -> SourceRecord:
+        """Where it came from, for the labels and the definition file."""
+        ...
+
+    @property
+    def is_decorated(self) -> bool:
+        """Whether `.singularity.d` is there already and must be kept."""
+        ...
+
+    def fill(self, sink: ContentSink) -> Node:
+        """The file tree, its contents given to `sink`."""
+        ...
+
+    def close(self) -> None:
+        """Release files; calling it twice does no harm."""
+        ...
+
+
+@dataclass(slots=True)
+class LayeredImage:
+    """An image made of tar layers."""
+
+    manifest: Manifest
+    config_bytes: bytes
+    config: ImageConfig
+    layers: tuple[LayerSource, ...]
+    record: SourceRecord
+    options: FlattenOptions
+    on_close: Callable[[], None] | None = None
+    is_decorated: bool = False
+
+    def fill(self, sink: ContentSink) -> Node:
+        """Flatten the layers, top first."""
+        return flatten(self.layers, sink, self.options)
+
+    def close(self) -> None:
+        """Stop downloads that nobody reads any more."""
+        if self.on_close is not None:
+            self.on_close()
+            self.on_close = None
+
+
+@dataclass(slots=True)
+class TreeImage:
+    """An image that is a file tree already: a SIF, a bare SquashFS, a folder."""
+
+    root: Node
+    source: ContentSource
+    record: SourceRecord
+    config: ImageConfig | None = None
+    objects: ImageRecord | None = None  # what a SIF carries beside its file system
+    file: BinaryIO | None = None
+    is_decorated: bool = True
+
+    def fill(self, sink: ContentSink) -> Node:
+        """Copy the tree."""
+        return copy_tree(self.root, self.source, sink)
+
+    def close(self) -> None:
+        """Close the image file."""
+        if self.file is not None:
+            self.file.close()

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Writes an opened image in any form: SIF, bare SquashFS, sandbox folder, OCI layout, OCI or docker archive.
+
+Whatever the form, the target appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from kedge.errors import UsageError
+from kedge.formats.oci.writer import write_docker_archive, write_layout, write_oci_archive
+from kedge.formats.sif.layout import DataType
+from kedge.formats.sif.writer import SifBuilder
+from kedge.formats.singularityd import ImageRecord, decorate, describe
+from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
+from kedge.layers.sandbox import SandboxSink
+from kedge.model.form import Form
+from kedge.model.manifest import ImageConfig
+from kedge.model.progress import Progress, Silent
+from kedge.model.tree import ContentSink, Node
+from kedge.ops.image_source import ImageSource, TreeImage
+from kedge.ops.layered import as_stored_image
+from kedge.posix.files import atomic_output
+
+_FILE_MODES = {Form.SIF: 0o755}  # a SIF is executable: its first line starts it
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How an image is written."""
+
+    codec: str = "zstd"
+    threads: int = 1
+    force: bool = False
+    tag: str | None = None  # what OCI layouts and archives call the image
+    temporary_directory: Path | None = None  # where a layer is put together before its size is known
+    progress: Progress = field(default_factory=Silent)
+
+
+def write_image(target: Path, form: Form, image: ImageSource, options: WriteOptions) -> None:
+    """Write the image; refuses a target that exists unless `options.force`."""
+    if form is Form.SANDBOX:
+        write_sandbox(target, image, options)
+    elif form in (Form.SIF, Form.SQUASHFS):
+        write: Callable[[BinaryIO, ImageSource, WriteOptions], object] = (
+            write_sif if form is Form.SIF else write_squashfs
+        )
+        with atomic_output(target, mode=_FILE_MODES.get(form, 0o644), force=options.force) as file:
+            write(file, image, options)
+    else:
+        _write_oci(target, form, image, options)
+
+
+def write_sif(file: BinaryIO, image: ImageSource, options: WriteOptions) -> None:
+    """Write a SIF: the small objects first, then the file system straight at its final place."""
+    objects = _find_objects(image)
+    record = image.record
+    for warning in objects.warnings:
+        options.progress.warn(warning)
+    seed = f"{record.kind}|{record.reference}|{record.digest}|{options.codec}".encode()
+    builder = SifBuilder(file, architecture=record.platform.architecture, created=record.created, seed=seed)
+    builder.add_object(DataType.DEFFILE, objects.definition)
+    builder.add_object(DataType.GENERIC_JSON, objects.inspect_metadata, "inspect-metadata.json")
+    if objects.oci_config is not None:
+        builder.add_object(DataType.GENERIC_JSON, objects.oci_config, "oci-config.json")
+    builder.begin_partition()
+    builder.end_partition(write_squashfs(file, image, options))
+    builder.finish()
+
+
+def write_squashfs(file: BinaryIO, image: ImageSource, options: WriteOptions) -> int:
+    """Write the file system at the file's position; returns its size."""
+    made = SquashOptions(codec=options.codec, threads=options.threads, mtime=max(image.record.created, 0))
+    with SquashWriter(file, made) as writer:
+        size = writer.finish(fill_decorated(image, writer))
+    for name, count in sorted(writer.skipped_xattrs.items()):
+        options.progress.warn(
+            f"SquashFS cannot hold the attribute {name.decode(errors='replace')}: left out of {count} files"
+        )
+    return size
+
+
+def write_sandbox(target: Path, image: ImageSource, options: WriteOptions) -> None:
+    """Write a folder."""
+    with SandboxSink(target, force=options.force, progress=options.progress) as sink:
+        sink.finish(fill_decorated(image, sink))
+
+
+def fill_decorated(image: ImageSource, sink: ContentSink) -> Node:
+    """The image's tree, with `.singularity.d` where the image does not bring its own."""
+    root = image.fill(sink)
+    if not image.is_decorated:
+        decorate(root, sink, _require_config(image), image.record)
+    return root
+
+
+def _write_oci(target: Path, form: Form, image: ImageSource, options: WriteOptions) -> None:
+    with as_stored_image(image, options.tag, options.temporary_directory) as stored:
+        if form is Form.OCI:
+            write_layout(target, [stored], force=options.force)
+            return
+        write = write_oci_archive if form is Form.OCI_ARCHIVE else write_docker_archive
+        with atomic_output(target, force=options.force) as file:
+            write(file, [stored])
+
+
+def _find_objects(image: ImageSource) -> ImageRecord:
+    if isinstance(image, TreeImage) and image.objects is not None:
+        return image.objects
+    return describe(_require_config(image), image.record)
+
+
+def _require_config(image: ImageSource) -> ImageConfig:
+    if image.config is None:
+        raise UsageError("this image has no OCI config to make its run script from")
+    return image.config

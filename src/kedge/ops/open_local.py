@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Opens images that are on this machine: SIF and SquashFS files, folders, OCI layouts, archives, its own programs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+from typing import BinaryIO
+
+from kedge.errors import FileProblem
+from kedge.formats.oci.daemon import save_from_daemon
+from kedge.formats.oci.source import open_images
+from kedge.formats.sif.identify import FileKind, find_payload, identify_file, refuse_as_sif
+from kedge.formats.sif.layout import DataType
+from kedge.formats.sif.reader import SifReader
+from kedge.formats.singularityd import ImageRecord, SourceRecord
+from kedge.formats.singularityd.go_json import encode_json
+from kedge.formats.singularityd.inspect import read_report
+from kedge.formats.singularityd.record import render_definition
+from kedge.formats.singularityd.views import TreeView
+from kedge.formats.squashfs.reader import SquashReader
+from kedge.layers.folder import read_folder
+from kedge.layers.limits import FlattenOptions
+from kedge.layers.source import LayerSource
+from kedge.model.manifest import ImageConfig, parse_config
+from kedge.model.platform import Platform
+from kedge.model.reference import Reference, Transport
+from kedge.model.tree import ContentSource, Node, find
+from kedge.ops.architecture import find_architecture
+from kedge.ops.fetch import image_platform, parse_time
+from kedge.ops.host_image import HostImage
+from kedge.ops.image_source import ImageSource, LayeredImage, TreeImage
+from kedge.ops.workplace import Workplace
+from kedge.posix.files import explained
+
+_ARCHIVES = (Transport.OCI, Transport.OCI_ARCHIVE, Transport.DOCKER_ARCHIVE)
+_TAR_KINDS = (FileKind.TAR, FileKind.GZIP, FileKind.ZSTD, FileKind.XZ, FileKind.BZIP2)
+
+
+def open_local_image(reference: Reference, workplace: Workplace) -> ImageSource:
+    """Open whatever `reference` names; the caller closes it."""
+    if reference.transport is Transport.HOST:
+        return HostImage(reference, workplace)
+    if reference.transport is Transport.DOCKER_DAEMON:
+        return _open_daemon(reference, workplace)
+    if reference.transport in _ARCHIVES:
+        return _open_archive(Path(reference.path), reference, workplace)
+    return open_path(Path(reference.path), reference, workplace)
+
+
+def open_path(path: Path, reference: Reference, workplace: Workplace) -> ImageSource:
+    """Open a file or folder by what it is, not by its name."""
+    with explained(path):
+        if path.is_dir():
+            is_layout = (path / "oci-layout").is_file() and (path / "index.json").is_file()
+            return _open_archive(path, reference, workplace) if is_layout else _open_folder(path)
+        if not path.is_file():
+            raise _not_a_file(path)
+        with path.open("rb") as file:
+            kind = identify_file(file)
+    if kind is FileKind.SIF:
+        return open_sif(path)
+    if kind is FileKind.SQUASHFS:
+        return open_squashfs(path)
+    if kind in _TAR_KINDS:
+        return _open_archive(path, reference, workplace)
+    with path.open("rb") as file:
+        raise refuse_as_sif(file.read(2048), str(path))
+
+
+def _not_a_file(path: Path) -> FileProblem:
+    if os.path.lexists(path):
+        return FileProblem(f"{path} is neither a file nor a folder")
+    return FileProblem(
+        f"there is no file {path}",
+        hint="check the spelling; an image in a registry is named like docker://ubuntu:22.04",
+    )
+
+
+def open_sif(path: Path) -> TreeImage:
+    """The file tree of a SIF's primary partition, with the documents that stand beside it."""
+    with explained(path):
+        file = path.open("rb")
+    try:
+        reader = SifReader(file, str(path))
+        partition = reader.root_partition()
+        image = SquashReader(file, partition.offset, partition.size)
+        documents = _read_documents(reader, path)
+        config = _parse_section(documents.oci_config, reader.header.architecture)
+        record = SourceRecord(
+            "localimage", str(path), None, Platform(reader.header.architecture), max(reader.header.created, 0)
+        )
+        return TreeImage(image.read_tree(), image, record, config, documents, file)
+    except BaseException:
+        file.close()
+        raise
+
+
+def open_squashfs(path: Path) -> TreeImage:
+    """The file tree of a bare SquashFS file."""
+    with explained(path):
+        file = path.open("rb")
+    try:
+        image = SquashReader(file, find_payload(file.read(2048)))
+        return _describe_tree(image.read_tree(), image, path, max(image.superblock.mtime, 0), file)
+    except BaseException:
+        file.close()
+        raise
+
+
+def _open_folder(path: Path) -> TreeImage:
+    root, source = read_folder(path)
+    return _describe_tree(root, source, path, 0, None)
+
+
+def _describe_tree(root: Node, source: ContentSource, path: Path, created: int, file: BinaryIO | None) -> TreeImage:
+    """A tree that came without documents: they are read from its `.singularity.d`, or made where it has none."""
+    platform = find_architecture(root, source) or Platform.host()
+    record = SourceRecord("localimage", str(path), None, platform, created)
+    if find(root, b".singularity.d") is None:
+        return TreeImage(root, source, record, ImageConfig(platform), None, file, is_decorated=False)
+    report = read_report(TreeView(lambda path: find(root, path), source), str(path))
+    definition = report.deffile or render_definition(record)
+    documents = ImageRecord(definition.encode(), encode_json(report.as_document()).encode(), None)
+    return TreeImage(root, source, record, None, documents, file)
+
+
+def _read_documents(reader: SifReader, path: Path) -> ImageRecord:
+    """The documents of a SIF, as they are; a missing one is made from the others."""
+    definition = reader.find_type(DataType.DEFFILE)
+    metadata = reader.find_named(DataType.GENERIC_JSON, "inspect-metadata.json")
+    config = reader.find_named(DataType.GENERIC_JSON, "oci-config.json")
+    return ImageRecord(
+        reader.read_object(definition) if definition else f"bootstrap: localimage\nfrom: {path}\n\n".encode(),
+        reader.read_object(metadata) if metadata else b"",
+        reader.read_object(config) if config else None,
+    )
+
+
+def _parse_section(section: bytes | None, architecture: str) -> ImageConfig | None:
+    """A SIF keeps only the `config` part of the image config."""
+    if section is None:
+        return None
+    return parse_config(b'{"architecture":"%s","os":"linux","config":%s}' % (architecture.encode(), section))
+
+
+def _open_daemon(reference: Reference, workplace: Workplace) -> ImageSource:
+    """Let the engine save the image; the archive has no name any more and goes with its last user."""
+    place = workplace.settings.temporary_directory
+    with explained(place):
+        file = tempfile.NamedTemporaryFile(prefix="kedge-daemon-", dir=place)
+    save_from_daemon(reference, file)  # type: ignore[arg-type]
+    file.flush()
+    image = _open_archive(Path(file.name), reference, workplace)
+    closing = contextlib.ExitStack()
+    closing.callback(file.close)
+    if image.on_close is not None:
+        closing.callback(image.on_close)
+    image.on_close = closing.close
+    return image
+
+
+def _open_archive(path: Path, reference: Reference, workplace: Workplace) -> LayeredImage:
+    """An image in an OCI layout, an OCI archive or a docker-save archive."""
+    prefers_docker = reference.transport in (Transport.DOCKER_ARCHIVE, Transport.DOCKER_DAEMON)
+    tag = None if reference.transport in (Transport.DOCKER_DAEMON, Transport.FILE) else reference.tag
+    images = open_images(path, prefer_docker=prefers_docker)
+    try:
+        stored = images.image(tag, workplace.platform)
+        config = stored.parsed_config()
+    except BaseException:
+        images.close()
+        raise
+    layers = tuple(LayerSource(x.name, x.digest, x.diff_id, x.open) for x in stored.layers)
+    kind = "docker-archive" if prefers_docker else "oci" if path.is_dir() else "oci-archive"
+    record = SourceRecord(
+        kind,
+        reference.name if reference.transport is Transport.DOCKER_DAEMON else _source_path(reference),
+        stored.manifest.digest,
+        image_platform(config, workplace.platform),
+        parse_time(config.created),
+    )
+    options = FlattenOptions(verify_diff_ids=prefers_docker, progress=workplace.progress)
+    return LayeredImage(stored.manifest, stored.config, config, layers, record, options, on_close=images.close)
+
+
+def _source_path(reference: Reference) -> str:
+    return reference.path + (f":{reference.tag}" if reference.tag and reference.transport is not Transport.FILE else "")

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Pull: from any reference to a SIF, a folder, a SquashFS file, an OCI layout or an archive.
+
+Remote images go through the store: layers are kept for the next image that shares them, and a SIF that was made once
+is handed out again (a hard link where possible) as long as its source is the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from kedge.errors import OutputExists, UsageError
+from kedge.model.digest import Digest
+from kedge.model.form import Form
+from kedge.model.reference import Reference, Transport
+from kedge.ops.resolve import Resolved, resolve
+from kedge.ops.workplace import Workplace
+from kedge.store.store import Store
+
+if TYPE_CHECKING:
+    from kedge.ops.fetch_sif import SifSource
+    from kedge.ops.image_source import ImageSource
+
+# Imports inside the functions below are late for start-up cost: a pull of what is stored already needs none of them.
+
+_FORMAT_VERSION = 1  # part of the key of stored images: raise it when the bytes that are written change
+
+
+@dataclass(frozen=True, slots=True)
+class PullRequest:
+    """What to pull, and as what."""
+
+    reference: Reference
+    output: Path | None = None  # None: the default name, in the current folder or `pull_directory`
+    form: Form = Form.SIF
+    force: bool = False
+    offline: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """What a pull did, or with a dry run would do."""
+
+    reference: str
+    output: Path
+    form: Form
+    digest: Digest | None = None
+    platform: str = ""
+    download: int = 0  # bytes that come over the network
+    size: int = 0  # of the result; 0 for folders and for a dry run
+    how: str = "converted"  # or 'from the store'; 'hard link', 'reflink', 'copy'
+    layers: tuple[tuple[str, int], ...] = ()
+
+    def as_dict(self) -> dict[str, object]:
+        """The result as `--json` prints it."""
+        return {
+            "reference": self.reference,
+            "output": str(self.output),
+            "format": str(self.form),
+            "digest": str(self.digest) if self.digest else None,
+            "platform": self.platform or None,
+            "download": self.download,
+            "size": self.size,
+            "how": self.how,
+            "layers": [{"digest": digest, "size": size} for digest, size in self.layers],
+        }
+
+
+def pull(request: PullRequest, workplace: Workplace, *, dry_run: bool = False) -> Pulled:
+    """Do it; with `dry_run` ask the registry and say what would be done."""
+    target = choose_output(request, workplace)
+    transport = request.reference.transport
+    if transport is Transport.INSTANCE:
+        raise UsageError(f"{request.reference} is a running container; there is nothing to pull")
+    plan = Pulled(str(request.reference), target, request.form)
+    if request.reference.is_local:
+        return plan if dry_run else _pull_local(request, plan, workplace)
+    with workplace.open_store() as store:
+        puller = _Puller(request, workplace, store)
+        if transport is Transport.DOCKER:
+            resolved = resolve(request.reference, workplace, store, offline=request.offline)
+            if not resolved.manifest.is_sif:
+                return puller.pull_layers(plan, resolved, dry_run=dry_run)
+            workplace.progress.detail(f"{request.reference} is a SIF file kept in a registry")
+        return puller.pull_sif(plan, dry_run=dry_run)
+
+
+def choose_output(request: PullRequest, workplace: Workplace) -> Path:
+    """The output path; refused at once when it exists, before anything is downloaded."""
+    folder = workplace.settings.pull_directory or Path()
+    target = folder / (request.output or request.reference.default_name(request.form.extension))
+    if target.is_dir() and not request.form.is_folder:
+        raise OutputExists(f"{target} is a folder", hint="name a file, or give the folder with --dir")
+    if not request.force and (target.exists() or target.is_symlink()):
+        raise OutputExists(f"{target} exists already", hint="give --force to replace it, or another name")
+    return target
+
+
+def image_key(digest: Digest, codec: str) -> str:
+    """What a stored SIF is known by: its source, and everything else its bytes depend on."""
+    return f"sif {digest} {codec} v{_FORMAT_VERSION}"
+
+
+def _pull_local(request: PullRequest, plan: Pulled, workplace: Workplace) -> Pulled:
+    from kedge.ops.image_target import write_image
+    from kedge.ops.open_local import open_local_image
+
+    image = open_local_image(request.reference, workplace)
+    try:
+        write_image(plan.output, request.form, image, workplace.write_options(force=request.force))
+    finally:
+        image.close()
+    return _measure(plan)
+
+
+def _measure(plan: Pulled) -> Pulled:
+    return plan if plan.form.is_folder else replace(plan, size=plan.output.stat().st_size)
+
+
+@dataclass(frozen=True, slots=True)
+class _Puller:
+    """A remote pull: what is asked, and the store it goes through."""
+
+    request: PullRequest
+    workplace: Workplace
+    store: Store
+
+    def pull_layers(self, plan: Pulled, resolved: Resolved, *, dry_run: bool) -> Pulled:
+        """Convert a layered image, or hand out what was converted before."""
+        key = image_key(resolved.digest, self.workplace.settings.compression)
+        missing = sum(x.size for x in resolved.manifest.layers if not self.store.has_blob(x.digest, x.size))
+        is_stored = self.request.form is Form.SIF and self.store.find_image(key) is not None
+        plan = replace(
+            plan,
+            digest=resolved.digest,
+            platform=str(self.workplace.platform),
+            download=0 if is_stored else missing,
+            how="from the store" if is_stored else plan.how,
+            layers=tuple((str(layer.digest), layer.size) for layer in resolved.manifest.layers),
+        )
+        if dry_run:
+            return plan
+        if not is_stored:
+            self._require_room(resolved, missing, plan.output)
+        if self.request.form is Form.SIF:
+            return self._deliver(plan, key, lambda file: self._convert_into(file, resolved))
+        from kedge.ops.fetch import open_remote_image
+
+        with self._attempt():
+            image = open_remote_image(resolved, self.workplace, self.store)
+            self._write(plan, image)
+        return _measure(plan)
+
+    def pull_sif(self, plan: Pulled, *, dry_run: bool) -> Pulled:
+        """Get a file that is a SIF already, and convert it if another form is wanted."""
+        from kedge.host.space import require_space
+        from kedge.ops.fetch_sif import find_sif_source
+
+        source = find_sif_source(self.request.reference, self.workplace, self.store, offline=self.request.offline)
+        plan = replace(plan, digest=source.digest, platform=str(self.workplace.platform), download=source.size or 0)
+        if dry_run:
+            return plan
+        if source.size:
+            require_space(self.store.root, source.size, f"the pull of {plan.reference}")
+        if self.request.form is Form.SIF:
+            return self._deliver(plan, source.key, source.write)
+        with self._attempt(), self._stored_sif(source) as image:
+            self._write(plan, image)
+        return _measure(plan)
+
+    def _deliver(self, plan: Pulled, key: str, build: Callable[[BinaryIO], None]) -> Pulled:
+        keep = not self.workplace.settings.disable_cache
+        how = self.store.deliver(key, plan.output, force=self.request.force)
+        if how is not None:
+            return replace(_measure(plan), how=str(how), download=0)
+        with self._attempt():
+            self.store.build_into(key, plan.output, build, force=self.request.force, keep=keep)
+        return _measure(plan)
+
+    def _convert_into(self, file: BinaryIO, resolved: Resolved) -> None:
+        from kedge.ops.fetch import open_remote_image
+        from kedge.ops.image_target import write_sif
+
+        image = open_remote_image(resolved, self.workplace, self.store)
+        try:
+            write_sif(file, image, self.workplace.write_options())
+        finally:
+            image.close()
+
+    def _write(self, plan: Pulled, image: ImageSource) -> None:
+        from kedge.ops.image_target import write_image
+
+        tag = self.request.reference.tag
+        try:
+            write_image(plan.output, plan.form, image, self.workplace.write_options(force=self.request.force, tag=tag))
+        finally:
+            image.close()
+
+    @contextlib.contextmanager
+    def _stored_sif(self, source: SifSource) -> Iterator[ImageSource]:
+        from kedge.ops.open_local import open_sif
+
+        with self.store.use_image(source.key):
+            yield open_sif(self.store.build_image(source.key, source.write))
+
+    @contextlib.contextmanager
+    def _attempt(self) -> Iterator[None]:
+        """Say what became of an earlier attempt that was killed, and leave a mark in case this one is."""
+        from kedge.host.memory import explain_killed, mark_attempt, watch_memory
+
+        marks, what = self.store.root / "attempts", f"the pull of {self.request.reference}"
+        for sentence in explain_killed(marks, what):
+            self.workplace.progress.warn(sentence)
+        with mark_attempt(marks, what, socket.gethostname()), watch_memory("the pull"):
+            yield
+
+    def _require_room(self, resolved: Resolved, missing: int, target: Path) -> None:
+        """Refuse before the download what cannot end well: layers that are missing, and a SIF about as large as all."""
+        from kedge.host.space import require_space
+
+        what = f"the pull of {self.request.reference}"
+        result = estimate_size(resolved.compressed_size, self.request.form)
+        together = same_device(self.store.root, target.parent)
+        require_space(self.store.root, missing + (result if together or self.request.form is Form.SIF else 0), what)
+        if not together:
+            require_space(target.parent, result, what)
+
+
+def estimate_size(compressed: int, form: Form) -> int:
+    """About how large the result becomes: zstd packs as tightly as the layers' gzip; a folder is three times that."""
+    return compressed * 3 if form is Form.SANDBOX else compressed * 11 // 10 + (1 << 20)
+
+
+def same_device(one: Path, other: Path) -> bool:
+    """Whether two places are on one file system; a place that does not exist yet is where its parent is."""
+    return nearest_existing(one).stat().st_dev == nearest_existing(other).stat().st_dev
+
+
+def nearest_existing(path: Path) -> Path:
+    """The path, or the first of its parents that exists."""
+    path = path.absolute()
+    return next(place for place in (path, *path.parents) if place.exists())

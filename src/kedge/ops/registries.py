@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Logging in to registries and out, what logins there are, and which tags a repository has."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kedge.errors import AuthenticationFailed, InvalidReference, UsageError
+from kedge.model.progress import Progress, Silent
+from kedge.model.reference import Reference, Transport
+from kedge.registry.access import Access, AccessOptions
+from kedge.registry.client import RegistryClient
+from kedge.registry.credentials import Credential, list_logins, login_file, make_login
+from kedge.registry.docker_config import normalize_key, remove_login, store_login
+from kedge.registry.secret import Secret
+
+_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?)(:[0-9]{1,5})?\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryOptions:
+    """What all operations on registries need to know."""
+
+    authfile: Path | None = None  # instead of Apptainer's own file
+    no_https: bool = False
+    ca_bundle: Path | None = None
+    retries: int = 5
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    progress: Progress = field(default_factory=Silent)
+
+    @property
+    def path(self) -> Path:
+        """The file that logins are written to."""
+        return self.authfile or login_file(self.home)
+
+    @property
+    def home(self) -> Path:
+        """The user's home."""
+        return Path(self.environ["HOME"]) if self.environ.get("HOME") else Path.home()
+
+    def open_access(self, login: Credential | None = None) -> Access:
+        """Access with these options."""
+        options = AccessOptions(login, None, None, self.no_https, self.ca_bundle, self.retries)
+        return Access.open(options, environ=self.environ, progress=self.progress)
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedIn:
+    """A login that was stored."""
+
+    registry: str
+    username: str
+    path: Path
+    was_checked: bool  # False when the registry lets everybody in
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedOut:
+    """A login that was removed, if there was one, and where another one still is."""
+
+    registry: str
+    path: Path
+    was_there: bool
+    still_from: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLogin:
+    """A login as `registry list` shows it: never the secret."""
+
+    registry: str
+    username: str
+    source: str
+
+
+def parse_registry(text: str) -> str:
+    """The host of `nvcr.io`, `docker://nvcr.io`, `https://r.example:5000/` or `docker.io/library`."""
+    scheme, separator, rest = text.strip().partition("://")
+    if separator and scheme.lower() not in ("docker", "oras", "https", "http"):
+        raise InvalidReference(f"'{text}' is not a registry: {scheme}:// is not a way to reach one")
+    host = normalize_key((rest if separator else text).strip().rstrip("/"))
+    if "/" in host or not _HOST.match(host):
+        raise InvalidReference(
+            f"'{text}' is not the name of a registry", hint="give its host alone, such as nvcr.io or localhost:5000"
+        )
+    return host
+
+
+def log_in(registry: str, username: str, password: Secret, options: RegistryOptions) -> LoggedIn:
+    """Check a login with the registry and store it; nothing is stored when the registry refuses it."""
+    host = parse_registry(registry)
+    if not username or ":" in username or not username.isprintable():
+        raise UsageError(
+            "a user name is needed, without a colon" if username else "the user name is empty",
+            hint="for nvcr.io it is '$oauthtoken', in single quotes, or the shell makes nothing of it",
+        )
+    if not password:
+        raise UsageError("the password is empty", hint="for nvcr.io it is the API key")
+    credential = Credential(make_login(username, password), "what you typed")
+    with options.open_access(credential) as access:
+        was_checked = _check(RegistryClient(host, access), host)
+    store_login(options.path, host, username, password)
+    return LoggedIn(host, username, options.path, was_checked)
+
+
+def _check(client: RegistryClient, host: str) -> bool:
+    try:
+        return client.check_login()
+    except AuthenticationFailed as problem:
+        problem.hint = problem.hint or f"nothing was stored; check the user name and the password for {host}"
+        raise
+
+
+def log_out(registry: str, options: RegistryOptions) -> LoggedOut:
+    """Forget a login of ours; logins of other programs stay, and the answer says where."""
+    host = parse_registry(registry)
+    was_there = remove_login(options.path, host)
+    with options.open_access() as access:
+        left = access.sources.find(host, "").credential
+    return LoggedOut(host, options.path, was_there, left.source if left else None)
+
+
+def list_known_logins(options: RegistryOptions) -> list[KnownLogin]:
+    """Every login there is for whichever registry, in the order they are looked for."""
+    with options.open_access() as access:
+        return [KnownLogin(*each) for each in list_logins(access.sources, options.authfile)]
+
+
+def list_tags(reference: str, options: RegistryOptions) -> Iterator[str]:
+    """The tags of a repository, page by page."""
+    parsed = Reference.parse(reference)
+    if parsed.transport not in (Transport.DOCKER, Transport.ORAS):
+        raise InvalidReference(f"'{reference}' is not on a registry", hint="such as nvcr.io/nvidia/pytorch")
+    with options.open_access() as access:
+        yield from RegistryClient(parsed.registry, access).list_tags(parsed.repository)

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""From a reference on a registry to a manifest and a config, with as few requests as there can be.
+
+A digest whose manifest is in the store needs no network. When the registry cannot be reached, a tag means what it
+meant the last time it was asked, and the user is told so.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from kedge.errors import ImageNotFound, NetworkFailed, RegistryProtocolError
+from kedge.model.digest import Digest
+from kedge.model.manifest import (
+    MAXIMUM_CONFIG,
+    MAXIMUM_MANIFEST,
+    ImageConfig,
+    Index,
+    Manifest,
+    parse_config,
+    parse_manifest,
+)
+from kedge.model.reference import Reference
+from kedge.ops.workplace import Workplace
+from kedge.registry.client import RegistryClient
+from kedge.store.names import NameRecord
+from kedge.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A manifest for the wanted platform; `client` reaches its blobs."""
+
+    reference: Reference
+    manifest: Manifest
+    client: RegistryClient
+
+    @property
+    def digest(self) -> Digest:
+        """The manifest's digest: what identifies the image."""
+        return self.manifest.digest
+
+    @property
+    def compressed_size(self) -> int:
+        """Bytes of all layers as they are stored in the registry."""
+        return sum(layer.size for layer in self.manifest.layers)
+
+
+def resolve(reference: Reference, workplace: Workplace, store: Store, *, offline: bool = False) -> Resolved:
+    """The manifest that `reference` means for the workplace's platform."""
+    known = store.recall(str(reference), workplace.platform)
+    client = RegistryClient(reference.registry, workplace.open_access())
+    stored = _find_stored(reference, known, workplace, store, offline=offline)
+    if stored is not None:
+        return Resolved(reference, stored, client)
+    if offline:
+        raise ImageNotFound(
+            f"{reference} is not in the store, and --offline forbids asking {reference.registry}",
+            hint="pull it once without --offline, on a machine that reaches the registry",
+        )
+    try:
+        asked = client if known is None else RegistryClient(reference.registry, workplace.open_access(patient=False))
+        manifest = _ask(asked, reference, workplace, store)
+    except NetworkFailed as problem:
+        fallback = _load_known(known, store)
+        if fallback is None or known is None:
+            raise
+        age = _describe_age(time.time() - known.when)
+        workplace.progress.warn(f"{problem.message}; using what {reference} was {age} ago, {known.digest}")
+        return Resolved(reference, fallback, client)
+    store.remember(str(reference), workplace.platform, manifest.digest)
+    return Resolved(reference, manifest, client)
+
+
+def _find_stored(
+    reference: Reference, known: NameRecord | None, workplace: Workplace, store: Store, *, offline: bool
+) -> Manifest | None:
+    """The manifest, where no network is needed or allowed to know it."""
+    if reference.digest is None:
+        return _load_known(known, store) if offline else None
+    raw = store.read_blob(reference.digest, MAXIMUM_MANIFEST)
+    if raw is None:
+        return _load_known(known, store)
+    document = parse_manifest(raw, where=str(reference))
+    if isinstance(document, Index):
+        chosen = document.choose(workplace.platform, str(reference))
+        raw = store.read_blob(chosen.digest, MAXIMUM_MANIFEST)
+        document = parse_manifest(raw, where=str(reference)) if raw is not None else document
+    return document if isinstance(document, Manifest) else None
+
+
+def _load_known(known: NameRecord | None, store: Store) -> Manifest | None:
+    if known is None:
+        return None
+    raw = store.read_blob(known.digest, MAXIMUM_MANIFEST)
+    document = parse_manifest(raw, where=known.reference) if raw is not None else None
+    return document if isinstance(document, Manifest) else None
+
+
+def _ask(client: RegistryClient, reference: Reference, workplace: Workplace, store: Store) -> Manifest:
+    """One request for the manifest, a second one where it is an index."""
+    wanted = str(reference.digest) if reference.digest else reference.tag or "latest"
+    document = client.get_manifest(reference.repository, wanted)
+    store.add_blob(document.raw)
+    if isinstance(document, Index):
+        chosen = document.choose(workplace.platform, str(reference))
+        raw = store.read_blob(chosen.digest, MAXIMUM_MANIFEST)
+        inner = (
+            parse_manifest(raw) if raw is not None else client.get_manifest(reference.repository, str(chosen.digest))
+        )
+        store.add_blob(inner.raw)
+        document = inner
+    if isinstance(document, Index):
+        raise RegistryProtocolError(f"{reference}: the index points to another index, which no registry should serve")
+    return document
+
+
+def read_config(resolved: Resolved, store: Store) -> tuple[bytes, ImageConfig]:
+    """The image config, from the store or the registry."""
+    descriptor = resolved.manifest.config
+    raw = store.read_blob(descriptor.digest, MAXIMUM_CONFIG)
+    if raw is None:
+        raw = resolved.client.read_blob(resolved.reference.repository, descriptor, MAXIMUM_CONFIG)
+        store.add_blob(raw)
+    return raw, parse_config(raw, where=f"the config of {resolved.reference}")
+
+
+def _describe_age(seconds: float) -> str:
+    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        count = int(seconds // length)
+        if count >= 1:
+            return f"{count} {unit}{'s' if count > 1 else ''}"
+    return "a moment"

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What every operation works with: settings, the store, access to registries, and where progress is shown."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kedge.model.platform import Platform
+from kedge.model.progress import Progress, Silent
+from kedge.posix.files import explained
+from kedge.settings import Settings
+from kedge.store.store import Store
+
+if TYPE_CHECKING:
+    from kedge.ops.image_target import WriteOptions
+    from kedge.registry.access import Access, AccessOptions
+
+# Imports inside the methods below are late for start-up cost: few commands need them all.
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """Settings and progress of one command; opens what it needs when it is needed."""
+
+    settings: Settings
+    progress: Progress = field(default_factory=Silent)
+    access: AccessOptions | None = None
+
+    @property
+    def platform(self) -> Platform:
+        """The architecture asked for; this machine's by default."""
+        return Platform.parse(self.settings.architecture) if self.settings.architecture else Platform.host()
+
+    @property
+    def threads(self) -> int:
+        """How many threads may compress here."""
+        from kedge.host.limits import choose_threads, read_limits
+
+        return choose_threads(read_limits(), self.settings.threads)
+
+    def write_options(self, *, force: bool = False, tag: str | None = None) -> WriteOptions:
+        """How images are written here."""
+        from kedge.ops.image_target import WriteOptions
+
+        settings = self.settings
+        return WriteOptions(settings.compression, self.threads, force, tag, settings.temporary_directory, self.progress)
+
+    def open_access(self, *, patient: bool = True) -> Access:
+        """Access to registries; an impatient one does not try again, for when there is another way."""
+        from kedge.registry.access import Access, AccessOptions
+
+        settings, asked = self.settings, self.access or AccessOptions()
+        options = replace(
+            asked,
+            no_https=asked.no_https or settings.no_https,
+            ca_bundle=asked.ca_bundle or settings.ca_bundle,
+            retries=settings.retries if patient else 0,
+        )
+        return Access.open(options, progress=self.progress)
+
+    @contextlib.contextmanager
+    def open_store(self) -> Iterator[Store]:
+        """The store, or with `disable_cache` one that is gone afterwards."""
+        settings = self.settings
+        if not settings.disable_cache:
+            with Store(
+                settings.cache_directory, limit=settings.cache_limit, downloads=settings.download_connections
+            ) as store:
+                yield store
+            return
+        with explained(settings.temporary_directory):
+            place = Path(tempfile.mkdtemp(prefix="kedge-", dir=settings.temporary_directory))
+        try:
+            with Store(place, downloads=settings.download_connections) as store:
+                yield store
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
