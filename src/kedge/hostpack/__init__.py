@@ -3,6 +3,6 @@
 
 from __future__ import annotations
 
-from kedge.hostpack.packer import PackedHost, pack_host
+from kedge.hostpack.packer import PackedHost, describe_host, pack_host
 
-__all__ = ["PackedHost", "pack_host"]
+__all__ = ["PackedHost", "describe_host", "pack_host"]

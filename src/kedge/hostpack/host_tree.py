@@ -168,7 +168,7 @@ class HostTree:
         if self.is_private(path):
             raise FileProblem(
                 f"{path} is in your home folder, and was not named",
-                hint=f"a program from a home is packed when named by its full path, host:{path}, with what is in its folder",
+                hint=f"a program of your home is packed with its folder when named in full: host:{path}",
             )
         executable = 0o111 if status.st_mode & 0o111 else 0
         node = Node(Kind.FILE, (status.st_mode & 0o755) | 0o444 | executable, mtime=mtime)

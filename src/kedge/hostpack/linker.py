@@ -83,7 +83,8 @@ class Linker:
 
     def _candidates(self, name: str, needer: Needer) -> Iterator[str]:
         for folder in self._own_folders(needer):
-            yield f"{folder}/{name}"
+            if folder.startswith("/"):  # others depend on where the program is started
+                yield f"{folder}/{name}"
         if not _is_musl(needer):
             yield from self._by_name.get(name, ())
         for folder in self._default_folders(needer):
@@ -121,7 +122,7 @@ def _expand(folder: str, needer: str, bits: int, architecture: str) -> str:
     library = "lib64" if bits == 64 and architecture not in ("arm64", "riscv64", "loong64") else "lib"
     for name, value in (("ORIGIN", origin), ("LIB", library), ("PLATFORM", os.uname().machine)):
         folder = folder.replace("${" + name + "}", value).replace("$" + name, value)
-    return os.path.normpath(folder)
+    return folder  # `..` stays: behind a link it means another folder than the text says
 
 
 def _is_musl(needer: Needer) -> bool:

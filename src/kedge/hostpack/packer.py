@@ -64,6 +64,11 @@ def pack_host(programs: Sequence[str], sink: ContentSink) -> PackedHost:
     return PackedHost(packer.tree.finish(), _make_config(wanted), packer.tree.files, packer.missing())
 
 
+def describe_host(programs: Sequence[str]) -> ImageConfig:
+    """The config `pack_host` will give, before anything is packed: a SIF has it before its file system."""
+    return _make_config([_find_wanted(text) for text in programs])
+
+
 def _find_wanted(text: str) -> _Wanted:
     """A program as written, else with `+package`s split off: `g++` is a program, `python3+numpy` is not."""
     path = _locate(text)

@@ -29,6 +29,7 @@ RULES = (
         files=(
             "/usr/lib/locale/C.utf8",
             "/usr/lib/locale/C.UTF-8",
+            "/usr/share/locale/locale.alias",
             "/usr/lib*/gconv/gconv-modules*",
             "/usr/lib*/gconv/UTF-*.so",
             "/usr/lib*/gconv/UNICODE.so",
