@@ -223,6 +223,12 @@ def test_cli_sif_works_for_an_unprivileged_user(image: Path, tmp_path: Path) -> 
     argv = [*drop, sys.executable, "-m", "kedge", "sif", "add", "--datatype", "7", str(image), str(note)]
     subprocess.run(argv, check=True, capture_output=True, env={**os.environ, "HOME": str(tmp_path)})
     assert image.stat().st_uid == 1501
+    image.chmod(0o444)
+    before = image.read_bytes()
+    done = subprocess.run(argv, check=False, capture_output=True, env={**os.environ, "HOME": str(tmp_path)})
+    assert done.returncode == FileProblem.exit_code
+    assert b"read-only" in done.stderr
+    assert image.read_bytes() == before
     image.chmod(0o600)
     os.chown(image, 0, 0)
     done = subprocess.run(argv, check=False, capture_output=True, env={**os.environ, "HOME": str(tmp_path)})

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from kedge.cli.main import main
 from kedge.formats.sif.edit import append_object, delete_object
 from kedge.formats.sif.layout import FILE_MODE, DataType
 from kedge.formats.sif.listing import format_header, format_list
@@ -236,6 +237,62 @@ def test_apptainer_inspect_agrees_with_ours(full: Path, peer: Peer) -> None:
         assert peer("apptainer", "inspect", "--json", *flags, str(full)).stdout == ours, chosen
     everything = render_document(select_document(report, Selection(everything=True))) + "\n"
     assert peer("apptainer", "inspect", "--all", str(full)).stdout == everything
+
+
+APPS = """\
+Bootstrap: localimage
+From: theirs-neither.sif
+
+%help
+    some help
+%test
+    true
+%environment
+    export FOO=bar
+%labels
+    mine yes
+%apprun foo
+    echo app foo
+%apphelp foo
+    help of foo
+%applabels foo
+    color red
+%appenv foo
+    export FOOENV=1
+%apptest foo
+    true
+%appstart foo
+    echo foo start
+%appinstall bar
+    true
+"""
+
+
+def test_apptainer_image_with_apps_is_shown_as_it_shows_it(
+    images: dict[str, Path], folder: Path, peer: Peer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert images["theirs-neither"].exists()
+    (folder / "apps.def").write_text(APPS)
+    peer("apptainer", "-s", "build", "apps.sif", "apps.def")
+    data = bytearray((folder / "apps.sif").read_bytes())
+    data[4096 + 585 + 4] = 0  # without its metadata object: the files inside must say the same
+    (folder / "bare.sif").write_bytes(bytes(data))
+    every = ["-d", "-e", "-H", "-l", "-r", "-s", "-t"]
+    choices = [[], *([flag] for flag in every), every, ["--list-apps"], ["--app", "foo"], ["--app", "foo", *every]]
+    choices += [
+        ["--app", "bar"],
+        ["--all"],
+        ["--all", "--app", "foo"],
+        ["-j"],
+        ["-j", "-l", "-r"],
+        ["-j", "--list-apps"],
+    ]
+    choices += [["-j", "--app", "foo", "-r"], ["-j", "--app", "bar", "-r"]]
+    for flags in choices:
+        theirs = peer("apptainer", "inspect", *flags, "apps.sif").stdout
+        for name in ("apps.sif", "bare.sif"):
+            assert main(["inspect", *flags, str(folder / name)]) == 0
+            assert capfd.readouterr().out == theirs, (name, flags)
 
 
 def test_apptainer_made_documents_read_as_it_shows_them(images: dict[str, Path], peer: Peer) -> None:

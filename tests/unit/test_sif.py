@@ -7,10 +7,10 @@ import hashlib
 import io
 import os
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.builders.sif import build_sif, fixture_path
 
 from kedge.errors import CorruptImage, FileProblem, KedgeError, OutputExists, UnsupportedFormat, UsageError
 from kedge.formats.sif.edit import append_object, append_objects, create_empty, delete_object, set_primary
@@ -30,6 +30,7 @@ from kedge.formats.sif.layout import (
 from kedge.formats.sif.objects import DataObject, encode_name
 from kedge.formats.sif.reader import SifReader, describe_type
 from kedge.formats.sif.writer import SifBuilder
+from tests.builders.sif import build_sif, fixture_path
 
 FINGERPRINT = bytes.fromhex("433FE984155206BD962725E20E8713472A879943")
 
@@ -401,6 +402,17 @@ def test_edit_refuses_full_table(image: Path) -> None:
     append_objects(image, [DataObject(DataType.GENERIC, b"x") for _ in range(45)])
     with pytest.raises(UsageError, match="in use"):
         append_object(image, DataObject(DataType.GENERIC, b"x"))
+
+
+def test_edit_by_many_at_once_loses_nothing(image: Path) -> None:
+    def add(number: int) -> None:
+        append_object(image, DataObject(DataType.GENERIC, b"x" * number, f"object {number}"))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(add, range(20)))
+    reader = load(image)
+    names = {descriptor.name for descriptor in reader.descriptors[3:]}
+    assert names == {f"object {number}" for number in range(20)}
 
 
 def test_edit_missing_file_is_explained(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -16,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
-from kedge.errors import UnsupportedFormat, UsageError
+from kedge.errors import FileProblem, UnsupportedFormat, UsageError
 from kedge.formats.sif.layout import (
     ARCHITECTURE_CODES,
     DESCRIPTOR,
@@ -70,7 +71,7 @@ def _clock(now: int | None) -> int:
     if now is not None:
         return now
     epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
-    return int(epoch) if epoch.isdecimal() else int(time.time())
+    return int(epoch) if epoch.isdecimal() and len(epoch) < 12 else int(time.time())
 
 
 @contextlib.contextmanager
@@ -78,15 +79,34 @@ def _editing(path: Path) -> Iterator[_Edit]:
     """An edit whose result replaces `path` when the block ends without an error; mode and owner stay."""
     with explained(path):
         target = path.resolve(strict=True)
-        source = target.open("rb")
+        source = _open_held(target)
     with source:
         status = os.fstat(source.fileno())
+        if not os.access(target, os.W_OK):  # the rename would succeed, but whoever made it read-only meant it
+            raise FileProblem(f"{path} is read-only", hint=f"allow changes with 'chmod u+w {path}', or work on a copy")
         edit = _Edit(SifReader(source, str(path)))
         yield edit
         with atomic_output(target, mode=status.st_mode & 0o7777, force=True) as file:
             edit.write(file)
             with contextlib.suppress(OSError):  # only root may keep another owner
                 os.fchown(file.fileno(), status.st_uid, status.st_gid)
+            if not os.path.samestat(status, target.stat()):
+                raise FileProblem(f"{path} was changed by somebody else meanwhile", hint="do it again")
+
+
+def _open_held(target: Path) -> BinaryIO:
+    """Open the file so that edits by several processes of one machine follow each other, where locks work."""
+    while True:
+        source = target.open("rb")
+        try:
+            with contextlib.suppress(OSError):
+                fcntl.flock(source.fileno(), fcntl.LOCK_EX)
+            if os.path.samestat(os.fstat(source.fileno()), target.stat()):
+                return source
+        except BaseException:
+            source.close()
+            raise
+        source.close()  # while we waited, the one before us put a new file in its place
 
 
 class _Edit:
