@@ -8,8 +8,11 @@ testable without the library. Numbers from outside are bounded before they reach
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime
 import hashlib
+import re
+import warnings
 from dataclasses import dataclass, field
 
 from cryptography import x509
@@ -321,16 +324,29 @@ class Certificate:
 
 
 def load_certificates(data: bytes, *, where: str) -> list[Certificate]:
-    """Every certificate of a PEM bundle."""
-    try:
-        return [_describe_certificate(item) for item in x509.load_pem_x509_certificates(data)]
-    except (ValueError, UnsupportedAlgorithm, x509.DuplicateExtension, x509.UnsupportedGeneralNameType) as problem:
+    """Every certificate of a PEM bundle that can be read; KeyUnusable when there is none.
+
+    One by one, because system bundles hold certificates of the nineties that the library warns about or refuses.
+    """
+    found: list[Certificate] = []
+    for block in _PEM_CERTIFICATE.findall(data):
+        with (
+            warnings.catch_warnings(),
+            contextlib.suppress(
+                ValueError, UnsupportedAlgorithm, x509.DuplicateExtension, x509.UnsupportedGeneralNameType
+            ),
+        ):
+            warnings.simplefilter("ignore")
+            found.append(_describe_certificate(x509.load_pem_x509_certificate(block)))
+    if not found:
         raise KeyUnusable(
             f"{where}: no PEM certificate that can be read",
             hint="a certificate file starts with -----BEGIN CERTIFICATE-----",
-        ) from problem
+        )
+    return found
 
 
+_PEM_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----[^-]{1,100000}-----END CERTIFICATE-----")
 _KNOWN_EXTENSIONS = (x509.BasicConstraints, x509.KeyUsage, x509.ExtendedKeyUsage, x509.SubjectAlternativeName)
 
 

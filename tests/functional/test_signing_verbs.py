@@ -1,0 +1,371 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge sign`, `verify` and `key` as a user runs them, with a key server on loopback. Needs openssl."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kedge.cli.main import main
+from kedge.errors import (
+    KeyNotFound,
+    KeyUnusable,
+    NetworkFailed,
+    OutputExists,
+    RegistryProtocolError,
+    SignatureInvalid,
+    UsageError,
+)
+from kedge.formats.sif.edit import append_object
+from kedge.formats.sif.layout import DataType
+from kedge.formats.sif.objects import DataObject
+from kedge.signing.keyring import KeyRing
+from kedge.signing.openpgp.keys import armor_block, make_public, read_keys
+from tests.builders.openpgp_keys import foreign_packets, make_pair, rsa_block, simple_block
+from tests.builders.pem_keys import make_certificate, make_pem
+from tests.builders.sif import build_sif
+from tests.fakes.http_server import FakeServer, Recorded, Reply
+from tests.requirements import require_program, require_root
+
+EVE = simple_block(make_pair("ed25519", 401, created=1_700_000_000))
+LOCKED = rsa_block("Locked", "correct horse")
+
+
+@pytest.fixture
+def ring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KeyRing:
+    """Empty rings that the commands use."""
+    monkeypatch.setenv("APPTAINER_KEYSDIR", str(tmp_path / "keys"))
+    monkeypatch.setenv("KEDGE_GLOBAL_KEYSDIR", str(tmp_path / "site"))
+    return KeyRing(tmp_path / "keys")
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    path = tmp_path / "image.sif"
+    path.write_bytes(build_sif([(DataType.DEFFILE, b"from: x\n", b""), (DataType.GENERIC, b"data", b"")]))
+    return path
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """What is piped to standard input."""
+    given = io.StringIO()
+    monkeypatch.setattr(sys, "stdin", given)
+    return given
+
+
+def test_sign_and_verify_with_the_only_key(ring: KeyRing, image: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ring.add_secret([EVE])
+    ring.add_public([EVE])
+    assert main(["sign", str(image)]) == 0
+    assert main(["verify", "--local", str(image)]) == 0
+    out = capsys.readouterr().out
+    assert f"[LOCAL]   Fingerprint: {EVE.fingerprint}" in out
+    assert "1   |1       |NONE    |Def.FILE" in out
+
+
+def test_verify_json_has_apptainers_fields(ring: KeyRing, image: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ring.add_secret([EVE])
+    ring.add_public([EVE])
+    main(["sign", str(image)])
+    capsys.readouterr()
+    assert main(["verify", "--local", "--json", str(image)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["Signatures"] == 1
+    signer = document["SignerKeys"][0]["Signer"]
+    assert (signer["Partition"], signer["Fingerprint"]) == ("Def.FILE", EVE.fingerprint.lower())
+    assert (signer["KeyLocal"], signer["KeyCheck"], signer["DataCheck"]) == (True, True, True)
+    append_object(image, DataObject(DataType.GENERIC, b"more"))
+    assert main(["verify", "--local", "--json", str(image)]) == SignatureInvalid.exit_code
+    document = json.loads(capsys.readouterr().out)
+    assert document["Error"]["context"]["reason"] == "object-added"
+
+
+def test_verify_unknown_key_says_how_to_get_it(ring: KeyRing, image: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ring.add_secret([EVE])
+    main(["sign", str(image)])
+    assert main(["verify", "--local", str(image)]) == KeyNotFound.exit_code
+    assert f"kedge key pull {EVE.fingerprint}" in capsys.readouterr().err
+
+
+def test_sign_with_a_locked_key(
+    ring: KeyRing, image: Path, typed: io.StringIO, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ring.add_secret([LOCKED])
+    ring.add_public([LOCKED])
+    before = image.read_bytes()
+    assert main(["sign", str(image)]) == UsageError.exit_code  # nothing piped, nobody to ask
+    assert "KEDGE_SIGN_PASSPHRASE" in capsys.readouterr().err
+    typed.write("wrong\n")
+    typed.seek(0)
+    assert main(["sign", str(image)]) == KeyUnusable.exit_code
+    assert image.read_bytes() == before
+    typed.seek(0)
+    typed.truncate()
+    typed.write("correct horse\n")
+    typed.seek(0)
+    assert main(["sign", str(image)]) == 0
+    monkeypatch.setenv("KEDGE_SIGN_PASSPHRASE", "correct horse")
+    assert main(["sign", "--fingerprint", LOCKED.fingerprint, str(image)]) == 0
+    assert main(["verify", "--local", str(image)]) == 0
+    assert "correct horse" not in "".join(capsys.readouterr())
+
+
+def test_sign_with_several_keys_wants_a_choice(ring: KeyRing, image: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ring.add_secret([EVE, LOCKED])
+    assert main(["sign", str(image)]) == UsageError.exit_code
+    assert EVE.fingerprint in capsys.readouterr().err
+    assert main(["sign", "--keyidx", "0", str(image)]) == 0
+    assert main(["sign", "--keyidx", "5", str(image)]) == KeyNotFound.exit_code
+    assert main(["sign", "--keyidx", "-1", str(image)]) == KeyNotFound.exit_code
+
+
+def test_sign_without_a_key(ring: KeyRing, image: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sign", str(image)]) == KeyNotFound.exit_code
+    assert "kedge key newpair" in capsys.readouterr().err
+
+
+def test_sign_and_verify_with_pem_keys(
+    ring: KeyRing, image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = make_pem(tmp_path, "ed25519")
+    locked = make_pem(tmp_path, "p256", "sesame")
+    monkeypatch.setenv("APPTAINER_SIGN_PASSPHRASE", "sesame")
+    assert main(["sign", "--key", str(plain[0]), "--key", str(locked[0]), str(image)]) == 0
+    for _, public in (plain, locked):
+        assert main(["verify", "--key", str(public), str(image)]) == 0
+    monkeypatch.setenv("APPTAINER_VERIFY_KEY", str(plain[1]))
+    assert main(["verify", str(image)]) == 0
+    stranger = make_pem(tmp_path, "rsa")[1]
+    assert main(["verify", "--key", str(stranger), str(image)]) == SignatureInvalid.exit_code
+    assert "was not made by the given key" in capsys.readouterr().err
+
+
+def test_verify_with_a_certificate(ring: KeyRing, image: Path, tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    root_key, (leaf_key, _) = make_pem(tmp_path / "root", "p256")[0], make_pem(tmp_path, "ed25519")
+    authority = "basicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign\n"
+    root = make_certificate(tmp_path, "root-ca", root_key, None, authority)
+    leaf = make_certificate(tmp_path, "signer", leaf_key, (root, root_key), "extendedKeyUsage=codeSigning\n")
+    assert main(["sign", "--key", str(leaf_key), str(image)]) == 0
+    assert main(["verify", "--certificate", str(leaf), "--certificate-roots", str(root), str(image)]) == 0
+    assert main(["verify", "--certificate", str(leaf), str(image)]) == KeyUnusable.exit_code
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (["sign", "/nonexistent.sif"], 30),
+        (["verify", "--local", "/nonexistent.sif"], 30),
+        (["verify", "--key", "/nonexistent.pem", "IMAGE"], 30),
+        (["sign", "--key", "/nonexistent.pem", "IMAGE"], 30),
+        (["sign", "--key", "/etc/passwd", "IMAGE"], KeyUnusable.exit_code),
+        (["sign", "--group-id", "0", "IMAGE"], 2),
+        (["verify", "--local", "--group-id", "9", "IMAGE"], 2),
+        (["verify", "--local", "--sif-id", "99", "IMAGE"], 23),
+        (["verify", "--local", "/etc/passwd"], 23),
+        (["verify", "--key", "a", "--certificate", "b", "IMAGE"], 2),
+        (["key", "import", "/etc/passwd"], KeyUnusable.exit_code),
+        (["key", "remove", "ABCDEF0123456789"], KeyNotFound.exit_code),
+        (["key", "export", "/nonexistent/x"], KeyNotFound.exit_code),
+    ],
+)
+def test_verbs_refuse_with_one_status_each(ring: KeyRing, image: Path, words: list[str], status: int) -> None:
+    if words[0] == "sign":
+        ring.add_secret([EVE])
+    assert main([str(image) if word == "IMAGE" else word for word in words]) == status
+
+
+def test_key_newpair_makes_a_usable_key(ring: KeyRing, image: Path, typed: io.StringIO) -> None:
+    typed.write("piped passphrase\n")
+    typed.seek(0)
+    assert main(["key", "newpair", "-N", "Kay", "-E", "kay@test.example", "-C", "tests", "-b", "2048"]) == 0
+    assert ring.load_secret()[0].user_ids == ("Kay (tests) <kay@test.example>",)
+    assert main(["sign", str(image)]) == UsageError.exit_code
+    typed.seek(0)
+    assert main(["sign", str(image)]) == 0
+    assert main(["verify", "--local", str(image)]) == 0
+
+
+def test_key_newpair_without_passphrase_must_be_asked_for(ring: KeyRing, typed: io.StringIO) -> None:
+    words = ["key", "newpair", "-N", "Kay", "-E", "kay@test.example", "-b", "2048"]
+    assert main(words) == UsageError.exit_code
+    assert not ring.secret_path.exists()
+    assert main([*words, "--no-password"]) == 0
+
+
+def test_key_list_export_remove_import(ring: KeyRing, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ring.add_secret([EVE])
+    ring.add_public([EVE, LOCKED])
+    ring.public_path.write_bytes(ring.public_path.read_bytes() + foreign_packets()[0])
+    assert main(["key", "list"]) == 0
+    listing = capsys.readouterr().out
+    assert "0)  User:              Eve Test <eve@test.example>" in listing
+    assert "Not usable:        a key in" in listing
+    assert main(["key", "list", "--secret", "--json"]) == 0
+    assert [item["fingerprint"] for item in json.loads(capsys.readouterr().out)] == [EVE.fingerprint]
+    for secret, armored in ((False, True), (False, False), (True, True)):
+        target = tmp_path / f"exported-{secret}-{armored}"
+        words = ["key", "export", "--fingerprint", EVE.fingerprint, *["--secret"] * secret, *["--armor"] * armored]
+        assert main([*words, str(target)]) == 0
+        block = EVE if secret else make_public(EVE)
+        assert target.read_bytes() == (armor_block(block) if armored else block.raw)
+        assert target.stat().st_mode & 0o777 == (0o600 if secret else 0o644)
+        assert main([*words, str(target)]) == OutputExists.exit_code
+    assert main(["key", "remove", EVE.fingerprint]) == 0
+    assert [block.fingerprint for block in ring.load_secret()] == [EVE.fingerprint]
+    assert main(["key", "remove", "--secret", EVE.fingerprint]) == 0
+    assert ring.load_secret() == []
+    assert main(["key", "import", str(tmp_path / "exported-True-True")]) == 0
+    assert ring.load_secret()[0].raw == EVE.raw
+    assert make_public(EVE).raw in ring.public_path.read_bytes()
+    assert foreign_packets()[0] in ring.public_path.read_bytes()
+    assert main(["key", "remove", "--both", EVE.fingerprint]) == 0
+
+
+def test_key_import_refuses_a_key_that_proves_nothing(ring: KeyRing, tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    bare.write_bytes(make_public(EVE).packet.raw)
+    assert main(["key", "import", str(bare)]) == KeyUnusable.exit_code
+    assert ring.load_public() == []
+    ring.add_public([EVE])
+    assert main(["key", "import", str(bare)]) == 0  # nothing new about a known key
+
+
+def test_key_global_ring_is_trusted_and_separate(
+    ring: KeyRing, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ring.add_secret([EVE])
+    main(["sign", str(image)])
+    exported = tmp_path / "eve.asc"
+    exported.write_bytes(armor_block(make_public(EVE)))
+    assert main(["key", "import", "--global", str(exported)]) == 0
+    assert (tmp_path / "site" / "global-pgp-public").stat().st_mode & 0o777 == 0o644
+    assert ring.load_public() == []
+    assert main(["verify", "--local", str(image)]) == 0
+    assert "[GLOBAL]" in capsys.readouterr().out
+
+
+class KeyServer:
+    """Answers like an HKP server."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, bytes] = {}
+
+    def answer(self, request: Recorded) -> Reply:
+        if request.path == "/pks/add":
+            from urllib.parse import parse_qs
+
+            text = parse_qs(request.body.decode())["keytext"][0].encode()
+            for block in read_keys(text, "upload"):
+                self.keys[block.fingerprint] = armor_block(block)
+            return Reply(200)
+        search = request.query["search"][0].removeprefix("0x")
+        found = {name: text for name, text in self.keys.items() if name.endswith(search) or search == "Eve"}
+        if not found:
+            return Reply(404, b"not found")
+        if request.query["op"] == ["index"]:
+            return Reply(200, b"".join(b"pub:%s:22:256:1700000000::\nuid:Eve%%20Test::\n" % n.encode() for n in found))
+        return Reply(200, b"".join(found.values()))
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[KeyServer, str]]:
+    keys = KeyServer()
+    with FakeServer(keys.answer) as http:
+        yield keys, http.url
+
+
+def test_key_server_push_search_pull(
+    ring: KeyRing, server: tuple[KeyServer, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys, url = server
+    ring.add_public([EVE])
+    assert main(["key", "push", "--url", url, EVE.fingerprint]) == 0
+    assert keys.keys == {EVE.fingerprint: armor_block(make_public(EVE))}
+    ring.remove_public(EVE.fingerprint)
+    assert main(["key", "search", "--url", url, "Eve"]) == 0
+    assert EVE.fingerprint in capsys.readouterr().out
+    assert main(["key", "search", "--url", url, "--long-list", "nobody"]) == 0
+    assert "Showing 0 results" in capsys.readouterr().out
+    assert main(["key", "pull", "--url", url, EVE.fingerprint]) == 0
+    assert ring.load_public()[0].raw == make_public(EVE).raw
+    assert main(["key", "pull", "--url", url, LOCKED.fingerprint]) == KeyNotFound.exit_code
+
+
+def test_key_server_that_sends_another_key_is_refused(ring: KeyRing, server: tuple[KeyServer, str]) -> None:
+    keys, url = server
+    keys.keys[EVE.fingerprint] = armor_block(make_public(LOCKED))
+    assert main(["key", "pull", "--url", url, EVE.fingerprint]) == RegistryProtocolError.exit_code
+    keys.keys[EVE.fingerprint] = armor_block(EVE)  # a secret key has no business there
+    assert main(["key", "pull", "--url", url, EVE.fingerprint]) == RegistryProtocolError.exit_code
+    keys.keys[EVE.fingerprint] = b"<html>hello</html>"
+    assert main(["key", "pull", "--url", url, EVE.fingerprint]) == KeyUnusable.exit_code
+    assert ring.load_public() == []
+
+
+def test_verify_asks_the_key_server_unless_local(
+    ring: KeyRing, image: Path, server: tuple[KeyServer, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys, url = server
+    ring.add_secret([EVE])
+    main(["sign", str(image)])
+    assert main(["verify", "--url", url, str(image)]) == KeyNotFound.exit_code
+    keys.keys[EVE.fingerprint] = armor_block(make_public(EVE))
+    assert main(["verify", "--url", url, str(image)]) == 0
+    assert "[REMOTE]" in capsys.readouterr().out
+    assert main(["verify", "--url", url, "--local", str(image)]) == KeyNotFound.exit_code
+    assert ring.load_public() == []
+
+
+def test_key_server_failure_is_said(ring: KeyRing) -> None:
+    with FakeServer(lambda _request: Reply(403, b"no\x1b[2J")) as http:
+        assert main(["key", "search", "--url", http.url, "x"]) == NetworkFailed.exit_code
+
+
+@pytest.mark.root
+def test_verbs_as_an_ordinary_user() -> None:
+    require_root()
+    with tempfile.TemporaryDirectory() as name:  # not below pytest's folder, which others may not enter
+        folder = Path(name)
+        image, ring = folder / "image.sif", KeyRing(folder / "keys")
+        image.write_bytes(build_sif([(DataType.DEFFILE, b"from: x\n", b"")]))
+        ring.add_secret([EVE])
+        ring.add_public([EVE])
+        shutil.copy(image, folder / "closed.sif")
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, 1501, 1501)
+        (folder / "closed.sif").chmod(0)
+        for words in (
+            ["sign", "image.sif"],
+            ["verify", "--local", "image.sif"],
+            ["key", "remove", "-b", EVE.fingerprint],
+        ):
+            done = run_as_user(folder, *words)
+            assert done.returncode == 0, done.stderr
+        done = run_as_user(folder, "verify", "closed.sif")
+        assert done.returncode == 30
+        assert "Permission denied" in done.stderr
+
+
+def run_as_user(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    source = str(Path(__file__).resolve().parents[2] / "src")
+    environ = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": source,
+        "HOME": str(folder),
+        "APPTAINER_KEYSDIR": str(folder / "keys"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    user = [require_program("setpriv"), "--reuid", "1501", "--regid", "1501", "--clear-groups"]
+    command = [*user, sys.executable, "-m", "kedge", *words]
+    return subprocess.run(command, env=environ, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
