@@ -40,11 +40,10 @@ OWNERS = {
     "lzma": "kedge.formats.compression",
     "gzip": "kedge.formats.compression",
     "cryptography": "kedge.signing.crypto",
-    "elftools": "kedge.formats.elf",
     "rich": "kedge.cli.console",
     "shtab": "kedge.cli.completion",
 }
-DEPENDENCY_MODULES = {"urllib3", "zlib_ng", "zstandard", "lz4", "cryptography", "elftools", "rich", "shtab"}
+DEPENDENCY_MODULES = {"urllib3", "zlib_ng", "zstandard", "lz4", "cryptography", "rich", "shtab"}
 CALL_OWNERS = {
     "print": "kedge.cli",
     "input": "kedge.cli",

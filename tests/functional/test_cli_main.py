@@ -19,7 +19,7 @@ from kedge.release import VERSION
 from tests.functional.test_cli_errors import COMMAND, environment, run_kedge
 from tests.requirements import require_root
 
-HEAVY = ("urllib3", "rich", "zstandard", "cryptography", "zlib_ng", "lz4", "elftools", "shtab", "difflib", "subprocess")
+HEAVY = ("urllib3", "rich", "zstandard", "cryptography", "zlib_ng", "lz4", "shtab", "difflib", "subprocess")
 LIGHT = ("cli", "errors", "release", "model")
 
 

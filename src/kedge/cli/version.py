@@ -37,7 +37,7 @@ def collect_versions() -> dict[str, str]:
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
     }
-    for name in ("urllib3", "zstandard", "zlib-ng", "lz4", "rich", "pyelftools", "cryptography", "shtab"):
+    for name in ("urllib3", "zstandard", "zlib-ng", "lz4", "rich", "cryptography", "shtab"):
         try:
             facts[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
