@@ -102,7 +102,7 @@ class Layout:
                 temporary.unlink()
 
     def sweep(self) -> int:
-        """Remove what killed processes left: temporary files, marks, leases that nobody touched for a day; bytes freed."""
+        """Remove what killed processes left: temporary files, marks, leases untouched for a day; bytes freed."""
         return sum(_sweep_folder(self.root / name) for name in ("tmp", "using", "leases"))
 
 

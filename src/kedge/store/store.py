@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Collection
 from pathlib import Path
 from types import TracebackType
@@ -46,6 +47,8 @@ class Store:
         self._workers = Workers(downloads)
         self._ingests: list[Ingest] = []
         self._has_swept = False
+        self._evicting = threading.Lock()
+        self._size: int | None = None  # at the last look, plus what came in since
 
     # -- blobs
 
@@ -74,7 +77,8 @@ class Store:
         """
         self._sweep_once()
         download = Download(self.blobs, descriptor, open_at, options or IngestOptions())
-        ingest = Ingest(descriptor, download, Use(self.layout, descriptor.digest.hex), self._evict_quietly)
+        use = Use(self.layout, descriptor.digest.hex)
+        ingest = Ingest(descriptor, download, use, lambda: self._evict_after(descriptor.size))
         self._ingests.append(ingest)
         self._workers.submit(ingest)
         return ingest
@@ -106,7 +110,7 @@ class Store:
         self._sweep_once()
         with self.use_image(key):
             path = self.images.build(key, build, Patience(wait, None, notify))
-            self._evict_quietly()
+            self._evict_after(path.stat().st_size)
         return path
 
     def build_into(
@@ -200,9 +204,16 @@ class Store:
             self._has_swept = True
             self.layout.sweep()
 
-    def _evict_quietly(self) -> None:
-        with contextlib.suppress(KedgeError, OSError):  # a cap that cannot be kept must not fail a pull that succeeded
-            self.evict()
+    def _evict_after(self, added: int) -> None:
+        """Keep the cap after something came in; the store is read again only when it may have grown above it."""
+        if self.limit is None:
+            return
+        with self._evicting, contextlib.suppress(KedgeError, OSError):  # must not fail a pull that succeeded
+            if self._size is None or self._size + added > self.limit:
+                self.evict()
+                self._size = sum(each.size for each in self.usage().values())
+            else:
+                self._size += added
 
     def close(self) -> None:
         """Stop downloads that still run, keeping what has arrived; may be called twice."""
