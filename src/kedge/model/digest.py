@@ -30,7 +30,7 @@ class Digest:
             )
         if len(value) != _LENGTHS[algorithm] or not _HEX.match(value):
             raise InvalidReference(
-                f"'{text}' is not a {algorithm} digest: {_LENGTHS[algorithm]} lower-case hexadecimal digits are needed, "
+                f"'{text}' is not a {algorithm} digest: {_LENGTHS[algorithm]} lower-case hexadecimal digits needed, "
                 f"got {len(value)} characters",
                 context={"digest": text},
             )

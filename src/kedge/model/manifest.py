@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """OCI and Docker (schema 2) manifests, indexes and image configs, parsed once from untrusted JSON.
 
-Each value keeps the bytes or the whole JSON object it came from, so that nothing unknown is lost when it is written again.
+Each value keeps the bytes or the JSON object it came from, so that nothing unknown is lost when it is written again.
 Specification: https://github.com/opencontainers/image-spec (manifest.md, image-index.md, config.md).
 """
 
@@ -136,7 +136,8 @@ def parse_manifest(raw: bytes, media_type: str = "", where: str = "manifest") ->
         )
     kind = str(document.get("mediaType") or media_type.split(";", maxsplit=1)[0].strip())
     if "manifests" in document and "layers" not in document:
-        entries = tuple(_descriptor(d, where, f"manifests[{i}]") for i, d in enumerate(_list(document, "manifests", where)))
+        listed = enumerate(_list(document, "manifests", where))
+        entries = tuple(_descriptor(entry, where, f"manifests[{i}]") for i, entry in listed)
         return Index(kind or OCI_INDEX, entries, raw)
     if "layers" not in document or "config" not in document:
         raise CorruptImage(f"{where} is neither an image manifest nor an index", context={"mediaType": kind or "none"})
@@ -153,7 +154,7 @@ def parse_config(raw: bytes, where: str = "image config") -> ImageConfig:
     if not isinstance(section, dict) or not isinstance(rootfs, dict):
         raise CorruptImage(f"{where}: 'config' and 'rootfs' must be objects")
     return ImageConfig(
-        platform=_platform(document, where),
+        platform=_platform(document),
         environment=_texts(section.get("Env"), where, "config.Env"),
         entrypoint=_texts(section.get("Entrypoint"), where, "config.Entrypoint"),
         command=_texts(section.get("Cmd"), where, "config.Cmd"),
@@ -222,13 +223,13 @@ def _descriptor(value: object, where: str, key: str) -> Descriptor:
         media_type=str(value.get("mediaType") or ""),
         digest=_digest(value.get("digest"), where, f"{key}.digest"),
         size=size,
-        platform=_platform(platform, where) if isinstance(platform, dict) else None,
+        platform=_platform(platform) if isinstance(platform, dict) else None,
         annotations=_strings(value.get("annotations"), where),
         urls=_texts(value.get("urls"), where, f"{key}.urls"),
     )
 
 
-def _platform(value: dict[str, Any], where: str) -> Platform:
+def _platform(value: dict[str, Any]) -> Platform:
     architecture = str(value.get("architecture") or "")
     variant = str(value.get("variant") or "")
     if not architecture:

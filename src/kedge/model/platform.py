@@ -22,7 +22,7 @@ _ALIASES = {
     "loongarch64": ("loong64", ""),
 }
 _KNOWN = frozenset(
-    ["386", "amd64", "arm", "arm64", "ppc64", "ppc64le", "mips", "mipsle", "mips64", "mips64le", "s390x", "riscv64", "loong64"]
+    "386 amd64 arm arm64 ppc64 ppc64le mips mipsle mips64 mips64le s390x riscv64 loong64".split()  # noqa: SIM905
 )
 
 
@@ -43,9 +43,7 @@ class Platform:
         name = parts[0] if parts else ""
         architecture, variant = _ALIASES.get(name, (name, ""))
         if architecture not in _KNOWN or len(parts) > 2:
-            raise InvalidReference(
-                f"'{text}' is not a known architecture", hint=f"one of: {', '.join(sorted(_KNOWN))}"
-            )
+            raise InvalidReference(f"'{text}' is not a known architecture", hint=f"one of: {', '.join(sorted(_KNOWN))}")
         return cls(architecture, parts[1] if len(parts) == 2 else variant)
 
     @classmethod

@@ -14,7 +14,7 @@ from pathlib import Path
 from kedge.errors import InvalidSetting
 from kedge.registry.credential_helpers import TOKEN_USER, try_helper
 from kedge.registry.docker_config import AuthFile, Login, normalize_key, read_auth_file
-from kedge.registry.netrc import parse_netrc
+from kedge.registry.netrc import NetrcEntry, parse_netrc
 from kedge.registry.secret import Secret, encode_basic
 
 NGC_USER = "$oauthtoken"
@@ -108,7 +108,7 @@ class CredentialSources:
                     yield Credential(Login(NGC_USER, Secret(self.environ[variable])), variable)
 
     def _from_files(self, registry: str, repository: str, notes: list[str]) -> Iterator[Credential]:
-        for path, is_explicit in self._list_files():
+        for path, is_explicit in self.list_files():
             auth_file = _read(path, notes, is_explicit=is_explicit)
             if auth_file is None:
                 if is_explicit:
@@ -116,7 +116,8 @@ class CredentialSources:
                 continue
             yield from _search_file(auth_file, registry, repository, notes)
 
-    def _list_files(self) -> Iterator[tuple[Path, bool]]:
+    def list_files(self) -> Iterator[tuple[Path, bool]]:
+        """The auth files that are looked into, in order, and whether the user named them."""
         if self.authfile is not None:
             yield self.authfile, True
         yield login_file(self.home), False
@@ -129,25 +130,31 @@ class CredentialSources:
         yield (Path(config) if config else self.home / ".docker") / "config.json", False
 
     def _from_enroot(self, registry: str, notes: list[str]) -> Iterator[Credential]:
-        folder = self.environ.get("ENROOT_CONFIG_PATH")
-        base = Path(self.environ.get("XDG_CONFIG_HOME") or self.home / ".config")
-        path = (Path(folder) if folder else base / "enroot") / ".credentials"
-        try:
-            text = path.read_bytes()[: 1 << 20].decode(errors="replace")
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        except OSError as problem:
-            notes.append(f"{path} cannot be read: {problem.strerror}")
-            return
         host = normalize_key(registry)
         wanted = _ENROOT_NAMES.get(host, (host, host.partition(":")[0]))
-        for entry in parse_netrc(text):
+        for path, entry in self.read_enroot(notes):
             if entry.machine not in wanted:
                 continue
             if entry.is_command:
                 notes.append(f"the password for {entry.machine} in {path} is a command; kedge does not run it")
                 continue
             yield Credential(make_login(entry.login, entry.password), str(path))
+
+    def read_enroot(self, notes: list[str]) -> Iterator[tuple[Path, NetrcEntry]]:
+        """The entries of Enroot's credentials file."""
+        folder = self.environ.get("ENROOT_CONFIG_PATH")
+        base = Path(self.environ.get("XDG_CONFIG_HOME") or self.home / ".config")
+        path = (Path(folder) if folder else base / "enroot") / ".credentials"
+        try:
+            with path.open("rb") as file:
+                text = file.read(1 << 20).decode(errors="replace")
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as problem:
+            notes.append(f"{path} cannot be read: {problem.strerror}")
+            return
+        for entry in parse_netrc(text):
+            yield path, entry
 
 
 def make_login(username: str, password: Secret) -> Login:
@@ -184,3 +191,35 @@ def _search_file(auth_file: AuthFile, registry: str, repository: str, notes: lis
         if found.username == TOKEN_USER and found.password:
             found = Login(identity_token=found.password)
         yield Credential(found, str(auth_file.path))
+
+
+def list_logins(sources: CredentialSources, authfile: Path | None = None) -> list[tuple[str, str, str]]:
+    """Registry, user and source of every login that can be seen, in search order; `*` means whichever is asked for."""
+    found: list[tuple[str, str, str]] = []
+    environ = sources.environ
+    for user, password in _PAIRS:
+        if environ.get(user) and environ.get(password):
+            found.append(("*", environ[user], f"{user} and {password}"))
+    found += [("nvcr.io", NGC_USER, name) for name in ("NGC_API_KEY", "NGC_CLI_API_KEY") if environ.get(name)]
+    paths = [authfile] if authfile else [path for path, _ in sources.list_files()]
+    for path in dict.fromkeys(paths):
+        auth_file = _read(path, [], is_explicit=authfile is not None)
+        if auth_file is not None:
+            found += _describe_file(auth_file)
+    found += [(entry.machine or "*", entry.login, str(path)) for path, entry in sources.read_enroot([])]
+    return found
+
+
+def _describe_file(auth_file: AuthFile) -> list[tuple[str, str, str]]:
+    shown = [
+        (normalize_key(key), login.username or "(token)", str(auth_file.path))
+        for key, login in auth_file.logins.items()
+        if not login.is_empty
+    ]
+    shown += [
+        (normalize_key(key), "(asked when needed)", f"docker-credential-{name} (named in {auth_file.path})")
+        for key, name in auth_file.helpers.items()
+    ]
+    if auth_file.store:
+        shown.append(("*", "(asked when needed)", f"docker-credential-{auth_file.store} (named in {auth_file.path})"))
+    return shown

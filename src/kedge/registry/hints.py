@@ -221,7 +221,7 @@ def _explain_denied(situation: Situation, said: ErrorBody, context: dict[str, st
 
 def _explain_missing(situation: Situation, said: ErrorBody, context: dict[str, str]) -> KedgeError:
     name = f"{situation.registry}/{situation.repository}"
-    tags = f"kedge inspect --tags docker://{name}"
+    tags = f"kedge registry tags {name}"
     if not situation.reference or "NAME_UNKNOWN" in said.codes:
         page = f"; its page would be {ngc_page(situation.repository)}" if situation.is_ngc else ""
         return ImageNotFound(

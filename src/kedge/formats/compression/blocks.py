@@ -213,10 +213,10 @@ class LzoCodec(BlockCodec):
 
 DEFAULT_ZSTD = zstandard.ZstdCompressionParameters(
     window_log=17,
-    hash_log=14,
-    chain_log=13,
+    hash_log=13,
+    chain_log=12,
     search_log=1,
-    min_match=5,
+    min_match=4,
     target_length=0,
     strategy=zstandard.STRATEGY_DFAST,
     write_content_size=1,  # the kernel needs no more than the content as window then
