@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kedge.cli.inspect import escape_controls
 from kedge.cli.main import main
 from kedge.errors import FileProblem
 from tests.builders.sif import fixture_path
@@ -77,3 +78,7 @@ def test_cli_inspect_unknown_app_is_said(run: Run) -> None:
 
 def test_cli_inspect_missing_file(run: Run, tmp_path: Path) -> None:
     assert run(tmp_path / "nothing.sif")[0] == FileProblem.exit_code
+
+
+def test_cli_inspect_text_for_terminals_has_no_controls() -> None:
+    assert escape_controls("a\tb\né\x1b[2J\x9b\x7f") == "a\tb\né\\x1b[2J\\x9b\\x7f"

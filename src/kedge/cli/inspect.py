@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,4 +57,11 @@ def show_inspection(found: Inspection, arguments: argparse.Namespace, console: C
         text = render_document(select_document(found.report, selection)) + "\n"
     else:
         text = render_text(found.report, selection)
+        if sys.stdout.isatty():  # an image must not be able to steer the terminal; files and pipes get it as it is
+            text = escape_controls(text)
     console.write_bytes(text.encode("utf-8", "replace"))
+
+
+def escape_controls(text: str) -> str:
+    """The text with control characters, newlines and tabs apart, written as escapes."""
+    return "".join(c if (c >= " " and not "\x7f" <= c < "\xa0") or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`inspect` on damaged images: documents that are not what they say, and file systems with flipped bits."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kedge.errors import KedgeError
+from kedge.formats.sif.layout import DataType
+from kedge.formats.singularityd import SourceRecord, decorate, describe
+from kedge.formats.singularityd.inspect import Selection, parse_metadata, render_document, render_text, select_document
+from kedge.model.manifest import parse_config
+from kedge.model.platform import Platform
+from kedge.model.tree import Kind, Node
+from kedge.ops.inspect import inspect_path
+from tests.builders.sif import build_sif, fixture_path
+
+RECORD = SourceRecord("docker", "x", None, Platform("arm64"), 0)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+PARTS = ("apps", "environment", "labels", "runscript", "test", "helpfile", "deffile", "startscript")
+
+
+def inspect_outcome(path: Path) -> str:
+    begun = time.monotonic()
+    try:
+        report = inspect_path(path).report
+        render_document(select_document(report, Selection(everything=True)))
+        outcome = "ok"
+    except KedgeError as problem:
+        outcome = problem.reference
+    assert time.monotonic() - begun < 10
+    return outcome
+
+
+def test_inspect_flipped_file_systems_give_named_errors(tmp_path: Path) -> None:
+    data = bytearray(fixture_path("busybox_arm64.sif").read_bytes())
+    data[4096 + 585 + 4] = 0  # no metadata object: the files must be read
+    start, end = 45056, 45056 + 794624
+    chance = random.Random(5)
+    path = tmp_path / "bad.sif"
+    outcomes = []
+    for number in range(120):
+        damaged = bytearray(data)
+        # superblock, the tables at the end, and anywhere
+        low, high = [(start, start + 96), (end - 12_000, end - 4096), (start, end)][number % 3]
+        for _ in range(1 + number % 4):
+            damaged[chance.randrange(low, high)] ^= 1 << chance.randrange(8)
+        path.write_bytes(bytes(damaged))
+        outcomes.append(inspect_outcome(path))
+    assert set(outcomes) <= {"ok", "corrupt-image", "hostile-image", "unsupported-format"}
+    assert outcomes.count("corrupt-image") > 10
+
+
+@pytest.mark.parametrize("raw", [b"", b"\xff\xfe", b"[" * 200_000, b'{"data":', b"null", b"7", b'"x"'])
+def test_inspect_bad_documents_without_files_are_named(tmp_path: Path, raw: bytes) -> None:
+    path = tmp_path / "bad.sif"
+    data = build_sif([(DataType.GENERIC_JSON, raw, b"")])
+    path.write_bytes(data[: 4096 + 73] + b"inspect-metadata.json" + data[4096 + 73 + 21 :])
+    assert inspect_outcome(path) in ("corrupt-image", "unsupported-format")
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.dictionaries(st.sampled_from(PARTS), JSON, max_size=4))
+def test_inspect_metadata_of_any_shape(attributes: dict[str, object]) -> None:
+    raw = json.dumps({"data": {"attributes": attributes}, "type": "container"}).encode()
+    try:
+        report = parse_metadata(raw, "x")
+    except KedgeError:
+        return
+    render_text(report, Selection(frozenset(PARTS)))
+    render_text(report, Selection(list_apps=True))
+    render_document(report.as_document())
+
+
+class Sink:
+    """Keeps the bytes as tokens."""
+
+    def add(self, data: bytes) -> object:
+        return bytes(data)
+
+    def add_stream(self, size: int, chunks: object) -> object:
+        raise AssertionError("small files only")
+
+
+TEXT = st.text(max_size=30)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    environment=st.lists(TEXT, max_size=5),
+    entrypoint=st.lists(TEXT, max_size=4),
+    command=st.lists(TEXT, max_size=4),
+    labels=st.dictionaries(TEXT, TEXT, max_size=4),
+)
+def test_decorate_any_config_gives_text_that_can_be_stored(
+    environment: list[str], entrypoint: list[str], command: list[str], labels: dict[str, str]
+) -> None:
+    section = {"Env": environment, "Entrypoint": entrypoint, "Cmd": command, "Labels": labels}
+    config = parse_config(json.dumps({"architecture": "arm64", "config": section}).encode())
+    record = describe(config, RECORD)
+    report = parse_metadata(record.inspect_metadata, "x")
+    for name, value in labels.items():
+        if name not in report.labels or not name.startswith("org."):
+            assert report.labels[name] == value
+    assert decorate(Node(Kind.DIRECTORY), Sink(), config, RECORD).definition == record.definition
