@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import urllib.parse
 from dataclasses import dataclass
@@ -67,8 +68,8 @@ def build_upload(server: str, armored: bytes) -> tuple[str, bytes]:
 def parse_index(data: bytes) -> list[FoundKey]:
     """The keys of a machine-readable index; lines that are not understood are passed over."""
     found: list[tuple[list[str], list[str]]] = []
-    for line in data.decode("utf-8", "replace").splitlines():
-        fields = line.split(":")
+    for line in io.BytesIO(data):
+        fields = line.decode("utf-8", "replace").strip().split(":")[:16]
         if fields[0] == "pub" and len(fields) >= 2:
             if len(found) >= MAXIMUM_FOUND:
                 break
