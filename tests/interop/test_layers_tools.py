@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Sandboxes of ours against what `umoci unpack` and GNU tar make of the same layers, as root: owners, devices, all."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kedge.layers.flatten import flatten
+from kedge.layers.folder import read_folder
+from kedge.layers.sandbox import SandboxSink
+from kedge.layers.tar_writer import write_layer
+from kedge.model.platform import Platform
+from kedge.model.tree import Kind, walk
+from kedge.posix.beneath import remove_tree
+from tests.builders.layers import (
+    compress,
+    device,
+    fifo,
+    file,
+    folder,
+    hard_link,
+    layer,
+    opaque,
+    sources,
+    symlink,
+    whiteout,
+)
+from tests.requirements import require_program, require_root
+
+pytestmark = pytest.mark.root
+
+CAPABILITY = b"\x01\0\0\x02\0\x04\0\0" + bytes(12)
+
+
+def make_layout(path: Path, tars: list[bytes]) -> str:
+    """An OCI layout with one image, as umoci wants it."""
+    (path / "blobs/sha256").mkdir(parents=True)
+
+    def put(data: bytes, media_type: str) -> dict[str, object]:
+        digest = hashlib.sha256(data).hexdigest()
+        (path / "blobs/sha256" / digest).write_bytes(data)
+        return {"mediaType": f"application/vnd.oci.image.{media_type}", "digest": f"sha256:{digest}", "size": len(data)}
+
+    blobs = [put(compress(tar), "layer.v1.tar+gzip") for tar in tars]
+    diff_ids = [f"sha256:{hashlib.sha256(tar).hexdigest()}" for tar in tars]
+    config = {
+        "architecture": Platform.host().architecture,
+        "os": "linux",
+        "config": {},
+        "rootfs": {"type": "layers", "diff_ids": diff_ids},
+        "history": [{"created_by": "test"} for _ in tars],
+    }
+    manifest = {"schemaVersion": 2, "config": put(json.dumps(config).encode(), "config.v1+json"), "layers": blobs}
+    entry = put(json.dumps(manifest).encode(), "manifest.v1+json")
+    entry["annotations"] = {"org.opencontainers.image.ref.name": "test"}
+    (path / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [entry]}))
+    (path / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
+    return f"{path}:test"
+
+
+def unpack_with_umoci(place: Path, tars: list[bytes]) -> Path:
+    umoci = require_program("umoci")
+    image = make_layout(place / "layout", tars)
+    done = subprocess.run([umoci, "unpack", "--image", image, place / "bundle"], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return place / "bundle/rootfs"
+
+
+def unpack(target: Path, tars: list[bytes]) -> Path:
+    with SandboxSink(target) as sink:
+        sink.finish(flatten(sources(*tars, compressed=True), sink))
+    return target
+
+
+def read_back(path: Path) -> dict[str, tuple[object, ...]]:
+    """All that can be seen of a folder; which names are one file is told by the first of them."""
+    root, source = read_folder(path)
+    firsts: dict[int, str] = {}
+    out: dict[str, tuple[object, ...]] = {}
+    for raw, node in walk(root):
+        name = raw.decode()
+        data = b"".join(source.chunks(node)) if node.kind is Kind.FILE else node.target
+        first = firsts.setdefault(id(node), name)
+        out[name] = (
+            node.kind.name,
+            oct(node.mode),
+            node.uid,
+            node.gid,
+            node.mtime,
+            node.xattrs,
+            node.rdev,
+            data,
+            first,
+        )
+    return out
+
+
+def compare(place: Path, tars: list[bytes]) -> list[str]:
+    require_root()
+    try:
+        expected = read_back(unpack_with_umoci(place, tars))
+        found = read_back(unpack(place / "ours", tars))
+        assert list(found) == list(expected)
+        for name in expected:
+            assert found[name] == expected[name], name
+        return list(found)
+    finally:
+        remove_tree(place)
+
+
+def test_umoci_agrees_on_every_rule(tmp_path: Path) -> None:
+    base = layer(
+        folder("bin", mode=0o555, mtime=1),
+        file("bin/su", b"su", mode=0o4755, owner=(0, 3), mtime=2),
+        file("bin/ping", b"ping", mode=0o755, xattrs={b"security.capability": CAPABILITY}, mtime=3),
+        hard_link("bin/ping6", "bin/ping"),
+        folder("usr", mtime=4),
+        folder("usr/lib", mtime=5),
+        file("usr/lib/old", b"old", mtime=6),
+        symlink("lib", "usr/lib", mtime=7),
+        folder("etc", mtime=8),
+        file("etc/a", b"a", mtime=9, owner=(1000, 1000)),
+        file("etc/b", b"b", mtime=10),
+        folder("var", mtime=11),
+        folder("var/cache", mtime=12),
+        file("var/cache/x", b"x", mtime=13),
+        folder("swap", mtime=14),
+        file("swap/inner", b"i", mtime=15),
+        file("paws", b"file", mtime=16),
+        device("null", 1, 3, mode=0o666, mtime=17),
+        device("disk", 8, 1, b"4", mode=0o660, mtime=18),
+        fifo("pipe", mtime=19),
+        symlink("dangling", "../../nowhere", mtime=20),
+    )
+    middle = layer(
+        folder("etc", mode=0o700, mtime=21),
+        whiteout("etc/a"),
+        hard_link("etc/c", "etc/b"),
+        folder("var", mtime=22),
+        folder("var/cache", mtime=23),
+        opaque("var/cache"),
+        file("var/cache/y", b"y", mtime=24),
+        file("swap", b"now a file", mtime=25),
+        folder("paws", mtime=26),
+        file("paws/new", b"n", mtime=27),
+    )
+    top = layer(
+        folder("etc", mode=0o711, mtime=31),
+        file("etc/a", b"again", mtime=32),
+        file("lib/through", b"t", mtime=33),
+        whiteout("lib/old"),
+        folder("usr", mtime=34),
+        folder("usr/lib", mtime=35),
+        folder("bin", mode=0o555, mtime=36),
+        file("bin/ping", b"new ping", mtime=37),
+    )
+    compare(tmp_path, [base, middle, top])
+
+
+State = dict[str, tuple[str, bytes, int]]  # path -> kind, content or target, time
+
+
+def change(state: State, dice: random.Random) -> State:
+    """The next state of a file system: some names gone, some new, some of another kind."""
+    state = dict(state)
+    for _ in range(dice.randint(1, 12)):
+        path = "/".join(dice.choice("abcd") for _ in range(dice.randint(1, 4)))
+        for other in list(state):
+            if other == path or other.startswith(path + "/"):
+                del state[other]
+        parents = ["/".join(path.split("/")[:depth]) for depth in range(1, path.count("/") + 1)]
+        if dice.random() < 0.3 or any(state.get(parent, ("folder",))[0] != "folder" for parent in parents):
+            continue
+        for parent in parents:
+            state.setdefault(parent, ("folder", b"", dice.randint(1, 99)))
+        kind = dice.choice(["file", "file", "folder", "symlink"])
+        state[path] = (kind, b"%d" % dice.randint(0, 9), dice.randint(1, 99))
+    return state
+
+
+def make_diff(old: State, new: State) -> bytes:
+    """The layer between two states, as build tools write it: parents named, whiteouts for what is gone."""
+    entries: dict[str, bytes] = {}
+    for path in sorted(new):
+        if old.get(path) == new[path]:
+            continue
+        for depth in range(1, path.count("/") + 1):
+            parent = "/".join(path.split("/")[:depth])
+            entries.setdefault(parent, folder(parent, mtime=new[parent][2]))
+        kind, data, mtime = new[path]
+        made = {"file": file, "symlink": symlink}.get(kind)
+        entries[path] = made(path, data, mtime=mtime) if made else folder(path, mtime=mtime)
+    for path in sorted(old):
+        parent = path.rpartition("/")[0]
+        if path not in new and (not parent or new.get(parent, ("",))[0] == "folder" == old[parent][0]):
+            for depth in range(1, path.count("/") + 1):
+                above = "/".join(path.split("/")[:depth])
+                entries.setdefault(above, folder(above, mtime=new[above][2]))
+            entries[path] = whiteout(path)
+    return layer(*(entries[path] for path in sorted(entries)))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_umoci_agrees_on_random_histories(tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed)
+    states: list[State] = [{}]
+    for _ in range(dice.randint(2, 6)):
+        states.append(change(states[-1], dice))
+    names = compare(tmp_path, [make_diff(old, new) for old, new in itertools.pairwise(states)])
+    assert sorted(names) == sorted(states[-1])
+
+
+def test_gnu_tar_extracts_what_we_write_as_we_do(tmp_path: Path) -> None:
+    require_root()
+    tar = layer(
+        folder("d", mode=0o2750, owner=(5, 6), mtime=1),
+        file("d/f", b"data" * 1000, mode=0o4755, owner=(7, 8), mtime=2, xattrs={b"user.x": b"1"}),
+        file("d/caps", b"c", xattrs={b"security.capability": CAPABILITY}),
+        hard_link("h", "d/f"),
+        symlink("s", "d/f", owner=(9, 10), mtime=3),
+        device("n", 1, 3),
+        fifo("p"),
+        file("n" * 120 + "/" + "m" * 120, b"long"),
+    )
+    ours = unpack(tmp_path / "ours", [tar])
+    root, source = read_folder(ours)
+    with (tmp_path / "again.tar").open("wb") as out:
+        write_layer(root, source, out, "none")
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    options = ["--xattrs", "--xattrs-include=*", "--same-owner", "-p"]
+    subprocess.run(["tar", "-C", theirs, *options, "-xf", tmp_path / "again.tar"], check=True)
+    assert read_back(theirs) == read_back(ours)
+    assert len(read_back(ours)) == 9
