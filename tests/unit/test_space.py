@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import struct
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from kedge.errors import NoSpace
 from kedge.host import space
 from kedge.host.space import Mount, find_mount, free_space, parse_quota, read_quota, require_space
 from kedge.model.size import format_size
+from kedge.posix import libc
 
 HUGE = 1 << 60
 
@@ -109,6 +112,14 @@ def test_quota_program_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(space, "_QUOTA_TIMEOUT", 0.2)
     assert list(space._ask_program(tmp_path, Mount("nfs4", "server:/home", "/home"))) == []
+
+
+def test_quota_structure_is_the_kernels() -> None:
+    """struct if_dqblk of linux/quota.h: eight 64-bit fields and a mask, padded to 72 bytes."""
+    data = struct.pack("<8QI4x", 1000, 900, 5_000_000, 10, 9, 8, 0, 0, 0x3F)
+    quota = libc._DiskQuota.from_buffer_copy(data)
+    assert (quota.block_hard_limit, quota.current_space, quota.valid) == (1000, 5_000_000, 0x3F)
+    assert ctypes.sizeof(libc._DiskQuota) == 72
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,25 @@ def test_lease_of_a_dead_process_is_taken_over_at_once(place: Path) -> None:
     lease.release()
 
 
+def test_lease_of_a_stopped_process_is_taken_over_late_and_the_loser_knows(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped = take(place)
+    assert stopped is not None
+    lease_module.PULSE.remove(stopped._pulse)
+    monkeypatch.setattr(lease_module, "SILENT_AFTER", 0.4)
+    began = time.monotonic()
+    lease = take(place)
+    assert lease is not None
+    assert time.monotonic() - began > 0.4
+    stopped.beat()
+    assert not stopped.confirm()
+    stopped.release()
+    assert lease.confirm()
+    assert lease.path.exists()
+    lease.release()
+
+
 def test_lease_of_another_host_is_respected_while_it_is_touched(place: Path) -> None:
     (place / "lease").write_bytes(foreign_holder().encode())
     with pytest.raises(StoreBusy) as caught:

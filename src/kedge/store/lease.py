@@ -27,6 +27,7 @@ from kedge.posix.locks import Holder, claim_name, is_running, own_name
 
 BEAT = 5.0  # seconds between touches
 STALE_AFTER = 60.0  # seconds without a touch after which another host's lease is given up for dead
+SILENT_AFTER = 600.0  # a process that lives here but was stopped (Ctrl-Z) or hangs loses its lease only after this
 WATCH_AT_LEAST = 12.0  # even an old-looking lease is watched for two beats: the clocks may differ
 _LONGEST_PAUSE = 0.5  # seconds between two looks of a waiter
 _LEASE_LIMIT = 4096  # bytes; a lease file is a line of JSON
@@ -173,9 +174,9 @@ class Watch:
         if found != self._last:
             self._last, self._since = found, time.monotonic()
         running = is_running(found.holder.machine, found.holder.pid, found.holder.start) if found.holder else None
-        if running is not None:
-            return found, not running
         watched = time.monotonic() - self._since
+        if running is not None:
+            return found, not running or watched > SILENT_AFTER
         if watched > STALE_AFTER:
             return found, True
         return found, watched > WATCH_AT_LEAST and read_clock(self._scratch) - found.touched > STALE_AFTER
