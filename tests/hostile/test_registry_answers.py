@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Registries that lie, cheat and stumble: each answer gives a named error, in little memory, with no secret in it."""
+
+from __future__ import annotations
+
+import json
+import traceback
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from kedge.errors import (
+    AuthenticationFailed,
+    CorruptImage,
+    DigestMismatch,
+    KedgeError,
+    NetworkFailed,
+    RegistryProtocolError,
+)
+from kedge.model.digest import Digest
+from kedge.model.manifest import MAXIMUM_MANIFEST, Descriptor, Manifest
+from kedge.registry.client import RegistryClient
+from tests.builders.registry_access import Waits, make_access
+from tests.fakes.http_server import Reply
+from tests.fakes.registry import FakeRegistry, Policy
+
+PASSWORD = "hunter2-very-secret"
+LOGIN = {"DOCKER_USERNAME": "user", "DOCKER_PASSWORD": PASSWORD}
+LAYER = bytes(1 << 20)
+
+
+def open_registry(policy: Policy | None = None) -> FakeRegistry:
+    registry = FakeRegistry(policy)
+    registry.add_image("team/app", "1.0", [LAYER])
+    return registry
+
+
+def client_of(
+    registry: FakeRegistry, home: Path, environ: dict[str, str] | None = None, retries: int = 1
+) -> RegistryClient:
+    return RegistryClient(registry.host, make_access(home, environ, retries=retries))
+
+
+def first_layer(client: RegistryClient) -> Descriptor:
+    manifest = client.get_manifest("team/app", "1.0")
+    assert isinstance(manifest, Manifest)
+    return manifest.layers[0]
+
+
+MANIFESTS: dict[str, tuple[Reply, type[KedgeError]]] = {
+    "html": (
+        Reply(200, b"<!DOCTYPE html><title>Sign in</title>", {"Content-Type": "text/html"}),
+        RegistryProtocolError,
+    ),
+    "html as json": (Reply(200, b"\n <html></html>", {"Content-Type": "application/json"}), RegistryProtocolError),
+    "html 503": (Reply(503, b"<html>proxy error</html>", {"Content-Type": "text/html"}), NetworkFailed),
+    "html 407": (Reply(403, b"<html>blocked by policy</html>", {"Content-Type": "text/html"}), RegistryProtocolError),
+    "empty": (Reply(200, b""), CorruptImage),
+    "not json": (Reply(200, b"\x00\x01\x02"), CorruptImage),
+    "list": (Reply(200, b"[]"), CorruptImage),
+    "deep": (Reply(200, b"[" * 200_000), CorruptImage),
+    "no layers": (Reply(200, b'{"schemaVersion":2}'), CorruptImage),
+    "huge": (Reply(200, b" " * (MAXIMUM_MANIFEST + 1)), RegistryProtocolError),
+    "huge by header": (Reply(200, b"{}", {"Content-Length": str(1 << 40)}), RegistryProtocolError),
+    "204": (Reply(204), RegistryProtocolError),
+    "302 without location": (Reply(302), RegistryProtocolError),
+    "418": (Reply(418, b"teapot"), RegistryProtocolError),
+    "401 without challenge": (Reply(401, b"no"), AuthenticationFailed),
+    "401 with junk": (Reply(401, b"no", {"WWW-Authenticate": '=,"",Bearer ,,realm'}), AuthenticationFailed),
+    "401 with odd realm": (
+        Reply(401, b"", {"WWW-Authenticate": 'Bearer realm="file:///etc/passwd"'}),
+        RegistryProtocolError,
+    ),
+    "401 with broken realm": (
+        Reply(401, b"", {"WWW-Authenticate": 'Bearer realm="http://[::"'}),
+        RegistryProtocolError,
+    ),
+    "error body of 1 MB": (Reply(404, b'{"errors":[' + b'{"code":"X"},' * 80_000 + b"{}]}"), KedgeError),
+    "wrong digest header": (
+        Reply(200, b'{"schemaVersion":2}', {"Docker-Content-Digest": str(Digest.of(b"other"))}),
+        DigestMismatch,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_hostile_manifest_answer_is_a_named_error(tmp_path: Path, name: str) -> None:
+    reply, kind = MANIFESTS[name]
+    with open_registry() as registry:
+        client = client_of(registry, tmp_path)
+        client.head_manifest("team/app", "1.0")
+        registry.server.fail("GET .*/manifests/", times=99, reply=reply)
+        with pytest.raises(kind):
+            client.get_manifest("team/app", "1.0")
+
+
+def test_hostile_manifest_of_another_digest_is_refused(tmp_path: Path) -> None:
+    with open_registry() as registry:
+        wanted = Digest.of(b"something else")
+        registry.manifests["team/app", str(wanted)] = registry.manifests["team/app", "1.0"]
+        with pytest.raises(DigestMismatch, match="not what was asked for"):
+            client_of(registry, tmp_path).get_manifest("team/app", str(wanted))
+
+
+BLOBS: dict[str, tuple[dict[str, object], type[KedgeError]]] = {
+    "short": ({"cut_at": 1000}, NetworkFailed),
+    "short and unframed": ({"cut_at": 1000, "unframed": True}, NetworkFailed),
+    "reset": ({"cut_at": 1000, "reset": True}, NetworkFailed),
+    "length too small": ({"length": 1000}, DigestMismatch),
+    "length too large": ({"length": len(LAYER) + 5}, DigestMismatch),
+    "more than promised": ({"reply": Reply(200, LAYER + b"x"), "unframed": True}, DigestMismatch),
+    "nothing": ({"reply": Reply(200, b"")}, DigestMismatch),
+    "corrupt": ({"corrupt_at": 5}, DigestMismatch),
+    "206 unasked": (
+        {"reply": Reply(206, LAYER, {"Content-Range": f"bytes 0-{len(LAYER) - 1}/{len(LAYER)}"})},
+        RegistryProtocolError,
+    ),
+    "gone": ({"reply": Reply(404)}, KedgeError),
+    "redirected to a strange scheme": (
+        {"reply": Reply(307, headers={"Location": "gopher://x/"})},
+        RegistryProtocolError,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BLOBS)
+def test_hostile_blob_is_a_named_error(tmp_path: Path, name: str) -> None:
+    fault, kind = BLOBS[name]
+    with open_registry() as registry:
+        client = client_of(registry, tmp_path)
+        layer = first_layer(client)
+        registry.server.fail("/blobs/", times=9, **fault)
+        with pytest.raises(kind):
+            client.read_blob("team/app", layer, 2 << 20)
+
+
+def test_hostile_blob_larger_than_allowed_is_not_asked_for(tmp_path: Path) -> None:
+    with open_registry() as registry:
+        client = client_of(registry, tmp_path)
+        with pytest.raises(CorruptImage, match="should be small"):
+            client.read_blob("team/app", Descriptor("x", Digest.of(b""), 1 << 40), 1000)
+        assert not registry.server.log
+
+
+def test_hostile_server_that_stalls_is_left(tmp_path: Path) -> None:
+    from kedge.registry.access import Access
+    from kedge.registry.transport import Transport, TransportOptions
+
+    with open_registry() as registry:
+        registry.server.fail("/manifests/", times=9, delay=2.0)
+        options = TransportOptions(read_timeout=0.2, retries=1, sleep=lambda _: None, certificate_folders=())
+        with pytest.raises(NetworkFailed, match="does not answer"):
+            RegistryClient(registry.host, Access(Transport(options))).get_manifest("team/app", "1.0")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"token": 5}',
+        b'{"token": "a b"}',
+        b'{"token": "a\\r\\nX: y"}',
+        b'{"token":"\xc3\xa9"}',
+        b"x" * (2 << 20),
+    ],
+)
+def test_hostile_token_answer_is_a_named_error(tmp_path: Path, answer: bytes) -> None:
+    with open_registry(Policy(auth="bearer")) as registry:
+        registry.server.fail("/token", times=9, reply=Reply(200, answer))
+        with pytest.raises(RegistryProtocolError):
+            client_of(registry, tmp_path).get_manifest("team/app", "1.0")
+
+
+def test_hostile_token_that_is_never_accepted_ends(tmp_path: Path) -> None:
+    with open_registry(Policy(auth="bearer")) as registry:
+        registry.server.fail("/token", times=99, reply=Reply(200, b'{"token":"useless"}'))
+        with pytest.raises(AuthenticationFailed):
+            client_of(registry, tmp_path).get_manifest("team/app", "1.0")
+        assert len(registry.server.log) < 10
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"5", b'{"tags": 5}', b'{"tags": {"a": 1}}', b"<html>", b"[" * 100_000])
+def test_hostile_tag_list_is_a_named_error(tmp_path: Path, body: bytes) -> None:
+    with open_registry() as registry:
+        registry.server.fail("tags/list", times=9, reply=Reply(200, body))
+        with pytest.raises(RegistryProtocolError):
+            list(client_of(registry, tmp_path).list_tags("team/app"))
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["", "http://", "ftp://elsewhere/x", "//", "http://127.0.0.1:1/upload"],
+    ids=["none", "bare", "ftp", "slashes", "dead"],
+)
+def test_hostile_upload_location_is_a_named_error(tmp_path: Path, location: str) -> None:
+    import io
+
+    with open_registry(Policy(auth="basic", users={"user": PASSWORD})) as registry:
+        client = client_of(registry, tmp_path, LOGIN, retries=0)
+        first_layer(client)
+        registry.server.fail("POST", times=9, reply=Reply(202, headers={"Location": location} if location else {}))
+        with pytest.raises(KedgeError):
+            client.upload_blob("team/app", Descriptor("x", Digest.of(b"new"), 3), lambda: io.BytesIO(b"new"))
+
+
+def test_hostile_upload_elsewhere_gets_no_login(tmp_path: Path) -> None:
+    import io
+
+    with open_registry() as other, open_registry(Policy(auth="basic", users={"user": PASSWORD})) as registry:
+        client = client_of(registry, tmp_path, LOGIN)
+        first_layer(client)
+        target = f"{other.server.url}/v2/team/app/blobs/uploads/x"
+        registry.server.fail("POST", reply=Reply(202, headers={"Location": target}))
+        with pytest.raises(KedgeError):
+            client.upload_blob("team/app", Descriptor("x", Digest.of(b"new"), 3), lambda: io.BytesIO(b"new"))
+        assert other.server.log
+        assert all(not each.authorization for each in other.server.log)
+
+
+def test_hostile_stream_needs_little_memory(tmp_path: Path) -> None:
+    with FakeRegistry() as registry:
+        registry.add_image("team/app", "1.0", [bytes(64 << 20)])
+        client = client_of(registry, tmp_path)
+        layer = first_layer(client)
+        with client.open_blob("team/app", layer) as stream:
+            tracemalloc.start()
+            received = sum(len(piece) for piece in stream)
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+        assert received == layer.size
+        assert peak < 4 << 20
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500])
+@pytest.mark.parametrize("auth", ["basic", "bearer"])
+def test_hostile_echo_never_shows_a_secret(tmp_path: Path, status: int, auth: str) -> None:
+    """The registry repeats every header in its error; no message, context, hint, note or traceback may."""
+    waits = Waits()
+    policy = Policy(auth=auth, users={"user": PASSWORD})
+    with open_registry(policy) as registry:
+        client = RegistryClient(registry.host, make_access(tmp_path, LOGIN, waits=waits, retries=1))
+        client.get_manifest("team/app", "1.0")
+        sent = {each.authorization for each in registry.server.log} - {""}
+        body = json.dumps({"errors": [{"code": "ECHO", "message": " ".join(sorted(sent)) + " " + PASSWORD}]}).encode()
+        for pattern in ("/manifests/", "/token"):
+            registry.server.fail(pattern, times=99, reply=Reply(status, body))
+        with pytest.raises(KedgeError) as caught:
+            client.get_manifest("team/app", "1.0")
+        problem = caught.value
+        text = "".join(traceback.format_exception(problem)) + json.dumps(problem.as_dict()) + " ".join(waits.notes)
+        for secret in {PASSWORD, *(each.partition(" ")[2] for each in sent)}:
+            assert secret not in text
