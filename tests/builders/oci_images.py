@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import io
 import json
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from kedge.formats.oci.stored import StoredImage, StoredLayer
@@ -60,10 +61,14 @@ def make_image(
     manifest = parse_manifest(json.dumps(document).encode())
     assert isinstance(manifest, Manifest)
     stored = tuple(
-        StoredLayer(f"layer{n}", Digest.of(blob), Digest.of(data), len(blob), lambda blob=blob: iter([blob]))
+        StoredLayer(f"layer{n}", Digest.of(blob), Digest.of(data), len(blob), functools.partial(_give, blob))
         for n, (blob, data) in enumerate(zip(blobs, plain, strict=True))
     )
     return StoredImage(manifest, config, stored, tag)
+
+
+def _give(blob: bytes) -> Iterator[bytes]:
+    return iter([blob])
 
 
 def read_layers(image: StoredImage) -> list[bytes]:

@@ -381,6 +381,15 @@ def test_reference_password_is_not_repeated() -> None:
     assert "secret" not in str(caught.value.as_dict())
 
 
+def test_reference_address_is_shown_without_its_secrets() -> None:
+    reference = parse("https://me:secret@example.org/x.sif?token=secret")
+    assert reference.redacted == "https://me:***@example.org/x.sif"
+    assert parse("docker://a/b:c").redacted == "docker://docker.io/a/b:c"
+    with pytest.raises(InvalidReference) as caught:
+        parse("https://me:secret@example.org/")
+    assert "secret" not in str(caught.value.as_dict())
+
+
 def test_reference_existing_file_wins_over_bare_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("pytorch:21.06-py3", "ubuntu", "two words", "nvcr.io"):

@@ -21,6 +21,7 @@ _COMPONENT = re.compile(r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*\Z")
 _LIBRARY_COMPONENT = re.compile(r"[A-Za-z0-9]+(?:[._-]+[A-Za-z0-9]+)*\Z")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 _HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9_-]*[A-Za-z0-9])?)(?:\.[A-Za-z0-9](?:[A-Za-z0-9_-]*[A-Za-z0-9])?)*\Z")
+_PASSWORD = re.compile(r"(://[^/@:\s]*):[^/@\s]*@")
 _IPV6 = re.compile(r"\[[0-9A-Fa-f:.]{2,45}(?:%25[A-Za-z0-9._-]+)?\]\Z")
 
 
@@ -36,9 +37,15 @@ class ImageName:
 
 
 def refuse(text: str, why: str, hint: str | None = None) -> InvalidReference:
-    """The error for the reference `text`, which is shown shortened when it is very long."""
+    """The error for the reference `text`, shown without a password, and shortened when it is very long."""
+    text = hide_password(text)
     shown = text if len(text) <= 200 else text[:200] + "…"
     return InvalidReference(f"'{shown}' is no image reference: {why}", context={"reference": shown}, hint=hint)
+
+
+def hide_password(text: str) -> str:
+    """The text with the password of a `://USER:PASSWORD@` masked."""
+    return _PASSWORD.sub(r"\1:***@", text)
 
 
 def parse_image_name(name: str, text: str, *, registry_first: bool = False) -> ImageName:

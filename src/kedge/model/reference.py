@@ -7,7 +7,6 @@ a file where it can only be one (`./x`, `x.sif`), and otherwise a name on a regi
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Callable
@@ -96,6 +95,13 @@ class Reference:
         return f"{self.repository}{tag}" + (f"@{self.digest}" if self.digest else "")
 
     @property
+    def redacted(self) -> str:
+        """The reference as labels and logs may show it: addresses without password and query (which hold tokens)."""
+        if self.transport not in (Transport.HTTP, Transport.HTTPS):
+            return str(self)
+        return image_name.hide_password(self.path).partition("?")[0].partition("#")[0]
+
+    @property
     def is_local(self) -> bool:
         """Whether nothing needs to be fetched over a network."""
         return self.transport not in (
@@ -180,6 +186,8 @@ def _missing_slashes(scheme: str, rest: str, text: str) -> InvalidReference:
 
 
 def _unknown_scheme(scheme: str, rest: str, text: str) -> InvalidReference:
+    import difflib  # late: only a mistake needs it
+
     known = sorted({*_SLASHED, *_PARSERS, "oci", "oci-archive", "docker-archive"} - {"shub"})
     near = difflib.get_close_matches(scheme, known, n=1, cutoff=0.5)
     slashes = "//" if near and near[0] in _SLASHED else ""
