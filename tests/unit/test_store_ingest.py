@@ -297,6 +297,28 @@ def test_ingest_error_of_the_source_reaches_the_follower(store: Store) -> None:
         b"".join(ingest.follow())
 
 
+def test_ingest_does_not_repeat_what_cannot_succeed(store: Store) -> None:
+    asked: list[int] = []
+
+    def refuse(offset: int):
+        asked.append(offset)
+        raise NetworkFailed("no such host", context={"transient": "no"}, hint="check the name")
+
+    with store.ingest(describe(CONTENT), refuse, QUICK) as ingest, pytest.raises(NetworkFailed, match="no such host"):
+        ingest.wait()
+    assert asked == [0]
+
+
+def test_ingest_that_gives_up_keeps_the_hint_of_the_cause(store: Store) -> None:
+    def refuse(offset: int):
+        raise NetworkFailed("the proxy is silent", context={"proxy": "p:1"}, hint="check https_proxy")
+
+    with store.ingest(describe(CONTENT), refuse, QUICK) as ingest, pytest.raises(NetworkFailed) as caught:
+        ingest.wait()
+    assert caught.value.hint == "check https_proxy"
+    assert caught.value.context["proxy"] == "p:1"
+
+
 def test_store_read_blob_is_verified(store: Store) -> None:
     digest = store.add_blob(b'{"schemaVersion": 2}')
     assert store.read_blob(digest, 1000) == b'{"schemaVersion": 2}'

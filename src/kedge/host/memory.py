@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shlex
 import sys
 import time
@@ -129,11 +130,11 @@ def run_guarded(what: str, work: Callable[[], int]) -> int:
 
 
 @contextlib.contextmanager
-def mark_attempt(folder: Path, what: str, host: str) -> Iterator[None]:
-    """Leave a mark in `folder` while the block runs; what cannot be written is left out."""
+def mark_attempt(folder: Path, what: str, host: str | None = None) -> Iterator[None]:
+    """Leave a mark in `folder` while the block runs; `host` is this one if not given. A full disk leaves no mark."""
     limits = read_limits()
     kills, group = count_memory_kills()
-    attempt = Attempt(what, host, time.time(), limits.memory, limits.memory_from, kills, group)
+    attempt = Attempt(what, host or os.uname().nodename, time.time(), limits.memory, limits.memory_from, kills, group)
     path = folder / own_name("attempt")
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)

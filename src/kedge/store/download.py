@@ -193,6 +193,8 @@ class Download:
                     raise NetworkFailed(f"the connection ended after {self._offset} of {self._descriptor.size} bytes")
             except (NetworkFailed, OSError) as problem:
                 failures = 1 if self._offset - began >= _PROGRESS else failures + 1
+                if _is_final(problem):
+                    raise
                 if failures >= self._options.tries:
                     raise self._broken(problem) from problem
                 pause = min(_LONGEST_PAUSE, self._options.first_pause * 2 ** (failures - 1))
@@ -259,12 +261,20 @@ class Download:
 
     def _broken(self, problem: Exception) -> NetworkFailed:
         reason = problem.message if isinstance(problem, KedgeError) else str(problem)
-        kept = self._options.keep_partial and self._offset > 0
+        context = problem.context if isinstance(problem, KedgeError) else {}
+        hint = (problem.hint if isinstance(problem, KedgeError) else None) or "try again later"
+        if self._options.keep_partial and self._offset > 0:
+            hint = "what arrived is kept: the same command goes on from there"
         return NetworkFailed(
             f"the download of {self._descriptor.digest} broke off: {reason}",
-            context={"received": f"{self._offset} of {self._descriptor.size} bytes"},
-            hint="what arrived is kept: the same command goes on from there" if kept else "try again later",
+            context={**context, "received": f"{self._offset} of {self._descriptor.size} bytes"},
+            hint=hint,
         )
+
+
+def _is_final(problem: Exception) -> bool:
+    """Whether whoever raised it says that trying again cannot help (a name that does not exist, say)."""
+    return isinstance(problem, NetworkFailed) and problem.context.get("transient") == "no"
 
 
 def _write_all(descriptor: int, piece: bytes, offset: int) -> None:
