@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.errors import FileProblem, OutputExists
+from kedge.errors import FileProblem, HostileImage, OutputExists
 from kedge.layers.flatten import flatten
 from kedge.layers.sandbox import SandboxSink
 from kedge.model.progress import Silent
@@ -170,3 +170,13 @@ def test_sandbox_removes_everything_on_failure(place: Path) -> None:
 def test_sandbox_reports_a_place_that_cannot_be_written(place: Path) -> None:
     with pytest.raises(FileProblem, match="No such file"):
         SandboxSink(place / "missing" / "box")
+
+
+@pytest.mark.parametrize("name", [b"..", b".", b"", b"../evil", b"/evil", b"a/b", b"a\0b"])
+def test_sandbox_refuses_names_that_lead_elsewhere(place: Path, name: bytes) -> None:
+    root = Node(Kind.DIRECTORY)
+    root.children[b"d"] = Node(Kind.DIRECTORY)
+    root.children[b"d"].children[name] = Node(Kind.FILE)
+    with pytest.raises(HostileImage, match="no file system allows"):
+        SandboxSink(place / "box").finish(root)
+    assert names_in(place) == []

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from kedge.errors import OutputExists
+from kedge.errors import HostileImage, OutputExists
+from kedge.layers.names import show_name
 from kedge.layers.privileges import Privileges, choose_privileges
 from kedge.model.progress import Progress, Silent
 from kedge.model.tree import Buffer, Kind, Node, walk
@@ -162,6 +163,7 @@ class _TreeBuilder:
     def _step(self, levels: list[_Level], parent: int) -> None:
         level = levels[-1]
         for name, node in level.children:
+            _refuse_way_out(name)
             if node.kind is Kind.DIRECTORY:
                 os.mkdir(name, 0o700, dir_fd=level.folder)
                 folder = open_folder(name, at=level.folder)
@@ -210,6 +212,15 @@ class _TreeBuilder:
             os.chmod(name, node.mode, dir_fd=folder)
         seconds = max(-_LATEST, min(node.mtime, _LATEST))
         os.utime(name, ns=(seconds * 10**9, seconds * 10**9), dir_fd=folder, follow_symlinks=False)
+
+
+def _refuse_way_out(name: bytes) -> None:
+    """Trees may come from images read elsewhere; whatever they claim, a name is one component below its folder."""
+    if name in (b"", b".", b"..") or b"/" in name or b"\0" in name:
+        raise HostileImage(
+            f"the image has a file named '{show_name(name)}', which no file system allows",
+            context={"name": show_name(name)},
+        )
 
 
 def _count_names(root: Node) -> Counter[int]:

@@ -21,7 +21,7 @@ from kedge.model.digest import Digest
 _PIECE = 1 << 20
 _WAITING = 8  # pieces between the thread that inflates and the one that reads
 _POLL = 0.2  # seconds between looks at the stop flag while the queue is full
-_FAREWELL = 10.0  # seconds to wait for the thread at the end; it may hang in a read from the network
+_FAREWELL = 5.0  # seconds to wait for the thread at the end; it may hang in a read from the network
 
 
 @dataclass(frozen=True, slots=True)
