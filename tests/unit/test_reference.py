@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kedge.errors import InvalidReference, KedgeError
@@ -453,6 +453,7 @@ references = st.builds(
 )
 
 
+@settings(database=None)
 @given(references)
 def test_reference_round_trips_registry_names(reference: Reference) -> None:
     if reference.registry == "docker.io" and "/" not in reference.repository:
@@ -461,6 +462,7 @@ def test_reference_round_trips_registry_names(reference: Reference) -> None:
     assert "/" not in reference.default_name()
 
 
+@settings(database=None)
 @given(st.text(max_size=80) | st.from_regex(r"[a-z-]{0,14}:?/{0,3}[A-Za-z0-9.:@#/\[\]%+_ -]{0,60}"))
 def test_reference_arbitrary_text_gives_reference_or_domain_error(text: str) -> None:
     try:
