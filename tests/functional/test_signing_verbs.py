@@ -120,13 +120,21 @@ def test_sign_with_a_locked_key(
     assert "correct horse" not in "".join(capsys.readouterr())
 
 
-def test_sign_with_several_keys_wants_a_choice(ring: KeyRing, image: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sign_with_several_keys_wants_a_choice(
+    ring: KeyRing, image: Path, typed: io.StringIO, capsys: pytest.CaptureFixture[str]
+) -> None:
     ring.add_secret([EVE, LOCKED])
     assert main(["sign", str(image)]) == UsageError.exit_code
     assert EVE.fingerprint in capsys.readouterr().err
     assert main(["sign", "--keyidx", "0", str(image)]) == 0
     assert main(["sign", "--keyidx", "5", str(image)]) == KeyNotFound.exit_code
     assert main(["sign", "--keyidx", "-1", str(image)]) == KeyNotFound.exit_code
+    typed.write("1\ncorrect horse\n")
+    typed.seek(0)
+    assert main(["sign", str(image)]) == 0  # the number, then the passphrase, as Apptainer reads them
+    ring.add_public([EVE, LOCKED])
+    assert main(["verify", "--local", str(image)]) == 0
+    assert LOCKED.fingerprint in capsys.readouterr().out
 
 
 def test_sign_without_a_key(ring: KeyRing, image: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -179,7 +187,9 @@ def test_verify_with_a_certificate(ring: KeyRing, image: Path, tmp_path: Path) -
         (["key", "export", "/nonexistent/x"], KeyNotFound.exit_code),
     ],
 )
-def test_verbs_refuse_with_one_status_each(ring: KeyRing, image: Path, words: list[str], status: int) -> None:
+def test_verbs_refuse_with_one_status_each(
+    ring: KeyRing, image: Path, typed: io.StringIO, words: list[str], status: int
+) -> None:
     if words[0] == "sign":
         ring.add_secret([EVE])
     assert main([str(image) if word == "IMAGE" else word for word in words]) == status

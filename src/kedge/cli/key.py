@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.cli.sign import add_keysdir, choose_key
+from kedge.cli.sign import add_keysdir, choose_key, read_piped_line
 from kedge.errors import KedgeError, UsageError
 from kedge.ops import keys
 from kedge.ops.signatures import choose_block, open_ring
@@ -130,7 +129,7 @@ def _ask_new_passphrase(arguments: argparse.Namespace, console: Console) -> str 
     if arguments.password is not None:
         return str(arguments.password) or None
     if not console.is_interactive:
-        line = sys.stdin.readline() if not sys.stdin.isatty() else ""
+        line = read_piped_line()
         if not line:
             raise UsageError(
                 "a passphrase is needed and there is nobody to ask",
@@ -191,8 +190,7 @@ def _export(arguments: argparse.Namespace, ring: KeyRing, console: Console) -> N
 def _select(blocks: list[KeyBlock], arguments: argparse.Namespace, console: Console, where: str) -> KeyBlock:
     if arguments.fingerprint:
         return select_key(blocks, arguments.fingerprint, where)
-    choose = (lambda found: choose_key(found, console)) if console.is_interactive else None
-    return choose_block(blocks, arguments.keyidx, choose, int(time.time()), where)
+    return choose_block(blocks, arguments.keyidx, lambda found: choose_key(found, console), int(time.time()), where)
 
 
 def _remove(arguments: argparse.Namespace, ring: KeyRing, console: Console) -> None:

@@ -79,7 +79,7 @@ def open_trust(arguments: argparse.Namespace, console: Console) -> signatures.Tr
     return signatures.Trust(
         ring=signatures.open_ring(console.environ, arguments.keysdir),
         ask=lambda question: ask_passphrase(question, console),
-        choose=(lambda keys: choose_key(keys, console)) if console.is_interactive else None,
+        choose=lambda keys: choose_key(keys, console),
         progress=console.progress,
     )
 
@@ -91,7 +91,7 @@ def ask_passphrase(question: str, console: Console) -> str:
         return given
     if console.is_interactive:
         return console.ask_secret(question)
-    line = sys.stdin.readline() if sys.stdin is not None and not sys.stdin.isatty() else ""
+    line = read_piped_line()
     if not line:
         raise UsageError(
             f"a passphrase is needed and there is nobody to ask: {question.strip()}",
@@ -100,14 +100,21 @@ def ask_passphrase(question: str, console: Console) -> str:
     return line.rstrip("\r\n")
 
 
-def choose_key(keys: Sequence[KeySummary], console: Console) -> int:
-    """Let the user pick one of several keys."""
-    for key in keys:
+def read_piped_line() -> str:
+    """A line from standard input where it is not a terminal, empty at its end."""
+    return sys.stdin.readline() if sys.stdin is not None and not sys.stdin.isatty() else ""
+
+
+def choose_key(keys: Sequence[KeySummary], console: Console) -> int | None:
+    """Let the user pick one of several keys, on the terminal or by a number piped in; None when nobody does."""
+    for key in keys if console.is_interactive else ():
         names = ", ".join(key.user_ids) or "no user id"
         console.progress.note(
             f"{key.index}) {names}  {key.fingerprint}" + (f"  ({key.problem})" if key.problem else "")
         )
-    answer = console.ask("Enter # of key to use: ")
+    answer = console.ask("Enter # of key to use: ") if console.is_interactive else read_piped_line().strip()
+    if not answer:
+        return None
     if not answer.isascii() or not answer.isdigit() or len(answer) > 6:
         raise UsageError(f"{answer!r} is not one of the numbers")
     return int(answer)

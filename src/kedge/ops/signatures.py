@@ -14,6 +14,7 @@ from kedge.formats.sif.reader import SifReader
 from kedge.model.progress import Progress, Silent
 from kedge.ops.keys import Fetch, KeySummary, fetch_key, summarize
 from kedge.posix.files import explained
+from kedge.settings import home_directory
 from kedge.signing.certificates import CertificateFiles, load_certified_key
 from kedge.signing.crypto import PassphraseNeeded, SigningKey, load_private_pem, load_public_pem
 from kedge.signing.keyfiles import read_key_file
@@ -22,7 +23,7 @@ from kedge.signing.openpgp.keys import KeyBlock
 from kedge.signing.sign import AskPassphrase, DocumentSigner, PemSigner, Selection, sign_image, unlock_key
 from kedge.signing.verify import Choice, FindKeys, KnownKey, Material, VerifyReport, verify_image
 
-ChooseKey = Callable[[Sequence[KeySummary]], int]
+ChooseKey = Callable[[Sequence[KeySummary]], int | None]  # None: nobody chose
 _PREFIXES = ("KEDGE_", "APPTAINER_", "SINGULARITY_")
 
 
@@ -62,8 +63,6 @@ class Trust:
 
 def open_ring(environ: Mapping[str, str], folder: Path | None = None) -> KeyRing:
     """The user's rings."""
-    from kedge.settings import home_directory
-
     return KeyRing(folder.absolute() if folder else locate_folder(environ, home_directory(environ)))
 
 
@@ -112,14 +111,14 @@ def choose_block(
         raise KeyNotFound(f"there is no key in {where}", hint="make one with 'kedge key newpair', or import one")
     summaries = [summarize(block, at, now) for at, block in enumerate(blocks)]
     if index is None and len(blocks) > 1:
-        if choose is None:
+        index = choose(summaries) if choose else None
+        if index is None:
             known = "\n".join(f"{item.index}: {item.fingerprint} {', '.join(item.user_ids)}" for item in summaries)
             raise UsageError(
                 f"there are {len(blocks)} keys in {where}",
                 context={"keys": known},
                 hint="give --fingerprint or --keyidx",
             )
-        index = choose(summaries)
     chosen = index or 0
     if not 0 <= chosen < len(blocks):
         raise KeyNotFound(f"there is no key {chosen} in {where}", hint=f"the keys are numbered 0 to {len(blocks) - 1}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from kedge.errors import KedgeError, KeyUnusable, UsageError
+from kedge.errors import KeyUnusable, UsageError
 from kedge.formats.sif.edit import append_objects
 from kedge.formats.sif.layout import DataType, HashType, SifDescriptor, pack_signature_extra
 from kedge.formats.sif.objects import DataObject
@@ -135,12 +135,3 @@ def sign_image(
                     DataObject(DataType.SIGNATURE, content, group=0, link=group, links_group=True, extra=extra)
                 )
     return append_objects(path, items)
-
-
-def is_usable_for_signing(block: KeyBlock, now: int) -> bool:
-    """Whether the key, as far as can be told without its passphrase, can sign."""
-    try:
-        judged = judge(block, now)
-    except KedgeError:
-        return False
-    return any(not judged.refuse(standing, now) for standing in (judged.primary, *judged.subkeys))
