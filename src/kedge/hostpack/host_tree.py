@@ -17,7 +17,7 @@ from pathlib import Path
 
 from kedge.errors import FileProblem
 from kedge.model.tree import ContentSink, Kind, Node
-from kedge.posix.files import explain
+from kedge.posix.files import explain, explained
 
 _MAXIMUM_LINKS = 40  # as the kernel
 _SMALL = 128 << 10
@@ -161,7 +161,8 @@ class HostTree:
             return Node(Kind.DIRECTORY, (status.st_mode & 0o777) | 0o555)
         if stat.S_ISLNK(status.st_mode):
             node = Node(Kind.SYMLINK, 0o777, mtime=mtime)
-            node.target = os.fsencode(os.readlink(path))  # noqa: PTH115 - Path would tidy the target up
+            with explained(path):
+                node.target = os.fsencode(os.readlink(path))  # noqa: PTH115 - Path would tidy the target up
             return node
         if not stat.S_ISREG(status.st_mode):
             raise FileProblem(f"{path} is neither a file nor a folder nor a link: it cannot be packed")
@@ -224,7 +225,8 @@ def _find_homes() -> list[str]:
 def _read_exactly(descriptor: int, size: int, path: str) -> Iterator[bytes]:
     done = 0
     while done < size:
-        piece = os.read(descriptor, min(1 << 20, size - done))
+        with explained(path):
+            piece = os.read(descriptor, min(1 << 20, size - done))
         if not piece:
             raise FileProblem(f"{path} became shorter while it was read", hint="try again when nobody writes to it")
         done += len(piece)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 
 from kedge.errors import FileProblem, ProgramMissing, UnsupportedFormat
-from kedge.posix.files import explain
+from kedge.posix.files import explain, explained
 from kedge.posix.process import find_program
 
 _MAXIMUM_LINE = 255  # BINPRM_BUF_SIZE less one: the kernel looks no further
@@ -19,7 +19,8 @@ def read_interpreter(path: str) -> list[str]:
     except OSError as problem:
         raise explain(problem, path) from problem
     try:
-        line = os.read(descriptor, _MAXIMUM_LINE).partition(b"\n")[0]
+        with explained(path):
+            line = os.read(descriptor, _MAXIMUM_LINE).partition(b"\n")[0]
     finally:
         os.close(descriptor)
     if not line.startswith(b"#!"):

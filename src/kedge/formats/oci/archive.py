@@ -49,8 +49,8 @@ class TarArchive:
         self._members = dict(_scan(file, where))
 
     @classmethod
-    def open(cls, path: Path) -> TarArchive:
-        """Open a tar file, plain or compressed."""
+    def open(cls, path: Path, temporary: Path | None = None) -> TarArchive:
+        """Open a tar file, plain or compressed; `temporary` is the folder to inflate a compressed one in."""
         with explained(path):
             # O_NONBLOCK: a FIFO in place of the archive must not be waited for.
             file: BinaryIO = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0)
@@ -58,10 +58,11 @@ class TarArchive:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise FileProblem(f"{path} is not a regular file")
             if os.pread(file.fileno(), 8, 0).startswith(_COMPRESSED):
-                plain = _inflate_file(file, path)
+                plain = _inflate_file(file, path, temporary or Path(tempfile.gettempdir()))
                 file.close()
                 file = plain
-            return cls(file, str(path))
+            with explained(path):
+                return cls(file, str(path))
         except BaseException:
             file.close()
             raise
@@ -83,7 +84,8 @@ class TarArchive:
         member = self._member(name)
         done = 0
         while done < member.size:
-            piece = os.pread(self._file.fileno(), min(PIECE, member.size - done), member.offset + done)
+            with explained(self.where):
+                piece = os.pread(self._file.fileno(), min(PIECE, member.size - done), member.offset + done)
             if not piece:
                 raise CorruptImage(f"{self.where} ends inside {name}", context={"offset": str(member.offset + done)})
             done += len(piece)
@@ -114,13 +116,14 @@ def _normalise(name: str) -> str:
     return posixpath.normpath("/" + name)[1:].lstrip("/")
 
 
-def _inflate_file(file: BinaryIO, path: Path) -> BinaryIO:
+def _inflate_file(file: BinaryIO, path: Path, folder: Path) -> BinaryIO:
     """The decompressed archive in an unnamed temporary file, refused when it grows beyond what archives do."""
     limit = max(_ALWAYS_ALLOWED, _RATIO_LIMIT * os.fstat(file.fileno()).st_size)
-    target = tempfile.TemporaryFile(prefix="kedge-", buffering=0)
+    with explained(folder):
+        target = tempfile.TemporaryFile(prefix="kedge-", buffering=0, dir=folder)
     written = 0
     try:
-        with explained(tempfile.gettempdir()):
+        with explained(folder):
             for piece in inflate(iter(lambda: file.read(PIECE), b""), where=str(path)):
                 written += len(piece)
                 if written > limit:

@@ -16,14 +16,17 @@ from kedge.formats.oci.layout import OciLayout, is_layout
 from kedge.formats.oci.stored import Folder, ImageSource
 
 
-def open_images(path: Path, *, prefer_docker: bool = False) -> ImageSource:
-    """Open an OCI layout folder, an OCI archive or a docker-save archive, compressed or not; the caller closes it."""
+def open_images(path: Path, *, prefer_docker: bool = False, temporary: Path | None = None) -> ImageSource:
+    """Open an OCI layout folder, an OCI archive or a docker-save archive, compressed or not; the caller closes it.
+
+    A compressed archive is inflated into an unnamed file in `temporary`, by default in TMPDIR.
+    """
     if not path.exists():
         raise FileProblem(f"{path}: there is no such file or folder", hint="check the spelling of the path")
     if path.is_dir():
         folder = Folder(path)
         return DockerArchive(folder) if folder.has("manifest.json") and not is_layout(folder) else OciLayout.open(path)
-    archive = TarArchive.open(path)
+    archive = TarArchive.open(path, temporary)
     try:
         if is_layout(archive) and not (prefer_docker and archive.has("manifest.json")):
             return OciLayout(archive)

@@ -93,7 +93,11 @@ def _put_folder(temporary: Path, path: Path, *, force: bool) -> None:
         return
     aside = temporary_beside(path)  # a folder that is not empty cannot be renamed over
     path.rename(aside)
-    temporary.rename(path)
+    try:
+        temporary.rename(path)
+    except BaseException:
+        aside.rename(path)
+        raise
     if aside.is_dir() and not aside.is_symlink():
         shutil.rmtree(aside, ignore_errors=True)
     else:
