@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The real Apptainer and kedge at one registry: logins, oras:// pushes and pulls, both ways.
+
+Needs root, the Apptainer tree, docker-registry and htpasswd (markers: peer, root, service).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kedge.model.digest import Digest
+from kedge.model.manifest import OCI_MANIFEST, Manifest
+from kedge.ops.registries import RegistryOptions, list_known_logins, log_in
+from kedge.registry.client import RegistryClient
+from kedge.registry.oras import SIF_CONFIG_BYTES, find_sif, sif_config, sif_layer, sif_manifest
+from kedge.registry.secret import Secret
+from tests.builders.docker_registry import docker_registry
+from tests.builders.registry_access import make_access
+from tests.requirements import require_peer, require_shared
+
+pytestmark = [pytest.mark.peer, pytest.mark.root, pytest.mark.service]
+PASSWORD = "apptainer-p4ssword"
+
+
+def run_apptainer(script: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [script, "run", "-d", folder, "--", "env", f"HOME={folder}", "apptainer", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=folder)
+
+
+@pytest.fixture
+def shared_folder(tmp_path: Path) -> Path:
+    """A folder that Apptainer's ordinary user may use."""
+    folder = tmp_path / "peer"
+    folder.mkdir()
+    for each in (folder, *folder.parents[:3]):
+        each.chmod(each.stat().st_mode | 0o755)
+    os.chown(folder, 1500, 1500)
+    return folder
+
+
+def test_apptainer_uses_the_login_and_the_sif_of_kedge_and_the_reverse(tmp_path: Path, shared_folder: Path) -> None:
+    script, sif = require_peer(), require_shared("fixtures/sif/busybox_arm64.sif")
+    content = sif.read_bytes()
+    environ = {"HOME": str(shared_folder)}
+    with docker_registry(tmp_path, htpasswd={"user": PASSWORD}) as registry:
+        done = log_in(registry.host, "user", Secret(PASSWORD), RegistryOptions(environ=environ))
+        assert done.was_checked
+        for path in (done.path, done.path.parent):
+            os.chown(path, 1500, 1500)
+
+        client = RegistryClient(registry.host, make_access(shared_folder, environ))  # the stored login
+        layer = sif_layer(Digest.of(content), len(content))
+        config = tmp_path / "config"
+        config.write_bytes(SIF_CONFIG_BYTES)
+        client.upload_blob("ours/busybox", sif_config(), lambda: config.open("rb"))
+        client.upload_blob("ours/busybox", layer, lambda: sif.open("rb"))
+        client.put_manifest("ours/busybox", "1.0", sif_manifest(layer, "busybox.sif"), OCI_MANIFEST)
+        pulled = run_apptainer(
+            script, shared_folder, "pull", "--no-https", "a.sif", f"oras://{registry.host}/ours/busybox:1.0"
+        )
+        assert pulled.returncode == 0, pulled.stderr
+        assert (shared_folder / "a.sif").read_bytes() == content
+
+        shutil.copy(sif, shared_folder / "b.sif")
+        name = f"oras://{registry.host}/theirs/busybox:2.0"
+        pushed = run_apptainer(script, shared_folder, "push", "--no-https", "-U", "b.sif", name)
+        assert pushed.returncode == 0, pushed.stderr
+        manifest = client.get_manifest("theirs/busybox", "2.0")
+        assert isinstance(manifest, Manifest)
+        with client.open_blob("theirs/busybox", find_sif(manifest, name)) as stream:
+            assert b"".join(stream) == content
+
+
+def test_kedge_uses_the_login_of_apptainer(tmp_path: Path, shared_folder: Path) -> None:
+    script = require_peer()
+    with docker_registry(tmp_path, htpasswd={"user": PASSWORD}) as registry:
+        done = run_apptainer(
+            script, shared_folder, "registry", "login", "-u", "user", "-p", PASSWORD, f"docker://{registry.host}"
+        )
+        assert done.returncode == 0, done.stderr
+        environ = {"HOME": str(shared_folder)}
+        (login,) = list_known_logins(RegistryOptions(environ=environ))
+        assert (login.registry, login.username) == (registry.host, "user")
+        client = RegistryClient(registry.host, make_access(shared_folder, environ))
+        assert client.has_blob("any/thing", Digest.of(b"absent")) is False
