@@ -26,6 +26,10 @@ from kedge.signing.openpgp.signature import Signer, Subpacket, make_signature
 
 CREATED = 1_700_000_000
 NOW = CREATED + 1000
+CURVE_OIDS = {
+    kind: bytes.fromhex(oid)
+    for kind, oid in [("p256", "2a8648ce3d030107"), ("p384", "2b81040022"), ("p521", "2b81040023")]
+}
 
 
 @functools.cache
@@ -57,7 +61,7 @@ def make_pair(kind: str, seed: int, created: int = CREATED) -> Pair:
         public = PublicNumbers(algorithms.EDDSA, 256, (), "ed25519", point)
         secrets = SecretNumbers(seed=secret)
     else:
-        oid, point = algorithms.CURVE_OIDS[kind], crypto.derive_ecdsa_point(kind, seed)
+        oid, point = CURVE_OIDS[kind], crypto.derive_ecdsa_point(kind, seed)
         body = start + bytes([algorithms.ECDSA, len(oid)]) + oid + write_integer(int.from_bytes(point, "big"))
         public = PublicNumbers(algorithms.ECDSA, int(kind[1:]), (), kind, point)
         secrets = SecretNumbers((seed,))

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import io
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -113,7 +112,7 @@ def test_fixture_unknown_key_names_the_whole_fingerprint() -> None:
 
 def test_fixture_of_two_groups_is_signed_group_by_group(tmp_path: Path) -> None:
     path = tmp_path / "two.sif"
-    shutil.copy(fixture_path("two-groups.sif"), path)
+    path.write_bytes(fixture_path("two-groups.sif").read_bytes())
     sign(path, selection=Selection(groups=(2,)))
     assert verify(path, pgp(BLOCK), Choice(groups=(2,))).is_good
     assert reason_of(verify(path, pgp(BLOCK))) == "no-signature"

@@ -44,7 +44,6 @@ _CURVES = {
     bytes.fromhex("2b81040022"): ("p384", 384),
     bytes.fromhex("2b81040023"): ("p521", 521),
 }
-CURVE_OIDS = {name: oid for oid, (name, _) in _CURVES.items()}
 ED25519_OID = bytes.fromhex("2b06010401da470f01")
 
 
