@@ -23,6 +23,7 @@ class Cost:
 def measure(argv: Sequence[str], environment: Mapping[str, str] | None = None, cwd: Path | None = None) -> Cost:
     """Run to the end; a command that fails ends the benchmark with what it said."""
     merged = {**os.environ, **(environment or {})}
+    merged.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program has its bytecode
     started = time.perf_counter()
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=merged, cwd=cwd) as process:
         assert process.stdout is not None

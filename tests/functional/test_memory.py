@@ -32,7 +32,8 @@ CHILD = """
 import sys
 from pathlib import Path
 from kedge.errors import KedgeError
-from kedge.host.memory import mark_attempt, run_guarded
+from kedge.cli.guard import run_guarded
+from kedge.host.memory import mark_attempt
 def eat():
     with mark_attempt(Path(sys.argv[1]), "pulling debian", "here"):
         kept = [bytearray(1 << 20) for _ in range(500)]

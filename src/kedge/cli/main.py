@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kedge.cli.options import GlobalOptions, Parser, add_globals
 from kedge.cli.signals import raised_signals
-from kedge.cli.verbs import GROUPS, VERBS, find_verb, load_verb
+from kedge.cli.verbs import GROUPS, VERBS, VerbModule, find_verb, load_verb
 from kedge.errors import UsageError
 from kedge.release import VERSION
 
@@ -83,11 +83,30 @@ def run_verb(name: str, rest: Sequence[str], options: GlobalOptions, *, dry_run:
     for option in ("json", "dry_run"):  # a verb that has the option itself sees what stood before the verb, too
         if hasattr(arguments, option):
             setattr(arguments, option, getattr(options, option))
+    if not find_verb(name).guarded:
+        return run_module(module, arguments, options)
+    from kedge.cli.guard import run_guarded  # late: light verbs need no second process
+
+    return run_guarded(f"kedge {name}", lambda: report_end(module, arguments, options, [name, *rest]))
+
+
+def run_module(module: VerbModule, arguments: argparse.Namespace, options: GlobalOptions) -> int:
+    """Run a verb with a console of its own."""
     console = make_console(arguments, options)
     try:
         return module.run(arguments, console)
     finally:
         console.close()
+
+
+def report_end(module: VerbModule, arguments: argparse.Namespace, options: GlobalOptions, words: Sequence[str]) -> int:
+    """Run a verb in the guarded child, where failures are reported too: only the status leaves it."""
+    try:
+        return run_module(module, arguments, options)
+    except BaseException as problem:
+        from kedge.cli.report import report_failure  # late: success needs none of it
+
+        return report_failure(problem, words, options)
 
 
 def make_parser(name: str, options: GlobalOptions | None = None) -> argparse.ArgumentParser:

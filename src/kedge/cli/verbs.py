@@ -25,6 +25,7 @@ class Verb:
     module: str
     summary: str
     group: str
+    guarded: bool = False  # runs in a child, so that a kill for memory can be explained
 
 
 class VerbModule(Protocol):
@@ -42,9 +43,11 @@ class VerbModule(Protocol):
 GROUPS = ("Images", "Trust", "Store and access", "Setup")
 
 VERBS = {
-    "pull": Verb("kedge.cli.pull", "get an image from anywhere: SIF, sandbox folder, SquashFS or OCI layout", "Images"),
-    "push": Verb("kedge.cli.push", "put an image into a registry", "Images"),
-    "convert": Verb("kedge.cli.convert", "turn an image file or folder into another format", "Images"),
+    "pull": Verb(
+        "kedge.cli.pull", "get an image from anywhere: SIF, sandbox folder, SquashFS or OCI layout", "Images", True
+    ),
+    "push": Verb("kedge.cli.push", "put an image into a registry", "Images", True),
+    "convert": Verb("kedge.cli.convert", "turn an image file or folder into another format", "Images", True),
     "inspect": Verb(
         "kedge.cli.inspect", "show labels, environment, scripts and layers, also of remote images", "Images"
     ),

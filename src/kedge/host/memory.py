@@ -13,7 +13,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from kedge.host.cgroups import read_hierarchies
 from kedge.host.limits import Limits, read_limits
 from kedge.model.size import format_size
 from kedge.posix.locks import own_name, owner_is_gone
-from kedge.posix.process import find_program, run_in_child
+from kedge.posix.process import find_program
 
 _KILLED = 128 + 9
 _MARK_LIMIT = 64 << 10
@@ -106,27 +106,26 @@ def watch_memory(what: str, root: Path = Path("/")) -> Iterator[None]:
         raise
 
 
-def run_guarded(what: str, work: Callable[[], int]) -> int:
-    """Run `work` in a child; if the kernel kills it for its memory, this small process is left to say so.
+class KillWatch:
+    """Counts the kernel's memory kills from now on, to say later why another process was killed."""
 
-    Must be called before any thread is started. Returns the child's status.
-    """
-    before, _ = count_memory_kills()
-    status = run_in_child(work)
-    if status != _KILLED:
-        return status
-    after, _ = count_memory_kills()
-    limits = read_limits()
-    if before is not None and after is not None and after > before:
-        raise make_memory_error(what, limits)
-    job = suggest_job()
-    raise LimitReached(
-        f"{what} was killed by SIGKILL: by somebody, by the site's watchdog, or because the machine ran out of memory; "
-        f"{explain_memory(limits)}",
-        hint=f"run it inside a job: {job}"
-        if job
-        else "login nodes often allow little time and memory; run it in a job",
-    )
+    def __init__(self) -> None:
+        self._before, _ = count_memory_kills()
+
+    def explain(self, what: str) -> LimitReached:
+        """The error for `what`, which was ended by SIGKILL."""
+        after, _ = count_memory_kills()
+        limits = read_limits()
+        if self._before is not None and after is not None and after > self._before:
+            return make_memory_error(what, limits)
+        job = suggest_job()
+        return LimitReached(
+            f"{what} was killed by SIGKILL: by somebody, by the site's watchdog, or because the machine ran out of "
+            f"memory; {explain_memory(limits)}",
+            hint=f"run it inside a job: {job}"
+            if job
+            else "login nodes often allow little time and memory; run it in a job",
+        )
 
 
 @contextlib.contextmanager

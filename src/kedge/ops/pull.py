@@ -8,7 +8,6 @@ is handed out again (a hard link where possible) as long as its source is the sa
 from __future__ import annotations
 
 import contextlib
-import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -212,11 +211,13 @@ class _Puller:
     def _attempt(self) -> Iterator[None]:
         """Say what became of an earlier attempt that was killed, and leave a mark in case this one is."""
         from kedge.host.memory import explain_killed, mark_attempt, watch_memory
+        from kedge.ops.cache import warn_of_quota
 
         marks, what = self.store.root / "attempts", f"the pull of {self.request.reference}"
         for sentence in explain_killed(marks, what):
             self.workplace.progress.warn(sentence)
-        with mark_attempt(marks, what, socket.gethostname()), watch_memory("the pull"):
+        warn_of_quota(self.workplace.settings, self.workplace.progress)
+        with mark_attempt(marks, what), watch_memory("the pull"):
             yield
 
     def _require_room(self, resolved: Resolved, missing: int, target: Path) -> None:

@@ -69,9 +69,9 @@ class Workplace:
         """The store, or with `disable_cache` one that is gone afterwards."""
         settings = self.settings
         if not settings.disable_cache:
-            with Store(
-                settings.cache_directory, limit=settings.cache_limit, downloads=settings.download_connections
-            ) as store:
+            from kedge.ops.cache import open_store
+
+            with open_store(settings) as store:
                 yield store
             return
         with explained(settings.temporary_directory):

@@ -32,7 +32,7 @@ def atomic_output(target: Path, *, mode: int = 0o644, force: bool = False) -> It
         raise OutputExists(f"{target} exists already", hint="give --force to replace it, or another name")
     temporary = temporary_beside(target)
     try:
-        with explained(target), open(temporary, "x+b") as file:
+        with explained(target), temporary.open("x+b") as file:
             yield file
             file.flush()
             os.fchmod(file.fileno(), mode)
@@ -46,14 +46,16 @@ def atomic_output(target: Path, *, mode: int = 0o644, force: bool = False) -> It
 def _publish(temporary: Path, target: Path, *, force: bool) -> None:
     with explained(target):
         if force:
-            os.replace(temporary, target)
+            temporary.replace(target)
             return
         try:
             os.link(temporary, target)  # fails if the name is taken, which rename would not
         except FileExistsError:
-            raise OutputExists(f"{target} was created by somebody else meanwhile", hint="give --force to replace it") from None
+            raise OutputExists(
+                f"{target} was created by somebody else meanwhile", hint="give --force to replace it"
+            ) from None
         except OSError:  # no hard links on this file system: rename is the best there is
-            os.rename(temporary, target)
+            temporary.rename(target)
 
 
 def write_atomically(target: Path, data: bytes, *, mode: int = 0o644) -> None:

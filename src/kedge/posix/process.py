@@ -9,9 +9,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from kedge.errors import ProgramFailed, ProgramMissing
 
@@ -79,36 +80,58 @@ def stream_program(argv: Sequence[str], output: BinaryIO) -> None:
         raise ProgramFailed(f"'{argv[0]}' {describe_status(status)}", context={"stderr": _tail(done.stderr)})
 
 
-def run_in_child(work: Callable[[], int]) -> int:
+def run_in_child(work: Callable[[], int], meanwhile: Callable[[], None] | None = None) -> int:
     """Run `work` in a forked child and wait for it; returns its status as a shell shows it.
 
-    SIGTERM and SIGHUP are passed on, SIGINT comes from the terminal to both, and it is the child that decides.
-    Must be called while there is one thread only.
+    `meanwhile` runs here while the child works. SIGTERM and SIGHUP are passed on, SIGINT comes from the terminal to
+    both, and it is the child that decides; when this process is killed, the child is ended too. Must be called while
+    there is one thread only.
     """
     _flush_streams()
+    read_end, write_end = os.pipe()  # only this process holds the writing end: its end of file is our end
     child = os.fork()
     if child == 0:
         status = 1
         try:
+            os.close(write_end)
+            _end_with_parent(read_end)
             status = work()
             _flush_streams()
         finally:
             os._exit(status)
-
-    def pass_on(number: int, _: object) -> None:
-        os.kill(child, number)
-
-    passed = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-    before = {
-        number: signal.signal(number, signal.SIG_IGN if number == signal.SIGINT else pass_on) for number in passed
-    }
+    os.close(read_end)
+    before = _pass_signals_to(child)
     try:
+        if meanwhile is not None:
+            meanwhile()
         _, ended = os.waitpid(child, 0)
     finally:
+        os.close(write_end)
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
     status = os.waitstatus_to_exitcode(ended)
     return status if status >= 0 else 128 - status
+
+
+def _pass_signals_to(child: int) -> dict[signal.Signals, Any]:
+    def pass_on(number: int, _: object) -> None:
+        os.kill(child, number)
+
+    handlers: dict[signal.Signals, Any] = {
+        signal.SIGTERM: pass_on,
+        signal.SIGHUP: pass_on,
+        signal.SIGINT: signal.SIG_IGN,
+    }
+    return {number: signal.signal(number, handler) for number, handler in handlers.items()}
+
+
+def _end_with_parent(read_end: int) -> None:
+    def wait() -> None:
+        os.read(read_end, 1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with contextlib.suppress(RuntimeError):  # no thread to be had: then a killed parent leaves us to finish
+        threading.Thread(target=wait, name="kedge-parent", daemon=True).start()
 
 
 def _flush_streams() -> None:

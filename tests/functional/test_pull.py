@@ -1,0 +1,335 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge pull` against an in-process registry: names, forms, the store, broken connections, limits, refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kedge.errors import (
+    AccessDenied,
+    AuthenticationFailed,
+    CorruptImage,
+    DigestMismatch,
+    HostileImage,
+    ImageNotFound,
+    NetworkFailed,
+    NoMatchingPlatform,
+    OutputExists,
+    UnsupportedFormat,
+)
+from kedge.model.manifest import DOCKER_LIST
+from kedge.ops.open_local import open_sif
+from tests.builders import layers as build
+from tests.builders.images import add_rich_image, hash_file, kedge, make_config, noise, rich_layers
+from tests.fakes.http_server import Reply
+from tests.fakes.registry import FakeRegistry, nvcr
+
+
+def leftovers(folder: Path) -> list[str]:
+    """Names that only a process that was not finished leaves."""
+    return sorted(path.name for path in folder.rglob("*") if "tmp-" in path.name or path.parent.name == "partial")
+
+
+def test_pull_names_the_sif_as_apptainer_does(tmp_path: Path) -> None:
+    with FakeRegistry() as registry:
+        add_rich_image(registry)
+        done = kedge("pull", "--json", f"docker://{registry.host}/team/rich:1", cache=tmp_path / "c", cwd=tmp_path)
+    answer = json.loads(done.stdout)
+    assert answer["output"] == "rich_1.sif"
+    assert answer["size"] == (tmp_path / "rich_1.sif").stat().st_size
+    assert os.access(tmp_path / "rich_1.sif", os.X_OK)
+    assert leftovers(tmp_path) == []
+
+
+def test_pull_gives_the_flattened_tree(tmp_path: Path) -> None:
+    with FakeRegistry() as registry:
+        add_rich_image(registry)
+        kedge("pull", tmp_path / "x.sif", f"docker://{registry.host}/team/rich:1", cache=tmp_path / "c")
+    image = open_sif(tmp_path / "x.sif")
+    data = image.root.children[b"data"].children
+    assert b"old" not in data
+    assert sorted(data[b"full"].children) == [b"seen"]
+    assert data[b"twin"] is data[b"owned"]
+    assert data[b"across"] is data[b"text"]
+    assert b"".join(image.source.chunks(data[b"replaced"])) == b"above"
+    assert b"".join(image.source.chunks(data[b"big"])) == noise(700_001, "big")
+    assert (data[b"owned"].uid, data[b"owned"].gid, data[b"setuid"].mode) == (1000, 100, 0o4755)
+    assert dict(data[b"capable"].xattrs)[b"user.note"] == b"hello"
+    image.close()
+
+
+def test_pull_is_reproducible(tmp_path: Path) -> None:
+    """Other threads, store, umask, time zone and clock: the same bytes."""
+    with FakeRegistry() as registry:
+        add_rich_image(registry)
+        reference = f"docker://{registry.host}/team/rich:1"
+        kedge("pull", "--threads", "1", tmp_path / "a.sif", reference, cache=tmp_path / "c1")
+        time.sleep(1.1)
+        kedge("pull", "--threads", "3", tmp_path / "b.sif", reference, cache=tmp_path / "c2", umask=0o077,
+              environment={"TZ": "Asia/Tokyo", "PYTHONHASHSEED": "7"})  # fmt: skip
+    assert hash_file(tmp_path / "a.sif") == hash_file(tmp_path / "b.sif")
+
+
+def test_pull_again_needs_no_layers_and_no_registry(tmp_path: Path) -> None:
+    with FakeRegistry() as registry:
+        digest = add_rich_image(registry)
+        reference = f"docker://{registry.host}/team/rich"
+        kedge("pull", tmp_path / "a.sif", f"{reference}:1", cache=tmp_path / "c")
+        registry.server.log.clear()
+        kedge("pull", tmp_path / "b.sif", f"{reference}@{digest}", cache=tmp_path / "c")
+        assert registry.server.log == []  # a digest that is present needs no network
+        kedge("pull", tmp_path / "c.sif", f"{reference}:1", cache=tmp_path / "c")
+        assert not registry.server.seen("/blobs/")
+    stopped = kedge("pull", tmp_path / "d.sif", f"{reference}:1", cache=tmp_path / "c")
+    assert "using what" in stopped.stderr
+    assert len({hash_file(tmp_path / f"{name}.sif") for name in "abcd"}) == 1
+    assert (tmp_path / "a.sif").stat().st_nlink == 5  # four names and the store's: one copy on disk
+
+
+def test_pull_offline_uses_the_store_or_says_no(tmp_path: Path) -> None:
+    with FakeRegistry() as registry:
+        add_rich_image(registry)
+        reference = f"docker://{registry.host}/team/rich:1"
+        refused = kedge("pull", "--offline", tmp_path / "a.sif", reference, cache=tmp_path / "c", check=False)
+        assert refused.returncode == ImageNotFound.exit_code
+        kedge("pull", tmp_path / "a.sif", reference, cache=tmp_path / "c")
+        registry.server.log.clear()
+        kedge("pull", "--offline", tmp_path / "b.sif", reference, cache=tmp_path / "c")
+        assert registry.server.log == []
+
+
+def test_pull_notices_a_stored_image_changed_in_place(tmp_path: Path) -> None:
+    with FakeRegistry() as registry:
+        add_rich_image(registry)
+        reference = f"docker://{registry.host}/team/rich:1"
+        kedge("pull", tmp_path / "a.sif", reference, cache=tmp_path / "c")
+        before = hash_file(tmp_path / "a.sif")
+        with (tmp_path / "a.sif").open("r+b") as file:  # what 'apptainer sign' does
+            file.write(b"changed")
+        kedge("pull", tmp_path / "b.sif", reference, cache=tmp_path / "c")
+    assert hash_file(tmp_path / "b.sif") == before
+
+
+@pytest.mark.parametrize("form", ["sandbox", "squashfs", "oci", "oci-archive", "docker-archive"])
+def test_pull_writes_every_form_and_back(tmp_path: Path, form: str) -> None:
+    with FakeRegistry() as registry:
+        add_rich_image(registry)
+        kedge("pull", "--format", form, tmp_path / "x", f"docker://{registry.host}/team/rich:1", cache=tmp_path / "c")
+    prefix = f"{form}:" if "archive" in form or form == "oci" else ""
+    kedge("pull", tmp_path / "back.sif", f"{prefix}{tmp_path / 'x'}", cache=tmp_path / "c")
+    image = open_sif(tmp_path / "back.sif")
+    assert b"".join(image.source.chunks(image.root.children[b"data"].children[b"replaced"])) == b"above"
+    image.close()
+    assert leftovers(tmp_path) == []
+
+
+def test_pull_refuses_what_exists_before_asking(tmp_path: Path) -> None:
+    (tmp_path / "x.sif").write_text("precious")
+    with FakeRegistry() as registry:
+        add_rich_image(registry)
+        reference = f"docker://{registry.host}/team/rich:1"
+        done = kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", check=False)
+        assert (done.returncode, registry.server.log) == (OutputExists.exit_code, [])
+        assert (tmp_path / "x.sif").read_text() == "precious"
+        kedge("pull", "--force", tmp_path / "x.sif", reference, cache=tmp_path / "c")
+    assert (tmp_path / "x.sif").stat().st_size > 1_000_000
+
+
+def test_pull_dry_run_downloads_nothing(tmp_path: Path) -> None:
+    with FakeRegistry() as registry:
+        digest = add_rich_image(registry)
+        done = kedge(
+            "pull", "--dry-run", "--json", f"docker://{registry.host}/team/rich:1", cache=tmp_path / "c", cwd=tmp_path
+        )
+        assert not registry.server.seen("/blobs/")
+    answer = json.loads(done.stdout)
+    assert answer["digest"] == digest
+    assert answer["download"] == sum(layer["size"] for layer in answer["layers"])
+    assert not (tmp_path / "rich_1.sif").exists()
+
+
+def test_pull_chooses_the_architecture_from_a_list(tmp_path: Path) -> None:
+    tars = rich_layers()
+    with FakeRegistry() as registry:
+        entries = []
+        for architecture in ("amd64", "arm64"):
+            blob = [build.compress(tar) for tar in tars]
+            registry.add_image("team/multi", architecture, blob, make_config(tars, {}, architecture))
+            raw = registry.manifests["team/multi", architecture][0]
+            digest = registry.add_manifest("team/multi", architecture, raw)
+            entries.append(
+                {"mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": str(digest), "size": len(raw),
+                 "platform": {"architecture": architecture, "os": "linux"}}
+            )  # fmt: skip
+        index = json.dumps({"schemaVersion": 2, "mediaType": DOCKER_LIST, "manifests": entries}).encode()
+        registry.add_manifest("team/multi", "1", index, DOCKER_LIST)
+        reference = f"docker://{registry.host}/team/multi:1"
+        for architecture in ("amd64", "arm64"):
+            kedge("pull", "--arch", architecture, tmp_path / f"{architecture}.sif", reference, cache=tmp_path / "c")
+            header = kedge("sif", "header", tmp_path / f"{architecture}.sif", cache=tmp_path / "c").stdout
+            assert f"Primary Architecture: {architecture}" in header
+        done = kedge("pull", "--arch", "s390x", tmp_path / "z.sif", reference, cache=tmp_path / "c", check=False)
+    assert done.returncode == NoMatchingPlatform.exit_code
+    assert "amd64, arm64" in done.stderr
+
+
+def test_pull_from_a_registry_with_the_ways_of_nvcr(tmp_path: Path) -> None:
+    policy = nvcr(users={"$oauthtoken": "the-key"}, private=frozenset({"team/rich"}), gated={"team/gated": frozenset()})
+    with FakeRegistry(policy) as registry:
+        add_rich_image(registry)
+        add_rich_image(registry, "team/gated")
+        reference = f"docker://{registry.host}/team/rich:1"
+        refused = kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", check=False)
+        assert refused.returncode == AuthenticationFailed.exit_code
+        key = {"APPTAINER_DOCKER_USERNAME": "$oauthtoken", "APPTAINER_DOCKER_PASSWORD": "the-key"}
+        done = kedge("-v", "pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", environment=key)
+        gated = kedge("pull", tmp_path / "g.sif", f"docker://{registry.host}/team/gated:1", cache=tmp_path / "c",
+                      environment=key, check=False)  # fmt: skip
+    assert gated.returncode in (AccessDenied.exit_code, AuthenticationFailed.exit_code)
+    for each in (refused, done, gated):
+        assert "the-key" not in each.stdout + each.stderr
+
+
+def test_pull_of_a_missing_tag_names_it(tmp_path: Path) -> None:
+    with FakeRegistry() as registry:
+        add_rich_image(registry)
+        done = kedge(
+            "pull", f"docker://{registry.host}/team/rich:nope", cache=tmp_path / "c", cwd=tmp_path, check=False
+        )
+    assert done.returncode == ImageNotFound.exit_code
+    assert "nope" in done.stderr
+    assert list(tmp_path.glob("*.sif")) == []
+
+
+def test_pull_resumes_a_broken_download_by_range(tmp_path: Path) -> None:
+    with FakeRegistry() as registry:
+        add_rich_image(registry)
+        registry.server.fail("GET .*/blobs/", cut_at=300_000, times=6)
+        kedge("pull", tmp_path / "x.sif", f"docker://{registry.host}/team/rich:1", cache=tmp_path / "c")
+        ranges = [each.headers["range"] for each in registry.server.seen("GET .*/blobs/") if "range" in each.headers]
+    assert any(int(text.removeprefix("bytes=").rstrip("-")) >= 200_000 for text in ranges), ranges
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        ({"corrupt_at": 50_000}, DigestMismatch.exit_code),
+        ({"reply": Reply(500, b"broken")}, NetworkFailed.exit_code),
+        ({"reply": Reply(200, b"<html>portal</html>", {"Content-Type": "text/html"})}, None),
+    ],
+)
+def test_pull_of_bad_blobs_fails_and_leaves_nothing(tmp_path: Path, fault: dict[str, object], code: int | None) -> None:
+    with FakeRegistry() as registry:
+        add_rich_image(registry)
+        registry.server.fail("GET .*/blobs/", times=1000, **fault)
+        reference = f"docker://{registry.host}/team/rich:1"
+        environment = {"KEDGE_RETRIES": "1"}
+        done = kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", environment=environment, check=False)
+        assert "Traceback" not in done.stderr
+        assert done.returncode == code if code else done.returncode not in (0, 3)
+        assert list(tmp_path.glob("*.sif")) == []
+        assert [name for name in leftovers(tmp_path) if "tmp-" in name] == []
+        registry.server.faults.clear()
+        kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c")
+
+
+@pytest.mark.parametrize(
+    ("tar", "error"),
+    [
+        (build.layer(build.file("../escape", b"x")), HostileImage),
+        (build.layer(build.file("/etc/absolute", b"x")), HostileImage),
+        (build.layer(build.file("n" * 10_000, b"x")), HostileImage),
+        (build.layer(build.file("a", b"x"))[:700], CorruptImage),
+        (b"not a tar at all" * 100, CorruptImage),
+    ],
+)
+def test_pull_refuses_hostile_layers_by_name(tmp_path: Path, tar: bytes, error: type[Exception]) -> None:
+    with FakeRegistry() as registry:
+        registry.add_image("team/bad", "1", [build.compress(tar)], make_config([tar]))
+        reference = f"docker://{registry.host}/team/bad:1"
+        done = kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", check=False)
+    assert done.returncode == error.exit_code  # type: ignore[attr-defined]
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.glob("*.sif")) == []
+    assert [name for name in leftovers(tmp_path) if "tmp-" in name] == []
+
+
+def test_pull_refuses_artifacts_that_are_no_images(tmp_path: Path) -> None:
+    with FakeRegistry() as registry:
+        layer = registry.add_blob("team/chart", b"chart", "application/vnd.cncf.helm.chart.content.v1.tar+gzip")
+        config = registry.add_blob("team/chart", b"{}", "application/vnd.cncf.helm.config.v1+json")
+        document = {"schemaVersion": 2, "config": config.as_json(), "layers": [layer.as_json()]}
+        registry.add_manifest("team/chart", "1", json.dumps(document).encode())
+        done = kedge("pull", f"docker://{registry.host}/team/chart:1", cache=tmp_path / "c", cwd=tmp_path, check=False)
+    assert done.returncode == UnsupportedFormat.exit_code
+    assert "no container image" in done.stderr
+
+
+def test_thirty_two_pulls_at_once_download_once(tmp_path: Path) -> None:
+    with FakeRegistry() as registry:
+        add_rich_image(registry)
+        registry.server.fail("GET .*/blobs/", times=1000, delay=0.3)  # long enough that all are under way together
+        environment = {**os.environ, "KEDGE_CACHEDIR": str(tmp_path / "c")}
+        argv = [sys.executable, "-m", "kedge", "pull", "-q"]
+        reference = f"docker://{registry.host}/team/rich:1"
+        running = [
+            subprocess.Popen([*argv, str(tmp_path / f"{n}.sif"), reference], env=environment, stderr=subprocess.PIPE)
+            for n in range(32)
+        ]
+        ended = [(process.communicate()[1], process.returncode) for process in running]
+        assert [end for end in ended if end[1]] == []
+        fetched = [each.path for each in registry.server.seen("GET .*/blobs/")]
+    assert len(fetched) == len(set(fetched)) == 4  # three layers and the config, each once
+    assert len({hash_file(tmp_path / f"{n}.sif") for n in range(32)}) == 1
+
+
+def test_killed_pulls_leave_a_store_that_works(tmp_path: Path) -> None:
+    choose = random.Random(5)
+    with FakeRegistry() as registry:
+        add_rich_image(registry)
+        reference = f"docker://{registry.host}/team/rich:1"
+        registry.server.fail("GET .*/blobs/", times=3, delay=0.2)
+        for number in range(8):
+            environment = {**os.environ, "KEDGE_CACHEDIR": str(tmp_path / "c")}
+            argv = [sys.executable, "-m", "kedge", "pull", "-q", str(tmp_path / f"{number}.sif"), reference]
+            process = subprocess.Popen(argv, env=environment, stderr=subprocess.DEVNULL, start_new_session=True)
+            time.sleep(choose.uniform(0.25, 1.2))
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        kedge("pull", tmp_path / "last.sif", reference, cache=tmp_path / "c")
+        kedge("pull", tmp_path / "clean.sif", reference, cache=tmp_path / "fresh")
+    assert hash_file(tmp_path / "last.sif") == hash_file(tmp_path / "clean.sif")
+    assert leftovers(tmp_path / "c") == []
+
+
+def test_terminated_pull_cleans_up(tmp_path: Path) -> None:
+    with FakeRegistry() as registry:
+        add_rich_image(registry)
+        registry.server.fail("GET .*/blobs/", times=1000, delay=5)
+        environment = {**os.environ, "KEDGE_CACHEDIR": str(tmp_path / "c")}
+        argv = [sys.executable, "-m", "kedge", "pull", str(tmp_path / "x.sif"), f"docker://{registry.host}/team/rich:1"]
+        process = subprocess.Popen(argv, env=environment, stderr=subprocess.PIPE, text=True)
+        while not registry.server.seen("GET .*/blobs/"):
+            time.sleep(0.05)
+        process.terminate()
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "Traceback" not in errors
+    assert [name for name in leftovers(tmp_path) if "tmp-" in name] == []
+
+
+def test_disabled_cache_keeps_nothing(tmp_path: Path) -> None:
+    with FakeRegistry() as registry:
+        add_rich_image(registry)
+        kedge("pull", "--disable-cache", "--tmpdir", tmp_path, tmp_path / "x.sif", f"docker://{registry.host}/team/rich:1",
+              cache=tmp_path / "c")  # fmt: skip
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x.sif"]
