@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -323,6 +324,20 @@ def test_client_reuses_connections(tmp_path: Path) -> None:
         assert registry.server.connections == before
 
 
+def test_client_is_shared_by_threads_with_one_token(tmp_path: Path) -> None:
+    with open_registry(nvcr()) as registry:
+        client = client_of(registry, tmp_path)
+        layer = Descriptor("x", Digest.of(LAYER), len(LAYER))
+
+        def read(offset: int) -> bool:
+            with client.open_blob("team/app", layer, offset) as stream:
+                return b"".join(stream) == LAYER[offset:]
+
+        with ThreadPoolExecutor(8) as pool:
+            assert all(pool.map(read, range(0, 320, 10)))
+        assert len(registry.server.seen("proxy_auth")) == 1
+
+
 def test_client_head_manifest(tmp_path: Path) -> None:
     with open_registry() as registry:
         client = client_of(registry, tmp_path)
@@ -343,6 +358,7 @@ def test_client_pages_through_tags(tmp_path: Path, absolute: bool) -> None:
         assert isinstance(tags, Iterator)
         assert list(tags) == [f"v{number:02}" for number in range(30)]
         assert registry.server.seen("tags/list")[0].query["n"] == ["1000"]
+        assert len(registry.server.seen("tags/list")) == 5
 
 
 @pytest.mark.parametrize("link", ["<http://localhost:1/v2/x/tags/list?last=a>", "</v2/team/app/tags/list?n=1000>"])
@@ -437,6 +453,23 @@ def test_upload_is_cut_into_pieces_where_a_proxy_limits_bodies(tmp_path: Path) -
     with open_registry(Policy(patch_limit=1 << 20)) as registry:
         assert push(client_of(registry, tmp_path), data)[0] is True
         assert max(len(each.body) for each in registry.server.seen("PATCH")[2:]) <= 1 << 20
+
+
+def test_upload_shrinks_pieces_that_are_cut_without_a_word(tmp_path: Path) -> None:
+    data = LAYER * 5
+    with open_registry() as registry:
+        registry.server.fail("PATCH", times=2, cut_request_at=100_000, reset=True)
+        assert push(client_of(registry, tmp_path), data)[0] is True
+        assert registry.blobs[str(Digest.of(data))] == data
+        assert max(len(each.body) for each in registry.server.seen("PATCH")) < len(data)
+
+
+@pytest.mark.parametrize("data", [b"tiny", LAYER * 2], ids=["monolithic", "pieces"])
+def test_upload_whose_last_answer_is_lost_is_found_to_be_there(tmp_path: Path, data: bytes) -> None:
+    with open_registry() as registry:
+        registry.server.fail("PUT .*digest=", reply=None, cut_at=0, length=5, reset=True)
+        assert push(client_of(registry, tmp_path), data)[0] is True
+        assert registry.blobs[str(Digest.of(data))] == data
 
 
 def test_upload_without_rights_is_explained(tmp_path: Path) -> None:

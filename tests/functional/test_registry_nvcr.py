@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import AccessDenied, AuthenticationFailed, ImageNotFound, NetworkFailed, RegistryProtocolError
-from kedge.model.manifest import Manifest
+from kedge.model.digest import Digest
+from kedge.model.manifest import Descriptor, Manifest
 from kedge.registry.client import RegistryClient
 from tests.builders.certificates import Authority, make_authority
 from tests.builders.registry_access import make_access
@@ -86,6 +87,16 @@ def test_nvcr_key_opens_private_images_and_goes_nowhere_else(site: Site) -> None
     with client.open_blob("myorg/private", manifest.layers[0]) as stream:
         assert b"".join(stream) == b"layer of myorg/private"
     assert {each.path for each in site.registry.server.log if each.authorization.startswith("Basic")} == {"/proxy_auth"}
+    assert all(not each.authorization for each in site.registry.storage.log)
+
+
+def test_nvcr_foreign_layer_comes_from_its_own_address_without_login(site: Site) -> None:
+    data = b"kept elsewhere"
+    site.registry.blobs[str(Digest.of(data))] = data  # on the storage server, but in no repository
+    url = f"{site.registry.storage.url}/{Digest.of(data)}?X-Signature=presigned-secret"
+    layer = Descriptor("x", Digest.of(data), len(data), urls=("ftp://nowhere/x", url))
+    with site.client(NGC_API_KEY=KEY).open_blob("nvidia/cuda", layer, 5) as stream:
+        assert (stream.offset, b"".join(stream)) == (5, data[5:])
     assert all(not each.authorization for each in site.registry.storage.log)
 
 

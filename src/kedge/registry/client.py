@@ -75,8 +75,11 @@ class RegistryClient:
 
     def list_tags(self, repository: str) -> Iterator[str]:
         """All tags, page by page, in the registry's order."""
-        session = self._choose(repository, lambda session: _get_tags(session, _first_page(session)))
-        yield from _walk_tags(session)
+        session, (tags, following) = self._read(
+            repository, "", lambda session: (session, _get_tags(session, f"{session.repository}/tags/list?n=1000"))
+        )
+        yield from tags
+        yield from _walk_tags(session, following)
 
     def has_blob(self, repository: str, digest: Digest) -> bool:
         """Whether the registry itself (no mirror) has a blob in this repository."""
@@ -168,13 +171,6 @@ class RegistryClient:
                 tried.append(f"{endpoint.registry}: {problem.message}")
         raise AssertionError("there is always an endpoint")
 
-    def _choose(self, repository: str, operation: Callable[[Session], object]) -> Session:
-        def attempt(session: Session) -> Session:
-            operation(session)
-            return session
-
-        return self._read(repository, "", attempt)
-
     def _own_session(self, repository: str) -> Session:
         endpoints = self._access.registries.list_endpoints(self.registry, repository)
         return self._session(endpoints[-1])
@@ -243,10 +239,6 @@ def _read_blob(session: Session, descriptor: Descriptor) -> bytes:
     return raw
 
 
-def _first_page(session: Session) -> str:
-    return f"{session.repository}/tags/list?n=1000"
-
-
 def _get_tags(session: Session, target: str) -> tuple[list[str], str | None]:
     """One page of tags and the address of the next one."""
     call = Call("GET", target, _OK, {"Accept": "application/json"})
@@ -269,21 +261,17 @@ def _get_tags(session: Session, target: str) -> tuple[list[str], str | None]:
     return [tag for tag in tags or [] if isinstance(tag, str)], urljoin(address, link) if link else None
 
 
-def _walk_tags(session: Session) -> Iterator[str]:
-    target, visited = _first_page(session), set[str]()
-    for _ in range(_MAXIMUM_PAGES):
-        tags, following = _get_tags(session, target)
-        yield from tags
-        if following is None:
-            return
-        if following in visited or not session.is_own_host(following):
+def _walk_tags(session: Session, following: str | None) -> Iterator[str]:
+    visited = set[str]()
+    while following is not None:
+        if following in visited or not session.is_own_host(following) or len(visited) >= _MAXIMUM_PAGES:
             raise RegistryProtocolError(
                 f"the list of tags of {session.repository} goes in a circle or leaves the registry",
                 context={"next page": redact_url(following)},
             )
         visited.add(following)
-        target = following
-    raise RegistryProtocolError(f"the list of tags of {session.repository} has no end")
+        tags, following = _get_tags(session, following)
+        yield from tags
 
 
 def next_link(headers: list[str]) -> str | None:

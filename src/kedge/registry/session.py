@@ -33,6 +33,7 @@ class Call:
     writes: bool = False
     also: str = ""  # a further scope, as mounting needs
     retries: int | None = None
+    read_timeout: float | None = None
 
 
 class Session:
@@ -66,7 +67,7 @@ class Session:
         for _ in range(3):
             request = Request(
                 call.method, url, call.headers, authorization, call.body, verify=self._verify or not is_own,
-                retries=call.retries,
+                retries=call.retries, read_timeout=call.read_timeout,
             )  # fmt: skip
             response = self._transport.send(request)
             if response.status in call.accepted:

@@ -101,9 +101,11 @@ def open_stream(request: Callable[[int], Response], offset: int, size: int | Non
 def _whole(response: Response, size: int | None) -> BlobStream:
     length = response.length
     if size is not None and length is not None and length != size:
+        kind = response.header("Content-Type") or "none"
         response.close()
         raise DigestMismatch(
             f"{redact_url(response.url)} has {length} bytes, but {size} were promised",
+            context={"Content-Type": kind},
             hint="the registry or a proxy in between serves something else; try again or tell its operator",
         )
     return BlobStream(response, 0, length if size is None else size)

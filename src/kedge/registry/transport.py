@@ -67,6 +67,7 @@ class Request:
     verify: bool = True  # False: any certificate will do, for registries the user declared insecure
     retries: int | None = None  # None: as the transport's options say
     follow: bool = True  # False: a redirect is an answer like any other
+    read_timeout: float | None = None  # None: as the transport's options say
 
 
 class Response:
@@ -185,10 +186,13 @@ class Transport:
             headers["Authorization"] = request.authorization.reveal()
         manager = self._manager(parts, verify=request.verify)
         body = request.body() if callable(request.body) else request.body
+        timeout = urllib3.Timeout(
+            connect=self.options.connect_timeout, read=request.read_timeout or self.options.read_timeout
+        )
         try:
             raw = manager.urlopen(
                 request.method, request.url, body=body, headers=headers, redirect=False, preload_content=False,
-                decode_content=False, retries=False, assert_same_host=False,
+                decode_content=False, retries=False, assert_same_host=False, timeout=timeout,
             )  # fmt: skip
         except (faults.HTTPError, OSError, http.client.HTTPException, ValueError) as problem:
             if isinstance(problem, ValueError) and not isinstance(problem, faults.HTTPError | OSError):
@@ -245,10 +249,7 @@ class Transport:
             return self._managers[key]
 
     def _open_manager(self, parts: SplitResult, *, verify: bool) -> urllib3.PoolManager:
-        settings: dict[str, Any] = {
-            "maxsize": _CONNECTIONS,
-            "timeout": urllib3.Timeout(connect=self.options.connect_timeout, read=self.options.read_timeout),
-        }
+        settings: dict[str, Any] = {"maxsize": _CONNECTIONS}
         if parts.scheme == "https":
             settings["ssl_context"] = self._open_context(parts.netloc, verify=verify)
         proxy = self._proxy(parts)
@@ -332,7 +333,12 @@ def _redirect(request: Request, target: str, status: int) -> Request:
             hint="ask the registry's operator; a proxy in front of it may not know that it serves https",
         )
     keep = is_same_origin(request.url, target)
-    return replace(request, url=target, authorization=request.authorization if keep else None)
+    return replace(
+        request,
+        url=target,
+        authorization=request.authorization if keep else None,
+        verify=request.verify or not keep,  # "insecure" was said of the registry, not of where it sends us
+    )
 
 
 def _make_context(files: HostCertificates, *, verify: bool) -> ssl.SSLContext:

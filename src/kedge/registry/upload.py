@@ -23,6 +23,7 @@ from kedge.registry.trouble import is_transient
 _MONOLITHIC = 1 << 20  # blobs up to this size go in one PUT
 _SMALLEST_PIECE = 1 << 20
 _ATTEMPTS = 5  # without any progress in between
+_COMMIT_TIMEOUT = 900.0  # seconds: object stores copy a large blob once more before they answer
 _RANGE = re.compile(r"(?:bytes=)?0-(\d{1,19})\Z")
 
 
@@ -84,18 +85,24 @@ def _send_pieces(session: Session, upload: Upload, location: str) -> str:
             if failures >= _ATTEMPTS or not is_transient(problem):
                 raise
             location, reached = _ask_position(session, location, position)
+            if reached is not None and reached <= position:  # some proxies cut what is too long for them without a word
+                piece = _shrink(piece, size)
         if reached is None:  # 413: too much at once for something in between
             if piece <= _SMALLEST_PIECE:
                 raise RegistryProtocolError(
                     f"{session.endpoint.host} refuses even pieces of {piece} bytes as too large"
                 )
-            piece = max(_SMALLEST_PIECE, min(piece, size) // 4)
+            piece = _shrink(piece, size)
             continue
         if reached > position:
             failures = 0
         upload.advance(max(0, reached - position))
         position = reached
     return location
+
+
+def _shrink(piece: int, size: int) -> int:
+    return max(_SMALLEST_PIECE, min(piece, size) // 4)
 
 
 def _send_piece(session: Session, upload: Upload, location: str, part: range) -> tuple[str, int | None]:
@@ -130,8 +137,18 @@ def _finish(session: Session, upload: Upload, location: str, *, is_whole: bool) 
     size = upload.descriptor.size if is_whole else 0
     headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
     body = b"".join(_read_part(upload, range(size)))
-    call = Call("PUT", target, frozenset({201, 202, 204}), headers, body, str(upload.descriptor.digest), writes=True)
-    session.call(call).close()
+    digest = str(upload.descriptor.digest)
+    accepted = frozenset({201, 202, 204})
+    try:
+        session.call(
+            Call("PUT", target, accepted, headers, body, digest, writes=True, read_timeout=_COMMIT_TIMEOUT)
+        ).close()
+    except (NetworkFailed, ImageNotFound):  # the answer was lost, or a second try came too late: is it there now?
+        check = Call("HEAD", f"{session.repository}/blobs/{digest}", frozenset({200, 404}), writes=True)
+        with session.call(check) as response:
+            if response.status == 200:
+                return
+        raise
 
 
 def _read_part(upload: Upload, part: range) -> Iterator[bytes]:
