@@ -24,19 +24,21 @@ MPI_PACKAGES = ["openmpi-bin", "libopenmpi-dev", "gcc", "g++", "gfortran", "make
 SCIENCE = ["numpy", "scipy", "pandas", "matplotlib", "scikit-learn", "sympy", "pillow"]
 TORCH = ["torch==2.13.0"]
 # real packages of Debian that fill an image up, large ones first; downloaded only as far as the size asks
-FILLERS = (
-    "llvm-14-dev libllvm14 clang-14 openjdk-17-jre-headless libboost1.74-dev linux-headers-common texlive-latex-base "
-    "texlive-latex-recommended libqt5webengine5 chromium libreoffice-core libreoffice-common blender-data vtk9 "
-    "libvtk9-dev libpetsc-real3.18-dev libtrilinos-kokkos-dev r-base-core octave-common gnuradio ghc rustc libstd-rust-dev "
-    "golang-1.19-go golang-1.19-src nodejs mono-runtime-common postgresql-15 mariadb-server-core gdb-multiarch "
-    "qemu-system-data qemu-system-x86 kicad-libraries fonts-noto-cjk wine64 freecad-common gimp-data inkscape "
-    "asymptote maxima-share sagemath-database-elliptic-curves libopencv-dev paraview python3-pyqt5.qtwebengine "
-    "thunderbird firefox-esr libwebkit2gtk-4.1-0 gcc-12-source linux-source-6.1 openjdk-17-jdk-headless"
-).split()
+FILLERS = [
+    "llvm-14-dev", "libllvm14", "clang-14", "openjdk-17-jre-headless", "libboost1.74-dev", "linux-headers-common",
+    "texlive-latex-base", "texlive-latex-recommended", "libqt5webengine5", "chromium", "libreoffice-core",
+    "libreoffice-common", "blender-data", "vtk9", "libvtk9-dev", "libpetsc-real3.18-dev",
+    "libtrilinos-kokkos-dev", "r-base-core", "octave-common", "gnuradio", "ghc", "rustc", "libstd-rust-dev",
+    "golang-1.19-go", "golang-1.19-src", "nodejs", "mono-runtime-common", "postgresql-15", "mariadb-server-core",
+    "gdb-multiarch", "qemu-system-data", "qemu-system-x86", "kicad-libraries", "fonts-noto-cjk", "wine64",
+    "freecad-common", "gimp-data", "inkscape", "asymptote", "maxima-share", "sagemath-database-elliptic-curves",
+    "libopencv-dev", "paraview", "python3-pyqt5.qtwebengine", "thunderbird", "firefox-esr", "libwebkit2gtk-4.1-0",
+    "gcc-12-source", "linux-source-6.1", "openjdk-17-jdk-headless",
+]  # fmt: skip
 
 
 def run(*argv: str, **options: object) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(argv, capture_output=True, text=True, **options)  # type: ignore[call-overload]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload]
     if done.returncode:
         sys.exit(f"{' '.join(argv)} failed:\n{done.stderr[-2000:]}")
     return done
@@ -135,7 +137,7 @@ def write_layer(root: Path, blobs: Path, lower: set[str]) -> dict[str, object]:
                     continue
                 info.mtime, info.uname, info.gname = min(int(info.mtime), EPOCH), "", ""
                 if info.isfile():
-                    with open(name, "rb") as content:
+                    with Path(name).open("rb") as content:
                         tar.addfile(info, content)
                 else:
                     tar.addfile(info)
@@ -181,7 +183,10 @@ def write_image(layout: Path, layers: list[dict[str, object]], tag: str) -> None
             "schemaVersion": 2,
             "mediaType": kind + "manifest.v1+json",
             "config": {"mediaType": kind + "config.v1+json", "digest": config, "size": config_size},
-            "layers": [{"mediaType": kind + "layer.v1.tar+gzip", "digest": x["digest"], "size": x["size"]} for x in layers],
+            "layers": [
+                {"mediaType": kind + "layer.v1.tar+gzip", "digest": layer["digest"], "size": layer["size"]}
+                for layer in layers
+            ],
         },
     )
     entry = {"mediaType": kind + "manifest.v1+json", "digest": manifest, "size": manifest_size}
@@ -190,7 +195,7 @@ def write_image(layout: Path, layers: list[dict[str, object]], tag: str) -> None
     (layout / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
 
 
-def build_image(work: Path, megabytes: int, files: int, say: object = print) -> Path:
+def build_image(work: Path, megabytes: int, files: int) -> Path:
     """The layout for this size, built once and kept under `work`."""
     layout = work / f"image-{megabytes}MB-{files}files"
     if (layout / "index.json").exists():
