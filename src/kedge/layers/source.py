@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Where a layer's bytes come from: opened, counted, inflated (on a thread of its own) and checked against its diff_id.
 
-Decompressors hold no interpreter lock, so the thread's work overlaps with reading the tar; at most eight pieces of
-1 MiB wait between the two.
+Decompressors hold no interpreter lock, so the thread's work overlaps with reading the tar; at most sixteen pieces of
+512 KiB wait between the two.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from kedge.formats.compression import inflate
 from kedge.layers.limits import Ledger
 from kedge.model.digest import Digest
 
-_PIECE = 1 << 20
-_WAITING = 8  # pieces between the thread that inflates and the one that reads
+_PIECE = 1 << 19
+_WAITING = 16  # pieces between the thread that inflates and the one that reads
 _POLL = 0.2  # seconds between looks at the stop flag while the queue is full
 _FAREWELL = 5.0  # seconds to wait for the thread at the end; it may hang in a read from the network
 
