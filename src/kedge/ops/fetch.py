@@ -13,7 +13,7 @@ from kedge.layers.limits import FlattenOptions
 from kedge.layers.source import LayerSource
 from kedge.model.manifest import Descriptor, ImageConfig, Manifest
 from kedge.model.platform import Platform
-from kedge.model.progress import Progress
+from kedge.model.progress import Progress, Task
 from kedge.model.reference import Reference
 from kedge.ops.image_source import LayeredImage
 from kedge.ops.resolve import Resolved, read_config
@@ -54,10 +54,24 @@ def start_downloads(
     for layer in reversed(layers):
         if layer.digest.hex in ingests:
             continue
-        task = progress.task(f"layer {short_name(layer)}", layer.size)
-        options = IngestOptions(advance=task.advance, notify=progress.note)
+        advance = count_down(progress.task(f"layer {short_name(layer)}", layer.size), layer.size)
+        options = IngestOptions(advance=advance, notify=progress.note)
         ingests[layer.digest.hex] = store.ingest(layer, _opener(resolved, layer), options)
     return ingests
+
+
+def count_down(task: Task, total: int) -> Callable[[int], None]:
+    """`task.advance`, which finishes the task when all of `total` is done: nobody else knows when that is."""
+    left = total
+
+    def advance(amount: int) -> None:
+        nonlocal left
+        left -= amount
+        task.advance(amount)
+        if left <= 0:
+            task.finish()
+
+    return advance
 
 
 def _opener(resolved: Resolved, layer: Descriptor) -> Callable[[int], AbstractContextManager[BlobStream]]:

@@ -156,6 +156,8 @@ class Session:
         if not may_be_plain:
             return f"https://{host}"
         self._verify = not self.endpoint.insecure
+        if not self._transport.is_listening(f"https://{host}/"):
+            return f"http://{host}"  # what is said then is the same, and sooner
         try:
             self._transport.send(
                 Request("GET", f"https://{host}/v2/", verify=self._verify, retries=0, follow=False)

@@ -204,6 +204,18 @@ class Transport:
             ) from None
         return Response(raw, request.url)
 
+    def is_listening(self, url: str) -> bool:
+        """Whether somebody accepts connections there: cheaper than a TLS handshake, for which certificates are read."""
+        parts = split_url(url)
+        if self._proxy(parts) is not None:
+            return True
+        try:
+            place = (parts.hostname or "", parts.port or default_port(parts.scheme))
+            socket.create_connection(place, self.options.connect_timeout).close()
+        except OSError:
+            return False
+        return True
+
     def close(self) -> None:
         """Close all idle connections."""
         with self._lock:
