@@ -75,6 +75,14 @@ def read_elf(path: Path) -> ElfObject | None:
         os.close(descriptor)
 
 
+def identify_machine(head: bytes) -> str:
+    """The OCI architecture that an ELF header is for; '' where it is no ELF header or the machine has no such name."""
+    if len(head) < 20 or not head.startswith(ELF_MAGIC) or head[5] not in (1, 2):
+        return ""
+    is_big = head[5] == 2
+    return _MACHINES.get(int.from_bytes(head[18:20], "big" if is_big else "little"), ("", ""))[is_big]
+
+
 class _Reader:
     def __init__(self, descriptor: int, head: bytes, where: str) -> None:
         self._descriptor = descriptor
@@ -92,13 +100,12 @@ class _Reader:
         kind, machine = struct.unpack_from(self._order + "HH", self._head, 16)
         if kind not in (_ET_EXEC, _ET_DYN):
             raise UnsupportedFormat(f"{self._where} is an ELF file, but no program and no shared object (type {kind})")
-        names = _MACHINES.get(machine, ("", ""))
         segments = self._read_segments()
         dynamic = next((segment for segment in segments if segment.kind == _PT_DYNAMIC), None)
         interpreter = next((segment for segment in segments if segment.kind == _PT_INTERP), None)
         values = self._read_dynamic(dynamic, segments) if dynamic else {}
         return ElfObject(
-            architecture=names[self._order == ">"] or f"machine-{machine}",
+            architecture=identify_machine(self._head) or f"machine-{machine}",
             bits=64 if self._wide else 32,
             is_dynamic=dynamic is not None,
             interpreter=self._read_string(interpreter.offset, interpreter.size) if interpreter else "",

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from kedge.errors import FileProblem, KedgeError, NoSpace, OutputExists
+from kedge.errors import CorruptImage, FileProblem, KedgeError, NoSpace, OutputExists
 
 TEMPORARY_PREFIX = ".kedge-tmp-"  # what a killed process leaves behind is found by this
+_PIECE = 1 << 20
 
 
 def temporary_beside(target: Path) -> Path:
@@ -56,6 +57,27 @@ def _publish(temporary: Path, target: Path, *, force: bool) -> None:
             ) from None
         except OSError:  # no hard links on this file system: rename is the best there is
             temporary.rename(target)
+
+
+def copy_range(source: BinaryIO, target: BinaryIO, offset: int, size: int) -> None:
+    """Copy `size` bytes from `offset` of one file to the position of another, inside the kernel where it can."""
+    target.flush()
+    start, done = target.tell(), 0
+    with contextlib.suppress(OSError):  # not on these file systems: the loop below does the rest, and meets real errors
+        while done < size:
+            wanted = min(size - done, 1 << 30)
+            count = os.copy_file_range(source.fileno(), target.fileno(), wanted, offset + done, start + done)
+            if not count:
+                break
+            done += count
+    source.seek(offset + done)
+    target.seek(start + done)
+    while done < size:
+        piece = source.read(min(size - done, _PIECE))
+        if not piece:
+            raise CorruptImage(f"{getattr(source, 'name', 'the file')} became shorter while it was copied")
+        target.write(piece)
+        done += len(piece)
 
 
 def write_atomically(target: Path, data: bytes, *, mode: int = 0o644) -> None:
