@@ -28,7 +28,7 @@ class Inode:
 
 
 @dataclass
-class Refused(Exception):  # noqa: N818 - not an error of the product
+class Refused(Exception):
     kind: type[KedgeError]
 
 
