@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable
 
 from kedge.posix.process import run_in_child
@@ -19,7 +20,14 @@ def run_guarded(what: str, work: Callable[[], int]) -> int:
 
         watches.append(KillWatch())
 
-    status = run_in_child(work, watch)
+    def work_within_limits() -> int:
+        if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
+            from kedge.posix.libc import limit_arenas  # late: few machines limit addresses
+
+            limit_arenas(1)
+        return work()
+
+    status = run_in_child(work_within_limits, watch)
     if status == _KILLED:
         raise watches[0].explain(what)
     return status

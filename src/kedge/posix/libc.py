@@ -11,6 +11,7 @@ USRQUOTA = 0
 GRPQUOTA = 1
 _Q_GETQUOTA = 0x800007  # linux/quota.h; answered for ext4, XFS and all others with kernel quotas
 _SYS_QUOTACTL_FD = 443  # the same number on all architectures (Linux 5.14)
+_M_ARENA_MAX = -8  # malloc.h of glibc
 _QIF_BLIMITS = 1
 _QIF_SPACE = 2
 
@@ -59,3 +60,10 @@ def get_quota(folder: int, device: str, kind: int, identity: int) -> Quota | Non
         return None
     limit = answer.block_hard_limit or answer.block_soft_limit
     return Quota(answer.current_space, limit << 10)
+
+
+def limit_arenas(count: int) -> None:
+    """Let all threads share `count` arenas of malloc, of which each reserves 128 MiB of addresses; glibc only."""
+    library = ctypes.CDLL(None)
+    if hasattr(library, "mallopt"):
+        library.mallopt(ctypes.c_int(_M_ARENA_MAX), ctypes.c_int(count))

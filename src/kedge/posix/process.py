@@ -85,11 +85,16 @@ def run_in_child(work: Callable[[], int], meanwhile: Callable[[], None] | None =
 
     `meanwhile` runs here while the child works. SIGTERM and SIGHUP are passed on, SIGINT comes from the terminal to
     both, and it is the child that decides; when this process is killed, the child is ended too. Must be called while
-    there is one thread only.
+    there is one thread only. Where no process can be had (RLIMIT_NPROC), the work is done here.
     """
     _flush_streams()
     read_end, write_end = os.pipe()  # only this process holds the writing end: its end of file is our end
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError:
+        os.close(read_end)
+        os.close(write_end)
+        return work()
     if child == 0:
         status = 1
         try:
