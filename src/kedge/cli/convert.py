@@ -30,17 +30,18 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     """Convert, and say what came of it."""
     from kedge.model.form import Form
     from kedge.model.reference import Reference
-    from kedge.ops.convert import Converted, ConvertRequest, convert, read_target
+    from kedge.model.size import format_size
+    from kedge.ops.convert import ConvertRequest, convert, read_target
     from kedge.ops.workplace import Workplace
 
-    path, form, tag = read_target(arguments.target, Form(arguments.format) if arguments.format else None)
-    request = ConvertRequest(Reference.parse(arguments.source), path, form, arguments.force, arguments.tag or tag)
-    if console.dry_run:
-        done = Converted(str(request.source), path, form, None)
-        console.print(f"would write {path} ({form}) from {request.source}")
-    else:
-        done = convert(request, Workplace(console.settings, console.progress))
-        console.progress.note(f"{done.target} ({done.form})")
+    target = read_target(arguments.target, Form(arguments.format) if arguments.format else None, arguments.tag)
+    request = ConvertRequest(Reference.parse(arguments.source), target, arguments.force)
+    done = convert(request, Workplace(console.settings, console.progress), dry_run=console.dry_run)
     if console.json:
         console.print_json(done.as_dict())
+    elif console.dry_run:
+        console.print(f"would write {done.output} ({done.form}) from {done.source}")
+    else:
+        size = f", {format_size(done.size)}" if done.size is not None else ""
+        console.progress.note(f"{done.output} ({done.form}{size})")
     return 0

@@ -21,9 +21,12 @@ FORMS = ("sif", "squashfs", "sandbox", "oci", "oci-archive", "docker-archive")
 def configure(parser: argparse.ArgumentParser) -> None:
     """Apptainer's options, and the forms that kedge can write besides."""
     parser.add_argument(
-        "words", nargs="+", metavar="[OUTPUT] REFERENCE", help="where to, and what; docker:// by default"
+        "words",
+        nargs="+",
+        metavar="[OUTPUT] REFERENCE",
+        help="where to (a name, or FORM:PATH[:TAG]), and what; docker:// by default",
     )
-    parser.add_argument("--format", choices=FORMS, default="sif", help="what to write (sif)")
+    parser.add_argument("--format", choices=FORMS, help="what to write (sif, or what OUTPUT says)")
     parser.add_argument("--sandbox", action="store_const", const="sandbox", dest="format", help="write a folder")
     parser.add_argument("--name", help="output name, as a second way to give OUTPUT")
     parser.add_argument("-F", "--force", action="store_true", help="replace an output that exists")
@@ -43,6 +46,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     """Pull, and say what came of it."""
     from kedge.model.form import Form
     from kedge.model.reference import Reference
+    from kedge.ops.output import Output, read_output
     from kedge.ops.pull import PullRequest, pull
     from kedge.ops.workplace import Workplace
 
@@ -50,8 +54,15 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         raise UsageError("pull takes at most an output and one reference", hint="kedge pull [OUTPUT] REFERENCE")
     reference = Reference.parse(arguments.words[-1])
     output = arguments.words[0] if len(arguments.words) == 2 else arguments.name
+    form = Form(arguments.format) if arguments.format else None
+    target = read_output(output, form) if output else Output(Path(), form)
     request = PullRequest(
-        reference, Path(output) if output else None, Form(arguments.format), arguments.force, arguments.offline
+        reference,
+        target.path if output else None,
+        target.form or Form.SIF,
+        arguments.force,
+        arguments.offline,
+        target.tag,
     )
     workplace = Workplace(console.settings, console.progress, read_access(arguments, console, reference))
     pulled = pull(request, workplace, dry_run=console.dry_run)

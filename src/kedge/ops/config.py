@@ -124,5 +124,5 @@ def _save(path: Path, text: str, key: str) -> None:
     target = path.resolve()  # a link into somebody's collection of dotfiles stays a link
     with explained(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
-        mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
-    write_atomically(target, text.encode(), mode=mode)
+        known = target.stat().st_mode & 0o777 if target.exists() else None
+    write_atomically(target, text.encode(), mode=known or 0o644, exact=known is not None)

@@ -26,7 +26,7 @@ from kedge.store.store import Store
 
 def open_remote_image(resolved: Resolved, workplace: Workplace, store: Store) -> LayeredImage:
     """Start the downloads, top layer first, and describe the image they make."""
-    _refuse_artifacts(resolved)
+    refuse_artifacts(resolved)
     raw, config = read_config(resolved, store)
     manifest = resolved.manifest
     diff_ids = config.diff_ids if len(config.diff_ids) == len(manifest.layers) else (None,) * len(manifest.layers)
@@ -35,13 +35,7 @@ def open_remote_image(resolved: Resolved, workplace: Workplace, store: Store) ->
         LayerSource(short_name(layer), layer.digest, diff_id, _follow(ingests[layer.digest.hex]))
         for layer, diff_id in zip(manifest.layers, diff_ids, strict=True)
     )
-    record = SourceRecord(
-        kind="docker",
-        reference=source_name(resolved.reference),
-        digest=resolved.digest,
-        platform=image_platform(config, workplace.platform),
-        created=parse_time(config.created),
-    )
+    record = make_record(resolved, config, workplace.platform)
     options = FlattenOptions(progress=workplace.progress)
     return LayeredImage(manifest, raw, config, layers, record, options, on_close=store.close)
 
@@ -82,7 +76,19 @@ def _follow(ingest: Ingest) -> Callable[[], Iterator[bytes]]:
     return ingest.follow
 
 
-def _refuse_artifacts(resolved: Resolved) -> None:
+def make_record(resolved: Resolved, config: ImageConfig, wanted: Platform) -> SourceRecord:
+    """Where the image came from, as its labels and its definition file say it."""
+    return SourceRecord(
+        kind="docker",
+        reference=source_name(resolved.reference),
+        digest=resolved.digest,
+        platform=image_platform(config, wanted),
+        created=parse_time(config.created),
+    )
+
+
+def refuse_artifacts(resolved: Resolved) -> None:
+    """Raise for what lives in registries too, but is no container image."""
     manifest = resolved.manifest
     if manifest.is_sif:
         raise UnsupportedFormat(

@@ -70,6 +70,15 @@ class LayeredImage:
             self.on_close = None
 
 
+@dataclass(frozen=True, slots=True)
+class PackedTree:
+    """The tree as the SquashFS bytes it was read from: a stretch of a file."""
+
+    file: BinaryIO
+    offset: int
+    size: int
+
+
 @dataclass(slots=True)
 class TreeImage:
     """An image that is a file tree already: a SIF, a bare SquashFS, a folder."""
@@ -79,7 +88,8 @@ class TreeImage:
     record: SourceRecord
     config: ImageConfig | None = None
     objects: ImageRecord | None = None  # what a SIF carries beside its file system
-    file: BinaryIO | None = None
+    packed: PackedTree | None = None
+    on_close: Callable[[], None] | None = None
     is_decorated: bool = True
 
     def fill(self, sink: ContentSink) -> Node:
@@ -88,5 +98,6 @@ class TreeImage:
 
     def close(self) -> None:
         """Close the image file."""
-        if self.file is not None:
-            self.file.close()
+        if self.on_close is not None:
+            self.on_close()
+            self.on_close = None

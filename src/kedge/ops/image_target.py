@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kedge.errors import UsageError
-from kedge.formats.oci.writer import write_docker_archive, write_layout, write_oci_archive
+from kedge.formats.oci.writer import convert_to_oci, write_docker_archive, write_layout, write_oci_archive
 from kedge.formats.sif.layout import DataType
 from kedge.formats.sif.writer import SifBuilder
 from kedge.formats.singularityd import ImageRecord, decorate, describe
@@ -22,10 +22,11 @@ from kedge.model.form import Form
 from kedge.model.manifest import ImageConfig
 from kedge.model.progress import Progress, Silent
 from kedge.model.tree import ContentSink, Node
-from kedge.ops.image_source import ImageSource, TreeImage
+from kedge.ops.image_source import ImageSource, PackedTree, TreeImage
 from kedge.ops.layered import as_stored_image
-from kedge.posix.files import atomic_output
+from kedge.posix.files import atomic_output, copy_range
 
+_BLOCK = 4096
 _FILE_MODES = {Form.SIF: 0o755}  # a SIF is executable: its first line starts it
 
 
@@ -39,6 +40,7 @@ class WriteOptions:
     tag: str | None = None  # what OCI layouts and archives call the image
     temporary_directory: Path | None = None  # where a layer is put together before its size is known
     progress: Progress = field(default_factory=Silent)
+    recompress: bool = False  # also what is packed already: a codec was asked for
 
 
 def write_image(target: Path, form: Form, image: ImageSource, options: WriteOptions) -> None:
@@ -74,6 +76,8 @@ def write_sif(file: BinaryIO, image: ImageSource, options: WriteOptions) -> None
 
 def write_squashfs(file: BinaryIO, image: ImageSource, options: WriteOptions) -> int:
     """Write the file system at the file's position; returns its size."""
+    if isinstance(image, TreeImage) and image.packed and image.is_decorated and not options.recompress:
+        return copy_packed(image.packed, file)
     made = SquashOptions(codec=options.codec, threads=options.threads, mtime=max(image.record.created, 0))
     with SquashWriter(file, made) as writer:
         size = writer.finish(fill_decorated(image, writer))
@@ -82,6 +86,14 @@ def write_squashfs(file: BinaryIO, image: ImageSource, options: WriteOptions) ->
             f"SquashFS cannot hold the attribute {name.decode(errors='replace')}: left out of {count} files"
         )
     return size
+
+
+def copy_packed(packed: PackedTree, file: BinaryIO) -> int:
+    """The same file system at the file's position, byte for byte; its size, a multiple of 4096 as mounts need it."""
+    copy_range(packed.file, file, packed.offset, packed.size)
+    padding = bytes(-packed.size % _BLOCK)
+    file.write(padding)
+    return packed.size + len(padding)
 
 
 def write_sandbox(target: Path, image: ImageSource, options: WriteOptions) -> None:
@@ -99,7 +111,9 @@ def fill_decorated(image: ImageSource, sink: ContentSink) -> Node:
 
 
 def _write_oci(target: Path, form: Form, image: ImageSource, options: WriteOptions) -> None:
-    with as_stored_image(image, options.tag, options.temporary_directory) as stored:
+    with as_stored_image(image, options.tag, options.temporary_directory, options.progress) as stored:
+        if form is not Form.DOCKER_ARCHIVE and image.record.kind in ("docker-archive", "docker-daemon"):
+            stored = convert_to_oci(stored)  # its manifest was made up here; a registry's own keeps its digest
         if form is Form.OCI:
             write_layout(target, [stored], force=options.force)
             return

@@ -1,25 +1,27 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Any opened image as layers with a manifest: what registries, OCI layouts and archives take.
 
-A layered image is passed on as it is, byte for byte. Anything else becomes one layer, put together in a temporary file.
+A layered image is passed on as it is, byte for byte. Anything else becomes one layer, put together in a temporary file;
+the same tree and config give the same bytes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from kedge.formats.oci.stored import StoredImage, StoredLayer
-from kedge.layers.folder import read_folder
-from kedge.layers.sandbox import SandboxSink
+from kedge.formats.singularityd.derive import derive_section
+from kedge.formats.singularityd.inspect import parse_metadata
 from kedge.layers.tar_writer import LayerResult, write_layer
 from kedge.model.digest import Digest
 from kedge.model.manifest import OCI_CONFIG, OCI_LAYER_GZIP, OCI_MANIFEST, Manifest, parse_manifest
-from kedge.model.tree import ContentSource, Node
+from kedge.model.progress import Progress, Silent
+from kedge.model.tree import Buffer, ContentSource, Node
 from kedge.ops.image_source import ImageSource, LayeredImage, TreeImage
 from kedge.posix.files import explained
 
@@ -27,7 +29,9 @@ _PIECE = 1 << 20
 
 
 @contextlib.contextmanager
-def as_stored_image(image: ImageSource, tag: str | None, temporary: Path | None = None) -> Iterator[StoredImage]:
+def as_stored_image(
+    image: ImageSource, tag: str | None, temporary: Path | None = None, progress: Progress | None = None
+) -> Iterator[StoredImage]:
     """The image with its manifest, config and layers; valid inside the block."""
     if isinstance(image, LayeredImage):
         sizes = [layer.size for layer in image.manifest.layers]
@@ -37,16 +41,15 @@ def as_stored_image(image: ImageSource, tag: str | None, temporary: Path | None 
         )
         yield StoredImage(image.manifest, image.config_bytes, layers, tag)
         return
-    with explained(temporary or Path(tempfile.gettempdir())):
-        place = Path(tempfile.mkdtemp(prefix="kedge-layer-", dir=temporary))
-    try:
+    place = temporary or Path(tempfile.gettempdir())
+    with contextlib.ExitStack() as closing:
+        with explained(place):
+            spool = closing.enter_context(tempfile.TemporaryFile(prefix="kedge-layer-", dir=place))
         with _as_tree(image, place) as (root, source), explained(place):
-            path = place / "layer.tar.gz"
-            with path.open("w+b") as file:
-                result = write_layer(root, source, file)
-        yield _single_layer(image, path, result, tag)
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
+            result = write_layer(root, source, spool)
+            spool.flush()
+        section = _make_section(image, progress or Silent())
+        yield _single_layer(image, section, spool, result, tag)
 
 
 @contextlib.contextmanager
@@ -54,21 +57,67 @@ def _as_tree(image: ImageSource, place: Path) -> Iterator[tuple[Node, ContentSou
     if isinstance(image, TreeImage):
         yield image.root, image.source
         return
-    folder = place / "root"
-    with SandboxSink(folder) as sink:
-        sink.finish(image.fill(sink))
-    yield read_folder(folder)
+    with explained(place), tempfile.TemporaryFile(prefix="kedge-files-", dir=place) as file:
+        spool = _Spool(file)
+        yield image.fill(spool), spool
 
 
-def _single_layer(image: ImageSource, path: Path, result: LayerResult, tag: str | None) -> StoredImage:
-    config = _make_config(image, result)
-    manifest = _make_manifest(config, result)
-    layer = StoredLayer(result.digest.hex[:12], result.digest, result.diff_id, result.size, _reader(path))
-    return StoredImage(manifest, config, (layer,), tag)
+class _Spool:
+    """Contents of files, one behind the other in a temporary file: a sink first, then a source."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._end = 0
+
+    def add(self, data: Buffer) -> object:
+        """Keep a small file."""
+        return self.add_stream(len(data), [data])
+
+    def add_stream(self, size: int, chunks: Iterable[Buffer]) -> object:
+        """Keep a file; the token is where it begins."""
+        start = self._end
+        for chunk in chunks:
+            self._file.write(chunk)
+        self._end += size
+        return start
+
+    def chunks(self, node: Node) -> Iterator[bytes]:
+        """The bytes of a file that was kept."""
+        assert isinstance(node.content, int) or not node.size
+        yield from _read_stretch(self._file, node.content or 0, node.size)  # type: ignore[arg-type]
 
 
-def _make_config(image: ImageSource, result: LayerResult) -> bytes:
-    section = image.config.section if image.config is not None else {}
+def _read_stretch(file: BinaryIO, offset: int, size: int) -> Iterator[bytes]:
+    done = 0
+    while done < size:
+        file.seek(offset + done)  # somebody else may read from the same file in between
+        piece = file.read(min(_PIECE, size - done))
+        if not piece:
+            return
+        done += len(piece)
+        yield piece
+
+
+def _make_section(image: ImageSource, progress: Progress) -> dict[str, Any]:
+    """The `config` part: the one it was made from, changed by what `.singularity.d` says since."""
+    known = image.config.section if image.config is not None else {}
+    if not isinstance(image, TreeImage) or image.objects is None:
+        return known
+    section, warnings = derive_section(parse_metadata(image.objects.inspect_metadata, image.record.reference), known)
+    for warning in warnings:
+        progress.warn(warning)
+    return section
+
+
+def _single_layer(
+    image: ImageSource, section: dict[str, Any], file: BinaryIO, result: LayerResult, tag: str | None
+) -> StoredImage:
+    config = _make_config(image, section, result)
+    layer = StoredLayer(result.digest.hex[:12], result.digest, result.diff_id, result.size, _reader(file, result.size))
+    return StoredImage(_make_manifest(config, result), config, (layer,), tag)
+
+
+def _make_config(image: ImageSource, section: dict[str, Any], result: LayerResult) -> bytes:
     platform = image.record.platform
     document: dict[str, object] = {
         "architecture": platform.architecture,
@@ -79,9 +128,17 @@ def _make_config(image: ImageSource, result: LayerResult) -> bytes:
     }
     if platform.variant:
         document["variant"] = platform.variant
-    if image.config is not None and image.config.created:
-        document["created"] = image.config.created
+    if image.record.created:
+        document["created"] = format_time(image.record.created)
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+
+def format_time(seconds: int) -> str:
+    """Unix seconds as RFC 3339, as configs have it."""
+    import datetime  # late: few commands write configs
+
+    moment = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(seconds=min(seconds, 1 << 37))
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _make_manifest(config: bytes, result: LayerResult) -> Manifest:
@@ -96,10 +153,5 @@ def _make_manifest(config: bytes, result: LayerResult) -> Manifest:
     return manifest
 
 
-def _reader(path: Path) -> Callable[[], Iterator[bytes]]:
-    def read() -> Iterator[bytes]:
-        with path.open("rb") as file:
-            while piece := file.read(_PIECE):
-                yield piece
-
-    return read
+def _reader(file: BinaryIO, size: int) -> Callable[[], Iterator[bytes]]:
+    return lambda: _read_stretch(file, 0, size)

@@ -6,32 +6,36 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from kedge.errors import FileProblem
+from kedge.errors import FileProblem, UsageError
 from kedge.formats.oci.daemon import save_from_daemon
+from kedge.formats.oci.docker_archive import DockerArchive
 from kedge.formats.oci.source import open_images
 from kedge.formats.sif.identify import FileKind, find_payload, identify_file, refuse_as_sif
 from kedge.formats.sif.layout import DataType
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.singularityd import ImageRecord, SourceRecord
-from kedge.formats.singularityd.go_json import encode_json
-from kedge.formats.singularityd.inspect import read_report
+from kedge.formats.singularityd.derive import derive_section, read_oci_words
+from kedge.formats.singularityd.go_json import encode_json, encode_text
+from kedge.formats.singularityd.inspect import InspectReport, read_report
 from kedge.formats.singularityd.record import render_definition
 from kedge.formats.singularityd.views import TreeView
 from kedge.formats.squashfs.reader import SquashReader
-from kedge.layers.folder import read_folder
+from kedge.layers.folder import FolderOptions, read_folder
 from kedge.layers.limits import FlattenOptions
 from kedge.layers.source import LayerSource
 from kedge.model.manifest import ImageConfig, parse_config
 from kedge.model.platform import Platform
+from kedge.model.progress import Progress
 from kedge.model.reference import Reference, Transport
 from kedge.model.tree import ContentSource, Node, find
 from kedge.ops.architecture import find_architecture
 from kedge.ops.fetch import image_platform, parse_time
 from kedge.ops.host_image import HostImage
-from kedge.ops.image_source import ImageSource, LayeredImage, TreeImage
+from kedge.ops.image_source import ImageSource, LayeredImage, PackedTree, TreeImage
 from kedge.ops.workplace import Workplace
 from kedge.posix.files import explained
 
@@ -41,6 +45,10 @@ _TAR_KINDS = (FileKind.TAR, FileKind.GZIP, FileKind.ZSTD, FileKind.XZ, FileKind.
 
 def open_local_image(reference: Reference, workplace: Workplace) -> ImageSource:
     """Open whatever `reference` names; the caller closes it."""
+    if not reference.is_local:
+        raise UsageError(f"{reference.redacted} is not on this machine", hint=f"kedge pull {reference.redacted}")
+    if reference.transport is Transport.INSTANCE:
+        raise UsageError(f"{reference} is a running container, not an image")
     if reference.transport is Transport.HOST:
         return HostImage(reference, workplace)
     if reference.transport is Transport.DOCKER_DAEMON:
@@ -55,15 +63,15 @@ def open_path(path: Path, reference: Reference, workplace: Workplace) -> ImageSo
     with explained(path):
         if path.is_dir():
             is_layout = (path / "oci-layout").is_file() and (path / "index.json").is_file()
-            return _open_archive(path, reference, workplace) if is_layout else _open_folder(path)
+            return _open_archive(path, reference, workplace) if is_layout else _open_folder(path, workplace.progress)
         if not path.is_file():
             raise _not_a_file(path)
         with path.open("rb") as file:
             kind = identify_file(file)
     if kind is FileKind.SIF:
-        return open_sif(path)
+        return open_sif(path, workplace.threads)
     if kind is FileKind.SQUASHFS:
-        return open_squashfs(path)
+        return open_squashfs(path, workplace.threads)
     if kind in _TAR_KINDS:
         return _open_archive(path, reference, workplace)
     with path.open("rb") as file:
@@ -79,62 +87,77 @@ def _not_a_file(path: Path) -> FileProblem:
     )
 
 
-def open_sif(path: Path) -> TreeImage:
+def open_sif(path: Path, threads: int = 1) -> TreeImage:
     """The file tree of a SIF's primary partition, with the documents that stand beside it."""
-    with explained(path):
-        file = path.open("rb")
-    try:
+    with _opened(path) as (file, closing):
         reader = SifReader(file, str(path))
         partition = reader.root_partition()
-        image = SquashReader(file, partition.offset, partition.size)
-        documents = _read_documents(reader, path)
-        config = _parse_section(documents.oci_config, reader.header.architecture)
-        record = SourceRecord(
-            "localimage", str(path), None, Platform(reader.header.architecture), max(reader.header.created, 0)
-        )
-        return TreeImage(image.read_tree(), image, record, config, documents, file)
-    except BaseException:
-        file.close()
-        raise
+        image = SquashReader(file, partition.offset, partition.size, threads=threads)
+        closing.callback(image.close)
+        root = image.read_tree()
+        architecture = reader.header.architecture
+        record = SourceRecord("localimage", str(path), None, Platform(architecture), max(reader.header.created, 0))
+        documents = _read_documents(reader, root, image)
+        config = _parse_section(documents.oci_config, architecture)
+        packed = PackedTree(file, partition.offset, partition.size)
+        return TreeImage(root, image, record, config, documents, packed, closing.pop_all().close)
 
 
-def open_squashfs(path: Path) -> TreeImage:
+def open_squashfs(path: Path, threads: int = 1) -> TreeImage:
     """The file tree of a bare SquashFS file."""
-    with explained(path):
-        file = path.open("rb")
-    try:
-        image = SquashReader(file, find_payload(file.read(2048)))
-        return _describe_tree(image.read_tree(), image, path, max(image.superblock.mtime, 0), file)
-    except BaseException:
-        file.close()
-        raise
+    with _opened(path) as (file, closing):
+        offset = find_payload(file.read(2048))
+        image = SquashReader(file, offset, threads=threads)
+        closing.callback(image.close)
+        found = _describe_tree(image.read_tree(), image, path, max(image.superblock.mtime, 0))
+        found.packed = PackedTree(file, offset, image.superblock.used)
+        found.on_close = closing.pop_all().close
+        return found
 
 
-def _open_folder(path: Path) -> TreeImage:
-    root, source = read_folder(path)
-    return _describe_tree(root, source, path, 0, None)
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[tuple[BinaryIO, contextlib.ExitStack]]:
+    """The file, and what closes it when the block fails; on success the block takes the stack over."""
+    with contextlib.ExitStack() as closing:
+        with explained(path):
+            file = closing.enter_context(path.open("rb"))
+        yield file, closing
 
 
-def _describe_tree(root: Node, source: ContentSource, path: Path, created: int, file: BinaryIO | None) -> TreeImage:
+def _open_folder(path: Path, progress: Progress) -> TreeImage:
+    # an ordinary user's files are root's inside an image, as mksquashfs -all-root has it
+    root, source = read_folder(path, FolderOptions(all_root=os.geteuid() != 0, progress=progress))
+    labels = find(root, b".singularity.d/labels.json")
+    return _describe_tree(root, source, path, max((labels or root).mtime, 0))
+
+
+def _describe_tree(root: Node, source: ContentSource, path: Path, created: int) -> TreeImage:
     """A tree that came without documents: they are read from its `.singularity.d`, or made where it has none."""
     platform = find_architecture(root, source) or Platform.host()
     record = SourceRecord("localimage", str(path), None, platform, created)
     if find(root, b".singularity.d") is None:
-        return TreeImage(root, source, record, ImageConfig(platform), None, file, is_decorated=False)
-    report = read_report(TreeView(lambda path: find(root, path), source), str(path))
+        return TreeImage(root, source, record, ImageConfig(platform), is_decorated=False)
+    report = _read_tree_report(root, source, str(path))
     definition = report.deffile or render_definition(record)
-    documents = ImageRecord(definition.encode(), encode_json(report.as_document()).encode(), None)
-    return TreeImage(root, source, record, None, documents, file)
+    section = encode_text(encode_json(derive_section(report)[0])) if read_oci_words(report.runscript) else None
+    documents = ImageRecord(encode_text(definition), encode_text(encode_json(report.as_document())), section)
+    return TreeImage(root, source, record, _parse_section(section, platform.architecture), documents)
 
 
-def _read_documents(reader: SifReader, path: Path) -> ImageRecord:
-    """The documents of a SIF, as they are; a missing one is made from the others."""
+def _read_tree_report(root: Node, source: ContentSource, where: str) -> InspectReport:
+    return read_report(TreeView(lambda path: find(root, path), source), where)
+
+
+def _read_documents(reader: SifReader, root: Node, source: ContentSource) -> ImageRecord:
+    """The documents of a SIF, as they are; a missing one is made from the files."""
     definition = reader.find_type(DataType.DEFFILE)
     metadata = reader.find_named(DataType.GENERIC_JSON, "inspect-metadata.json")
     config = reader.find_named(DataType.GENERIC_JSON, "oci-config.json")
+    if metadata is None:  # Singularity before 3.5 kept it in the file system only
+        report = _read_tree_report(root, source, reader.where)
     return ImageRecord(
-        reader.read_object(definition) if definition else f"bootstrap: localimage\nfrom: {path}\n\n".encode(),
-        reader.read_object(metadata) if metadata else b"",
+        reader.read_object(definition) if definition else f"bootstrap: localimage\nfrom: {reader.where}\n\n".encode(),
+        reader.read_object(metadata) if metadata else encode_text(encode_json(report.as_document())),
         reader.read_object(config) if config else None,
     )
 
@@ -143,7 +166,7 @@ def _parse_section(section: bytes | None, architecture: str) -> ImageConfig | No
     """A SIF keeps only the `config` part of the image config."""
     if section is None:
         return None
-    return parse_config(b'{"architecture":"%s","os":"linux","config":%s}' % (architecture.encode(), section))
+    return parse_config(b'{"architecture":"%s","os":"linux","config":%s}' % (architecture.encode(), section or b"{}"))
 
 
 def _open_daemon(reference: Reference, workplace: Workplace) -> ImageSource:
@@ -166,7 +189,8 @@ def _open_archive(path: Path, reference: Reference, workplace: Workplace) -> Lay
     """An image in an OCI layout, an OCI archive or a docker-save archive."""
     prefers_docker = reference.transport in (Transport.DOCKER_ARCHIVE, Transport.DOCKER_DAEMON)
     tag = None if reference.transport in (Transport.DOCKER_DAEMON, Transport.FILE) else reference.tag
-    images = open_images(path, prefer_docker=prefers_docker)
+    images = open_images(path, prefer_docker=prefers_docker, temporary=workplace.settings.temporary_directory)
+    is_docker = isinstance(images, DockerArchive)
     try:
         stored = images.image(tag, workplace.platform)
         config = stored.parsed_config()
@@ -174,7 +198,7 @@ def _open_archive(path: Path, reference: Reference, workplace: Workplace) -> Lay
         images.close()
         raise
     layers = tuple(LayerSource(x.name, x.digest, x.diff_id, x.open) for x in stored.layers)
-    kind = "docker-archive" if prefers_docker else "oci" if path.is_dir() else "oci-archive"
+    kind = "docker-archive" if is_docker else "oci" if path.is_dir() else "oci-archive"
     record = SourceRecord(
         kind,
         reference.name if reference.transport is Transport.DOCKER_DAEMON else _source_path(reference),
@@ -182,7 +206,7 @@ def _open_archive(path: Path, reference: Reference, workplace: Workplace) -> Lay
         image_platform(config, workplace.platform),
         parse_time(config.created),
     )
-    options = FlattenOptions(verify_diff_ids=prefers_docker, progress=workplace.progress)
+    options = FlattenOptions(verify_diff_ids=is_docker, progress=workplace.progress)
     return LayeredImage(stored.manifest, stored.config, config, layers, record, options, on_close=images.close)
 
 

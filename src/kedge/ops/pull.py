@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from kedge.errors import OutputExists, UsageError
+from kedge.errors import UsageError
 from kedge.model.digest import Digest
 from kedge.model.form import Form
 from kedge.model.reference import Reference, Transport
+from kedge.ops.output import Output, choose_tag
 from kedge.ops.resolve import Resolved, resolve
 from kedge.ops.workplace import Workplace
 from kedge.store.store import Store
@@ -39,6 +40,7 @@ class PullRequest:
     form: Form = Form.SIF
     force: bool = False
     offline: bool = False
+    tag: str | None = None  # what OCI layouts and archives call the image
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ def pull(request: PullRequest, workplace: Workplace, *, dry_run: bool = False) -
     transport = request.reference.transport
     if transport is Transport.INSTANCE:
         raise UsageError(f"{request.reference} is a running container; there is nothing to pull")
-    plan = Pulled(str(request.reference), target, request.form)
+    plan = Pulled(request.reference.redacted, target, request.form)
     if request.reference.is_local:
         return plan if dry_run else _pull_local(request, plan, workplace)
     with workplace.open_store() as store:
@@ -93,10 +95,7 @@ def choose_output(request: PullRequest, workplace: Workplace) -> Path:
     """The output path; refused at once when it exists, before anything is downloaded."""
     folder = workplace.settings.pull_directory or Path()
     target = folder / (request.output or request.reference.default_name(request.form.extension))
-    if target.is_dir() and not request.form.is_folder:
-        raise OutputExists(f"{target} is a folder", hint="name a file, or give the folder with --dir")
-    if not request.force and (target.exists() or target.is_symlink()):
-        raise OutputExists(f"{target} exists already", hint="give --force to replace it, or another name")
+    Output(target, request.form).refuse_existing(force=request.force)
     return target
 
 
@@ -111,7 +110,8 @@ def _pull_local(request: PullRequest, plan: Pulled, workplace: Workplace) -> Pul
 
     image = open_local_image(request.reference, workplace)
     try:
-        write_image(plan.output, request.form, image, workplace.write_options(force=request.force))
+        tag = choose_tag(request.reference, request.form, request.tag)
+        write_image(plan.output, request.form, image, workplace.write_options(force=request.force, tag=tag))
     finally:
         image.close()
     return _measure(plan)
@@ -158,7 +158,7 @@ class _Puller:
     def pull_sif(self, plan: Pulled, *, dry_run: bool) -> Pulled:
         """Get a file that is a SIF already, and convert it if another form is wanted."""
         from kedge.host.space import require_space
-        from kedge.ops.fetch_sif import find_sif_source
+        from kedge.ops.fetch_sif import check_architecture, find_sif_source
 
         source = find_sif_source(self.request.reference, self.workplace, self.store, offline=self.request.offline)
         plan = replace(plan, digest=source.digest, platform=str(self.workplace.platform), download=source.size or 0)
@@ -166,14 +166,17 @@ class _Puller:
             return plan
         if source.size:
             require_space(self.store.root, source.size, f"the pull of {plan.reference}")
+        stored = self.store.find_image(source.key)
+        if stored is not None:
+            check_architecture(stored, self.request.reference, self.workplace)
         if self.request.form is Form.SIF:
-            return self._deliver(plan, source.key, source.write)
+            return self._deliver(plan, source.key, source.write, keep=source.keep)
         with self._attempt(), self._stored_sif(source) as image:
             self._write(plan, image)
         return _measure(plan)
 
-    def _deliver(self, plan: Pulled, key: str, build: Callable[[BinaryIO], None]) -> Pulled:
-        keep = not self.workplace.settings.disable_cache
+    def _deliver(self, plan: Pulled, key: str, build: Callable[[BinaryIO], None], *, keep: bool = True) -> Pulled:
+        keep = keep and not self.workplace.settings.disable_cache
         how = self.store.deliver(key, plan.output, force=self.request.force)
         if how is not None:
             return replace(_measure(plan), how=str(how), download=0)
@@ -194,7 +197,7 @@ class _Puller:
     def _write(self, plan: Pulled, image: ImageSource) -> None:
         from kedge.ops.image_target import write_image
 
-        tag = self.request.reference.tag
+        tag = choose_tag(self.request.reference, plan.form, self.request.tag)
         try:
             write_image(plan.output, plan.form, image, self.workplace.write_options(force=self.request.force, tag=tag))
         finally:
@@ -202,10 +205,18 @@ class _Puller:
 
     @contextlib.contextmanager
     def _stored_sif(self, source: SifSource) -> Iterator[ImageSource]:
-        from kedge.ops.open_local import open_sif
+        from kedge.ops.image_source import TreeImage
+        from kedge.ops.open_local import open_path
 
         with self.store.use_image(source.key):
-            yield open_sif(self.store.build_image(source.key, source.write))
+            path = self.store.build_image(source.key, source.write)
+            image = open_path(path, Reference(Transport.FILE, path=str(path)), self.workplace)
+            if isinstance(image, TreeImage):  # the name in the store means nothing to anybody
+                reference = self.request.reference
+                image.record = replace(image.record, kind=str(reference.transport), reference=reference.redacted)
+            yield image
+            if not source.keep:
+                self.store.images.drop(source.key)
 
     @contextlib.contextmanager
     def _attempt(self) -> Iterator[None]:
@@ -213,7 +224,7 @@ class _Puller:
         from kedge.host.memory import explain_killed, mark_attempt, watch_memory
         from kedge.ops.cache import warn_of_quota
 
-        marks, what = self.store.root / "attempts", f"the pull of {self.request.reference}"
+        marks, what = self.store.root / "attempts", f"the pull of {self.request.reference.redacted}"
         for sentence in explain_killed(marks, what):
             self.workplace.progress.warn(sentence)
         warn_of_quota(self.workplace.settings, self.workplace.progress)
@@ -224,7 +235,7 @@ class _Puller:
         """Refuse before the download what cannot end well: layers that are missing, and a SIF about as large as all."""
         from kedge.host.space import require_space
 
-        what = f"the pull of {self.request.reference}"
+        what = f"the pull of {self.request.reference.redacted}"
         result = estimate_size(resolved.compressed_size, self.request.form)
         together = same_device(self.store.root, target.parent)
         require_space(self.store.root, missing + (result if together or self.request.form is Form.SIF else 0), what)

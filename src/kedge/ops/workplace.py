@@ -49,7 +49,16 @@ class Workplace:
         from kedge.ops.image_target import WriteOptions
 
         settings = self.settings
-        return WriteOptions(settings.compression, self.threads, force, tag, settings.temporary_directory, self.progress)
+        return WriteOptions(
+            settings.compression,
+            self.threads,
+            force,
+            tag,
+            settings.temporary_directory,
+            self.progress,
+            # a configuration file says how new images are packed, which is no reason to pack others again
+            recompress=settings.sources["compression"].kind in ("flag", "environment"),
+        )
 
     def open_access(self, *, patient: bool = True) -> Access:
         """Access to registries; an impatient one does not try again, for when there is another way."""
