@@ -67,7 +67,7 @@ class BlockPipeline:
         self._in_flight: deque[Batch] = deque()
         self._free: list[Batch] = []
         self._capacity = max(block_size, BATCH_SIZE if threads <= 8 else WIDE_BATCH_SIZE)
-        self._limit = threads + min(threads, 4)
+        self._limit = max(threads + min(threads, 4), 1)
         self._committing = threading.Lock()
         self._changed = threading.Condition()
         self._committed = 0  # blocks that can be read back
