@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge pull` on a login node: an ordinary user, little memory, few processes. Needs root to set that up."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from kedge.errors import LimitReached
+from tests.builders.control_group import enter_group, memory_group
+from tests.builders.images import hash_file, kedge
+from tests.builders.machine_image import add_machine_image
+from tests.fakes.registry import FakeRegistry
+from tests.requirements import REPOSITORY, require_program, require_root
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+USER = 61_501  # nobody else's, so that its processes can be counted
+PEAK = 400 << 20
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[FakeRegistry]:
+    require_root()
+    with FakeRegistry() as running:
+        size, count = add_machine_image(running)
+        assert size >= 150_000_000
+        assert count >= 3000
+        yield running
+
+
+@pytest.fixture(scope="module")
+def expected(registry: FakeRegistry, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The sha256 of the SIF that a pull without limits gives."""
+    folder = tmp_path_factory.mktemp("free")
+    kedge("pull", folder / "x.sif", f"docker://{registry.host}/team/machine:1", cache=folder / "cache")
+    return hash_file(folder / "x.sif")
+
+
+@dataclass
+class Account:
+    """A user with a home and nothing else, whose commands run under limits."""
+
+    home: Path
+    variables: dict[str, str] = field(default_factory=dict)
+
+    def run(
+        self, *words: str, limits: str = "", group: Path | None = None, uid: int = USER
+    ) -> subprocess.CompletedProcess[str]:
+        """Run kedge; `limits` are the shell's words that set them. The output ends with the peak RSS in KiB."""
+        measured = [sys.executable, "-c", MEASURE, sys.executable, "-m", "kedge", *words]
+        user = [require_program("setpriv"), f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--no-new-privs"]
+        argv = ["bash", "-c", f"{limits or ':'}; exec {shlex.join([*user, *measured])}"]
+        environment = {
+            "PATH": os.environ["PATH"], "HOME": str(self.home), "PYTHONPATH": str(REPOSITORY / "src"),
+            "KEDGE_CACHEDIR": str(self.home / "cache"), "KEDGE_SITE_CONFIG": "/nonexistent",
+            "PYTHONDONTWRITEBYTECODE": "1", **self.variables,
+        }  # fmt: skip
+        argv = enter_group(group, argv) if group is not None else argv
+        return subprocess.run(
+            argv, env=environment, cwd=self.home, capture_output=True, text=True, timeout=200, check=False
+        )
+
+
+# Runs a command in this very process' place in the tree and says how much memory it and its children had at most.
+MEASURE = """
+import os, resource, sys
+limit = resource.getrlimit(resource.RLIMIT_NPROC)
+child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ) if limit[0] == -1 or limit[0] > 2 else 0
+if child == 0:
+    os.execv(sys.argv[1], sys.argv[1:])
+_, status = os.waitpid(child, 0)
+print("peak", resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+sys.exit(os.waitstatus_to_exitcode(status) % 256)
+"""
+
+
+@pytest.fixture
+def account() -> Iterator[Account]:
+    require_root()
+    home = Path(tempfile.mkdtemp(prefix="kedge-login-"))
+    os.chown(home, USER, USER)
+    yield Account(home)
+    shutil.rmtree(home)
+
+
+def read_peak(done: subprocess.CompletedProcess[str]) -> int:
+    return int(done.stdout.split()[-1]) << 10
+
+
+def left_behind(home: Path) -> list[str]:
+    return [str(path) for path in home.rglob("*") if "tmp-" in path.name or path.parent.name in ("tmp", "attempts")]
+
+
+def test_pull_with_little_memory_and_few_processes(registry: FakeRegistry, account: Account, expected: str) -> None:
+    with memory_group(512 << 20) as group:
+        reference = f"docker://{registry.host}/team/machine:1"
+        done = account.run("pull", "x.sif", reference, limits="ulimit -u 64", group=group)
+        assert done.returncode == 0, done.stderr
+    assert 10 << 20 < read_peak(done) < PEAK
+    assert hash_file(account.home / "x.sif") == expected
+    assert (account.home / "x.sif").stat().st_uid == USER
+    assert left_behind(account.home) == []
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_pull_where_no_thread_can_be_started(
+    registry: FakeRegistry, account: Account, expected: str, count: int
+) -> None:
+    """With one process there is no thread and no child: everything is done in the one thread there is."""
+    done = account.run("pull", "x.sif", f"docker://{registry.host}/team/machine:1", limits=f"ulimit -u {count}")
+    assert done.returncode == 0, done.stderr
+    assert hash_file(account.home / "x.sif") == expected
+    assert left_behind(account.home) == []
+
+
+@pytest.mark.parametrize("kibibytes", [250_000, 500_000, 2_000_000])
+def test_pull_with_few_addresses(registry: FakeRegistry, account: Account, expected: str, kibibytes: int) -> None:
+    """As Grid Engine's h_vmem does it."""
+    reference = f"docker://{registry.host}/team/machine:1"
+    done = account.run("pull", "x.sif", reference, limits=f"ulimit -v {kibibytes}")
+    assert done.returncode == 0, done.stderr
+    assert hash_file(account.home / "x.sif") == expected
+
+
+def test_pull_with_all_limits_to_a_folder(registry: FakeRegistry, account: Account) -> None:
+    with memory_group(512 << 20) as group:
+        reference = f"docker://{registry.host}/team/machine:1"
+        done = account.run("pull", "--sandbox", "x", reference, limits="ulimit -u 64", group=group)
+        assert done.returncode == 0, done.stderr
+    assert read_peak(done) < PEAK
+    assert (account.home / "x/bin/busybox").stat().st_uid == USER
+
+
+def test_pull_that_is_killed_for_memory_is_explained(registry: FakeRegistry, account: Account) -> None:
+    """The kernel kills it; the command says so, with the limit and the command that runs it in a job."""
+    programs = account.home / "programs"
+    programs.mkdir()
+    (programs / "srun").write_text("#!/bin/sh\n")
+    (programs / "srun").chmod(0o755)
+    account.variables["PATH"] = f"{programs}:{os.environ['PATH']}"
+    reference = f"docker://{registry.host}/team/machine:1"
+    with memory_group(30 << 20) as group:
+        done = account.run("pull", "x.sif", reference, group=group)
+    assert done.returncode == LimitReached.exit_code, done.stderr
+    assert "memory" in done.stderr
+    assert "31.5 MB" in done.stderr
+    assert f"srun --mem=8G --cpus-per-task=4 --time=1:00:00 kedge pull x.sif {reference}" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (account.home / "x.sif").exists()
+    done = account.run("pull", "x.sif", reference)
+    assert done.returncode == 0, done.stderr
+    assert "the last attempt" in done.stderr
+    assert left_behind(account.home) == []
+
+
+@contextlib.contextmanager
+def busy_user(account: Account, count: int) -> Iterator[None]:
+    """The user runs `count` other processes already."""
+    user = [require_program("setpriv"), f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]
+    running = [subprocess.Popen([*user, "sleep", "300"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+def test_pull_of_a_user_whose_processes_are_used_up(registry: FakeRegistry, account: Account, expected: str) -> None:
+    with busy_user(account, 6):
+        reference = f"docker://{registry.host}/team/machine:1"
+        done = account.run("pull", "x.sif", reference, limits="ulimit -u 8")
+    assert done.returncode == 0, done.stderr
+    assert hash_file(account.home / "x.sif") == expected
