@@ -122,7 +122,7 @@ def test_sandbox_keeps_user_attributes(place: Path) -> None:
 
 def test_sandbox_refuses_an_existing_target_and_replaces_it_when_forced(place: Path) -> None:
     target = place / "box"
-    target.mkdir()
+    (target / ".singularity.d").mkdir(parents=True)
     (target / "old").write_text("old")
     (target / "old").chmod(0o400)
     target.chmod(0o500)
@@ -131,6 +131,15 @@ def test_sandbox_refuses_an_existing_target_and_replaces_it_when_forced(place: P
     unpack(target, layer(file("new", b"n")), force=True)
     assert names_in(target) == ["new"]
     assert names_in(place) == ["box"]
+
+
+def test_sandbox_never_replaces_a_folder_that_is_no_image(place: Path) -> None:
+    """`--force --sandbox .` must not delete what somebody works on."""
+    (place / "work").mkdir()
+    (place / "work" / "thesis").write_text("years")
+    with pytest.raises(OutputExists, match="not an image"):
+        SandboxSink(place / "work", force=True)
+    assert names_in(place / "work") == ["thesis"]
 
 
 def test_sandbox_refuses_a_target_that_appears_meanwhile(place: Path) -> None:

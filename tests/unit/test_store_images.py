@@ -91,6 +91,21 @@ def test_image_mode_follows_the_umask(tmp_path: Path) -> None:
     assert (tmp_path / "store").stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.parametrize(("first", "second"), [(0o077, 0o022), (0o022, 0o077)])
+def test_image_delivery_follows_the_umask_of_the_moment(tmp_path: Path, first: int, second: int) -> None:
+    """What was built under another umask neither hides the file from the group nor shows it to everybody."""
+    old = os.umask(first)
+    try:
+        store = Store(tmp_path / "store")
+        store.build_image("key", write_image)
+        os.umask(second)
+        delivered = store.deliver("key", tmp_path / "out.sif")
+    finally:
+        os.umask(old)
+    assert delivered is not Delivery.LINK
+    assert (tmp_path / "out.sif").stat().st_mode & 0o777 == 0o755 & ~second
+
+
 def test_store_that_is_shared_leaves_permissions_to_the_umask(tmp_path: Path) -> None:
     old = os.umask(0o007)
     try:

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from kedge.errors import HostileImage, OutputExists
+from kedge.errors import HostileImage
 from kedge.layers.names import show_name
 from kedge.layers.privileges import Privileges, choose_privileges
 from kedge.model.progress import Progress, Silent
 from kedge.model.tree import Buffer, Kind, Node, walk
 from kedge.posix.beneath import open_folder, remove_tree
-from kedge.posix.files import explained, temporary_beside
+from kedge.posix.files import explained, refuse_existing, temporary_beside
 
 _PER_FOLDER = 4096  # spool files per folder: huge folders are slow on cluster file systems
 _HOLE = 65536  # runs of zeros from this size on become holes
@@ -36,7 +36,7 @@ class SandboxSink:
         self._progress = progress or Silent()
         self._count = 0
         self._spool_folder = -1
-        self._refuse_existing()
+        refuse_existing(self._target, force=force)
         self._tree = temporary_beside(self._target)
         self._spool = self._tree.with_name(self._tree.name + ".spool")
         with explained(self._spool):
@@ -110,12 +110,8 @@ class SandboxSink:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         return token, os.open(str(token), flags, 0o600, dir_fd=self._spool_folder)
 
-    def _refuse_existing(self) -> None:
-        if not self._force and os.path.lexists(self._target):
-            raise OutputExists(f"{self._target} exists already", hint="give --force to replace it, or another name")
-
     def _publish(self) -> None:
-        self._refuse_existing()
+        refuse_existing(self._target, force=self._force)
         if not os.path.lexists(self._target):
             self._tree.rename(self._target)
             return

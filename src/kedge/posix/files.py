@@ -7,6 +7,7 @@ import contextlib
 import errno
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -15,6 +16,7 @@ from kedge.errors import CorruptImage, FileProblem, KedgeError, NoSpace, OutputE
 
 TEMPORARY_PREFIX = ".kedge-tmp-"  # what a killed process leaves behind is found by this
 _PIECE = 1 << 20
+_IMAGE_FOLDERS = (".singularity.d", "oci-layout", "ch")  # what the folders of images have, and homes have not
 
 
 def temporary_beside(target: Path) -> Path:
@@ -23,25 +25,48 @@ def temporary_beside(target: Path) -> Path:
 
 
 @contextlib.contextmanager
-def atomic_output(target: Path, *, mode: int = 0o644, force: bool = False) -> Iterator[BinaryIO]:
+def atomic_output(target: Path, *, mode: int = 0o644, force: bool = False, exact: bool = False) -> Iterator[BinaryIO]:
     """Open a new file for writing and reading that takes the target's name when the block ends without an error.
+
+    The umask takes away from `mode`, unless it is `exact`: another file's, to be kept.
 
     Without `force` an existing target is refused before anything is written, and again at the end, so a file made
     meanwhile is not lost. Whatever happens, no temporary file stays behind (except after SIGKILL).
     """
-    if not force and os.path.lexists(target):
-        raise OutputExists(f"{target} exists already", hint="give --force to replace it, or another name")
+    refuse_existing(target, force=force)
     temporary = temporary_beside(target)
     try:
-        with explained(target), temporary.open("x+b") as file:
+        with explained(target), open(temporary, "x+b", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             yield file
             file.flush()
-            os.fchmod(file.fileno(), mode)
+            if exact:
+                os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
         _publish(temporary, target, force=force)
     finally:
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
+
+
+def refuse_existing(target: Path, *, force: bool = False) -> None:
+    """Raise OutputExists where a target may not be replaced: with `force` only what is no image, without it anything.
+
+    Replacing a folder deletes all that is in it, so only an empty one or one that holds an image is replaced.
+    """
+    if not os.path.lexists(target):
+        return
+    if not force:
+        raise OutputExists(f"{target} exists already", hint="give --force to replace it, or another name")
+    with explained(target):
+        kind = stat.S_IFMT(os.lstat(target).st_mode)
+        if kind not in (stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR):
+            raise OutputExists(f"{target} is a device, pipe or socket, not a file", hint="choose another name")
+        names = [path.name for path in target.iterdir()] if kind == stat.S_IFDIR else []
+    if names and not any(mark in names for mark in _IMAGE_FOLDERS):
+        raise OutputExists(
+            f"{target} is a folder of other things, not an image",
+            hint="--force replaces images only; choose another name, or remove the folder yourself",
+        )
 
 
 def _publish(temporary: Path, target: Path, *, force: bool) -> None:
@@ -57,6 +82,15 @@ def _publish(temporary: Path, target: Path, *, force: bool) -> None:
             ) from None
         except OSError:  # no hard links on this file system: rename is the best there is
             temporary.rename(target)
+
+
+def apply_umask(mode: int) -> int:
+    """The permissions that a new file made with `mode` gets; asking os.umask() would change it for other threads."""
+    with contextlib.suppress(OSError, ValueError), Path("/proc/self/status").open("rb") as status:
+        for line in status:
+            if line.startswith(b"Umask:"):
+                return mode & ~int(line[6:], 8)
+    return mode
 
 
 def copy_range(source: BinaryIO, target: BinaryIO, offset: int, size: int) -> None:
@@ -80,9 +114,9 @@ def copy_range(source: BinaryIO, target: BinaryIO, offset: int, size: int) -> No
         done += len(piece)
 
 
-def write_atomically(target: Path, data: bytes, *, mode: int = 0o644) -> None:
+def write_atomically(target: Path, data: bytes, *, mode: int = 0o644, exact: bool = False) -> None:
     """Replace a small file's content in one step."""
-    with atomic_output(target, mode=mode, force=True) as file:
+    with atomic_output(target, mode=mode, force=True, exact=exact) as file:
         file.write(data)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kedge.errors import FileProblem, OutputExists
-from kedge.posix.files import atomic_output, explained, temporary_beside
+from kedge.posix.files import apply_umask, atomic_output, explained, refuse_existing, temporary_beside
 from kedge.posix.locks import remove_abandoned
 from kedge.store.layout import Layout, is_listed, sync_folder
 from kedge.store.lease import Patience, acquire
@@ -113,16 +113,17 @@ class Images:
     def deliver(self, key: str, target: Path, *, force: bool = False, link: bool = True) -> Delivery | None:
         """Give the user the image as `target`, in one step; None when it is not in the store.
 
-        A hard link where both are on one file system (unless `link` is false), else shared blocks, else a copy.
+        A hard link where both are on one file system (unless `link` is false) and the permissions are those that a
+        new file would get now, else shared blocks, else a copy.
         """
         with Use(self._layout, self.path(key).stem):
             found = self.find(key)
             if found is None:
                 return None
-            if not force and os.path.lexists(target):
-                raise OutputExists(f"{target} exists already", hint="give --force to replace it, or another name")
+            refuse_existing(target, force=force)
             remove_abandoned(target)
-            if link and _link_file(found, target, force=force):
+            fits = found.stat().st_mode & 0o777 == apply_umask(_IMAGE_MODE)  # another umask may have reigned then
+            if link and fits and _link_file(found, target, force=force):
                 return Delivery.LINK
             return copy_image(found, target, force=force)
 
@@ -183,8 +184,7 @@ def copy_image(source: Path, target: Path, *, force: bool) -> Delivery:
     """Copy a file within the kernel, sharing its blocks where the file system can."""
     with explained(source):
         file = source.open("rb", buffering=0)
-    mode = os.fstat(file.fileno()).st_mode & 0o777
-    with file, atomic_output(target, mode=mode, force=force) as output:
+    with file, atomic_output(target, mode=_IMAGE_MODE, force=force) as output:
         try:
             fcntl.ioctl(output.fileno(), _FICLONE, file.fileno())
             return Delivery.CLONE

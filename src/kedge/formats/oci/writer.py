@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from kedge.errors import OutputExists, UnsupportedFormat
+from kedge.errors import UnsupportedFormat
 from kedge.formats.compression import inflate
 from kedge.formats.oci.layout import REF_NAME
 from kedge.formats.oci.stored import StoredImage, StoredLayer, verify_stream
@@ -37,7 +37,7 @@ from kedge.model.manifest import (
     Manifest,
     parse_manifest,
 )
-from kedge.posix.files import explained, temporary_beside
+from kedge.posix.files import explained, refuse_existing, temporary_beside
 
 _TO_OCI = {
     DOCKER_MANIFEST: OCI_MANIFEST,
@@ -68,8 +68,7 @@ def convert_to_oci(image: StoredImage) -> StoredImage:
 
 def write_layout(path: Path, images: Sequence[StoredImage], *, force: bool = False) -> None:
     """Write a layout folder, whole or not at all; with `force` it takes the place of what is there."""
-    if os.path.lexists(path) and not force:
-        raise OutputExists(f"{path} exists already", hint="give --force to replace it, or another name")
+    refuse_existing(path, force=force)
     path = Path(os.path.normpath(path))
     temporary = temporary_beside(path)
     try:

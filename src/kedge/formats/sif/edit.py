@@ -86,7 +86,7 @@ def _editing(path: Path) -> Iterator[_Edit]:
             raise FileProblem(f"{path} is read-only", hint=f"allow changes with 'chmod u+w {path}', or work on a copy")
         edit = _Edit(SifReader(source, str(path)))
         yield edit
-        with atomic_output(target, mode=status.st_mode & 0o7777, force=True) as file:
+        with atomic_output(target, mode=status.st_mode & 0o7777, force=True, exact=True) as file:
             edit.write(file)
             with contextlib.suppress(OSError):  # only root may keep another owner
                 os.fchown(file.fileno(), status.st_uid, status.st_gid)
