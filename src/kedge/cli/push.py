@@ -11,6 +11,7 @@ from kedge.cli.options import add_dry_run, add_settings
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
+    from kedge.ops.push import Pushed
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -19,28 +20,41 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "source", metavar="SOURCE", help="a SIF or SquashFS file, a folder, oci:PATH, docker-archive:PATH"
     )
     parser.add_argument("target", metavar="REFERENCE", help="docker://… for layers, oras://… for the SIF file")
-    parser.add_argument("-U", "--allow-unsigned", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "-U", "--allow-unsigned", "--allow-unauthenticated", action="store_true", help=argparse.SUPPRESS
+    )
     add_login(parser)
-    add_settings(parser, "architecture", "no_https", "ca_bundle", "temporary_directory")
+    add_settings(
+        parser, "architecture", "no_https", "ca_bundle", "temporary_directory", "cache_directory", "disable_cache"
+    )
     add_dry_run(parser)
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Push, and say what was sent."""
     from kedge.model.reference import Reference
-    from kedge.model.size import format_size
     from kedge.ops.push import push
     from kedge.ops.workplace import Workplace
 
     source, target = Reference.parse(arguments.source), Reference.parse(arguments.target)
-    if console.dry_run:
-        console.print(f"would push {source} to {target}")
-        return 0
     workplace = Workplace(console.settings, console.progress, read_access(arguments, console, target))
-    pushed = push(source, target, workplace)
+    pushed = push(source, target, workplace, dry_run=console.dry_run)
     if console.json:
         console.print_json(pushed.as_dict())
     else:
-        console.print(str(pushed.digest))
-        console.progress.note(f"sent {format_size(pushed.sent)}; {format_size(pushed.reused)} were there already")
+        _say(pushed, console)
     return 0
+
+
+def _say(pushed: Pushed, console: Console) -> None:
+    from kedge.model.size import format_size
+
+    if console.dry_run:
+        console.print(f"target     {pushed.target}")
+        console.print(f"digest     {pushed.digest}")
+        for blob in pushed.blobs:
+            console.print(f"blob       {str(blob.digest)[:19]}  {format_size(blob.size)}  {blob.state}")
+        console.print(f"send       {format_size(pushed.sent)}; {format_size(pushed.reused)} are there already")
+        return
+    console.print(str(pushed.digest))
+    console.progress.note(f"sent {format_size(pushed.sent)}; {format_size(pushed.reused)} were there already")

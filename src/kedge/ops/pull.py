@@ -54,7 +54,7 @@ class Pulled:
     platform: str = ""
     download: int = 0  # bytes that come over the network
     size: int = 0  # of the result; 0 for folders and for a dry run
-    how: str = "converted"  # or 'from the store'; 'hard link', 'reflink', 'copy'
+    how: str = "converted"  # or 'downloaded', 'from the store'; 'hard link', 'reflink', 'copy'
     layers: tuple[tuple[str, int], ...] = ()
 
     def as_dict(self) -> dict[str, object]:
@@ -161,7 +161,10 @@ class _Puller:
         from kedge.ops.fetch_sif import check_architecture, find_sif_source
 
         source = find_sif_source(self.request.reference, self.workplace, self.store, offline=self.request.offline)
-        plan = replace(plan, digest=source.digest, platform=str(self.workplace.platform), download=source.size or 0)
+        how = "downloaded" if self.request.form is Form.SIF else plan.how
+        plan = replace(
+            plan, digest=source.digest, platform=str(self.workplace.platform), download=source.size or 0, how=how
+        )
         if dry_run:
             return plan
         if source.size:

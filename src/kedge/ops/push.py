@@ -1,25 +1,27 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Push: an image on this machine into a registry, as layers (`docker://`) or as a SIF file (`oras://`).
 
-Blobs that the registry has already are not sent again; the manifest goes last, so nobody sees half an image.
+Blobs that the registry has already are not sent again, those that another of its repositories has are mounted from
+there; the manifest goes last, so nobody sees half an image.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import os
-import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
-from kedge.errors import UsageError
+from kedge.errors import FileProblem, KedgeError, UsageError
 from kedge.formats.oci.stored import StoredImage, StoredLayer
 from kedge.formats.sif.reader import SifReader
 from kedge.model.digest import Digest
-from kedge.model.manifest import OCI_MANIFEST, Descriptor
+from kedge.model.manifest import MAXIMUM_MANIFEST, OCI_MANIFEST, Descriptor, Manifest, parse_manifest
 from kedge.model.reference import Reference, Transport
 from kedge.ops.layered import as_stored_image
 from kedge.ops.open_local import open_local_image
@@ -27,19 +29,39 @@ from kedge.ops.workplace import Workplace
 from kedge.posix.files import explained
 from kedge.registry.client import RegistryClient
 from kedge.registry.oras import SIF_CONFIG_BYTES, sif_config, sif_layer, sif_manifest
+from kedge.store.store import Store
 
 _PIECE = 1 << 20
+_ASKED = 500  # remembered names that are looked at for a repository to mount from
+
+
+@dataclass(frozen=True, slots=True)
+class PushedBlob:
+    """One blob of the image and what became of it."""
+
+    digest: Digest
+    size: int
+    state: str  # 'sent', 'there', 'mounted'; with a dry run 'to send' and 'there'
 
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What a push sent."""
+    """What a push sent, or with a dry run would send."""
 
     source: str
     target: str
     digest: Digest
-    sent: int  # bytes
-    reused: int  # bytes that the registry had
+    blobs: tuple[PushedBlob, ...]
+
+    @property
+    def sent(self) -> int:
+        """Bytes that went, or would go, over the network."""
+        return sum(blob.size for blob in self.blobs if blob.state in ("sent", "to send"))
+
+    @property
+    def reused(self) -> int:
+        """Bytes that the registry had."""
+        return sum(blob.size for blob in self.blobs) - self.sent
 
     def as_dict(self) -> dict[str, object]:
         """The result as `--json` prints it."""
@@ -49,83 +71,158 @@ class Pushed:
             "digest": str(self.digest),
             "sent": self.sent,
             "reused": self.reused,
+            "blobs": [{"digest": str(blob.digest), "size": blob.size, "state": blob.state} for blob in self.blobs],
         }
 
 
-def push(source: Reference, target: Reference, workplace: Workplace) -> Pushed:
-    """Send the image; raises before anything is sent when the target cannot be pushed to."""
-    if target.transport not in (Transport.DOCKER, Transport.ORAS):
-        raise UsageError(
-            f"an image cannot be pushed to {target}",
-            hint="push to docker://REGISTRY/NAME:TAG (layers) or oras://REGISTRY/NAME:TAG (a SIF file)",
-        )
-    if target.digest is not None:
-        raise UsageError(f"{target} names a digest; a push is given a tag", hint="the digest follows from the content")
-    with workplace.open_access() as access:
-        sender = _Sender(RegistryClient(target.registry, access), target, workplace)
+def push(source: Reference, target: Reference, workplace: Workplace, *, dry_run: bool = False) -> Pushed:
+    """Send the image; raises before anything is sent when it cannot be pushed there."""
+    check_target(target)
+    with workplace.open_access() as access, workplace.open_store() as store:
+        client = RegistryClient(target.registry, access)
+        sender = _Sender(client, target, workplace, store, dry_run)
         if target.transport is Transport.ORAS:
             return sender.push_sif(source)
         image = open_local_image(source, workplace)
         try:
-            with as_stored_image(image, target.tag, workplace.settings.temporary_directory) as stored:
+            client.has_blob(target.repository, sif_config().digest)  # who may not push learns it before the hard work
+            place = workplace.settings.temporary_directory
+            with as_stored_image(image, target.tag, place, workplace.progress) as stored:
                 return sender.push_layers(source, stored)
         finally:
             image.close()
 
 
-class _Sender:
-    """One push: counts what was sent and what was there."""
+def check_target(target: Reference) -> None:
+    """Refuse what cannot be pushed to."""
+    if target.transport not in (Transport.DOCKER, Transport.ORAS):
+        raise UsageError(
+            f"an image cannot be pushed to {target.redacted}",
+            hint="push to docker://REGISTRY/NAME:TAG (layers) or oras://REGISTRY/NAME:TAG (a SIF file)",
+        )
+    if target.digest is not None:
+        raise UsageError(f"{target} names a digest; a push is given a tag", hint="the digest follows from the content")
 
-    def __init__(self, client: RegistryClient, target: Reference, workplace: Workplace) -> None:
-        self._client = client
-        self._target = target
-        self._workplace = workplace
-        self._sent = 0
-        self._reused = 0
+
+@dataclass(slots=True)
+class _Sender:
+    """One push: what goes where, and what became of each blob."""
+
+    client: RegistryClient
+    target: Reference
+    workplace: Workplace
+    store: Store
+    dry_run: bool
+    blobs: list[PushedBlob] = field(default_factory=list)
 
     def push_layers(self, source: Reference, image: StoredImage) -> Pushed:
         """Layers first, then the config, then the manifest."""
+        origins = find_origins(self.store, self.target)
         for layer, descriptor in zip(image.layers, image.manifest.layers, strict=True):
-            self._send_layer(layer, descriptor)
+            self._send(descriptor, partial(open_layer, layer), origins.get(descriptor.digest))
         self._send(image.manifest.config, lambda: io.BytesIO(image.config))
         return self._finish(source, image.manifest.raw, image.manifest.media_type)
 
     def push_sif(self, source: Reference) -> Pushed:
         """The SIF as one blob."""
         path = Path(source.path)
-        if source.transport is not Transport.FILE:
-            raise UsageError(f"oras:// takes a SIF file, not {source}", hint="make one first: kedge pull image.sif …")
+        if source.transport is not Transport.FILE or path.is_dir():
+            raise UsageError(
+                f"oras:// takes a SIF file, not {source.redacted}", hint=f"make one first: kedge convert {source} x.sif"
+            )
         with explained(path), path.open("rb") as file:
             SifReader(file, str(path))
             layer = sif_layer(_hash(file), os.fstat(file.fileno()).st_size)
         self._send(sif_config(), lambda: io.BytesIO(SIF_CONFIG_BYTES))
-        self._send(layer, lambda: path.open("rb"))
+        self._send(
+            layer, lambda: _open_unchanged(path, layer.size), find_origins(self.store, self.target).get(layer.digest)
+        )
         return self._finish(source, sif_manifest(layer, path.name), OCI_MANIFEST)
 
-    def _send_layer(self, layer: StoredLayer, descriptor: Descriptor) -> None:
-        if self._client.has_blob(self._target.repository, descriptor.digest):
-            self._reused += descriptor.size
+    def _send(self, blob: Descriptor, open_content: Callable[[], BinaryIO], origin: str | None = None) -> None:
+        if any(blob.digest == done.digest for done in self.blobs):
             return
-        # an upload may have to be begun again from the middle, which a stream cannot: the layer is spooled
-        place = self._workplace.settings.temporary_directory
-        with explained(place), tempfile.NamedTemporaryFile(prefix="kedge-push-", dir=place) as spool:
-            for piece in layer.open():
-                spool.write(piece)
-            spool.flush()
-            self._send(descriptor, lambda: Path(spool.name).open("rb"))
-
-    def _send(self, descriptor: Descriptor, open_content: Callable[[], BinaryIO]) -> None:
-        task = self._workplace.progress.task(f"push {descriptor.digest.hex[:12]}", descriptor.size)
-        was_sent = self._client.upload_blob(self._target.repository, descriptor, open_content, advance=task.advance)
+        repository = self.target.repository
+        if self.dry_run:
+            state = "there" if self.client.has_blob(repository, blob.digest) else "to send"
+            self.blobs.append(PushedBlob(blob.digest, blob.size, state))
+            return
+        task = self.workplace.progress.task(f"push {blob.digest.hex[:12]}", blob.size)
+        was_sent = self.client.upload_blob(repository, blob, open_content, origin, advance=task.advance)
         task.finish()
-        if was_sent:
-            self._sent += descriptor.size
-        else:
-            self._reused += descriptor.size
+        self.blobs.append(PushedBlob(blob.digest, blob.size, "sent" if was_sent else "there"))
 
-    def _finish(self, source: Reference, manifest: bytes, media_type: str) -> Pushed:
-        digest = self._client.put_manifest(self._target.repository, self._target.tag or "latest", manifest, media_type)
-        return Pushed(str(source), str(self._target), digest, self._sent, self._reused)
+    def _finish(self, source: Reference, raw: bytes, media_type: str) -> Pushed:
+        digest = Digest.of(raw)
+        if not self.dry_run:
+            digest = self.client.put_manifest(self.target.repository, self.target.tag or "latest", raw, media_type)
+            with contextlib.suppress(KedgeError):  # the image is pushed, whatever becomes of the store
+                self.store.add_blob(raw)  # the next push to this registry finds here what it may mount
+                self.store.remember(str(self.target), self.workplace.platform, digest)
+        return Pushed(source.redacted, str(self.target), digest, tuple(self.blobs))
+
+
+def open_layer(layer: StoredLayer) -> BinaryIO:
+    """The layer's bytes as a file, without a copy on disk."""
+    return cast("BinaryIO", LayerFile(layer))
+
+
+class LayerFile(io.RawIOBase):
+    """A layer as a file for uploads: read from its stream; going back means to begin the stream again."""
+
+    def __init__(self, layer: StoredLayer) -> None:
+        super().__init__()
+        self._layer = layer
+        self._pieces: Iterator[bytes] = layer.open()
+        self._rest = b""
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Begin again and pass over what was sent: only a broken upload asks for that."""
+        if whence != io.SEEK_SET:
+            raise io.UnsupportedOperation("only from the start")
+        self._pieces, self._rest = self._layer.open(), b""
+        left = offset
+        while left and (piece := self.read(min(left, _PIECE))):
+            left -= len(piece)
+        return offset - left
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """The next bytes; the layer's own check of its digest speaks at the end."""
+        if not self._rest:
+            self._rest = next(self._pieces, b"")
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count
+
+
+def find_origins(store: Store, target: Reference) -> dict[Digest, str]:
+    """Blobs that other repositories of the target's registry have, as far as the store remembers pulls and pushes."""
+    found: dict[Digest, str] = {}
+    for record in store.names.list_newest(_ASKED):
+        try:
+            reference = Reference.parse(record.reference)
+            raw = store.read_blob(record.digest, MAXIMUM_MANIFEST) if reference.registry == target.registry else None
+            manifest = parse_manifest(raw) if raw is not None else None
+        except KedgeError:
+            continue
+        if isinstance(manifest, Manifest) and reference.repository != target.repository:
+            for layer in manifest.layers:
+                found.setdefault(layer.digest, reference.repository)
+    return found
+
+
+def _open_unchanged(path: Path, size: int) -> BinaryIO:
+    """The file again, if it still has the size that was hashed; the registry checks the rest."""
+    file = path.open("rb")
+    if os.fstat(file.fileno()).st_size != size:
+        file.close()
+        raise FileProblem(f"{path} changed while it was pushed", hint="push it again when nothing writes to it")
+    return file
 
 
 def _hash(file: BinaryIO) -> Digest:

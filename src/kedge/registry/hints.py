@@ -76,6 +76,12 @@ def explain_response(response: Response, situation: Situation) -> KedgeError:
             context={**context, "transient": "yes"},
             hint="this is the registry's side; try again later",
         )
+    if status == 405 and situation.action == "write":
+        return AccessDenied(
+            f"{situation.registry} takes no pushes: it is read-only, a mirror or a cache of another registry",
+            context=context,
+            hint="push to the registry that it mirrors, or ask its operator",
+        )
     if status == 400 and b"HTTP request to an HTTPS server" in body:
         return RegistryProtocolError(
             f"{situation.registry} speaks HTTPS, but was asked in plain HTTP",

@@ -53,6 +53,14 @@ class Names:
             os.utime(path)
         return record
 
+    def list_newest(self, limit: int) -> list[NameRecord]:
+        """The records that were used last, the latest first; damaged ones are passed over."""
+        dated: list[tuple[float, Path]] = []
+        with contextlib.suppress(OSError), os.scandir(self._layout.root / "names") as entries:
+            dated = [(entry.stat().st_mtime, Path(entry.path)) for entry in entries if entry.name.endswith(".json")]
+        records = [read_name(path) for _, path in sorted(dated, reverse=True)[:limit]]
+        return [record for record in records if record is not None]
+
 
 def read_name(path: Path) -> NameRecord | None:
     """The record in a file; None for one that is missing or damaged."""
