@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.cli.login import add_login, read_access
+from kedge.cli.options import add_settings
 from kedge.formats.singularityd.inspect import Selection, render_document, render_text, select_document
-from kedge.ops.inspect import Inspection, inspect_path
+from kedge.ops.inspect import Inspection, inspect_path, is_archive
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
@@ -35,11 +37,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="everything, as JSON")
     parser.add_argument("--oci", action="store_true", help="the OCI config: entrypoint, user, working directory, ...")
     parser.add_argument("-j", "--json", action="store_true", help="as JSON")
+    add_login(parser)
+    add_settings(
+        parser, "architecture", "no_https", "ca_bundle", "library_url", "temporary_directory", "cache_directory"
+    )
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Inspect one image."""
-    show_inspection(inspect_path(Path(arguments.image)), arguments, console)
+    path = Path(arguments.image)
+    if path.exists() and not is_archive(path):  # most often; nothing else is imported then
+        show_inspection(inspect_path(path), arguments, console)
+        return 0
+    from kedge.model.reference import Reference
+    from kedge.ops.inspect_remote import inspect_reference
+    from kedge.ops.workplace import Workplace
+
+    reference = Reference.parse(arguments.image)
+    workplace = Workplace(console.settings, console.progress, read_access(arguments, console, reference))
+    show_inspection(inspect_reference(reference, workplace), arguments, console)
     return 0
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from kedge.errors import CorruptImage, FileProblem, UnsupportedFormat
-from kedge.formats.sif.identify import FileKind, find_payload, identify_file, refuse_as_sif
+from kedge.formats.sif.identify import ARCHIVES, FileKind, find_payload, identify_file, refuse_as_sif
 from kedge.formats.sif.layout import DataType
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.singularityd.inspect import FileView, InspectReport, parse_metadata, read_report
@@ -37,19 +37,34 @@ def inspect_path(path: Path) -> Inspection:
     if path.is_dir():
         return _inspect_folder(path)
     with explained(path), path.open("rb") as file:
-        kind = identify_file(file)
-        if kind is FileKind.SIF:
-            return _inspect_sif(SifReader(file, str(path)))
-        if kind is FileKind.SQUASHFS:
-            file.seek(0)
-            return Inspection(read_report(_open_squashfs(file, find_payload(file.read(2048))), str(path)))
-        if kind is FileKind.EXT:
-            raise UnsupportedFormat(
-                f"{path} is {kind.value}, which is not read here",
-                hint="convert it where Apptainer is installed: apptainer build NEW.sif OLD.img",
-            )
-        file.seek(0)
-        raise refuse_as_sif(file.read(2048), str(path))
+        return inspect_file(file, str(path))
+
+
+def is_archive(path: Path) -> bool:
+    """Whether a path is what holds layered images: an OCI layout, an OCI archive or a docker-save archive."""
+    if path.is_dir():
+        return (path / "oci-layout").is_file() and (path / "index.json").is_file()
+    if not path.is_file():
+        return False
+    with explained(path), path.open("rb") as file:
+        return identify_file(file) in ARCHIVES
+
+
+def inspect_file(file: BinaryIO, where: str) -> Inspection:
+    """Inspect an open, seekable image file."""
+    kind = identify_file(file)
+    if kind is FileKind.SIF:
+        return _inspect_sif(SifReader(file, where))
+    file.seek(0)
+    start = file.read(2048)
+    if kind is FileKind.SQUASHFS:
+        return Inspection(read_report(_open_squashfs(file, find_payload(start)), where))
+    if kind is FileKind.EXT:
+        raise UnsupportedFormat(
+            f"{where} is {kind.value}, which is not read here",
+            hint="convert it where Apptainer is installed: apptainer build NEW.sif OLD.img",
+        )
+    raise refuse_as_sif(start, where)
 
 
 def inspect_config(config: ImageConfig, record: SourceRecord) -> InspectReport:

@@ -14,7 +14,7 @@ from kedge.errors import FileProblem, UsageError
 from kedge.formats.oci.daemon import save_from_daemon
 from kedge.formats.oci.docker_archive import DockerArchive
 from kedge.formats.oci.source import open_images
-from kedge.formats.sif.identify import FileKind, find_payload, identify_file, refuse_as_sif
+from kedge.formats.sif.identify import ARCHIVES, FileKind, find_payload, identify_file, refuse_as_sif
 from kedge.formats.sif.layout import DataType
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.singularityd import ImageRecord, SourceRecord
@@ -36,11 +36,11 @@ from kedge.ops.architecture import find_architecture
 from kedge.ops.fetch import image_platform, parse_time
 from kedge.ops.host_image import HostImage
 from kedge.ops.image_source import ImageSource, LayeredImage, PackedTree, TreeImage
+from kedge.ops.inspect import is_archive
 from kedge.ops.workplace import Workplace
 from kedge.posix.files import explained
 
 _ARCHIVES = (Transport.OCI, Transport.OCI_ARCHIVE, Transport.DOCKER_ARCHIVE)
-_TAR_KINDS = (FileKind.TAR, FileKind.GZIP, FileKind.ZSTD, FileKind.XZ, FileKind.BZIP2)
 
 
 def open_local_image(reference: Reference, workplace: Workplace) -> ImageSource:
@@ -62,8 +62,9 @@ def open_path(path: Path, reference: Reference, workplace: Workplace) -> ImageSo
     """Open a file or folder by what it is, not by its name."""
     with explained(path):
         if path.is_dir():
-            is_layout = (path / "oci-layout").is_file() and (path / "index.json").is_file()
-            return _open_archive(path, reference, workplace) if is_layout else _open_folder(path, workplace.progress)
+            if is_archive(path):
+                return _open_archive(path, reference, workplace)
+            return _open_folder(path, workplace.progress)
         if not path.is_file():
             raise _not_a_file(path)
         with path.open("rb") as file:
@@ -72,7 +73,7 @@ def open_path(path: Path, reference: Reference, workplace: Workplace) -> ImageSo
         return open_sif(path, workplace.threads)
     if kind is FileKind.SQUASHFS:
         return open_squashfs(path, workplace.threads)
-    if kind in _TAR_KINDS:
+    if kind in ARCHIVES:
         return _open_archive(path, reference, workplace)
     with path.open("rb") as file:
         raise refuse_as_sif(file.read(2048), str(path))

@@ -10,6 +10,7 @@ from pathlib import Path
 from kedge.errors import OutputExists, UsageError
 from kedge.model.form import Form
 from kedge.model.reference import Reference, Transport
+from kedge.posix.files import require_writable
 
 # What an output name says about the form, longest endings first. Apptainer's users call SIF files .simg, too.
 _ENDINGS = (
@@ -49,6 +50,7 @@ class Output:
             raise OutputExists(f"{path} is a folder", hint="name a file, or another folder with --dir")
         if not force and (path.exists() or path.is_symlink()):
             raise OutputExists(f"{path} exists already", hint="give --force to replace it, or another name")
+        require_writable(path.parent)
 
 
 def read_output(text: str, form: Form | None = None) -> Output:

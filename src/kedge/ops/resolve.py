@@ -7,10 +7,11 @@ meant the last time it was asked, and the user is told so.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass
 
-from kedge.errors import ImageNotFound, NetworkFailed, RegistryProtocolError
+from kedge.errors import FileProblem, ImageNotFound, NetworkFailed, RegistryProtocolError
 from kedge.model.digest import Digest
 from kedge.model.manifest import (
     MAXIMUM_CONFIG,
@@ -69,7 +70,8 @@ def resolve(reference: Reference, workplace: Workplace, store: Store, *, offline
         age = _describe_age(time.time() - known.when)
         workplace.progress.warn(f"{problem.message}; using what {reference} was {age} ago, {known.digest}")
         return Resolved(reference, fallback, client)
-    store.remember(str(reference), workplace.platform, manifest.digest)
+    with contextlib.suppress(FileProblem):  # a store that we may only read still serves what it has
+        store.remember(str(reference), workplace.platform, manifest.digest)
     return Resolved(reference, manifest, client)
 
 

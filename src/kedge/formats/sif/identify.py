@@ -42,6 +42,8 @@ class FileKind(StrEnum):
     UNKNOWN = "a file of unknown kind"
 
 
+# what an OCI or docker-save archive can be
+ARCHIVES = frozenset({FileKind.TAR, FileKind.GZIP, FileKind.ZSTD, FileKind.XZ, FileKind.BZIP2})
 _PREFIXES = (
     (b"\x1f\x8b", FileKind.GZIP),
     (b"\x28\xb5\x2f\xfd", FileKind.ZSTD),
