@@ -44,7 +44,7 @@ def atomic_output(target: Path, *, mode: int = 0o644, force: bool = False, exact
             os.fsync(file.fileno())
         _publish(temporary, target, force=force)
     finally:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):  # what went wrong before says more than that there is nothing to remove
             temporary.unlink()
 
 
@@ -112,6 +112,17 @@ def copy_range(source: BinaryIO, target: BinaryIO, offset: int, size: int) -> No
             raise CorruptImage(f"{getattr(source, 'name', 'the file')} became shorter while it was copied")
         target.write(piece)
         done += len(piece)
+
+
+def require_writable(folder: Path) -> None:
+    """Raise now what making a file in the folder would raise later: it is missing, no folder, or not ours to write."""
+    with explained(folder):
+        is_read_only = os.statvfs(folder).f_flag & os.ST_RDONLY
+        if not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if not os.access(folder, os.W_OK | os.X_OK):
+            number = errno.EROFS if is_read_only else errno.EACCES
+            raise OSError(number, os.strerror(number))
 
 
 def write_atomically(target: Path, data: bytes, *, mode: int = 0o644, exact: bool = False) -> None:

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge pull` where there is no room, or no permission: refused early and in words, and nothing half-written stays.
+
+Small file systems are tmpfs mounts, so most of it needs root.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kedge.errors import FileProblem, NoSpace
+from tests.builders import layers as build
+from tests.builders.images import add_rich_image, hash_file, kedge, make_config, noise, rich_layers
+from tests.fakes.registry import FakeRegistry
+from tests.requirements import REPOSITORY, require_program, require_root
+
+MEBIBYTE = 1 << 20
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, size: int) -> Iterator[Path]:
+    """A file system of this many bytes."""
+    require_root()
+    folder.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=755", "tmpfs", folder], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+@pytest.fixture
+def registry() -> Iterator[FakeRegistry]:
+    with FakeRegistry() as running:
+        add_rich_image(running)
+        yield running
+
+
+def add_large_image(registry: FakeRegistry, size: int) -> str:
+    """One layer that no codec makes smaller."""
+    tar = build.layer(build.file("data", noise(size, "large")))
+    registry.add_image("team/large", "1", [build.compress(tar)], make_config([tar]))
+    return f"docker://{registry.host}/team/large:1"
+
+
+def add_swelling_image(registry: FakeRegistry, size: int) -> str:
+    """A layer that packs a thousand times tighter in the registry than block by block in the image."""
+    piece = noise(100_000, "piece")
+    data = b"".join(bytes([n % 256, n // 256 % 256]) + piece[n % 97 :] for n in range(size // 100_000))
+    tar = build.layer(build.file("data", data))
+    blob = subprocess.run(
+        [require_program("zstd"), "-q", "-3", "--long=24", "-c"], input=tar, capture_output=True, check=True
+    ).stdout
+    assert len(blob) < size // 20
+    registry.add_image("team/swells", "1", [blob], make_config([tar]))
+    return f"docker://{registry.host}/team/swells:1"
+
+
+def files_below(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.root
+def test_pull_is_refused_before_the_download_where_the_store_is_too_small(
+    registry: FakeRegistry, tmp_path: Path
+) -> None:
+    reference = add_large_image(registry, 12 * MEBIBYTE)
+    with small_disk(tmp_path / "disk", 16 * MEBIBYTE) as disk:
+        done = kedge("pull", "--json", tmp_path / "x.sif", reference, cache=disk / "cache", check=False)
+        assert not registry.server.seen("GET .*/blobs/")
+    assert done.returncode == NoSpace.exit_code
+    answer = json.loads(done.stdout)
+    assert int(answer["context"]["needed"]) > 20 * MEBIBYTE, "the layer and the image are both in the store"
+    assert int(answer["context"]["usable"]) <= 16 * MEBIBYTE
+    assert re.search(r"needs about [0-9.]+ MB in .*disk/cache, and there is only [0-9.]+ MB free", answer["message"])
+    assert "KEDGE_CACHEDIR" in answer["hint"]
+    assert not (tmp_path / "x.sif").exists()
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("form", ["sif", "squashfs", "sandbox", "oci-archive"])
+def test_pull_is_refused_before_the_download_where_the_target_is_too_small(
+    registry: FakeRegistry, tmp_path: Path, form: str
+) -> None:
+    reference = add_large_image(registry, 12 * MEBIBYTE)
+    with small_disk(tmp_path / "disk", 8 * MEBIBYTE) as disk:
+        done = kedge("pull", "--format", form, disk / "x", reference, cache=tmp_path / "cache", check=False)
+        assert done.returncode == NoSpace.exit_code, done.stderr
+        assert re.search(r"needs about [0-9.]+ MB in .*disk, and there is only 8[0-9.]* MB free", done.stderr)
+        assert not registry.server.seen("GET .*/blobs/")
+        assert list(disk.iterdir()) == []
+
+
+@pytest.mark.root
+def test_pull_that_just_fits_is_not_refused(registry: FakeRegistry, tmp_path: Path) -> None:
+    reference = add_large_image(registry, 12 * MEBIBYTE)
+    with small_disk(tmp_path / "disk", 30 * MEBIBYTE) as disk:
+        kedge("pull", disk / "x.sif", reference, cache=disk / "cache")
+        assert (disk / "x.sif").stat().st_nlink == 2, "it is there once, not twice"
+
+
+@pytest.mark.root
+def test_pull_whose_disk_fills_in_the_middle_leaves_nothing_half_written(
+    registry: FakeRegistry, tmp_path: Path
+) -> None:
+    """The image turns out larger than anybody could know beforehand."""
+    reference = add_swelling_image(registry, 40 * MEBIBYTE)
+    with small_disk(tmp_path / "disk", 20 * MEBIBYTE) as disk:
+        done = kedge("pull", "--compress", "none", disk / "x.sif", reference, cache=disk / "cache", check=False)
+        assert done.returncode == NoSpace.exit_code, done.stderr
+        assert "the file system is full" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert not (disk / "x.sif").exists()
+        kept = files_below(disk / "cache")
+        assert [name for name in kept if name.startswith(("tmp/", "images/", "attempts/", "leases/"))] == []
+        assert sum((disk / "cache" / name).stat().st_size for name in kept) < 4 * MEBIBYTE
+        kedge("pull", disk / "y.sif", f"docker://{registry.host}/team/rich:1", cache=disk / "cache")
+    with small_disk(tmp_path / "disk", 120 * MEBIBYTE) as disk:
+        kedge("pull", "--compress", "none", disk / "x.sif", reference, cache=disk / "cache")
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("form", ["sif", "squashfs", "sandbox"])
+def test_pull_whose_target_fills_in_the_middle_leaves_nothing_there(
+    registry: FakeRegistry, tmp_path: Path, form: str
+) -> None:
+    reference = add_swelling_image(registry, 40 * MEBIBYTE)
+    words = ("pull", "--compress", "none", "--format", form)
+    with small_disk(tmp_path / "disk", 20 * MEBIBYTE) as disk:
+        done = kedge(*words, disk / "x", reference, cache=tmp_path / "cache", check=False)
+        assert done.returncode == NoSpace.exit_code, done.stderr
+        assert "Traceback" not in done.stderr
+        assert list(disk.iterdir()) == []
+        with (disk / "mine").open("wb") as file:
+            file.write(bytes(19 * MEBIBYTE))
+    kedge(*words, tmp_path / "x", reference, cache=tmp_path / "cache")
+
+
+@pytest.mark.root
+def test_pull_whose_store_fills_while_downloading_resumes_elsewhere(registry: FakeRegistry, tmp_path: Path) -> None:
+    """Somebody else takes the room after it was looked at: what has arrived is of use to the next pull."""
+    reference = add_large_image(registry, 12 * MEBIBYTE)
+    with small_disk(tmp_path / "disk", 40 * MEBIBYTE) as disk:
+        environment = {**os.environ, "KEDGE_CACHEDIR": str(disk / "cache")}
+        registry.server.fail("GET .*/blobs/", times=2, delay=1.0)
+        argv = [sys.executable, "-m", "kedge", "pull", str(disk / "x.sif"), reference]
+        process = subprocess.Popen(argv, env=environment, stderr=subprocess.PIPE, text=True)
+        while not registry.server.seen("GET .*/blobs/"):
+            assert process.poll() is None
+        taken = disk / "taken"
+        taken.write_bytes(bytes(36 * MEBIBYTE))
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == NoSpace.exit_code, errors
+        assert "Traceback" not in errors
+        assert not (disk / "x.sif").exists()
+        taken.unlink()
+        registry.server.faults.clear()
+        kedge("pull", disk / "x.sif", reference, cache=disk / "cache")
+
+
+@pytest.mark.root
+def test_pull_to_a_read_only_file_system_says_so(registry: FakeRegistry, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 20 * MEBIBYTE) as disk:
+        subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+        reference = f"docker://{registry.host}/team/rich:1"
+        for form in ("sif", "sandbox", "oci", "docker-archive"):
+            done = kedge("pull", "--format", form, disk / "x", reference, cache=tmp_path / "cache", check=False)
+            check_refusal(done, str(disk), "read-only")
+        done = kedge("pull", tmp_path / "x.sif", reference, cache=disk / "cache", check=False)
+        check_refusal(done, str(disk / "cache"), "KEDGE_CACHEDIR")
+
+
+def check_refusal(done: subprocess.CompletedProcess[str], *words: str) -> None:
+    """One error of the file kind that says these words, and no more lines than an error has."""
+    assert done.returncode == FileProblem.exit_code, done.stderr
+    assert done.stderr.count("kedge: ") == 1
+    for word in (*words, "hint: "):
+        assert word.lower() in done.stderr.lower()
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("form", ["sif", "squashfs", "sandbox", "oci", "oci-archive", "docker-archive"])
+def test_pull_into_a_missing_folder_says_so_before_the_download(
+    registry: FakeRegistry, tmp_path: Path, form: str
+) -> None:
+    target = tmp_path / "missing/folder/x"
+    reference = f"docker://{registry.host}/team/rich:1"
+    done = kedge("pull", "--format", form, target, reference, cache=tmp_path / "cache", check=False)
+    check_refusal(done, str(tmp_path / "missing"))
+    assert not registry.server.seen("GET .*/blobs/")
+    assert not (tmp_path / "missing").exists()
+
+
+def test_pull_into_a_path_through_a_file_says_so(registry: FakeRegistry, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    reference = f"docker://{registry.host}/team/rich:1"
+    check_refusal(kedge("pull", tmp_path / "file/x.sif", reference, cache=tmp_path / "c", check=False), "file")
+    check_refusal(kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "file", check=False), "file")
+    assert (tmp_path / "file").read_text() == "x"
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """The folder of an ordinary user."""
+    require_root()
+    path = Path(tempfile.mkdtemp(prefix="kedge-space-"))
+    os.chown(path, 1501, 1501)
+    yield path
+    shutil.rmtree(path)
+
+
+def pull_as_user(home: Path, cache: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    user = [require_program("setpriv"), "--reuid=1501", "--regid=1501", "--clear-groups"]
+    environment = {
+        "PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(REPOSITORY / "src"),
+        "KEDGE_CACHEDIR": str(cache), "PYTHONDONTWRITEBYTECODE": "1",
+    }  # fmt: skip
+    argv = [*user, sys.executable, "-m", "kedge", "pull", *map(str, words)]
+    return subprocess.run(argv, env=environment, cwd=home, capture_output=True, text=True, timeout=100, check=False)
+
+
+@pytest.mark.root
+def test_pull_without_permission_says_so(registry: FakeRegistry, home: Path) -> None:
+    forbidden = home / "forbidden"
+    forbidden.mkdir(mode=0o755)  # root's
+    reference = f"docker://{registry.host}/team/rich:1"
+    for form in ("sif", "squashfs", "sandbox", "oci", "oci-archive", "docker-archive"):
+        done = pull_as_user(home, home / "cache", "--format", form, forbidden / "x", reference)
+        check_refusal(done, str(forbidden), "permission")
+        assert not registry.server.seen("GET .*/blobs/")
+    check_refusal(
+        pull_as_user(home, forbidden / "cache", "x.sif", reference), str(forbidden / "cache"), "KEDGE_CACHEDIR"
+    )
+    forbidden.chmod(0o700)
+    check_refusal(pull_as_user(home, home / "cache", forbidden / "x.sif", reference), str(forbidden))
+    check_refusal(pull_as_user(home, forbidden / "cache", "x.sif", reference), str(forbidden / "cache"))
+    assert pull_as_user(home, home / "cache", "x.sif", reference).returncode == 0
+    assert stat.S_IMODE((home / "x.sif").stat().st_mode) == 0o755
+
+
+@pytest.mark.root
+def test_pull_from_a_store_that_only_reads_is_served(registry: FakeRegistry, home: Path) -> None:
+    """A site's store that users cannot write to: what is there is used, what is not is refused in words."""
+    reference = f"docker://{registry.host}/team/rich:1"
+    cache = home / "site"
+    kedge("pull", home / "root.sif", reference, cache=cache)
+    for path in (cache, *cache.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    done = pull_as_user(home, cache, "x.sif", reference)
+    assert done.returncode == 0, done.stderr
+    assert hash_file(home / "x.sif") == hash_file(home / "root.sif")
+    tars = rich_layers()[:1]
+    registry.add_image("team/other", "1", [build.compress(tar) for tar in tars], make_config(tars))
+    check_refusal(pull_as_user(home, cache, "y.sif", f"docker://{registry.host}/team/other:1"), str(cache))
