@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the documents name exists: commands, options, variables, files, tests, error texts. Needs nothing."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from kedge.cli.main import make_parser
+from kedge.cli.verbs import VERBS
+from kedge.settings import PREFIXES, SETTINGS
+from tests.builders.documents import list_commands, list_pages
+from tests.requirements import REPOSITORY
+
+PAGES = [str(page.relative_to(REPOSITORY)) for page in list_pages()]
+TOP_OPTIONS = {"--help", "-h", "--version", "-V", "--dry-run"}
+PLACEHOLDER = re.compile(r"[A-Z][A-Z_]+\Z|…|\.\.\.")
+
+
+def find_subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return action.choices  # type: ignore[return-value]
+    return {}
+
+
+def judge_command(words: list[str]) -> str | None:
+    """What is wrong with a command line of a page; None when verb, subcommand and options exist."""
+    rest = list(words)
+    while rest and rest[0].startswith("-"):
+        rest.pop(0)  # global ones; the verb's parser knows them too, and is asked below
+    if not rest or PLACEHOLDER.match(rest[0]) or rest[0] == "help":
+        return None
+    verb = rest.pop(0)
+    if verb not in VERBS:
+        return f"there is no verb '{verb}'"
+    parser = make_parser(verb)
+    commands = find_subparsers(parser)
+    if commands:
+        named = [word for word in rest if not word.startswith("-")]
+        if not named or PLACEHOLDER.match(named[0]):
+            return None
+        if named[0] not in commands:
+            return f"'kedge {verb}' has no '{named[0]}'"
+        parser = commands[named[0]]
+    known = set(parser._option_string_actions) | TOP_OPTIONS
+    options = [word.split("=")[0] for word in words if re.match(r"--?[A-Za-z]", word)]
+    wrong = [option for option in options if option not in known]
+    return f"'kedge {verb}' has no {', '.join(wrong)}" if wrong else None
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_documents_commands_exist(page: str) -> None:
+    wrong = []
+    for words in list_commands(REPOSITORY / page):
+        problem = judge_command(words)
+        if problem:
+            wrong.append(f"kedge {' '.join(words)}: {problem}")
+    assert not wrong, f"{page}:\n" + "\n".join(wrong)
+
+
+def test_documents_commands_are_found_and_judged() -> None:
+    found = sum(1 for page in PAGES for _ in list_commands(REPOSITORY / page))
+    assert found > 100
+    assert judge_command(["pull", "--sandbox", "x", "docker://y"]) is None
+    assert judge_command(["pull", "--sanbox", "x"]) == "'kedge pull' has no --sanbox"
+    assert judge_command(["cache", "wash"]) == "'kedge cache' has no 'wash'"
+    assert judge_command(["run", "x"]) == "there is no verb 'run'"
+
+
+def read_source() -> str:
+    return "\n".join(path.read_text() for path in sorted((REPOSITORY / "src").rglob("*.py")))
+
+
+def test_documents_variables_exist() -> None:
+    named = set(re.findall(r"\bKEDGE_[A-Z_]*[A-Z]\b", "\n".join((REPOSITORY / page).read_text() for page in PAGES)))
+    known = {f"KEDGE_{name}" for setting in SETTINGS.values() for name in setting.variables}
+    assert PREFIXES[0] == "KEDGE_"
+    source = read_source()
+    tests = {"KEDGE_SHARED", "KEDGE_PEERS"}
+    suffixes = {name for name in named - known - tests if f'"{name}"' not in source}
+    unknown = {name for name in suffixes if f'"{name.removeprefix("KEDGE_")}"' not in source}
+    assert not unknown
+
+
+def test_documents_files_exist() -> None:
+    wrong = []
+    for page in PAGES:
+        named = re.findall(r"`((?:src|tests|docs|scripts|bench)/[\w./-]*[\w/])`", (REPOSITORY / page).read_text())
+        wrong += [f"{page} names {name}" for name in named if not (REPOSITORY / name).exists()]
+    assert not wrong, "\n".join(wrong)
+
+
+def list_source_texts() -> list[str]:
+    """Every piece of text in the code, the fixed parts of f-strings one by one."""
+    trees = [ast.parse(path.read_text()) for path in sorted((REPOSITORY / "src").rglob("*.py"))]
+    found = [node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    return [value for value in found if isinstance(value, str)]
+
+
+def test_documents_error_texts_are_those_of_the_code() -> None:
+    page = Path(REPOSITORY / "docs/guides/troubleshooting.md").read_text()
+    shown = re.findall(r"^### `(.+)`$", page, re.MULTILINE)
+    assert len(shown) >= 15
+    texts = list_source_texts()
+    wrong = []
+    for text in shown:
+        parts = [part.strip() for part in text.split("…")]
+        wrong += [f"'{part}' of: {text}" for part in parts if not any(part in each for each in texts)]
+    assert not wrong, "no error says this:\n" + "\n".join(wrong)
+
+
+def test_documents_guides_are_linked_from_the_readme() -> None:
+    readme = (REPOSITORY / "README.md").read_text()
+    missing = [path.name for path in (REPOSITORY / "docs/guides").glob("*.md") if f"guides/{path.name}" not in readme]
+    assert not missing
