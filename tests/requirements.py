@@ -71,6 +71,14 @@ def require_user_namespaces() -> None:
         pytest.skip("user namespaces cannot be made here")
 
 
+def open_way(path: Path) -> None:
+    """Let other users reach what is in `path`, a folder of ours below pytest's private ones."""
+    for folder in (path, *path.parents):
+        mode = folder.stat().st_mode
+        if folder.stat().st_uid == os.getuid() and mode & 0o005 != 0o005:
+            folder.chmod(mode & 0o7777 | 0o055)
+
+
 def _refuse(reason: str) -> None:
     if must_run():
         pytest.fail(f"{reason}, and in CI it must be there")

@@ -15,6 +15,7 @@ import pytest
 from kedge.cli.main import main
 from kedge.errors import CorruptImage, FileProblem, OutputExists, UnsupportedFormat, UsageError
 from tests.builders.sif import fixture_path
+from tests.requirements import open_way
 
 Run = Callable[..., tuple[int, str, str]]
 LIST = """\
@@ -214,8 +215,8 @@ def test_cli_sif_add_of_a_pipe_does_not_wait(run: Run, image: Path, tmp_path: Pa
 def test_cli_sif_works_for_an_unprivileged_user(image: Path, tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs real root")
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o777)
+    open_way(tmp_path)
+    tmp_path.chmod(0o777)
     os.chown(image, 1501, 1501)
     note = tmp_path / "note.txt"
     note.write_text("x")

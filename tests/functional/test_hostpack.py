@@ -17,7 +17,7 @@ from kedge.hostpack import PackedHost, pack_host
 from kedge.model.platform import Platform
 from kedge.model.tree import Kind, Node, walk
 from tests.builders.folder_sink import MemorySink, write_tree
-from tests.requirements import require_program, require_root, require_user_namespaces
+from tests.requirements import open_way, require_program, require_root, require_user_namespaces
 
 PYTHON = str(Path(shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable))
 MODULES = "import ssl, sqlite3, ctypes, socket, lzma, bz2, decimal, zoneinfo, hashlib, asyncio, json"
@@ -98,9 +98,7 @@ def test_hostpack_shell_and_tools_run_in_their_image(tmp_path: Path) -> None:
 def test_hostpack_image_runs_for_ordinary_users(tmp_path: Path) -> None:
     require_root()
     write_tree(pack("bash", "id").root, tmp_path / "root")
-    for folder in (tmp_path, *tmp_path.parents):
-        if folder.stat().st_mode & 0o005 != 0o005:
-            folder.chmod(folder.stat().st_mode | 0o055)
+    open_way(tmp_path)
     prefix = (require_program("setpriv"), "--reuid", "1501", "--regid", "1501", "--clear-groups")
     assert enter(tmp_path / "root", "/bin/bash", "-c", "id -un", prefix=prefix) == "root\n"
 

@@ -22,7 +22,7 @@ from kedge.store.download import IngestOptions
 from kedge.store.store import Store
 from tests.builders.blobs import BlobSource, describe, make_content
 from tests.fakes.store_user import BLOB_SIZE, IMAGE_KEY
-from tests.requirements import REPOSITORY, require_program, require_root
+from tests.requirements import REPOSITORY, open_way, require_program, require_root
 
 CONTENT = make_content(BLOB_SIZE)
 
@@ -145,13 +145,6 @@ def test_store_works_under_a_process_limit(tmp_path: Path) -> None:
     store = Store(place / "store")
     assert store.blob_path(describe(CONTENT).digest).stat().st_uid == 61501
     assert store.find_image(IMAGE_KEY) is not None
-
-
-def open_way(path: Path) -> None:
-    """Let other users reach a folder of ours."""
-    for parent in path.parents:
-        if parent.stat().st_uid == os.getuid() and parent.stat().st_mode & 0o005 != 0o005:
-            parent.chmod(0o755)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from kedge.registry.oras import SIF_CONFIG_BYTES, find_sif, sif_config, sif_laye
 from kedge.registry.secret import Secret
 from tests.builders.docker_registry import docker_registry
 from tests.builders.registry_access import make_access
-from tests.requirements import require_peer, require_shared
+from tests.requirements import open_way, require_peer, require_shared
 
 pytestmark = [pytest.mark.peer, pytest.mark.root, pytest.mark.service]
 PASSWORD = "apptainer-p4ssword"
@@ -37,8 +37,7 @@ def shared_folder(tmp_path: Path) -> Path:
     """A folder that Apptainer's ordinary user may use."""
     folder = tmp_path / "peer"
     folder.mkdir()
-    for each in (folder, *folder.parents[:3]):
-        each.chmod(each.stat().st_mode | 0o755)
+    open_way(folder)
     os.chown(folder, 1500, 1500)
     return folder
 
