@@ -7,6 +7,7 @@ unsquashfs and the kernel need root (owners, devices, mounts); squashfuse needs 
 from __future__ import annotations
 
 import os
+import pwd
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -124,6 +125,17 @@ def test_kernel_shows_our_image(codec: str, images: dict[str, Path], tmp_path: P
 
 
 @pytest.mark.root
+@pytest.mark.parametrize("block_size", [4096, 1 << 20])
+@pytest.mark.parametrize("codec", ["zstd", "gzip", "lz4"])
+def test_kernel_shows_our_image_with_other_blocks(codec: str, block_size: int, tmp_path: Path) -> None:
+    require_root()
+    image = tmp_path / "image"
+    image.write_bytes(write_image(fill, codec=codec, block_size=block_size))
+    with mounted(image, tmp_path / "mount") as point:
+        expect_same(point, image)
+
+
+@pytest.mark.root
 @pytest.mark.parametrize("codec", CODECS)
 def test_unsquashfs_extracts_our_image(codec: str, images: dict[str, Path], tmp_path: Path) -> None:
     require_root()
@@ -147,6 +159,11 @@ def test_squashfuse_shows_our_image(images: dict[str, Path], tmp_path: Path) -> 
     squashfuse = require_program("squashfuse")
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
         pytest.skip("needs /dev/fuse")
+    unmount = [require_program("umount")] if os.geteuid() == 0 else [require_program("fusermount3"), "-u"]
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        pytest.skip("fusermount serves only users that have a name")
     point = tmp_path / "mount"
     for codec in ("zstd", "gzip", "lz4"):
         point.mkdir(exist_ok=True)
@@ -157,7 +174,7 @@ def test_squashfuse_shows_our_image(images: dict[str, Path], tmp_path: Path) -> 
         try:
             expect_same(point, images[codec], xattrs=False)
         finally:
-            run(require_program("umount"), point)
+            run(*unmount, point)
 
 
 @pytest.mark.root

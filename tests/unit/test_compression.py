@@ -127,7 +127,7 @@ def test_inflate_takes_views_that_are_reused() -> None:
 
 
 @given(st.binary(max_size=3000), st.sampled_from(["gzip", "zstd", "none"]), st.integers(1, 500))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, database=None)
 def test_stream_compressor_round_trip(data: bytes, kind: str, size: int) -> None:
     engine = StreamCompressor(kind)
     packed = b"".join(engine.compress(part) for part in cut(b"tar" + data, size)) + engine.flush()
@@ -249,7 +249,7 @@ def test_lzo_instructions(packed: bytes, expected: bytes) -> None:
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300, deadline=None, database=None)
 def test_lzo_of_any_bytes_ends_within_the_limit(data: bytes) -> None:
     with contextlib.suppress(CorruptImage):
         assert len(decompress_lzo(data, 5000)) <= 5000

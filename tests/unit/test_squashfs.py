@@ -6,7 +6,8 @@ from __future__ import annotations
 import errno
 import io
 import os
-import resource
+import subprocess
+import sys
 import threading
 import zlib
 from collections.abc import Iterator
@@ -408,6 +409,21 @@ def test_writer_full_disk_reaches_the_caller_and_ends_the_threads(threads: int) 
     assert threading.active_count() == before
 
 
+def test_writer_full_device_reaches_the_caller() -> None:
+    with Path("/dev/full").open("r+b", buffering=0) as file, SquashWriter(file, SquashOptions(threads=2)) as writer:
+        root = Node(Kind.DIRECTORY)
+        add_file(writer, root, b"a", mixed_bytes(1, 3 << 20))
+        with pytest.raises(OSError, match="No space"):
+            writer.finish(root)
+
+
+def test_writer_takes_nothing_after_its_end() -> None:
+    with SquashWriter(io.BytesIO(), SquashOptions(threads=2)) as writer:
+        writer.finish(Node(Kind.DIRECTORY))
+        with pytest.raises(ValueError, match="already"):
+            writer.add_stream(10 << 20, [mixed_bytes(1, 10 << 20)])
+
+
 def test_writer_abort_ends_the_threads_while_they_work() -> None:
     before = threading.active_count()
     with SquashWriter(io.BytesIO(), SquashOptions(codec="zstd:19", threads=3)) as writer:
@@ -428,15 +444,25 @@ def test_writer_works_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyP
     assert read_image(expected, threads=4)[1]
 
 
-def test_writer_memory_is_bounded() -> None:
-    with SquashWriter(io.BytesIO(), SquashOptions(threads=4)) as writer:
-        noise = mixed_bytes(1, 1 << 20)
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        for number in range(60):
-            writer.add_stream(1 << 20, [number.to_bytes(4, "big") + noise[4:]])
-        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-        writer.finish(Node(Kind.DIRECTORY))
-    assert grown < 110 << 10  # kilobytes: 30 MB of output in memory, and less than ten batches
+MEASURE = """
+import os, resource, sys
+from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
+from kedge.model.tree import Kind, Node
+noise = os.urandom(1 << 20)
+with open(sys.argv[1], "w+b") as file, SquashWriter(file, SquashOptions(threads=4)) as writer:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    writer.add_stream(400 << 20, (number.to_bytes(4, "big") + noise[4:] for number in range(400)))
+    writer.finish(Node(Kind.DIRECTORY))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+def test_writer_memory_is_bounded(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, tmp_path / "image"], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) < 80 << 10  # kilobytes; 400 MB of noise went through
+    assert (tmp_path / "image").stat().st_size > 400 << 20
 
 
 def test_reader_finds_without_reading_the_tree() -> None:

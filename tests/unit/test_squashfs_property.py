@@ -78,7 +78,7 @@ def grow(writer: SquashWriter, plan: Any, contents: dict[Node, bytes]) -> Node:
 
 
 @given(ROOTS, st.sampled_from(["zstd", "gzip:1", "lz4", "none"]), st.integers(0, 3), st.randoms(use_true_random=False))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120, deadline=None, database=None)
 def test_squashfs_any_tree_survives(plan: Any, codec: str, threads: int, chance: Any) -> None:
     file, contents = io.BytesIO(), dict[Node, bytes]()
     with SquashWriter(file, SquashOptions(codec=codec, block_size=BLOCK, threads=threads)) as writer:

@@ -142,6 +142,8 @@ class BlockPipeline:
         self._threads.clear()
 
     def _submit(self) -> None:
+        if self._is_stopped:
+            raise ValueError("the image was finished or given up already")
         batch = self._batch
         with self._changed:
             while len(self._in_flight) >= self._limit and self._failure is None:
