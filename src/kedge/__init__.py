@@ -1,9 +1,40 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""kedge: from the name of a GPU container image to a running job on a cluster."""
+"""kedge: from the name of a GPU container image to a running job on a cluster.
+
+`kedge.pull`, `kedge.push`, `kedge.convert` and `kedge.inspect` are the verbs as functions; see `kedge.api`.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from kedge.release import VERSION
 
+if TYPE_CHECKING:
+    from kedge.api import Converted, Inspection, Pulled, Pushed, convert, inspect, pull, push
+
 __version__ = VERSION
-__all__ = ["__version__"]
+__all__ = [
+    "Converted",
+    "Inspection",
+    "Pulled",
+    "Pushed",
+    "__version__",
+    "convert",
+    "inspect",
+    "pull",
+    "push",
+]
+
+
+def __getattr__(name: str) -> object:
+    """The functions are imported when they are first used: the command line needs none of them."""
+    if name.startswith("_") or name not in __all__:
+        raise AttributeError(f"module 'kedge' has no attribute '{name}'")
+    from kedge import api
+
+    return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -13,7 +13,8 @@ from tests.architecture.source_tree import dotted_call, read_modules
 ROWS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli",),
-    ("",),  # the package itself: the typed calls for notebooks
+    ("",),  # the package itself, which offers the calls of `api`
+    ("api",),  # the verbs as typed functions
     ("ops",),
     ("registry", "store", "layers", "hostpack", "signing"),
     ("host",),

@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import io
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -168,13 +168,19 @@ def open_layer(layer: StoredLayer) -> BinaryIO:
 
 
 class LayerFile(io.RawIOBase):
-    """A layer as a file for uploads: read from its stream; going back means to begin the stream again."""
+    """A layer as a file for uploads: read from its stream; going back means to begin the stream again.
+
+    It reads one piece ahead, so that a layer which fails its own check at the end is never sent whole.
+    """
 
     def __init__(self, layer: StoredLayer) -> None:
         super().__init__()
         self._layer = layer
-        self._pieces: Iterator[bytes] = layer.open()
-        self._rest = b""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pieces = (piece for piece in self._layer.open() if piece)
+        self._rest, self._following = memoryview(b""), next(self._pieces, b"")
 
     def readable(self) -> bool:
         """It is."""
@@ -184,16 +190,16 @@ class LayerFile(io.RawIOBase):
         """Begin again and pass over what was sent: only a broken upload asks for that."""
         if whence != io.SEEK_SET:
             raise io.UnsupportedOperation("only from the start")
-        self._pieces, self._rest = self._layer.open(), b""
+        self._begin()
         left = offset
         while left and (piece := self.read(min(left, _PIECE))):
             left -= len(piece)
         return offset - left
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """The next bytes; the layer's own check of its digest speaks at the end."""
+        """The next bytes, at most to the end of a piece."""
         if not self._rest:
-            self._rest = next(self._pieces, b"")
+            self._rest, self._following = memoryview(self._following), next(self._pieces, b"")
         count = min(len(buffer), len(self._rest))
         buffer[:count] = self._rest[:count]
         self._rest = self._rest[count:]

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The Python interface: the verbs as typed functions, for notebooks and programs.
+
+Settings are merged as for the command line (files, environment); keyword arguments called like a setting of
+`kedge config show` come on top. Every failure is a `kedge.errors.KedgeError` with message, context and hint.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kedge.errors import UsageError
+from kedge.model.form import Form
+from kedge.model.progress import Progress, Silent
+from kedge.model.reference import Reference
+from kedge.ops import convert as converting
+from kedge.ops import pull as pulling
+from kedge.ops import push as pushing
+from kedge.ops.convert import Converted
+from kedge.ops.inspect import Inspection
+from kedge.ops.inspect_remote import inspect_reference
+from kedge.ops.output import Output, read_output
+from kedge.ops.pull import Pulled
+from kedge.ops.push import Pushed
+from kedge.ops.workplace import Workplace
+from kedge.settings import Settings, check_key
+
+__all__ = ["Converted", "Inspection", "Pulled", "Pushed", "convert", "inspect", "pull", "push"]
+
+PathLike = str | os.PathLike[str]
+
+
+def pull(
+    reference: str,
+    output: PathLike | None = None,
+    *,
+    format: str | None = None,
+    force: bool = False,
+    arch: str | None = None,
+    progress: Progress | None = None,
+    **settings: object,
+) -> Pulled:
+    """Get an image: `pull("docker://ubuntu:22.04", "ubuntu.sif")`; `format` is sif unless `output` says another."""
+    form = _parse_form(format)
+    target = read_output(os.fspath(output), form) if output is not None else Output(Path(), form)
+    request = pulling.PullRequest(
+        Reference.parse(reference),
+        target.path if output is not None else None,
+        target.form or Form.SIF,
+        force,
+        tag=target.tag,
+    )
+    return pulling.pull(request, _open_workplace(arch, progress, settings))
+
+
+def push(
+    source: PathLike, target: str, *, arch: str | None = None, progress: Progress | None = None, **settings: object
+) -> Pushed:
+    """Put an image of this machine into a registry, as layers (`docker://`) or as a SIF file (`oras://`)."""
+    return pushing.push(_parse_local(source), Reference.parse(target), _open_workplace(arch, progress, settings))
+
+
+def convert(
+    source: PathLike,
+    target: PathLike,
+    *,
+    format: str | None = None,
+    force: bool = False,
+    tag: str | None = None,
+    progress: Progress | None = None,
+    **settings: object,
+) -> Converted:
+    """Write an image in another form; the ending of `target`, `FORM:PATH[:TAG]` or `format` says which."""
+    output = converting.read_target(os.fspath(target), _parse_form(format), tag)
+    request = converting.ConvertRequest(_parse_local(source), output, force)
+    return converting.convert(request, _open_workplace(None, progress, settings))
+
+
+def inspect(
+    reference: PathLike, *, arch: str | None = None, progress: Progress | None = None, **settings: object
+) -> Inspection:
+    """What an image says about itself: labels, environment, scripts; of remote images without pulling them."""
+    return inspect_reference(_parse_local(reference), _open_workplace(arch, progress, settings))
+
+
+def _parse_local(name: PathLike) -> Reference:
+    """A reference; an object that is a path, such as a `pathlib.Path`, is never the name of something else."""
+    return Reference.parse(name if isinstance(name, str) else f"file:{os.fspath(name)}")
+
+
+def _parse_form(text: str | None) -> Form | None:
+    if text is not None and text not in set(Form):
+        raise UsageError(f"'{text}' is not a form of images; the forms are: {', '.join(Form)}")
+    return Form(text) if text is not None else None
+
+
+def _open_workplace(arch: str | None, progress: Progress | None, settings: dict[str, object]) -> Workplace:
+    for name in settings:
+        check_key(name, where="keyword argument")
+    flags = settings if arch is None else {**settings, "architecture": arch}
+    return Workplace(Settings.load(flags), progress or Silent())

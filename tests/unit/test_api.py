@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The Python interface: light to import, typed results, errors of our own, and the guide's example."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kedge
+from kedge.errors import FileProblem, InvalidReference, InvalidSetting, OutputExists, UsageError
+from kedge.model.form import Form
+from tests.requirements import REPOSITORY
+
+GUIDE = REPOSITORY / "docs/guides/python.md"
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KEDGE_CACHEDIR", str(tmp_path / "cache"))
+
+
+def test_api_import_is_light() -> None:
+    program = "import sys, kedge; print(sorted(m for m in sys.modules if m.startswith('kedge')))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['kedge', 'kedge.release']"
+
+
+def test_api_names_are_there_and_others_are_not() -> None:
+    assert {"pull", "push", "convert", "inspect", "Pulled"} <= set(dir(kedge))
+    with pytest.raises(AttributeError, match="no attribute 'fly'"):
+        kedge.fly  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_api_pull_convert_inspect_agree() -> None:
+    pulled = kedge.pull("host:sh", "a.sif", threads=1)
+    assert isinstance(pulled, kedge.Pulled)
+    assert (pulled.output, pulled.form, pulled.size) == (Path("a.sif"), Form.SIF, Path("a.sif").stat().st_size)
+    again = kedge.pull("host:sh", Path("b.sif"), force=True)
+    assert Path("b.sif").read_bytes() == Path("a.sif").read_bytes()
+    assert again.size == pulled.size
+    assert kedge.inspect(Path("a.sif")) == kedge.inspect("a.sif")
+    assert kedge.inspect("a.sif").report == kedge.inspect("host:sh").report
+    made = kedge.convert("a.sif", "oci:layout:name")
+    assert (made.form, made.size) == (Form.OCI, None)
+    assert kedge.inspect("oci:layout:name").oci_config == kedge.inspect("a.sif").oci_config
+
+
+def test_api_pull_chooses_the_default_name() -> None:
+    assert kedge.pull("host:sh").output == Path("sh.sif")
+    assert kedge.pull("host:sh", format="sandbox").output == Path("sh")
+    assert Path("sh/.singularity.d/runscript").exists()
+
+
+def test_api_failures_are_kedge_errors() -> None:
+    with pytest.raises(FileProblem):
+        kedge.inspect("missing.sif")
+    with pytest.raises(FileProblem):
+        kedge.convert(Path("missing"), "x.sif")
+    with pytest.raises(InvalidReference):
+        kedge.pull("docker:ubuntu")
+    with pytest.raises(InvalidSetting, match="threds"):
+        kedge.pull("host:sh", "x.sif", threds=1)
+    with pytest.raises(InvalidSetting):
+        kedge.pull("host:sh", "x.sif", threads="many")
+    with pytest.raises(UsageError, match="'ova'"):
+        kedge.pull("host:sh", "x", format="ova")
+    with pytest.raises(UsageError):
+        kedge.push("x.sif", "host:sh")
+    Path("x.sif").touch()
+    with pytest.raises(OutputExists):
+        kedge.pull("host:sh", "x.sif")
+
+
+def test_api_progress_hears_what_is_done() -> None:
+    heard: list[str] = []
+
+    class Listener:
+        def task(self, label: str, total: int | None, unit: str = "bytes") -> object:
+            heard.append(label)
+            raise AssertionError("nothing is downloaded here")
+
+        def note(self, message: str) -> None:
+            heard.append(message)
+
+        detail = warn = note
+
+    kedge.pull("host:sh", "x.sif", progress=Listener())  # type: ignore[arg-type]
+    assert any("packed" in line for line in heard)
+
+
+def test_api_guide_example_runs(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "sh.sif exists already" in done.stdout
+    assert {"sh.sif", "sh.sqsh", "layout"} <= {path.name for path in tmp_path.iterdir()}
