@@ -16,6 +16,7 @@ from kedge.store.store import Store
 
 _DAY = 86400.0
 _WARN_FRACTION = 0.1  # of the quota: less left than this is said
+_QUOTA_FRACTION = 0.25  # of the quota: what the store takes at most, unless somebody set a cap
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +81,20 @@ def report_cache(settings: Settings) -> CacheReport:
     return CacheReport(store.root, place_from, store.limit, limit_from, store.usage(), space)
 
 
-def warn_of_quota(settings: Settings, progress: Progress) -> None:
-    """Say so when the quota at the store's place is nearly used up."""
+def respect_quota(store: Store, settings: Settings, progress: Progress) -> None:
+    """Where the store's place has a quota: keep a default cap well below it, and say so when it is nearly used up."""
     try:
-        space = free_space(settings.cache_directory)
+        space = free_space(store.root)
     except KedgeError:
         return
-    if space.quota_left is not None and space.quota_limit and space.quota_left < _WARN_FRACTION * space.quota_limit:
+    if space.quota_left is None or not space.quota_limit:
+        return
+    if store.limit is not None and settings.sources["cache_limit"].kind == "default" and not store.has_stored_limit:
+        store.limit = min(store.limit, int(space.quota_limit * _QUOTA_FRACTION))
+    if space.quota_left < _WARN_FRACTION * space.quota_limit:
         progress.warn(
             f"only {format_size(space.quota_left)} of your quota of {format_size(space.quota_limit)} are left in "
-            f"{settings.cache_directory}, where the store is; 'kedge cache clean' frees some, KEDGE_CACHEDIR moves it"
+            f"{store.root}, where the store is; 'kedge cache clean' frees some, KEDGE_CACHEDIR moves it"
         )
 
 

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, BinaryIO
 from kedge.errors import UsageError
 from kedge.model.digest import Digest
 from kedge.model.form import Form
+from kedge.model.platform import Platform
 from kedge.model.reference import Reference, Transport
 from kedge.ops.output import Output, choose_tag
-from kedge.ops.resolve import Resolved, resolve
+from kedge.ops.resolve import Resolved, compare_platform, read_config, resolve
 from kedge.ops.workplace import Workplace
+from kedge.posix.files import explained
 from kedge.store.store import Store
 
 if TYPE_CHECKING:
@@ -117,6 +119,13 @@ def _pull_local(request: PullRequest, plan: Pulled, workplace: Workplace) -> Pul
     return _measure(plan)
 
 
+def _read_platform(sif: Path) -> Platform:
+    from kedge.formats.sif.reader import SifReader
+
+    with explained(sif), sif.open("rb") as file:
+        return Platform(SifReader(file, str(sif)).header.architecture)
+
+
 def _measure(plan: Pulled) -> Pulled:
     return plan if plan.form.is_folder else replace(plan, size=plan.output.stat().st_size)
 
@@ -133,11 +142,14 @@ class _Puller:
         """Convert a layered image, or hand out what was converted before."""
         key = image_key(resolved.digest, self.workplace.settings.compression)
         missing = sum(x.size for x in resolved.manifest.layers if not self.store.has_blob(x.digest, x.size))
-        is_stored = self.request.form is Form.SIF and self.store.find_image(key) is not None
+        stored = self.store.find_image(key) if self.request.form is Form.SIF else None
+        is_stored = stored is not None
+        platform = _read_platform(stored) if stored else self._ask_platform(resolved)
+        compare_platform(platform, self.request.reference, self.workplace)
         plan = replace(
             plan,
             digest=resolved.digest,
-            platform=str(self.workplace.platform),
+            platform=str(self.workplace.platform if platform.architecture == "unknown" else platform),
             download=0 if is_stored else missing,
             how="from the store" if is_stored else plan.how,
             layers=tuple((str(layer.digest), layer.size) for layer in resolved.manifest.layers),
@@ -154,6 +166,13 @@ class _Puller:
             image = open_remote_image(resolved, self.workplace, self.store)
             self._write(plan, image)
         return _measure(plan)
+
+    def _ask_platform(self, resolved: Resolved) -> Platform:
+        """What the config says; an index was chosen from by platform, but an image alone may be for anything."""
+        from kedge.ops.fetch import refuse_artifacts
+
+        refuse_artifacts(resolved)
+        return read_config(resolved, self.store)[1].platform
 
     def pull_sif(self, plan: Pulled, *, dry_run: bool) -> Pulled:
         """Get a file that is a SIF already, and convert it if another form is wanted."""
@@ -225,12 +244,12 @@ class _Puller:
     def _attempt(self) -> Iterator[None]:
         """Say what became of an earlier attempt that was killed, and leave a mark in case this one is."""
         from kedge.host.memory import explain_killed, mark_attempt, watch_memory
-        from kedge.ops.cache import warn_of_quota
+        from kedge.ops.cache import respect_quota
 
         marks, what = self.store.root / "attempts", f"the pull of {self.request.reference.redacted}"
         for sentence in explain_killed(marks, what):
             self.workplace.progress.warn(sentence)
-        warn_of_quota(self.workplace.settings, self.workplace.progress)
+        respect_quota(self.store, self.workplace.settings, self.workplace.progress)
         with mark_attempt(marks, what), watch_memory("the pull"):
             yield
 

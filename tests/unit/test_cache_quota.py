@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The store keeps away from a quota: a quarter of it unless somebody chose a cap, and a warning near its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kedge.host.space import Space
+from kedge.model.progress import Silent
+from kedge.ops import cache
+from kedge.settings import Settings
+
+GIB = 1 << 30
+
+
+class Warnings(Silent):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def warn(self, message: str) -> None:
+        self.said.append(message)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "quota", "left", "limit", "warns"),
+    [
+        ({}, 10 * GIB, 9 * GIB, int(2.5 * GIB), False),
+        ({}, 10 * GIB, GIB // 2, int(2.5 * GIB), True),
+        ({"KEDGE_CACHE_LIMIT": "5GiB"}, 10 * GIB, 9 * GIB, 5 * GIB, False),
+        ({}, None, None, None, False),
+    ],
+)
+def test_store_respects_a_quota(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    chosen: dict[str, str],
+    quota: int | None,
+    left: int | None,
+    limit: int | None,
+    warns: bool,
+) -> None:
+    monkeypatch.setattr(cache, "free_space", lambda path: Space(path, 100 * GIB, 200 * GIB, left, quota))
+    settings = Settings.load({}, {"HOME": str(tmp_path), "KEDGE_CACHEDIR": str(tmp_path / "c"), **chosen})
+    store, progress = cache.open_store(settings), Warnings()
+    before = store.limit
+    cache.respect_quota(store, settings, progress)
+    assert store.limit == (before if limit is None else limit)
+    assert bool(progress.said) == warns
