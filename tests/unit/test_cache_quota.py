@@ -24,27 +24,26 @@ class Warnings(Silent):
 
 
 @pytest.mark.parametrize(
-    ("chosen", "quota", "left", "limit", "warns"),
+    ("chosen", "space", "outcome"),
     [
-        ({}, 10 * GIB, 9 * GIB, int(2.5 * GIB), False),
-        ({}, 10 * GIB, GIB // 2, int(2.5 * GIB), True),
-        ({"KEDGE_CACHE_LIMIT": "5GiB"}, 10 * GIB, 9 * GIB, 5 * GIB, False),
-        ({}, None, None, None, False),
+        ({}, (9 * GIB, 10 * GIB), (int(2.5 * GIB), False)),
+        ({}, (GIB // 2, 10 * GIB), (int(2.5 * GIB), True)),
+        ({"KEDGE_CACHE_LIMIT": "5GiB"}, (9 * GIB, 10 * GIB), (5 * GIB, False)),
+        ({}, (None, None), (None, False)),
     ],
 )
 def test_store_respects_a_quota(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     chosen: dict[str, str],
-    quota: int | None,
-    left: int | None,
-    limit: int | None,
-    warns: bool,
+    space: tuple[int | None, int | None],
+    outcome: tuple[int | None, bool],
 ) -> None:
-    monkeypatch.setattr(cache, "free_space", lambda path: Space(path, 100 * GIB, 200 * GIB, left, quota))
+    monkeypatch.setattr(cache, "free_space", lambda path: Space(path, 100 * GIB, 200 * GIB, *space))
     settings = Settings.load({}, {"HOME": str(tmp_path), "KEDGE_CACHEDIR": str(tmp_path / "c"), **chosen})
     store, progress = cache.open_store(settings), Warnings()
-    before = store.limit
+    limit, warns = outcome
+    expected = store.limit if limit is None else limit
     cache.respect_quota(store, settings, progress)
-    assert store.limit == (before if limit is None else limit)
+    assert store.limit == expected
     assert bool(progress.said) == warns
