@@ -12,6 +12,7 @@ import pytest
 
 from kedge.cli.main import make_parser
 from kedge.cli.verbs import VERBS
+from kedge.model.reference import Reference
 from kedge.settings import PREFIXES, SETTINGS
 from tests.builders.documents import list_commands, list_pages
 from tests.requirements import REPOSITORY
@@ -70,6 +71,14 @@ def test_documents_commands_are_found_and_judged() -> None:
     assert judge_command(["pull", "--sanbox", "x"]) == "'kedge pull' has no --sanbox"
     assert judge_command(["cache", "wash"]) == "'kedge cache' has no 'wash'"
     assert judge_command(["run", "x"]) == "there is no verb 'run'"
+
+
+def test_documents_references_can_be_read() -> None:
+    shown = [words for page in PAGES for words in list_commands(REPOSITORY / page) if words[:1] == ["pull"]]
+    plain = [words[-1] for words in shown if not re.search(r"…|\.\.\.|[A-Z]{3}", words[-1])]
+    assert len(plain) > 20
+    for text in plain:
+        Reference.parse(text)
 
 
 def read_source() -> str:

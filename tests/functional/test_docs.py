@@ -1,28 +1,60 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Commands shown in README and docs/ are run, in a fresh home and folder per page, and show what the page says.
 
-Only blocks below `<!-- run -->` are: those that need no network. Needs openssl for the page about signatures.
+Blocks below `<!-- run -->` are. docker.io, nvcr.io and registry.example.org lead to a registry in this process, by
+way of registries.conf. Needs openssl for the page about signatures.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from kedge.model.manifest import DOCKER_LIST, OCI_MANIFEST
+from tests.builders import layers as build
 from tests.builders.documents import list_running_pages, read_steps
+from tests.builders.images import MACHINE, make_config
+from tests.fakes.registry import FakeRegistry
 from tests.requirements import REPOSITORY, require_program
 
 SIZE = re.compile(r"\b\d+(?:\.\d+)? [kMGT]?B\b")
 RUNNING = [str(page.relative_to(REPOSITORY)) for page in list_running_pages()]
 
 
-def make_environment(place: Path) -> dict[str, str]:
+IMAGES = (("library/ubuntu", "24.04"), ("nvidia/pytorch", "24.03-py3"), ("nvidia/cuda", "12.4.1-devel-ubuntu22.04"))
+HOSTS = ("docker.io", "nvcr.io", "registry.example.org")
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[FakeRegistry]:
+    """The images that the pages pull, each for two architectures and very small."""
+    tar = build.layer(build.folder("etc"), build.file("etc/hello", b"hello\n"))
+    with FakeRegistry() as running:
+        for repository, tag in IMAGES:
+            entries = []
+            for architecture in sorted({"amd64", "arm64", MACHINE}):
+                config = make_config([tar], {"Cmd": ["/bin/sh"]}, architecture)
+                digest = running.add_image(repository, architecture, [build.compress(tar)], config)
+                size = len(running.manifests[repository, architecture][0])
+                platform = {"architecture": architecture, "os": "linux"}
+                entries.append({"mediaType": OCI_MANIFEST, "digest": str(digest), "size": size, "platform": platform})
+            index = {"schemaVersion": 2, "mediaType": DOCKER_LIST, "manifests": entries}
+            running.add_manifest(repository, tag, json.dumps(index).encode(), DOCKER_LIST)
+        yield running
+
+
+def make_environment(place: Path, registry: FakeRegistry) -> dict[str, str]:
     """A user who has kedge on PATH and nothing else."""
+    mirrors = place / "registries.conf"
+    rules = [f'[[registry]]\nprefix = "{host}"\nlocation = "{registry.host}"\ninsecure = true\n' for host in HOSTS]
+    mirrors.write_text("".join(rules))
     programs = place / "bin"
     programs.mkdir()
     kedge = programs / "kedge"
@@ -34,6 +66,7 @@ def make_environment(place: Path) -> dict[str, str]:
         "PATH": f"{programs}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
         "HOME": str(home),
         "PYTHONPATH": str(REPOSITORY / "src"),
+        "CONTAINERS_REGISTRIES_CONF": str(mirrors),
         "KEDGE_SITE_CONFIG": str(place / "no-site-config.toml"),
         "LANG": "C.UTF-8",
         "USER": os.environ.get("USER", "user"),
@@ -53,10 +86,10 @@ def test_docs_there_are_pages_to_run() -> None:
 
 
 @pytest.mark.parametrize("name", RUNNING)
-def test_docs_commands_do_what_the_page_shows(name: str, tmp_path: Path) -> None:
+def test_docs_commands_do_what_the_page_shows(name: str, tmp_path: Path, registry: FakeRegistry) -> None:
     if name.endswith("signing.md"):
         require_program("openssl")
-    environment = make_environment(tmp_path)
+    environment = make_environment(tmp_path, registry)
     folder = tmp_path / "folder"
     folder.mkdir()
     for step in read_steps(REPOSITORY / name):
