@@ -35,9 +35,9 @@ class DockerRegistry:
     authority: Authority | None = None
     process: subprocess.Popen[bytes] | None = None
 
-    def copy_in(self, source: str, name: str) -> None:
-        """Let skopeo push `source` (`oci:FOLDER:TAG`, `docker-archive:FILE`, …) as `name`."""
-        self._skopeo("copy", "-q", *self._options("dest"), source, f"docker://{self.host}/{name}")
+    def copy_in(self, source: str, name: str, *options: str) -> None:
+        """Let skopeo push `source` (`oci:FOLDER:TAG`, `docker-archive:FILE`, …) as `name`, with options of `copy`."""
+        self._skopeo("copy", "-q", *self._options("dest"), *options, source, f"docker://{self.host}/{name}")
 
     def copy_out(self, name: str, target: str) -> None:
         """Let skopeo pull `name` to `target`."""
