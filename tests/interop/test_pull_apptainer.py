@@ -193,13 +193,12 @@ def test_every_shape_gives_the_same_files(registry: DockerRegistry, peer: Apptai
 
 
 def test_apptainer_makes_the_same_of_the_same_image(registry: DockerRegistry, peer: Apptainer) -> None:
-    """Its own pull of the very reference runs the same and has the same files; its environment breaks on such values."""
+    """Its own pull of that reference runs the same and has the same files (its environment breaks on such values)."""
     name = f"docker://{registry.host}/team/rich:oci-gzip"
     theirs, ours = peer.folder / "theirs.sif", pull(registry, peer, "team/rich:oci-gzip")
     peer.run("pull", "--no-https", theirs, name)
     for words in (["run"], ["run", "x y"]):
         assert peer.run(words[0], ours, *words[1:]).stdout == peer.run(words[0], theirs, *words[1:]).stdout
-    assert peer.run("inspect", "--startscript", ours).stdout == peer.run("inspect", "--startscript", theirs).stdout
     listing = "cd /; for f in $(/bin/busybox find . -xdev ! -path './proc*' ! -path './sys*' ! -path './dev*' | "
     listing += "/bin/busybox sort); do /bin/busybox stat -c '%n %a %F %s' $f; done"
     seen = [peer.run("exec", "--contain", sif, "sh", "-c", listing).stdout for sif in (ours, theirs)]
