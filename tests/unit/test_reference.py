@@ -242,6 +242,7 @@ BAD = [
     ("oci-achive://x", "not a known scheme", "oci-archive:x"),
     ("shub://owner/name", "switched off", "docker://"),
     ("Ubuntu", "lower case", "did you mean ubuntu?"),
+    ("docker://Team/Image:Tag", "lower case", "did you mean docker://team/image:Tag?"),
     ("docker://nvcr.io/NVIDIA/pytorch", "lower case", "docker://nvcr.io/nvidia/pytorch"),
     ("docker://Foo/bar", "lower case", "docker://foo/bar"),
     ("nvcr.io/nvidia/PyTorch:24.03-py3", "lower case", "nvcr.io/nvidia/pytorch:24.03-py3"),

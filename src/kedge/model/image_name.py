@@ -96,6 +96,13 @@ def check_tag(tag: str, text: str) -> None:
         raise refuse(text, why, "tags are letters, digits, '_', '.' and '-'")
 
 
+def _lower_parts(text: str, repository: str) -> str:
+    """The text with a lower-case repository; tags may be upper case, and the registry may have been left out."""
+    for part in repository.split("/"):
+        text = text.replace(part, part.lower(), 1)
+    return text
+
+
 def check_repository(repository: str, text: str) -> None:
     """Raise unless every part of the repository's path follows the grammar."""
     if len(repository) > _MAXIMUM_REPOSITORY:
@@ -107,7 +114,7 @@ def check_repository(repository: str, text: str) -> None:
             raise refuse(
                 text,
                 f"repository names are lower case, '{part}' is not",
-                f"did you mean {text.replace(part, part.lower(), 1)}?",
+                f"did you mean {_lower_parts(text, repository)}?",
             )
         raise refuse(
             text,

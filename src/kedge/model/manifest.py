@@ -96,10 +96,11 @@ class Index:
         bare = [m for m in self.manifests if m.platform is None]
         if not images and len(bare) == 1:
             return bare[0]  # an index with one entry and no platform: OCI layouts made by hand look so
-        there = ", ".join(sorted({m.platform.architecture for m in images if m.platform})) or "none"
+        known = [m.platform for m in self.manifests if m.platform and m.platform.architecture != "unknown"]
+        there = sorted({each.architecture if each.os == "linux" else str(each) for each in known})
         raise NoMatchingPlatform(
-            f"{what} has no {wanted} version; it is there for: {there}",
-            hint="choose one of these with --arch, if you mean to run it elsewhere",
+            f"{what} has no {wanted} version; it is there for: {', '.join(there) or 'no platform at all'}",
+            hint="choose one of these with --arch, if you mean to run it elsewhere" if images else "try another tag",
         )
 
 

@@ -16,7 +16,7 @@ from kedge.model.platform import Platform
 from kedge.model.progress import Progress, Task
 from kedge.model.reference import Reference
 from kedge.ops.image_source import LayeredImage
-from kedge.ops.resolve import Resolved, read_config
+from kedge.ops.resolve import Resolved, compare_platform, read_config
 from kedge.ops.workplace import Workplace
 from kedge.registry.stream import BlobStream
 from kedge.store.download import IngestOptions
@@ -28,6 +28,7 @@ def open_remote_image(resolved: Resolved, workplace: Workplace, store: Store) ->
     """Start the downloads, top layer first, and describe the image they make."""
     refuse_artifacts(resolved)
     raw, config = read_config(resolved, store)
+    compare_platform(config.platform, resolved.reference, workplace)  # one without an index may be for anything
     manifest = resolved.manifest
     diff_ids = config.diff_ids if len(config.diff_ids) == len(manifest.layers) else (None,) * len(manifest.layers)
     ingests = start_downloads(resolved, manifest.layers, store, workplace.progress)

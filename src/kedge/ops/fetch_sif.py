@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from kedge.errors import ImageNotFound, InvalidSetting, NoMatchingPlatform
+from kedge.errors import ImageNotFound, InvalidSetting
 from kedge.formats.sif.identify import PROBE, FileKind, identify_bytes, identify_file, refuse_as_sif
 from kedge.formats.sif.reader import SifReader
 from kedge.model.digest import Digest
 from kedge.model.manifest import SIF_LAYER, Descriptor
+from kedge.model.platform import Platform
 from kedge.model.reference import Reference, Transport
 from kedge.ops.fetch import short_name
-from kedge.ops.resolve import resolve
+from kedge.ops.resolve import compare_platform, resolve
 from kedge.ops.workplace import Workplace
 from kedge.posix.files import explained
 from kedge.registry.download import download_url, open_url
@@ -146,25 +147,11 @@ class _Place:
             raise refuse_as_sif(start, self.reference.redacted)
         if kind is FileKind.SIF:
             header = SifReader(file, self.reference.redacted).header  # its tables must lie inside the file
-            _compare_architecture(header.architecture, self.reference, self.workplace)
+            compare_platform(Platform(header.architecture), self.reference, self.workplace)
 
 
 def check_architecture(path: Path, reference: Reference, workplace: Workplace) -> None:
     """Say it, or refuse it where --arch was given, when a stored SIF is for another machine."""
     with explained(path), path.open("rb") as file:
         if identify_file(file) is FileKind.SIF:
-            _compare_architecture(SifReader(file, str(path)).header.architecture, reference, workplace)
-
-
-def _compare_architecture(found: str, reference: Reference, workplace: Workplace) -> None:
-    wanted = workplace.platform
-    if found in ("unknown", wanted.architecture):
-        return
-    if workplace.settings.architecture:
-        raise NoMatchingPlatform(
-            f"{reference.redacted} is for {found}, not for {wanted.architecture}",
-            hint=f"a SIF file has one architecture; leave --arch out, or give --arch {found}",
-        )
-    workplace.progress.warn(
-        f"{reference.redacted} is for {found}; it does not run on this {wanted.architecture} machine"
-    )
+            compare_platform(Platform(SifReader(file, str(path)).header.architecture), reference, workplace)

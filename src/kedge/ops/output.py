@@ -10,7 +10,7 @@ from pathlib import Path
 from kedge.errors import OutputExists, UsageError
 from kedge.model.form import Form
 from kedge.model.reference import Reference, Transport
-from kedge.posix.files import require_writable
+from kedge.posix.files import refuse_existing, require_writable
 
 # What an output name says about the form, longest endings first. Apptainer's users call SIF files .simg, too.
 _ENDINGS = (
@@ -48,8 +48,7 @@ class Output:
         path, form = self.path, self.require_form()
         if path.is_dir() and not path.is_symlink() and not form.is_folder:
             raise OutputExists(f"{path} is a folder", hint="name a file, or another folder with --dir")
-        if not force and (path.exists() or path.is_symlink()):
-            raise OutputExists(f"{path} exists already", hint="give --force to replace it, or another name")
+        refuse_existing(path, force=force)
         require_writable(path.parent)
 
 

@@ -19,7 +19,7 @@ from kedge.model.form import Form
 from kedge.model.platform import Platform
 from kedge.model.reference import Reference, Transport
 from kedge.ops.output import Output, choose_tag
-from kedge.ops.resolve import Resolved, compare_platform, read_config, resolve
+from kedge.ops.resolve import Resolved, compare_platform, resolve
 from kedge.ops.workplace import Workplace
 from kedge.posix.files import explained
 from kedge.store.store import Store
@@ -144,12 +144,12 @@ class _Puller:
         missing = sum(x.size for x in resolved.manifest.layers if not self.store.has_blob(x.digest, x.size))
         stored = self.store.find_image(key) if self.request.form is Form.SIF else None
         is_stored = stored is not None
-        platform = _read_platform(stored) if stored else self._ask_platform(resolved)
+        platform = _read_platform(stored) if stored else self.workplace.platform  # asked of the config by who downloads
         compare_platform(platform, self.request.reference, self.workplace)
         plan = replace(
             plan,
             digest=resolved.digest,
-            platform=str(self.workplace.platform if platform.architecture == "unknown" else platform),
+            platform=str(platform),
             download=0 if is_stored else missing,
             how="from the store" if is_stored else plan.how,
             layers=tuple((str(layer.digest), layer.size) for layer in resolved.manifest.layers),
@@ -159,20 +159,15 @@ class _Puller:
         if not is_stored:
             self._require_room(resolved, missing, plan.output)
         if self.request.form is Form.SIF:
-            return self._deliver(plan, key, lambda file: self._convert_into(file, resolved))
+            made = self._deliver(plan, key, lambda file: self._convert_into(file, resolved))
+            return replace(made, platform=str(_read_platform(made.output)))
         from kedge.ops.fetch import open_remote_image
 
         with self._attempt():
             image = open_remote_image(resolved, self.workplace, self.store)
+            plan = replace(plan, platform=str(image.record.platform))
             self._write(plan, image)
         return _measure(plan)
-
-    def _ask_platform(self, resolved: Resolved) -> Platform:
-        """What the config says; an index was chosen from by platform, but an image alone may be for anything."""
-        from kedge.ops.fetch import refuse_artifacts
-
-        refuse_artifacts(resolved)
-        return read_config(resolved, self.store)[1].platform
 
     def pull_sif(self, plan: Pulled, *, dry_run: bool) -> Pulled:
         """Get a file that is a SIF already, and convert it if another form is wanted."""

@@ -11,7 +11,7 @@ import contextlib
 import time
 from dataclasses import dataclass
 
-from kedge.errors import FileProblem, ImageNotFound, NetworkFailed, RegistryProtocolError
+from kedge.errors import FileProblem, ImageNotFound, NetworkFailed, NoMatchingPlatform, RegistryProtocolError
 from kedge.model.digest import Digest
 from kedge.model.manifest import (
     MAXIMUM_CONFIG,
@@ -22,6 +22,7 @@ from kedge.model.manifest import (
     parse_config,
     parse_manifest,
 )
+from kedge.model.platform import Platform
 from kedge.model.reference import Reference
 from kedge.ops.workplace import Workplace
 from kedge.registry.client import RegistryClient
@@ -126,6 +127,26 @@ def read_config(resolved: Resolved, store: Store) -> tuple[bytes, ImageConfig]:
         raw = resolved.client.read_blob(resolved.reference.repository, descriptor, MAXIMUM_CONFIG)
         store.add_blob(raw)
     return raw, parse_config(raw, where=f"the config of {resolved.reference}")
+
+
+def compare_platform(found: Platform, reference: Reference, workplace: Workplace) -> None:
+    """Say it, or refuse it where --arch was given, when an image that there is once only is for another machine."""
+    wanted = workplace.platform
+    if found.os != wanted.os:
+        raise NoMatchingPlatform(
+            f"{reference.redacted} is for {found.os}, and only {wanted.os} images run on clusters",
+            hint="look for another tag: kedge registry tags REPOSITORY",
+        )
+    if found.architecture in ("unknown", wanted.architecture):
+        return
+    if workplace.settings.architecture:
+        raise NoMatchingPlatform(
+            f"{reference.redacted} is for {found.architecture}, not for {wanted.architecture}",
+            hint=f"there is one version of it only; leave --arch out, or give --arch {found.architecture}",
+        )
+    workplace.progress.warn(
+        f"{reference.redacted} is for {found.architecture}; it does not run on this {wanted.architecture} machine"
+    )
 
 
 def _describe_age(seconds: float) -> str:

@@ -65,7 +65,7 @@ def explain_response(response: Response, situation: Situation) -> KedgeError:
     if status == 401:
         return _explain_unauthorized(situation, context)
     if status == 403:
-        return _explain_denied(situation, said, context)
+        return _explain_denied(situation, context)
     if status == 404:
         return _explain_missing(situation, said, context)
     if status == 429:
@@ -76,6 +76,10 @@ def explain_response(response: Response, situation: Situation) -> KedgeError:
             context={**context, "transient": "yes"},
             hint="this is the registry's side; try again later",
         )
+    return _explain_unexpected(status, situation, body, context)
+
+
+def _explain_unexpected(status: int, situation: Situation, body: bytes, context: dict[str, str]) -> KedgeError:
     if status == 405 and situation.action == "write":
         return AccessDenied(
             f"{situation.registry} takes no pushes: it is read-only, a mirror or a cache of another registry",
@@ -203,7 +207,7 @@ def explain_refused(situation: Situation, context: dict[str, str] | None = None)
     )
 
 
-def _explain_denied(situation: Situation, said: ErrorBody, context: dict[str, str]) -> KedgeError:
+def _explain_denied(situation: Situation, context: dict[str, str]) -> KedgeError:
     if situation.is_ngc:
         page = ngc_page(situation.repository)
         who = (
@@ -221,13 +225,20 @@ def _explain_denied(situation: Situation, said: ErrorBody, context: dict[str, st
     return AccessDenied(
         f"{situation.registry} does not let {who} {situation.action} {situation.image}",
         context=context,
-        hint=None if said.text else "ask the owner of the repository for access",
+        hint="ask the owner of the repository for access, or log in as somebody else: "
+        f"kedge registry login {situation.registry}",
     )
 
 
 def _explain_missing(situation: Situation, said: ErrorBody, context: dict[str, str]) -> KedgeError:
     name = f"{situation.registry}/{situation.repository}"
     tags = f"kedge registry tags {name}"
+    if "BLOB_UNKNOWN" in said.codes:
+        return ImageNotFound(
+            f"{situation.registry} has lost a part of an image in '{situation.repository}': {situation.reference}",
+            context=context,
+            hint="the manifest names it, but the registry does not have it: push the image again, or ask its owner",
+        )
     if not situation.reference or "NAME_UNKNOWN" in said.codes:
         page = f"; its page would be {ngc_page(situation.repository)}" if situation.is_ngc else ""
         return ImageNotFound(

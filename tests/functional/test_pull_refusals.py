@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What `kedge pull` refuses or remarks before anything is downloaded: wrong platforms, lost blobs, precious outputs.
+
+Needs no services and no root: the registry is in this process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from kedge.errors import ImageNotFound, NoMatchingPlatform, OutputExists
+from kedge.model.manifest import OCI_INDEX, OCI_MANIFEST
+from tests.builders import layers as build
+from tests.builders.images import MACHINE, add_rich_image, kedge, make_config
+from tests.fakes.registry import FakeRegistry
+
+OTHER = "s390x"
+
+
+def add_alone(registry: FakeRegistry, **changes: object) -> str:
+    """An image without an index, whose config differs from the usual one."""
+    tar = build.layer(build.file("x", b"x"))
+    config = {**json.loads(make_config([tar], {})), **changes}
+    registry.add_image("team/alone", "1", [build.compress(tar)], json.dumps(config).encode())
+    return f"docker://{registry.host}/team/alone:1"
+
+
+def test_pull_remarks_that_an_image_is_for_another_architecture(tmp_path: Path) -> None:
+    with FakeRegistry() as registry:
+        reference = add_alone(registry, architecture=OTHER)
+        for name in ("first.sif", "from-the-store.sif"):
+            done = kedge("pull", "--json", tmp_path / name, reference, cache=tmp_path / "c")
+            assert f"is for {OTHER}; it does not run on this {MACHINE} machine" in done.stderr
+            assert json.loads(done.stdout)["platform"] == f"linux/{OTHER}"
+
+
+def test_pull_refuses_an_image_that_is_not_for_the_architecture_asked_for(tmp_path: Path) -> None:
+    with FakeRegistry() as registry:
+        reference = add_alone(registry)
+        kedge("pull", tmp_path / "stored.sif", reference, cache=tmp_path / "full")
+        for cache in ("full", "empty"):
+            words = ("pull", "--arch", OTHER, tmp_path / "x.sif", reference)
+            done = kedge(*words, cache=tmp_path / cache, check=False)
+            assert done.returncode == NoMatchingPlatform.exit_code
+            assert f"is for {MACHINE}, not for {OTHER}" in done.stderr
+    assert not (tmp_path / "x.sif").exists()
+
+
+def test_pull_refuses_an_image_for_another_system(tmp_path: Path) -> None:
+    with FakeRegistry() as registry:
+        reference = add_alone(registry, os="windows")
+        done = kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", check=False)
+        assert registry.server.seen("blobs") == registry.server.seen("blobs")[:1], "the config only"
+    assert done.returncode == NoMatchingPlatform.exit_code
+    assert "is for windows" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("platforms", "said", "hint"),
+    [
+        ([], "no platform at all", "try another tag"),
+        ([{"architecture": "amd64", "os": "windows"}], "windows/amd64", "try another tag"),
+        ([{"architecture": OTHER, "os": "linux"}, {"architecture": "unknown", "os": "unknown"}], OTHER, "with --arch"),
+    ],
+)
+def test_pull_lists_what_an_index_has(tmp_path: Path, platforms: list[dict[str, str]], said: str, hint: str) -> None:
+    entry = {"mediaType": OCI_MANIFEST, "digest": "sha256:" + "0" * 64, "size": 2}
+    document = {"schemaVersion": 2, "manifests": [{**entry, "platform": each} for each in platforms]}
+    with FakeRegistry() as registry:
+        registry.add_manifest("team/index", "1", json.dumps(document).encode(), OCI_INDEX)
+        done = kedge("pull", f"docker://{registry.host}/team/index:1", cache=tmp_path / "c", cwd=tmp_path, check=False)
+    assert done.returncode == NoMatchingPlatform.exit_code
+    assert f"it is there for: {said}\n" in done.stderr.replace("linux/", "")
+    assert hint in done.stderr
+
+
+def test_pull_says_that_the_registry_lost_a_layer(tmp_path: Path) -> None:
+    with FakeRegistry() as registry:
+        add_rich_image(registry)
+        lost = json.loads(registry.manifests["team/rich", "1"][0])["layers"][0]["digest"]
+        registry.repository_blobs["team/rich"].remove(lost)
+        done = kedge("pull", f"docker://{registry.host}/team/rich:1", cache=tmp_path / "c", cwd=tmp_path, check=False)
+    assert done.returncode == ImageNotFound.exit_code
+    assert f"has lost a part of an image in 'team/rich': {lost}" in done.stderr
+    assert "push the image again" in done.stderr
+
+
+@pytest.mark.parametrize("form", ["sif", "sandbox", "oci"])
+def test_pull_by_force_keeps_a_folder_of_other_things(tmp_path: Path, form: str) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "thesis.tex").write_text("years")
+    with FakeRegistry() as registry:
+        add_rich_image(registry)
+        reference = f"docker://{registry.host}/team/rich:1"
+        words = ("pull", "--force", "--format", form, ".", reference)
+        done = kedge(*words, cache=tmp_path / "c", cwd=work, check=False)
+        assert registry.server.log == [], "it is known before anything is asked"
+    assert done.returncode == OutputExists.exit_code
+    assert (work / "thesis.tex").read_text() == "years"
+
+
+def test_pull_by_force_leaves_a_pipe_alone(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with FakeRegistry() as registry:
+        add_rich_image(registry)
+        words = ("pull", "--force", tmp_path / "pipe", f"docker://{registry.host}/team/rich:1")
+        done = kedge(*words, cache=tmp_path / "c", check=False)
+    assert done.returncode == OutputExists.exit_code
+    assert (tmp_path / "pipe").is_fifo()
