@@ -112,6 +112,20 @@ def test_pull_that_just_fits_is_not_refused(registry: FakeRegistry, tmp_path: Pa
 
 
 @pytest.mark.root
+def test_pull_without_a_store_needs_room_for_the_layers_only(registry: FakeRegistry, tmp_path: Path) -> None:
+    """A small /tmp and a large target: the SIF is written straight there."""
+    reference = add_large_image(registry, 12 * MEBIBYTE)
+    with small_disk(tmp_path / "disk", 16 * MEBIBYTE) as disk:
+        words = ("pull", "--disable-cache", "--tmpdir", disk, tmp_path / "x.sif", reference)
+        kedge(*words, cache=tmp_path / "cache")
+        assert list(disk.iterdir()) == []
+    with small_disk(tmp_path / "disk", 8 * MEBIBYTE) as disk:
+        done = kedge(*words, "--force", cache=tmp_path / "cache", check=False)
+    assert done.returncode == NoSpace.exit_code
+    assert "--tmpdir" in done.stderr
+
+
+@pytest.mark.root
 def test_pull_whose_disk_fills_in_the_middle_leaves_nothing_half_written(
     registry: FakeRegistry, tmp_path: Path
 ) -> None:

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
-from kedge.errors import OutputExists
-from kedge.posix.files import apply_umask, atomic_output, refuse_existing
+from kedge.errors import LimitReached, OutputExists
+from kedge.posix.files import apply_umask, atomic_output, explain, refuse_existing
 
 
 @pytest.fixture
@@ -71,6 +72,13 @@ def test_atomic_output_follows_the_umask(tmp_path: Path) -> None:
     assert (tmp_path / "x").stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "kept").stat().st_mode & 0o777 == 0o664
     assert apply_umask(0o755) == 0o700
+
+
+def test_explain_names_the_limits_of_the_shell() -> None:
+    error = explain(OSError(errno.EMFILE, "Too many open files"), Path("x"))
+    assert isinstance(error, LimitReached)
+    assert "ulimit -n" in str(error.hint)
+    assert "ulimit -f" in str(explain(OSError(errno.EFBIG, "File too large"), Path("x")).hint)
 
 
 def test_atomic_output_leaves_nothing_after_an_error(tmp_path: Path) -> None:

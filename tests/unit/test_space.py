@@ -48,6 +48,13 @@ def test_require_space_names_needed_free_and_place(tmp_path: Path) -> None:
     assert caught.value.context["needed"] == str(HUGE)
 
 
+def test_require_space_says_how_another_place_is_chosen(tmp_path: Path) -> None:
+    """KEDGE_CACHEDIR is no remedy where the output does not fit."""
+    with pytest.raises(NoSpace) as caught:
+        require_space(tmp_path, HUGE, "pulling debian", environ={}, choice="--dir {}")
+    assert (caught.value.hint or "").endswith("choose a larger place: --dir PLACE")
+
+
 def test_require_space_proposes_a_place_with_room(tmp_path: Path) -> None:
     memory = Path("/dev/shm")
     if not memory.is_dir() or memory.stat().st_dev == tmp_path.stat().st_dev:

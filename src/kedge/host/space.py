@@ -65,8 +65,16 @@ def free_space(path: Path) -> Space:
     return Space(folder, free, total, left, limit)
 
 
-def require_space(path: Path, needed: int, what: str, environ: Mapping[str, str] | None = None) -> Space:
-    """Raise NoSpace, naming a better place if there is one, unless `needed` bytes fit at `path`."""
+STORE_CHOICE = "KEDGE_CACHEDIR={}/kedge"
+
+
+def require_space(
+    path: Path, needed: int, what: str, environ: Mapping[str, str] | None = None, *, choice: str = STORE_CHOICE
+) -> Space:
+    """Raise NoSpace, naming a better place if there is one, unless `needed` bytes fit at `path`.
+
+    `choice` is how the user chooses another place, with `{}` where its name goes.
+    """
     space = free_space(path)
     if space.usable >= needed:
         return space
@@ -75,9 +83,9 @@ def require_space(path: Path, needed: int, what: str, environ: Mapping[str, str]
     better = find_better_place(needed, avoid=space.path, environ=os.environ if environ is None else environ)
     remedy = "free some room ('kedge cache clean')"
     if better is not None:
-        remedy += f", or use {better.path}, which has {format_size(better.usable)}: KEDGE_CACHEDIR={better.path}/kedge"
+        remedy += f", or use {better.path}, which has {format_size(better.usable)}: {choice.format(better.path)}"
     else:
-        remedy += ", or choose a larger place with KEDGE_CACHEDIR and --tmpdir"
+        remedy += f", or choose a larger place: {choice.format('PLACE')}"
     raise NoSpace(
         f"{what} needs about {format_size(needed)} in {path}, and there is only {room}",
         context={"path": str(path), "needed": str(needed), "usable": str(space.usable)},

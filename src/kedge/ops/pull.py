@@ -250,14 +250,17 @@ class _Puller:
 
     def _require_room(self, resolved: Resolved, missing: int, target: Path) -> None:
         """Refuse before the download what cannot end well: layers that are missing, and a SIF about as large as all."""
-        from kedge.host.space import require_space
+        from kedge.host.space import STORE_CHOICE, require_space
 
         what = f"the pull of {self.request.reference.redacted}"
+        is_passing = self.workplace.settings.disable_cache
         result = estimate_size(resolved.compressed_size, self.request.form)
         together = same_device(self.store.root, target.parent)
-        require_space(self.store.root, missing + (result if together or self.request.form is Form.SIF else 0), what)
+        is_kept = self.request.form is Form.SIF and not is_passing
+        choice = "--tmpdir {}" if is_passing else STORE_CHOICE
+        require_space(self.store.root, missing + (result if together or is_kept else 0), what, choice=choice)
         if not together:
-            require_space(target.parent, result, what)
+            require_space(target.parent, result, what, choice="--dir {}")
 
 
 def estimate_size(compressed: int, form: Form) -> int:

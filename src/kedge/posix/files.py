@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from kedge.errors import CorruptImage, FileProblem, KedgeError, NoSpace, OutputExists
+from kedge.errors import CorruptImage, FileProblem, KedgeError, LimitReached, NoSpace, OutputExists
 
 TEMPORARY_PREFIX = ".kedge-tmp-"  # what a killed process leaves behind is found by this
 _PIECE = 1 << 20
@@ -148,9 +148,13 @@ def explain(problem: OSError, path: Path | str) -> KedgeError:
         what = "your quota is used up" if problem.errno == errno.EDQUOT else "the file system is full"
         hint = "free some room ('kedge cache clean'), or choose another place with --tmpdir or KEDGE_CACHEDIR"
         return NoSpace(f"cannot write {path}: {what}", context=context, hint=hint)
+    if problem.errno in (errno.EMFILE, errno.ENFILE):
+        hint = "'ulimit -n' shows the limit; raise it with 'ulimit -n 1024', or run it in a job"
+        return LimitReached(f"too many files are open to go on with {path}", context=context, hint=hint)
     hints = {
+        errno.EFBIG: "'ulimit -f' shows how large a file may become here; raise it, or choose another file system",
         errno.ENOENT: "check the spelling; relative names are looked up from the current folder",
-        errno.EACCES: "you have no permission there; choose a place of your own",
+        errno.EACCES: "you have no permission there; ask its owner, or choose a place of your own",
         errno.EROFS: "that file system is read-only; choose another place",
         errno.EISDIR: "a file is expected there, not a folder",
         errno.ENOTDIR: "a part of this path is a file, not a folder",
