@@ -73,6 +73,17 @@ def test_config_set_makes_the_file(home: Path) -> None:
     assert user_config(home).read_text() == 'cache_limit = "50G"\ndisable_cache = true\nthreads = 4\n'
 
 
+def test_config_changes_are_one_json_document_when_asked(home: Path) -> None:
+    path = str(user_config(home))
+    for words, value in (
+        (("set", "threads", "3", "--dry-run"), "3"),
+        (("set", "threads", "3"), "3"),
+        (("unset", "threads"), None),
+    ):
+        done = run_config(home, *words, "--json")
+        assert json.loads(done.stdout) == {"key": "threads", "value": value, "file": path}
+
+
 def test_config_set_keeps_comments_order_mode_and_link(home: Path) -> None:
     real = home / "dotfiles.toml"
     real.write_text('# mine\ncache_limit = "1G"  # small\n\n# threads = 9\nthreads = 2\nretries = 1')

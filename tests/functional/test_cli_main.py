@@ -72,6 +72,24 @@ def test_main_without_a_verb_is_a_usage_error() -> None:
     assert done.stdout.startswith("usage: kedge")
 
 
+def test_main_without_a_verb_is_json_when_asked() -> None:
+    done = run_plain("--json")
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["message"] == "there is no verb"
+
+
+def test_main_unknown_option_proposes_the_nearest() -> None:
+    done = run_plain("pull", "--forse", "alpine")
+    assert done.returncode == 2
+    assert done.stderr.endswith("hint: did you mean '--force'?\n")
+
+
+def test_main_pull_with_the_output_last_says_that_it_comes_first() -> None:
+    done = run_plain("pull", "docker://alpine", "my image.sif")
+    assert done.returncode == 2
+    assert done.stderr.endswith("hint: the output comes first: kedge pull 'my image.sif' docker://alpine\n")
+
+
 def test_main_unknown_verb_proposes_the_nearest() -> None:
     done = run_plain("pul", "alpine")
     assert done.returncode == 2

@@ -188,6 +188,8 @@ def test_cli_sif_new(run: Run, tmp_path: Path) -> None:
     assert "Descriptors Free:   48" in run("header", path)[1]
     assert path.stat().st_mode & 0o777 == 0o755
     assert run("new", path)[0] == OutputExists.exit_code
+    other = tmp_path / "other.sif"
+    assert json.loads(run("new", other, "--json")[1]) == {"file": str(other)}
 
 
 def test_cli_sif_mistakes_are_explained(run: Run, image: Path, tmp_path: Path) -> None:

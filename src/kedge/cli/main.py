@@ -65,6 +65,8 @@ def dispatch(words: list[str], options: GlobalOptions) -> int:
         chosen.help = not rest
     elif chosen.help and rest:
         rest = [*rest, "--help"]
+    if not rest and options.json and not chosen.help:
+        raise UsageError("there is no verb", hint="'kedge --help' lists the verbs")
     if not rest:
         sys.stdout.write(format_help())
         return 0 if chosen.help else UsageError.exit_code

@@ -36,8 +36,11 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*positional, **named)
 
     def error(self, message: str) -> NoReturn:
-        """Raise what argparse would print."""
-        raise UsageError(message, hint=f"'{self.prog} --help' shows how it is used")
+        """Raise what argparse would print, with the nearest option where one is not known."""
+        unknown = message.partition("unrecognized arguments: ")[2].split(" ")[0].partition("=")[0]
+        known = [string for each in _all_parsers(self) for string in each._option_string_actions]
+        near = propose(unknown, known) if unknown.startswith("--") else None
+        raise UsageError(message, hint=near or f"'{self.prog} --help' shows how it is used")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,11 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
     if len(arguments.words) > 2:
         raise UsageError("pull takes at most an output and one reference", hint="kedge pull [OUTPUT] REFERENCE")
+    if len(arguments.words) == 2 and "://" in arguments.words[0] and "://" not in arguments.words[1]:
+        raise UsageError(
+            f"'{arguments.words[0]}' stands where the output should be",
+            hint=f"the output comes first: kedge pull {shlex.quote(arguments.words[1])} {arguments.words[0]}",
+        )
     reference = Reference.parse(arguments.words[-1])
     output = arguments.words[0] if len(arguments.words) == 2 else arguments.name
     form = Form(arguments.format) if arguments.format else None

@@ -82,6 +82,8 @@ def _show(arguments: argparse.Namespace, console: Console) -> None:
 def _change(arguments: argparse.Namespace, console: Console) -> None:
     if arguments.command == "new":
         edit.create_empty(arguments.file)
+        if console.json:
+            console.print_json({"file": str(arguments.file)})
         console.progress.note(f"{arguments.file}: an empty SIF file")
         return
     if arguments.command == "add":
