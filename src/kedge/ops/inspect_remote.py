@@ -8,10 +8,13 @@ are read, by range requests; what is stored already is read from the store.
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from kedge.errors import UnsupportedFormat, UsageError
+from kedge.formats.singularityd import SourceRecord, describe
+from kedge.model.manifest import ImageConfig
 from kedge.model.reference import Reference, Transport
 from kedge.ops.fetch import make_record, refuse_artifacts
 from kedge.ops.fetch_sif import SifSource, find_sif_source
@@ -44,13 +47,18 @@ def inspect_reference(reference: Reference, workplace: Workplace) -> Inspection:
             return _inspect_sif(reference, workplace, store)
         refuse_artifacts(resolved)
         _, config = read_config(resolved, store)
-        return Inspection(inspect_config(config, make_record(resolved, config, workplace.platform)), config.section)
+        return _describe(config, make_record(resolved, config, workplace.platform))
 
 
 def _inspect_image(image: ImageSource) -> Inspection:
     if image.config is None:
         raise UsageError("this image has no config to inspect")
-    return Inspection(inspect_config(image.config, image.record), image.config.section)
+    return _describe(image.config, image.record)
+
+
+def _describe(config: ImageConfig, record: SourceRecord) -> Inspection:
+    section = describe(config, record).oci_config  # in the order a SIF keeps it
+    return Inspection(inspect_config(config, record), json.loads(section) if section else None)
 
 
 def _inspect_sif(reference: Reference, workplace: Workplace, store: Store) -> Inspection:
