@@ -59,6 +59,9 @@ SETTINGS: dict[str, Setting] = {
             "disable_cache", "yes or no", "keep nothing in the store", "no", ("DISABLE_CACHE",), ("--disable-cache",)
         ),
         Setting(
+            "shared_cache", "yes or no", "let others use the store too, as the umask allows", "no", ("SHARED_CACHE",)
+        ),
+        Setting(
             "compression", "codec", "gzip, zstd[:LEVEL], lz4 or none", "zstd", ("COMPRESS",), ("--compress",), "CODEC"
         ),
         Setting("threads", "count or auto", "threads that compress", "auto", ("THREADS",), ("--threads",), "N"),
@@ -113,6 +116,7 @@ class Settings:
     temporary_directory: Path
     cache_limit: int | None
     disable_cache: bool
+    shared_cache: bool
     compression: str
     threads: int | None
     download_connections: int

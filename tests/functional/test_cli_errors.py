@@ -79,7 +79,7 @@ def test_errors_of_files_are_explained(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(("how", "words"), [("memory", "not enough memory"), ("threads", "no more threads")])
+@pytest.mark.parametrize(("how", "words"), [("memory", "ran out of memory"), ("threads", "no more threads")])
 def test_errors_of_limits_name_the_remedy(tmp_path: Path, how: str, words: str) -> None:
     done = run_kedge(tmp_path, "fail", how)
     assert done.returncode == 40

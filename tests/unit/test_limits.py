@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.host.limits import Limits, choose_threads, count_threads, plan_memory, read_limits
+from kedge.host.limits import Limits, choose_threads, count_threads, read_limits
 from tests.builders.host_tree import write_host, write_tree
 
 MEBIBYTE = 1 << 20
@@ -164,8 +164,3 @@ def test_limits_processes_subtract_what_the_user_runs(tmp_path: Path) -> None:
 )
 def test_threads_follow_the_limits(limits: Limits, wanted: int | None, threads: int) -> None:
     assert choose_threads(limits, wanted) == threads
-
-
-@pytest.mark.parametrize(("memory", "planned"), [(None, 128), (64 << 30, 128), (512 << 20, 64), (16 << 20, 8)])
-def test_memory_in_flight_is_an_eighth_in_bounds(memory: int | None, planned: int) -> None:
-    assert plan_memory(Limits(4, memory, None)) == planned * MEBIBYTE

@@ -57,10 +57,10 @@ def understand(problem: BaseException) -> KedgeError | None:
     if isinstance(problem, KedgeError):
         return problem
     if isinstance(problem, MemoryError):
-        return LimitReached(
-            "there is not enough memory to go on",
-            hint="login nodes limit memory; run it in a job (srun --mem=4G kedge ...), or give fewer --threads",
-        )
+        from kedge.host.limits import read_limits
+        from kedge.host.memory import make_memory_error
+
+        return make_memory_error("this command", read_limits())
     if isinstance(problem, RuntimeError) and "start new thread" in str(problem):
         return LimitReached(
             "no more threads or processes may be started",

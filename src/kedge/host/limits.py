@@ -60,13 +60,6 @@ def choose_threads(limits: Limits | None = None, wanted: int | None = None) -> i
     return max(1, threads)
 
 
-def plan_memory(limits: Limits) -> int:
-    """How many bytes of data may be in flight between the parts of a pull: an eighth of what there is, in bounds."""
-    if limits.memory is None:
-        return 128 * _MEBIBYTE
-    return min(128 * _MEBIBYTE, max(8 * _MEBIBYTE, limits.memory // 8))
-
-
 def _find_cpus(root: Path, hierarchies: list[Hierarchy]) -> tuple[int, str]:
     cpus, source = _count_affinity(root), "affinity"
     for hierarchy in hierarchies:

@@ -321,7 +321,7 @@ def _parse_https(rest: str, text: str) -> Reference:
 
 def _parse_instance(rest: str, text: str) -> Reference:
     if not rest:
-        raise refuse(text, "it names no instance", "'kedge instance list' shows those that run")
+        raise refuse(text, "it names no instance", "write it as instance://NAME")
     if not _INSTANCE.match(rest):
         raise refuse(text, "instance names are letters, digits, '_', '.' and '-'")
     return Reference(Transport.INSTANCE, repository=rest)

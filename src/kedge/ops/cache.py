@@ -50,13 +50,16 @@ class CacheReport:
         }
 
 
-def open_store(settings: Settings, *, shared: bool = False) -> Store:
+def open_store(settings: Settings) -> Store:
     """The store at the place and with the cap that settings give.
 
     A cap from a file, a variable or an option beats the one kept in the store, and that beats the default.
     """
     store = Store(
-        settings.cache_directory, limit=settings.cache_limit, downloads=settings.download_connections, shared=shared
+        settings.cache_directory,
+        limit=settings.cache_limit,
+        downloads=settings.download_connections,
+        shared=settings.shared_cache,
     )
     if _counts_stored_limit(settings, store):
         store.limit = store.stored_limit()
