@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge pull` of files that are SIF images already: library://, oras://, http://; broken, changed, wrong, secret."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from kedge.errors import (
+    CorruptImage,
+    DigestMismatch,
+    ImageNotFound,
+    KedgeError,
+    NetworkFailed,
+    NoMatchingPlatform,
+    UnsupportedFormat,
+)
+from kedge.model.digest import Digest
+from tests.builders import layers as build
+from tests.builders.images import MACHINE, hash_file, kedge, make_config
+from tests.builders.sif import fixture_path
+from tests.fakes.http_server import FakeServer, Recorded, Reply
+from tests.fakes.registry import FakeRegistry
+
+OTHER = "amd64" if MACHINE == "arm64" else "arm64"
+
+
+@pytest.fixture(scope="module")
+def sif() -> Path:
+    return fixture_path("busybox_arm64.sif")
+
+
+class FileServer:
+    """One file on a web server, with or without an ETag."""
+
+    def __init__(self, data: bytes, etag: str = '"1"') -> None:
+        self.data = data
+        self.etag = etag
+        self.server = FakeServer(self.answer)
+
+    def answer(self, request: Recorded) -> Reply:
+        if request.path.endswith("missing.sif"):
+            return Reply(404, b"no")
+        headers = {"Content-Type": "application/octet-stream"} | ({"ETag": self.etag} if self.etag else {})
+        wanted = request.headers.get("range")
+        if wanted is None or request.headers.get("if-range", self.etag) != self.etag:
+            return Reply(200, self.data, headers)
+        start = int(wanted.removeprefix("bytes=").rstrip("-"))
+        span = f"bytes {start}-{len(self.data) - 1}/{len(self.data)}"
+        return Reply(206, self.data[start:], {**headers, "Content-Range": span})
+
+    def __enter__(self) -> FileServer:
+        self.server.__enter__()
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self.server.__exit__(*details)
+
+
+class FakeLibrary(FileServer):
+    """The Library API with one image."""
+
+    has_digest = True
+
+    def answer(self, request: Recorded) -> Reply:
+        if "library/default/busybox:1" not in request.path or request.query.get("arch") != ["arm64"]:
+            return Reply(404, b'{"error":{"code":404,"message":"Not Found"}}', {"Content-Type": "application/json"})
+        if request.path.startswith("/v1/images/"):
+            digest = f"sha256.{Digest.of(self.data).hex}" if self.has_digest else "sif.5bd7b8c5"
+            data = {"hash": digest, "size": len(self.data), "architecture": "arm64", "uploaded": True}
+            return Reply(200, json.dumps({"data": data}).encode(), {"Content-Type": "application/json"})
+        return super().answer(request)
+
+
+def leftovers(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.rglob("*") if "tmp-" in path.name or path.suffix == ".sif")
+
+
+def check_delivered(path: Path, sif: Path) -> None:
+    assert hash_file(path) == hash_file(sif)
+    assert path.stat().st_mode & 0o777 == 0o755
+
+
+def test_pull_library_image(tmp_path: Path, sif: Path) -> None:
+    with FakeLibrary(sif.read_bytes()) as library:
+        here = {"cache": tmp_path / "c", "cwd": tmp_path}
+        words = ("pull", "--arch", "arm64", "--library", library.server.url)
+        done = kedge(*words, "--json", "library://busybox:1", **here)
+        assert json.loads(done.stdout)["output"] == "busybox_1.sif"
+        assert json.loads(done.stdout)["digest"] == str(Digest.of(sif.read_bytes()))
+        check_delivered(tmp_path / "busybox_1.sif", sif)
+        library.server.log.clear()
+        again = kedge(*words, "--json", "again.sif", "library://library/default/busybox:1", **here)
+        assert json.loads(again.stdout)["how"] == "hard link"
+        assert not library.server.seen("imagefile")
+        host = f"library://{library.server.host}/library/default/busybox:1"
+        kedge("pull", "--arch", "arm64", "--no-https", "host.sif", host, **here)
+        missing = kedge(*words, "library://nothing:1", check=False, **here)
+    check_delivered(tmp_path / "host.sif", sif)
+    assert missing.returncode == ImageNotFound.exit_code
+    assert "arm64" in missing.stderr
+
+
+def test_pull_library_resumes_and_verifies(tmp_path: Path, sif: Path) -> None:
+    with FakeLibrary(sif.read_bytes()) as library:
+        words = ("pull", "--arch", "arm64", "--library", library.server.url, tmp_path / "x.sif", "library://busybox:1")
+        library.server.fail("imagefile", cut_at=300_000)
+        kedge(*words, cache=tmp_path / "c")
+        assert any("range" in each.headers for each in library.server.seen("imagefile"))
+        check_delivered(tmp_path / "x.sif", sif)
+        library.server.fail("imagefile", corrupt_at=400_000, times=99)
+        done = kedge(*words, "--force", cache=tmp_path / "other", check=False)
+    assert done.returncode == DigestMismatch.exit_code
+    check_delivered(tmp_path / "x.sif", sif)  # the old file is still there
+
+
+def test_pull_library_without_digest_is_asked_each_time(tmp_path: Path, sif: Path) -> None:
+    with FakeLibrary(sif.read_bytes()) as library:
+        library.has_digest = False
+        for name in ("a.sif", "b.sif"):
+            words = ("pull", "--arch", "arm64", "--library", library.server.url)
+            kedge(*words, tmp_path / name, "library://busybox:1", cache=tmp_path / "c")
+            check_delivered(tmp_path / name, sif)
+        assert len(library.server.seen("imagefile")) == 2
+    assert list((tmp_path / "c").rglob("images/*")) == []  # a copy that can never be used again is not kept
+
+
+def test_pull_oras_is_stored_once_and_delivered_executable(tmp_path: Path, sif: Path) -> None:
+    here = {"cache": tmp_path / "c", "cwd": tmp_path}
+    with FakeRegistry() as registry:
+        reference = f"oras://{registry.host}/sif/busybox:1"
+        kedge("push", sif, reference, **here)
+        done = kedge("pull", "--arch", "arm64", "--json", reference, umask=0o022, **here)
+        assert json.loads(done.stdout)["output"] == "busybox_1.sif"
+        registry.server.log.clear()
+        kedge("pull", "--arch", "arm64", "docker.sif", f"docker://{registry.host}/sif/busybox:1", **here)
+        assert not registry.server.seen("GET .*/blobs/")
+    check_delivered(tmp_path / "busybox_1.sif", sif)
+    check_delivered(tmp_path / "docker.sif", sif)
+    blobs = [path for path in (tmp_path / "c").rglob("*") if path.is_file() and path.stat().st_size > 100_000]
+    assert len(blobs) == 1
+
+
+@pytest.mark.parametrize("form", ["sandbox", "squashfs", "oci-archive"])
+def test_pull_files_into_other_forms(tmp_path: Path, sif: Path, form: str) -> None:
+    with FileServer(sif.read_bytes()) as files:
+        words = ("pull", "--arch", "arm64", "--format", form, tmp_path / "x", f"{files.server.url}/busybox.sif")
+        kedge(*words, cache=tmp_path / "c")
+    assert (tmp_path / "x").exists()
+    if form == "sandbox":
+        assert (tmp_path / "x/bin/busybox").exists()
+
+
+@pytest.mark.parametrize("etag", ['"1"', ""])
+def test_pull_address_resumes(tmp_path: Path, sif: Path, etag: str) -> None:
+    with FileServer(sif.read_bytes(), etag) as files:
+        files.server.fail("GET", length=sif.stat().st_size)  # the first answer is only looked at
+        files.server.fail("GET", cut_at=200_000)
+        kedge("pull", "--arch", "arm64", tmp_path / "x.sif", f"{files.server.url}/a/x.sif", cache=tmp_path / "c")
+    check_delivered(tmp_path / "x.sif", sif)
+
+
+def test_pull_address_again_uses_the_store_while_the_etag_is_the_same(tmp_path: Path, sif: Path) -> None:
+    with FileServer(sif.read_bytes()) as files:
+        here = {"cache": tmp_path / "c", "cwd": tmp_path}
+        url = f"{files.server.url}/a/x.sif"
+        kedge("pull", "--arch", "arm64", url, **here)
+        again = kedge("pull", "--arch", "arm64", "--json", "again.sif", url, **here)
+        assert json.loads(again.stdout)["how"] == "hard link"
+        files.etag = '"2"'
+        changed = kedge("pull", "--arch", "arm64", "--json", "new.sif", url, **here)
+        assert json.loads(changed.stdout)["how"] == "downloaded"
+        files.etag = ""
+        for name in ("three.sif", "four.sif"):  # nothing says whether it is the same: fetched each time
+            done = kedge("pull", "--arch", "arm64", "--json", name, url, **here)
+            assert json.loads(done.stdout)["how"] == "downloaded"
+    for name in ("x.sif", "again.sif", "new.sif", "three.sif", "four.sif"):
+        check_delivered(tmp_path / name, sif)
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "expected"),
+    [
+        (b"<html>log in</html>", {"Content-Type": "text/html"}, (UnsupportedFormat, "web page")),
+        (b"<!DOCTYPE html><p>log in", {}, (UnsupportedFormat, "web page")),
+        (b'{"message": "quota"}', {"Content-Type": "application/json"}, (UnsupportedFormat, "JSON")),
+        (b"", {}, (UnsupportedFormat, "empty")),
+        (b"\x7fELF" + bytes(5000), {}, (UnsupportedFormat, "ELF")),
+    ],
+)
+def test_pull_address_of_something_else(
+    tmp_path: Path, body: bytes, headers: dict[str, str], expected: tuple[type[KedgeError], str]
+) -> None:
+    with FakeServer(lambda _request: Reply(200, body, headers)) as server:
+        done = kedge("pull", tmp_path / "x.sif", f"{server.url}/x.sif", cache=tmp_path / "c", check=False)
+    assert done.returncode == expected[0].exit_code, done.stderr
+    assert expected[1] in done.stderr
+    assert leftovers(tmp_path) == []
+
+
+def test_pull_address_gzip_and_truncated_and_missing(tmp_path: Path, sif: Path) -> None:
+    data = sif.read_bytes()
+    cases: list[tuple[bytes, str, type[KedgeError]]] = [
+        (gzip.compress(data[:50_000]), "x.sif", UnsupportedFormat),
+        (data[: len(data) // 2], "x.sif", CorruptImage),
+        (data, "missing.sif", ImageNotFound),
+    ]
+    for body, name, error in cases:
+        with FileServer(body) as files:
+            url = f"{files.server.url}/{name}"
+            words = ("pull", "--arch", "arm64", tmp_path / "y.sif", url)
+            done = kedge(*words, cache=tmp_path / "c", check=False)
+        assert done.returncode == error.exit_code, done.stderr
+        assert "Traceback" not in done.stderr
+    assert leftovers(tmp_path) == []
+
+
+def test_pull_address_that_never_arrives_ends(tmp_path: Path, sif: Path) -> None:
+    with FileServer(sif.read_bytes()) as files:
+        files.server.fail("GET", times=99, cut_at=0)
+        words = ("pull", tmp_path / "x.sif", f"{files.server.url}/x.sif")
+        done = kedge(*words, cache=tmp_path / "c", environment={"KEDGE_RETRIES": "0"}, check=False)
+    assert done.returncode == NetworkFailed.exit_code
+    assert leftovers(tmp_path) == []
+
+
+def test_pull_address_passwords_and_tokens_are_never_shown_or_kept(tmp_path: Path, sif: Path) -> None:
+    """Neither on the screen nor in the JSON, nor in any file of the store, nor in the image."""
+    with FileServer(sif.read_bytes()) as files:
+        url = f"http://me:pass-w0rd@{files.server.host}/x.sif?X-Token=t0ken"
+        here = {"cache": tmp_path / "c", "cwd": tmp_path}
+        texts = []
+        for words in (("--json",), ("-v", "--force"), ("--dry-run", "--force"), ("--format", "oci-archive", "x.tar")):
+            done = kedge("pull", "--arch", "arm64", *words, url, **here)
+            texts.append(done.stdout + done.stderr)
+        missing = kedge("pull", url.replace("x.sif", "missing.sif"), check=False, **here)
+        texts.append(missing.stdout + missing.stderr)
+    (tmp_path / "x.sif").unlink()
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            data = path.read_bytes()
+            assert b"pass-w0rd" not in data, path
+            assert b"t0ken" not in data, path
+    for text in texts:
+        assert "pass-w0rd" not in text
+        assert "t0ken" not in text
+
+
+def test_pull_of_another_architecture_is_said_or_refused(tmp_path: Path) -> None:
+    tar = build.layer(build.file("hello", b"x"))
+    with FakeRegistry() as registry:
+        registry.add_image("team/other", "1", [build.compress(tar)], make_config([tar], {}, OTHER))
+        words = ("pull", "--arch", OTHER, tmp_path / "other.sif", f"docker://{registry.host}/team/other:1")
+        kedge(*words, cache=tmp_path / "first")
+    here = {"cache": tmp_path / "c", "cwd": tmp_path}
+    with FileServer((tmp_path / "other.sif").read_bytes()) as files:
+        url = f"{files.server.url}/x.sif"
+        for name in ("fresh.sif", "stored.sif"):
+            done = kedge("pull", name, url, **here)
+            assert f"is for {OTHER}" in done.stderr
+        for cache in ("c", "empty"):
+            done = kedge("pull", "--arch", MACHINE, "no.sif", url, cache=tmp_path / cache, cwd=tmp_path, check=False)
+            assert done.returncode == NoMatchingPlatform.exit_code
+            assert not (tmp_path / "no.sif").exists()
+        silent = kedge("pull", "--arch", OTHER, "yes.sif", url, **here)
+    assert "is for" not in silent.stderr
+    assert os.access(tmp_path / "yes.sif", os.X_OK)
+
+
+def test_pull_files_offline(tmp_path: Path) -> None:
+    for reference in ("http://127.0.0.1:1/x.sif", "library://a:1"):
+        done = kedge("pull", "--offline", reference, cache=tmp_path / "c", cwd=tmp_path, check=False)
+        assert done.returncode == ImageNotFound.exit_code
