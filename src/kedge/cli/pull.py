@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_login(parser)
     add_settings(
         parser, "architecture", "pull_directory", "compression", "threads", "disable_cache", "cache_directory",
-        "temporary_directory", "no_https", "library_url", "ca_bundle", "download_connections",
+        "temporary_directory", "no_https", "library_url", "ca_bundle", "download_connections", "retries", "cache_limit",
     )  # fmt: skip
     add_dry_run(parser)
 
