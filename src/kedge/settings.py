@@ -280,7 +280,8 @@ def check_key(name: str, *, where: str, writable: bool = True) -> Setting:
 
 def parse_value(setting: Setting, value: object, source: Source, environ: Mapping[str, str]) -> Any:
     """The typed value of a setting, from TOML or from text; InvalidSetting names the key and the source."""
-    parsed = _parse_path(value, environ) if setting.kind == "path" else _PARSERS[setting.kind](value)
+    is_file = source.kind in ("site", "user")
+    parsed = _parse_path(value, environ, is_file) if setting.kind == "path" else _PARSERS[setting.kind](value)
     if isinstance(parsed, _Refused):
         raise InvalidSetting(
             f"{source.where or setting.name}: {setting.name} cannot be {value!r}; {parsed.expected}",
@@ -294,7 +295,7 @@ class _Refused:
     expected: str
 
 
-def _parse_path(value: object, environ: Mapping[str, str]) -> Path | _Refused:
+def _parse_path(value: object, environ: Mapping[str, str], is_file: bool) -> Path | _Refused:
     expected = _Refused("it must be the text of a path")
     if isinstance(value, Path):
         return value
@@ -313,6 +314,8 @@ def _parse_path(value: object, environ: Mapping[str, str]) -> Path | _Refused:
         return _Refused(f"the variable {unknown[0]} in it is not set")
     if text == "~" or text.startswith("~/"):
         text = str(home_directory(environ)) + text[1:]
+    if is_file and not text.startswith("/"):
+        return _Refused("a file counts in every folder, so the path must begin with '/', '~/' or a variable")
     return Path(text).absolute()
 
 

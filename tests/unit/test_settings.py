@@ -168,6 +168,7 @@ def test_settings_login_cannot_be_set_in_a_file(environ: dict[str, str]) -> None
         ("compression = 'lz4:3'", "gzip, zstd, lz4 or none"),
         ("cache_directory = 7", "text of a path"),
         ("cache_directory = ''", "text of a path"),
+        ("cache_directory = 'here'", "must begin with '/', '~/' or a variable"),
         ("library_url = 'ftp://x'", "an address such as"),
         ("library_url = 'https://me:pw@host'", "without a user name"),
         ("architecture = ['amd64']", "text"),

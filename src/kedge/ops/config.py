@@ -63,7 +63,7 @@ def format_size(size: int) -> str:
 def set_setting(key: str, text: str, environ: Mapping[str, str]) -> Path:
     """Write one key into the user's file, keeping comments and order; returns the file. Atomic."""
     setting = check_key(key, where="kedge config set")
-    parse_value(setting, text, Source("flag", "kedge config set"), environ)
+    parse_value(setting, text, Source("user", "kedge config set"), environ)
     path = user_file(environ)
     before = _read_text(path)
     after = _replace_line(before, key, f"{key} = {_write_value(setting, text)}")
