@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""SIF files that others made, the fixtures and Apptainer's own: listed, inspected, converted and verified by kedge.
+
+What comes out of a conversion is run again by the real Apptainer. Needs root and the Apptainer tree; the fixtures alone
+need neither.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kedge.errors import SignatureInvalid, UnsupportedFormat
+from kedge.formats.sif.reader import SifReader
+from kedge.model.platform import Platform
+from kedge.model.tree import Kind, walk
+from kedge.ops.open_local import open_sif
+from tests.builders import layers as build
+from tests.builders.apptainer import Apptainer, apptainer_folder
+from tests.builders.busybox import read_busybox
+from tests.builders.images import kedge
+from tests.builders.oci_archive import Entry, OciArchive
+from tests.builders.pem_keys import make_pem
+from tests.builders.sif import all_fixtures, fixture_path
+from tests.requirements import require_program
+
+# Folders that an image without .singularity.d gets when it becomes one that runs, or that change with it.
+NEW_FOLDERS = r"(dev|etc|home|proc|root|sys|tmp|var|var/tmp)\Z"
+CHANGED = (
+    NEW_FOLDERS + r"|\.singularity\.d|etc/(hosts|resolv\.conf)\Z"
+)  # of what comes from OCI all of it is written anew
+FORMS = {"sandbox": "folder/", "squashfs": "x.sqsh", "oci-archive": "x.oci.tar", "docker-archive": "x.docker.tar"}
+DEFINITION = """\
+Bootstrap: localimage
+From: {base}
+
+%environment
+    export MOOD="fine day"
+    export PATH=/bin:/app
+%runscript
+    echo "run script says $MOOD: $*"
+%startscript
+    echo started
+%labels
+    Maker somebody
+    Version 1.2.3
+%help
+    How to use it.
+%test
+    echo tested
+"""
+
+
+@pytest.mark.parametrize("path", all_fixtures(), ids=lambda path: path.name)
+def test_fixture_is_listed(path: Path, tmp_path: Path) -> None:
+    with path.open("rb") as file:
+        objects = len(SifReader(file).descriptors)
+    listing = kedge("sif", "list", path, cache=tmp_path).stdout
+    rows = [line for line in listing.splitlines() if line[:1].isdecimal()]
+    assert len(rows) == objects
+    assert "Version" in kedge("sif", "header", path, cache=tmp_path).stdout
+    for line in rows:
+        number = line.split("|")[0].strip()
+        kedge("sif", "info", number, path, cache=tmp_path)
+
+
+WITH_FILES = [path for path in all_fixtures() if path.name != "empty.sif"]
+
+
+@pytest.mark.parametrize("path", WITH_FILES, ids=lambda path: path.name)
+def test_fixture_is_converted(path: Path, tmp_path: Path) -> None:
+    """To every form and back, with the same files; unsquashfs reads the bare file system."""
+    before = describe_image(path)
+    with path.open("rb") as file:
+        architecture = SifReader(file).header.architecture
+    kedge("convert", "--compress", "zstd", path, tmp_path / "zstd.sif", cache=tmp_path)
+    assert describe_image(tmp_path / "zstd.sif") == before
+    for form, target in FORMS.items():
+        if form == "sandbox" and os.geteuid() != 0:
+            continue  # the owners of files would be ours
+        kedge("convert", "--format", form, path, tmp_path / target, cache=tmp_path)
+        prefix = f"{form}:" if form.endswith("archive") else ""
+        back = tmp_path / f"{form}.sif"
+        flags = ["--arch", architecture] if prefix else []
+        kedge("convert", *flags, f"{prefix}{tmp_path / target}", back, cache=tmp_path)
+        after = describe_image(back)
+        same = [name for name in before if name and not re.match(CHANGED if prefix else NEW_FOLDERS, name)]
+        assert {name: after.get(name) for name in same} == {name: before[name] for name in same}, form
+    argv = [require_program("unsquashfs"), "-l", "-d", "", str(tmp_path / FORMS["squashfs"])]
+    listing = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    assert sorted(line[1:] for line in listing.splitlines() if line[1:]) == sorted(name for name in before if name)
+
+
+def test_fixture_without_a_file_system_is_refused_in_words(tmp_path: Path) -> None:
+    for target in FORMS.values():
+        done = kedge("convert", fixture_path("empty.sif"), tmp_path / target, cache=tmp_path / "cache", check=False)
+        assert done.returncode == UnsupportedFormat.exit_code
+        assert "no primary system partition" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "accepted"),
+    [
+        ("one-group-signed-dsse.sif", "ed25519-public.pem", True),
+        ("one-group-signed-dsse.sif", "rsa-public.pem", True),
+        ("one-group-signed-dsse.sif", "ecdsa-public.pem", False),
+        ("one-group.sif", "ed25519-public.pem", False),
+        ("one-group-signed-pgp.sif", "pgp", True),
+        ("one-group.sif", "pgp", False),
+    ],
+)
+def test_fixture_is_verified(name: str, key: str, accepted: bool, tmp_path: Path) -> None:
+    keys = {"APPTAINER_KEYSDIR": str(tmp_path / "keys"), "KEDGE_GLOBAL_KEYSDIR": str(tmp_path / "site")}
+    flags = ["--local"] if key == "pgp" else ["--key", str(fixture_path(key))]
+    if key == "pgp":
+        kedge("key", "import", fixture_path("pgp-public.asc"), cache=tmp_path, environment=keys)
+    done = kedge("verify", *flags, fixture_path(name), cache=tmp_path, environment=keys, check=False)
+    assert done.returncode == (0 if accepted else SignatureInvalid.exit_code), done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def peer() -> Iterator[Apptainer]:
+    with apptainer_folder() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def images(peer: Apptainer) -> dict[str, Path]:
+    """What Apptainer makes of an OCI archive, of a folder, of a definition file; and the fixture that runs."""
+    folder = peer.folder
+    program = read_busybox()
+    entries = [Entry("app"), Entry("app/busybox", program), Entry("bin")]
+    entries += [Entry(f"bin/{name}", target="/app/busybox") for name in ("sh", "env", "echo", "cat", "true")]
+    entries += [Entry("data"), Entry("data/note", b"hello"), Entry("data/zeros", bytes(500_000))]
+    section = {"Entrypoint": ["/bin/echo", "entry"], "Cmd": ["cmd"], "Env": ["PATH=/bin", "WHO=world"]}
+    OciArchive(entries, section, Platform.host().architecture).write(folder / "base.tar")
+    (folder / "full.def").write_text(DEFINITION.format(base="archive.sif"))
+    builds = [
+        "apptainer -s build archive.sif oci-archive:base.tar",
+        "apptainer -s build --sandbox sandbox archive.sif",
+        "apptainer -s build folder.sif sandbox",
+        "apptainer -s build full.sif full.def",
+        "apptainer -s build --mksquashfs-args '-comp xz' xz.sif sandbox",
+        "apptainer -s build --mksquashfs-args '-comp lzo -b 64K' lzo.sif sandbox",
+        "apptainer -s build --mksquashfs-args '-comp zstd -no-fragments -noI' zstd.sif sandbox",
+        "apptainer -s build --mksquashfs-args '-comp lz4 -no-xattrs -no-exports -b 1M' lz4.sif sandbox",
+    ]
+    peer.run("sh", "-c", " && ".join(builds), shell=True)
+    shutil.copy(fixture_path("busybox_arm64.sif"), folder / "fixture.sif")
+    (folder / "fixture.sif").chmod(0o755)
+    names = ("archive", "folder", "full", "xz", "lzo", "zstd", "lz4", "fixture")
+    return {name: peer.own(folder / f"{name}.sif") for name in names}
+
+
+def describe_image(path: Path) -> dict[str, tuple[object, ...]]:
+    """All that can be seen of an image's tree, contents included."""
+    image = open_sif(path)
+    try:
+        for node in {id(node): node for _, node in walk(image.root) if node.kind is Kind.FILE}.values():
+            node.content = b"".join(image.source.chunks(node))
+        return build.describe(image.root)
+    finally:
+        image.close()
+
+
+def probe(peer: Apptainer, image: Path | str) -> list[str]:
+    """What an image does when Apptainer runs it."""
+    shell = "echo $WHO $MOOD; /bin/busybox cat /data/note /app/note 2>/dev/null; echo $PATH"
+    commands = [
+        ("run", image),
+        ("run", image, "one", "two words"),
+        ("exec", image, "/bin/sh", "-c", shell),
+    ]
+    return [f"{done.returncode} {done.stdout}" for done in (peer.run(*words, check=False) for words in commands)]
+
+
+NAMES = ["archive", "folder", "full", "xz", "lzo", "zstd", "lz4", "fixture"]
+
+
+@pytest.fixture(scope="module")
+def behaviours(images: dict[str, Path], peer: Apptainer) -> dict[str, list[str]]:
+    found = {name: probe(peer, path) for name, path in images.items()}
+    assert found["full"][1] == "0 run script says fine day: one two words\n"
+    assert found["archive"][:2] == ["0 entry cmd\n", "0 entry one two words\n"]
+    return found
+
+
+@pytest.mark.peer
+@pytest.mark.root
+@pytest.mark.parametrize("name", NAMES)
+def test_apptainers_images_are_listed_and_inspected_as_it_does(
+    name: str, images: dict[str, Path], peer: Apptainer, tmp_path: Path
+) -> None:
+    sif = images[name]
+    for verb in ("list", "header"):
+        assert kedge("sif", verb, sif, cache=tmp_path).stdout == peer.run("sif", verb, sif).stdout
+    for flags in ([], ["--json"], ["-d"], ["-r"], ["-e"], ["-l"], ["-H"], ["-s"], ["-t"], ["--all"], ["--list-apps"]):
+        theirs = peer.run("inspect", *flags, sif, check=False)
+        ours = kedge("inspect", *flags, sif, cache=tmp_path, check=False)
+        assert (ours.stdout, ours.returncode == 0) == (theirs.stdout, theirs.returncode == 0), flags
+
+
+@pytest.mark.peer
+@pytest.mark.root
+@pytest.mark.parametrize("name", NAMES)
+def test_apptainers_images_are_read_as_unsquashfs_reads_them(
+    name: str, images: dict[str, Path], tmp_path: Path
+) -> None:
+    sif = images[name]
+    with sif.open("rb") as file:
+        offset = SifReader(file).root_partition().offset
+    listing = subprocess.run(
+        [require_program("unsquashfs"), "-o", str(offset), "-l", "-d", "", str(sif)], capture_output=True, check=True
+    ).stdout
+    image = open_sif(sif)
+    ours = sorted(path for path, _ in walk(image.root))
+    assert ours == sorted(line[1:] for line in listing.splitlines() if line[1:])
+    for path, node in {id(node): (path, node) for path, node in walk(image.root)}.values():
+        if node.kind is Kind.FILE and node.size:
+            argv = [require_program("unsquashfs"), "-o", str(offset), "-cat", str(sif), path.decode()]
+            data = subprocess.run(argv, capture_output=True, check=True).stdout
+            assert b"".join(image.source.chunks(node)) == data, path
+    image.close()
+
+
+@pytest.mark.peer
+@pytest.mark.root
+@pytest.mark.parametrize("name", NAMES)
+def test_apptainers_images_run_the_same_with_another_compression(
+    name: str, images: dict[str, Path], behaviours: dict[str, list[str]], peer: Apptainer
+) -> None:
+    before = describe_image(images[name])
+    for codec in ("gzip", "lz4", "none", "zstd"):
+        again = peer.folder / f"{name}-{codec}.sif"
+        kedge("convert", "--compress", codec, images[name], again, cache=peer.folder / "cache")
+        assert describe_image(again) == before, codec
+    assert probe(peer, peer.own(again)) == behaviours[name]
+
+
+@pytest.mark.peer
+@pytest.mark.root
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["archive", "full", "xz", "fixture"])
+@pytest.mark.parametrize("form", FORMS)
+def test_apptainers_images_run_the_same_in_another_form_and_back(
+    name: str, form: str, images: dict[str, Path], behaviours: dict[str, list[str]], peer: Apptainer
+) -> None:
+    place = peer.folder / f"{form}-{name}"
+    place.mkdir()
+    target, back = place / FORMS[form], place / "back.sif"
+    prefix = f"{form}:" if form.endswith("archive") else ""
+    kedge("convert", "--format", form, images[name], target, cache=place / "cache")
+    kedge("convert", f"{prefix}{target}", back, cache=place / "cache")
+    peer.own(place)
+    if not prefix:
+        assert describe_image(back) == describe_image(images[name])
+        assert probe(peer, target) == behaviours[name]
+        assert probe(peer, back) == behaviours[name]
+        return
+    theirs = place / "theirs.sif"
+    peer.run("build", theirs, f"{prefix}{target}")
+    for image in (back, theirs):
+        found = probe(peer, image)
+        assert found[:2] == behaviours[name][:2]
+        assert found[2].startswith(behaviours[name][2].rstrip()), "Apptainer adds to the PATH of OCI images"
+
+
+@pytest.mark.peer
+@pytest.mark.root
+def test_apptainers_documents_survive_conversion(images: dict[str, Path], peer: Apptainer, tmp_path: Path) -> None:
+    again = peer.folder / "documents.sif"
+    kedge("convert", images["full"], again, cache=tmp_path)
+    peer.own(again)
+    for flags in (["-r"], ["-e"], ["-H"], ["-t"], ["-s"], ["-l"], ["-d"]):
+        assert peer.run("inspect", *flags, again).stdout == peer.run("inspect", *flags, images["full"]).stdout, flags
+    labels = json.loads(peer.run("inspect", "--json", "-l", again).stdout)["data"]["attributes"]["labels"]
+    assert (labels["Maker"], labels["Version"]) == ("somebody", "1.2.3")
+
+
+@pytest.mark.peer
+@pytest.mark.root
+def test_apptainers_signature_is_verified_and_no_conversion_keeps_it(
+    images: dict[str, Path], peer: Apptainer, tmp_path: Path
+) -> None:
+    private, public = (peer.own(path) for path in make_pem(peer.folder, "p256"))
+    signed = peer.folder / "signed.sif"
+    shutil.copy(images["full"], signed)
+    peer.run("sign", "--key", private, peer.own(signed))
+    kedge("verify", "--key", public, signed, cache=tmp_path)
+    kedge("convert", "--compress", "zstd", signed, tmp_path / "again.sif", cache=tmp_path)
+    refused = kedge("verify", "--key", public, tmp_path / "again.sif", cache=tmp_path, check=False)
+    assert refused.returncode == SignatureInvalid.exit_code
+    data = bytearray(signed.read_bytes())
+    data[len(data) // 2] ^= 1
+    (tmp_path / "changed.sif").write_bytes(bytes(data))
+    changed = kedge("verify", "--key", public, tmp_path / "changed.sif", cache=tmp_path, check=False)
+    assert changed.returncode == SignatureInvalid.exit_code
