@@ -246,6 +246,15 @@ def pull_as_user(home: Path, cache: Path, *words: str | Path) -> subprocess.Comp
 
 
 @pytest.mark.root
+def test_pull_with_the_store_of_another_user_says_so(registry: FakeRegistry, home: Path) -> None:
+    reference = f"docker://{registry.host}/team/rich:1"
+    kedge("pull", "--format", "oci", home / "roots", reference, cache=home / "theirs")
+    check_refusal(pull_as_user(home, home / "theirs", "x.sif", reference), "another user", "KEDGE_CACHEDIR")
+    (home / "theirs").chmod(0o777)
+    check_refusal(pull_as_user(home, home / "theirs", "x.sif", reference), "another user", "KEDGE_CACHEDIR")
+
+
+@pytest.mark.root
 def test_pull_without_permission_says_so(registry: FakeRegistry, home: Path) -> None:
     forbidden = home / "forbidden"
     forbidden.mkdir(mode=0o755)  # root's

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from kedge.errors import KedgeError
+from kedge.errors import FileProblem, KedgeError
 from kedge.host.space import Space, free_space
 from kedge.model.progress import Progress
 from kedge.model.size import format_size
+from kedge.posix.files import explained
 from kedge.settings import Settings
 from kedge.store.eviction import Entry, Kind, Usage
 from kedge.store.store import Store
@@ -55,6 +57,7 @@ def open_store(settings: Settings) -> Store:
 
     A cap from a file, a variable or an option beats the one kept in the store, and that beats the default.
     """
+    _refuse_foreign(settings.cache_directory)
     store = Store(
         settings.cache_directory,
         limit=settings.cache_limit,
@@ -64,6 +67,18 @@ def open_store(settings: Settings) -> Store:
     if _counts_stored_limit(settings, store):
         store.limit = store.stored_limit()
     return store
+
+
+def _refuse_foreign(root: Path) -> None:
+    """Raise for a store that another user keeps to himself, before one file of it after the other says so."""
+    for folder in (root, root / "blobs"):
+        with explained(folder):
+            if os.path.lexists(folder) and not os.access(folder, os.R_OK | os.X_OK):
+                raise FileProblem(
+                    f"the store {root} cannot be used: it belongs to another user, who has not shared it",
+                    context={"path": str(folder), "owner": str(folder.stat().st_uid)},
+                    hint="choose another place for it with KEDGE_CACHEDIR or --cache-dir",
+                )
 
 
 def _counts_stored_limit(settings: Settings, store: Store) -> bool:
