@@ -330,6 +330,16 @@ def test_decorate_leaves_what_the_image_has() -> None:
     assert b"nowhere" not in paths
 
 
+def test_decorate_lets_every_user_read_its_folders() -> None:
+    """A folder that the image kept for root would stop `apptainer run` of everybody else."""
+    kept = folder(env=folder())
+    kept.mode = kept.children[b"env"].mode = 0o700
+    root = folder()
+    root.children[b".singularity.d"] = kept
+    paths = decorated(root)
+    assert [oct(paths[name].mode) for name in (b".singularity.d", b".singularity.d/env")] == ["0o755", "0o755"]
+
+
 def test_decorate_replaces_links_instead_of_writing_through_them() -> None:
     etc = folder(**{"hosts": symlink("/etc/passwd")})
     etc.children[b"resolv.conf"] = symlink("../run/systemd/resolve/stub-resolv.conf")

@@ -56,6 +56,7 @@ def decorate(root: Node, sink: ContentSink, config: ImageConfig, record: SourceR
     editor = _Editor(root, sink, record.created)
     for folder in files.FOLDERS:
         editor.make_folder(folder.encode())
+    editor.open_to_all(_FOLDER.rstrip(b"/"))
     for name, text in files.ACTIONS.items():
         editor.write(_FOLDER + b"actions/" + name.encode(), text.encode(), 0o755)
     for name, text in files.ENVIRONMENT.items():
@@ -103,6 +104,13 @@ class _Editor:
         if node is not None and node.kind is Kind.SYMLINK and not path.startswith(_FOLDER):
             return self._follow(path)  # var/tmp -> /nowhere is the image's own business
         return self.need_folder(path)
+
+    def open_to_all(self, name: bytes) -> None:
+        """Let everybody read a folder of the root and the folders in it: an image may have kept them for root."""
+        top = self.root.children[name]
+        for node in (top, *top.children.values()):
+            if node.kind is Kind.DIRECTORY:
+                node.mode |= 0o555
 
     def need_folder(self, path: bytes) -> Node:
         """The folder at `path`, whatever it takes: what is in the way is replaced, and that is recorded."""
