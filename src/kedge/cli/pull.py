@@ -53,10 +53,14 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
     if len(arguments.words) > 2:
         raise UsageError("pull takes at most an output and one reference", hint="kedge pull [OUTPUT] REFERENCE")
-    if len(arguments.words) == 2 and "://" in arguments.words[0] and "://" not in arguments.words[1]:
+    if len(arguments.words) == 2 and "://" in arguments.words[0]:
+        first, second = arguments.words
+        is_swapped = "://" not in second
         raise UsageError(
-            f"'{arguments.words[0]}' stands where the output should be",
-            hint=f"the output comes first: kedge pull {shlex.quote(arguments.words[1])} {arguments.words[0]}",
+            f"'{first}' stands where the output should be",
+            hint=f"the output comes first: kedge pull {shlex.quote(second)} {first}"
+            if is_swapped
+            else "one image is pulled at a time: kedge pull [OUTPUT] REFERENCE",
         )
     reference = Reference.parse(arguments.words[-1])
     output = arguments.words[0] if len(arguments.words) == 2 else arguments.name
