@@ -87,7 +87,7 @@ def make_memory_error(what: str, limits: Limits, argv: Sequence[str] | None = No
     return LimitReached(
         f"{what} ran out of memory: {explain_memory(limits)}",
         context={"memory": str(limits.memory), "limit": limits.memory_from},
-        hint=f"run it inside a job, where there is more: {job}" if job else f"run it in a job, where there is more, or {fewer}",
+        hint=f"run it inside a job, where there is more: {job}" if job else f"run it in a job, or {fewer}",
     )
 
 
