@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Images that are legal but odd, in their files or in their config: pulled by kedge and run by the real Apptainer.
+
+Needs root and the Apptainer tree.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.builders import layers as build
+from tests.builders.apptainer import Apptainer, apptainer_folder
+from tests.builders.busybox import read_busybox
+from tests.builders.images import kedge, make_config, rich_layers
+from tests.fakes.registry import FakeRegistry
+
+pytestmark = [pytest.mark.peer, pytest.mark.root]
+
+SECTION = {"Entrypoint": ["/bin/printf", "[%s]"], "Env": ["PATH=/bin"]}
+
+
+@pytest.fixture(scope="module")
+def peer() -> Iterator[Apptainer]:
+    with apptainer_folder() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[FakeRegistry]:
+    with FakeRegistry() as running:
+        yield running
+
+
+def many_layers() -> list[bytes]:
+    """Each takes away what the one below brought."""
+    return [build.layer(build.file(f"n{n}"), *([build.whiteout(f"n{n - 1}")] if n else [])) for n in range(130)]
+
+
+def merged_usr() -> bytes:
+    """A base whose bin is a link, through which the next layer writes."""
+    program = build.file("usr/bin/busybox", read_busybox(), mode=0o755)
+    return build.layer(build.folder("usr"), build.folder("usr/bin"), build.symlink("bin", "usr/bin"), program)
+
+
+def layers_of(kind: str) -> list[bytes]:
+    base, empty, layer = rich_layers()[0], build.layer(), build.layer
+    folder, file, link, whiteout = build.folder, build.file, build.symlink, build.whiteout
+    odd = {
+        "empty and equal layers": [empty, empty, layer(file("x", b"1")), empty],
+        "very many layers": many_layers(),
+        "etc is a link": [layer(whiteout("etc"), folder("usr"), folder("usr/etc"), link("etc", "usr/etc"))],
+        "etc is a link to nowhere": [layer(whiteout("etc"), link("etc", "/nowhere/else"))],
+        "etc is closed": [layer(folder("etc", mode=0))],
+        "singularity.d is a link": [layer(link(".singularity.d", "/etc"))],
+        "singularity.d is a file": [layer(file(".singularity.d", b"x"))],
+        "links are folders": [layer(folder(".exec"), folder("environment"), folder("singularity"))],
+        "tmp is a file": [layer(whiteout("tmp"), file("tmp", b"x"))],
+        "dev and proc are files": [layer(file("dev", b"x"), file("proc", b"y"))],
+        "resolv.conf is a link": [layer(link("etc/resolv.conf", "../run/systemd/resolve/stub-resolv.conf"))],
+        "home and root are links": [layer(link("home", "/var/home"), link("root", "var/roothome"))],
+        "the root has an entry": [layer(folder("./", mode=0o711, mtime=5))],
+        "names with dots": [layer(folder("./opt"), file("./opt/a", b"a"), file("opt//b", b"b"), file("opt/./c", b"c"))],
+    }
+    if kind == "bin is a link":
+        return [merged_usr(), layer(*(link(f"bin/{name}", "busybox") for name in ("sh", "printf", "cat", "env")))]
+    return [base, *odd[kind]]
+
+
+KINDS = [
+    "empty and equal layers", "very many layers", "etc is a link", "etc is a link to nowhere", "etc is closed",
+    "singularity.d is a link", "singularity.d is a file", "links are folders", "tmp is a file",
+    "dev and proc are files",
+    "resolv.conf is a link", "home and root are links", "the root has an entry", "names with dots", "bin is a link",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_apptainer_runs_an_image_where(kind: str, registry: FakeRegistry, peer: Apptainer) -> None:
+    tars, name = layers_of(kind), f"odd/n{KINDS.index(kind)}"
+    registry.add_image(name, "1", [build.compress(tar) for tar in tars], make_config(tars, SECTION))
+    sif = peer.folder / f"files-{KINDS.index(kind)}.sif"
+    kedge("pull", "-q", sif, f"docker://{registry.host}/{name}:1", cache=peer.folder / "cache")
+    assert peer.run("run", sif, "a", "b c").stdout == "[a][b c]"
+    assert peer.run("inspect", sif).stdout
+
+
+PRINT = ["/bin/printf", "hi"]
+CONFIGS: dict[str, tuple[dict[str, object], str]] = {  # what is changed in the config, and what running it prints
+    "no section": ({"config": None}, ""),
+    "nulls": ({"config": {"Env": None, "Entrypoint": None, "Labels": None, "Cmd": PRINT}}, "hi"),
+    "empty entrypoint": ({"config": {"Entrypoint": [], "Cmd": PRINT}}, "hi"),
+    "missing folder, unknown user": ({"config": {"WorkingDir": "/no/such", "User": "a:b", "Cmd": PRINT}}, "hi"),
+    "time in words": ({"created": "yesterday"}, "hi"),
+    "time before all": ({"created": "0001-01-01T00:00:00Z"}, "hi"),
+    "time after all": ({"created": "9999-01-01T00:00:00Z"}, "hi"),
+    "no time": ({"created": None}, "hi"),
+    "odd labels": ({"config": {"Labels": {"a": "x\0y", "b\n": '"q', "": "e"}, "Cmd": PRINT}}, "hi"),
+    "no architecture": ({"architecture": None, "os": None}, "hi"),
+    "no diff_ids": ({"rootfs": None}, "hi"),
+    "long history": ({"history": [{"empty_layer": True}] * 200}, "hi"),
+    "variables twice and nameless": ({"config": {"Env": ["A=1", "A=2", "=x", "B"], "Cmd": PRINT}}, "hi"),
+    "a long variable": ({"config": {"Env": ["BIG=" + "x" * 100_000, "PATH=/bin"], "Cmd": PRINT}}, "hi"),
+}
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_apptainer_runs_an_image_whose_config_has(kind: str, registry: FakeRegistry, peer: Apptainer) -> None:
+    base = rich_layers()[0]
+    changes, printed = CONFIGS[kind]
+    config = {**json.loads(make_config([base], {"Cmd": PRINT, "Env": ["PATH=/bin"]})), **changes}
+    name = f"odd/c{list(CONFIGS).index(kind)}"
+    registry.add_image(name, "1", [build.compress(base)], json.dumps(config).encode())
+    sif = peer.folder / f"{name.replace('/', '-')}.sif"
+    kedge("pull", "-q", sif, f"docker://{registry.host}/{name}:1", cache=peer.folder / "cache")
+    assert peer.run("run", sif).stdout == printed
+    assert peer.run("inspect", "--all", sif).stdout
