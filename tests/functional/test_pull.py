@@ -91,8 +91,21 @@ def test_pull_again_needs_no_layers_and_no_registry(tmp_path: Path) -> None:
         assert not registry.server.seen("/blobs/")
     stopped = kedge("pull", tmp_path / "d.sif", f"{reference}:1", cache=tmp_path / "c")
     assert "using what" in stopped.stderr
-    assert len({hash_file(tmp_path / f"{name}.sif") for name in "abcd"}) == 1
-    assert (tmp_path / "a.sif").stat().st_nlink == 5  # four names and the store's: one copy on disk
+    assert len({hash_file(tmp_path / f"{name}.sif") for name in "acd"}) == 1
+    assert (tmp_path / "a.sif").stat().st_nlink == 4  # three names and the store's: one copy on disk
+
+
+def test_pull_under_another_name_does_not_change_the_bytes(tmp_path: Path) -> None:
+    """A SIF says where it came from; what somebody else pulled before must not show in it."""
+    with FakeRegistry() as registry:
+        add_rich_image(registry)
+        add_rich_image(registry, tag="2")
+        reference = f"docker://{registry.host}/team/rich"
+        kedge("pull", tmp_path / "one.sif", f"{reference}:1", cache=tmp_path / "c")
+        kedge("pull", tmp_path / "two.sif", f"{reference}:2", cache=tmp_path / "c")
+        kedge("pull", tmp_path / "fresh.sif", f"{reference}:2", cache=tmp_path / "other")
+    assert hash_file(tmp_path / "two.sif") == hash_file(tmp_path / "fresh.sif")
+    assert hash_file(tmp_path / "one.sif") != hash_file(tmp_path / "two.sif")
 
 
 def test_pull_offline_uses_the_store_or_says_no(tmp_path: Path) -> None:

@@ -101,9 +101,9 @@ def choose_output(request: PullRequest, workplace: Workplace) -> Path:
     return target
 
 
-def image_key(digest: Digest, codec: str) -> str:
-    """What a stored SIF is known by: its source, and everything else its bytes depend on."""
-    return f"sif {digest} {codec} v{_FORMAT_VERSION}"
+def image_key(reference: Reference, digest: Digest, codec: str) -> str:
+    """What a stored SIF is known by: everything its bytes depend on, and they hold the reference too."""
+    return f"sif {reference} {digest} {codec} v{_FORMAT_VERSION}"
 
 
 def _pull_local(request: PullRequest, plan: Pulled, workplace: Workplace) -> Pulled:
@@ -140,7 +140,7 @@ class _Puller:
 
     def pull_layers(self, plan: Pulled, resolved: Resolved, *, dry_run: bool) -> Pulled:
         """Convert a layered image, or hand out what was converted before."""
-        key = image_key(resolved.digest, self.workplace.settings.compression)
+        key = image_key(self.request.reference, resolved.digest, self.workplace.settings.compression)
         missing = sum(x.size for x in resolved.manifest.layers if not self.store.has_blob(x.digest, x.size))
         stored = self.store.find_image(key) if self.request.form is Form.SIF else None
         is_stored = stored is not None
