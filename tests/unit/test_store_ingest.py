@@ -307,6 +307,7 @@ def test_ingest_does_not_repeat_what_cannot_succeed(store: Store) -> None:
     with store.ingest(describe(CONTENT), refuse, QUICK) as ingest, pytest.raises(NetworkFailed, match="no such host"):
         ingest.wait()
     assert asked == [0]
+    assert not partial_of(store).exists(), "nothing had arrived"
 
 
 def test_ingest_that_gives_up_keeps_the_hint_of_the_cause(store: Store) -> None:

@@ -132,7 +132,7 @@ class Download:
             if not is_good:
                 yield from self._fill(partial, lease)
         except KedgeError as problem:
-            if isinstance(problem, DigestMismatch) or not self._options.keep_partial:
+            if isinstance(problem, DigestMismatch) or not self._options.keep_partial or _is_empty(partial):
                 _remove(partial)
             raise
         self.flow.verify()
@@ -281,6 +281,13 @@ def _write_all(descriptor: int, piece: bytes, offset: int) -> None:
     written = os.pwrite(descriptor, piece, offset)
     while written < len(piece):  # a disk that is nearly full takes a part first
         written += os.pwrite(descriptor, memoryview(piece)[written:], offset + written)
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether nothing has arrived, so that there is nothing to go on from."""
+    with contextlib.suppress(OSError):
+        return path.stat().st_size == 0
+    return False
 
 
 def _remove(path: Path) -> None:
