@@ -346,3 +346,19 @@ def test_disabled_cache_keeps_nothing(tmp_path: Path) -> None:
         kedge("pull", "--disable-cache", "--tmpdir", tmp_path, tmp_path / "x.sif", f"docker://{registry.host}/team/rich:1",
               cache=tmp_path / "c")  # fmt: skip
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.sif"]
+
+
+def test_disabled_cache_removes_what_a_killed_pull_left(tmp_path: Path) -> None:
+    with FakeRegistry() as registry:
+        add_rich_image(registry)
+        registry.server.fail("GET .*/blobs/", delay=30)
+        argv = [sys.executable, "-m", "kedge", "pull", "--disable-cache", "--tmpdir", str(tmp_path)]
+        reference = f"docker://{registry.host}/team/rich:1"
+        process = subprocess.Popen([*argv, str(tmp_path / "x.sif"), reference], start_new_session=True)
+        while not registry.server.seen("GET .*/blobs/"):
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert list(tmp_path.glob("kedge-store.*"))
+        kedge("pull", "--disable-cache", "--tmpdir", tmp_path, tmp_path / "x.sif", reference, cache=tmp_path / "c")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x.sif"]

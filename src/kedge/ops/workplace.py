@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,6 +20,8 @@ from kedge.store.store import Store
 if TYPE_CHECKING:
     from kedge.ops.image_target import WriteOptions
     from kedge.registry.access import Access, AccessOptions
+
+_PASSING_STORE = "kedge-store"
 
 # Imports inside the methods below are late for start-up cost: few commands need them all.
 
@@ -83,10 +85,22 @@ class Workplace:
             with open_store(settings) as store:
                 yield store
             return
-        with explained(settings.temporary_directory):
-            place = Path(tempfile.mkdtemp(prefix="kedge-", dir=settings.temporary_directory))
+        place = make_passing_store(settings.temporary_directory)
         try:
             with Store(place, downloads=settings.download_connections) as store:
                 yield store
         finally:
             shutil.rmtree(place, ignore_errors=True)
+
+
+def make_passing_store(folder: Path) -> Path:
+    """A place for a store that lives as long as this process; those that killed processes left are removed."""
+    from kedge.posix.locks import own_name, owner_is_gone
+
+    with explained(folder):
+        for left in folder.glob(f"{_PASSING_STORE}.*"):
+            if left.stat().st_uid == os.getuid() and owner_is_gone(left.name):
+                shutil.rmtree(left, ignore_errors=True)
+        place = folder / own_name(_PASSING_STORE)
+        place.mkdir(mode=0o700)
+    return place
