@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from kedge.errors import CorruptImage
-from kedge.formats.compression import StreamCompressor
+from kedge.formats.compression import GzipLayerCompressor, StreamCompressor
 from kedge.layers.names import show_name
 from kedge.layers.tar_layout import BLOCK, HEADER, ZERO_BLOCK
 from kedge.model.digest import Digest
@@ -41,9 +41,14 @@ class LayerResult:
     size: int
 
 
-def write_layer(root: Node, source: ContentSource, out: BinaryIO, compression: str = "gzip") -> LayerResult:
-    """Write the tree below `root` to `out`, compressed as "gzip", "zstd" or "none"; sockets are left out."""
-    stream = _LayerStream(out, compression)
+def write_layer(
+    root: Node, source: ContentSource, out: BinaryIO, compression: str = "gzip", *, threads: int = 1
+) -> LayerResult:
+    """Write the tree below `root` to `out`, compressed as "gzip", "zstd" or "none"; sockets are left out.
+
+    `threads` compress gzip; the bytes do not depend on how many.
+    """
+    stream = _LayerStream(out, compression, threads)
     firsts: dict[int, bytes] = {}
     for path, node in [(b"", root), *walk(root)]:
         if node.kind is Kind.SOCKET:
@@ -168,9 +173,9 @@ def _copy_content(path: bytes, node: Node, source: ContentSource, stream: _Layer
 class _LayerStream:
     """Hashes what is written before and after compression; small writes are gathered, headers are many."""
 
-    def __init__(self, out: BinaryIO, compression: str) -> None:
+    def __init__(self, out: BinaryIO, compression: str, threads: int) -> None:
         self._out = out
-        self._compressor = StreamCompressor(compression)
+        self._compressor = GzipLayerCompressor(threads) if compression == "gzip" else StreamCompressor(compression)
         self._inside = hashlib.sha256()
         self._outside = hashlib.sha256()
         self._size = 0

@@ -23,7 +23,7 @@ from kedge.model.manifest import ImageConfig
 from kedge.model.progress import Progress, Silent
 from kedge.model.tree import ContentSink, Node
 from kedge.ops.image_source import ImageSource, PackedTree, TreeImage
-from kedge.ops.layered import as_stored_image
+from kedge.ops.layered import LayerOptions, as_stored_image
 from kedge.posix.files import atomic_output, copy_range
 
 _BLOCK = 4096
@@ -111,7 +111,8 @@ def fill_decorated(image: ImageSource, sink: ContentSink) -> Node:
 
 
 def _write_oci(target: Path, form: Form, image: ImageSource, options: WriteOptions) -> None:
-    with as_stored_image(image, options.tag, options.temporary_directory, options.progress) as stored:
+    making = LayerOptions(options.temporary_directory, options.threads, options.progress)
+    with as_stored_image(image, options.tag, making) as stored:
         if form is not Form.DOCKER_ARCHIVE and image.record.kind in ("docker-archive", "docker-daemon"):
             stored = convert_to_oci(stored)  # its manifest was made up here; a registry's own keeps its digest
         if form is Form.OCI:

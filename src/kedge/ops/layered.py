@@ -11,6 +11,7 @@ import contextlib
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -28,11 +29,19 @@ from kedge.posix.files import explained
 _PIECE = 1 << 20
 
 
+@dataclass(frozen=True, slots=True)
+class LayerOptions:
+    """How an image that has no layers gets one."""
+
+    temporary: Path | None = None
+    threads: int = 1
+    progress: Progress = field(default_factory=Silent)
+
+
 @contextlib.contextmanager
-def as_stored_image(
-    image: ImageSource, tag: str | None, temporary: Path | None = None, progress: Progress | None = None
-) -> Iterator[StoredImage]:
+def as_stored_image(image: ImageSource, tag: str | None, options: LayerOptions | None = None) -> Iterator[StoredImage]:
     """The image with its manifest, config and layers; valid inside the block."""
+    options = options or LayerOptions()
     if isinstance(image, LayeredImage):
         sizes = [layer.size for layer in image.manifest.layers]
         layers = tuple(
@@ -41,14 +50,14 @@ def as_stored_image(
         )
         yield StoredImage(image.manifest, image.config_bytes, layers, tag)
         return
-    place = temporary or Path(tempfile.gettempdir())
+    place = options.temporary or Path(tempfile.gettempdir())
     with contextlib.ExitStack() as closing:
         with explained(place):
             spool = closing.enter_context(tempfile.TemporaryFile(prefix="kedge-layer-", dir=place))
         with _as_tree(image, place) as (root, source), explained(place):
-            result = write_layer(root, source, spool)
+            result = write_layer(root, source, spool, threads=options.threads)
             spool.flush()
-        section = _make_section(image, progress or Silent())
+        section = _make_section(image, options.progress)
         yield _single_layer(image, section, spool, result, tag)
 
 

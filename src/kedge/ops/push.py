@@ -23,7 +23,7 @@ from kedge.formats.sif.reader import SifReader
 from kedge.model.digest import Digest
 from kedge.model.manifest import MAXIMUM_MANIFEST, OCI_MANIFEST, Descriptor, Manifest, parse_manifest
 from kedge.model.reference import Reference, Transport
-from kedge.ops.layered import as_stored_image
+from kedge.ops.layered import LayerOptions, as_stored_image
 from kedge.ops.open_local import open_local_image
 from kedge.ops.workplace import Workplace
 from kedge.posix.files import explained
@@ -86,8 +86,8 @@ def push(source: Reference, target: Reference, workplace: Workplace, *, dry_run:
         image = open_local_image(source, workplace)
         try:
             client.has_blob(target.repository, sif_config().digest)  # who may not push learns it before the hard work
-            place = workplace.settings.temporary_directory
-            with as_stored_image(image, target.tag, place, workplace.progress) as stored:
+            making = LayerOptions(workplace.settings.temporary_directory, workplace.threads, workplace.progress)
+            with as_stored_image(image, target.tag, making) as stored:
                 return sender.push_layers(source, stored)
         finally:
             image.close()

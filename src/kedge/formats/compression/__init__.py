@@ -4,6 +4,15 @@
 from __future__ import annotations
 
 from kedge.formats.compression.blocks import BlockCodec, checksum, codec_of_image, open_codec
+from kedge.formats.compression.gzip_layers import GzipLayerCompressor
 from kedge.formats.compression.streams import StreamCompressor, inflate
 
-__all__ = ["BlockCodec", "StreamCompressor", "checksum", "codec_of_image", "inflate", "open_codec"]
+__all__ = [
+    "BlockCodec",
+    "GzipLayerCompressor",
+    "StreamCompressor",
+    "checksum",
+    "codec_of_image",
+    "inflate",
+    "open_codec",
+]
