@@ -69,6 +69,17 @@ class NetworkFailed(KedgeError):
 
     reference, exit_code = "network-failed", 14
 
+    def __init__(
+        self,
+        message: str,
+        *,
+        context: dict[str, str] | None = None,
+        hint: str | None = None,
+        is_transient: bool | None = None,
+    ) -> None:
+        super().__init__(message, context=context, hint=hint)
+        self.is_transient = is_transient  # whether the same request may succeed later; None where nobody knows
+
 
 class RateLimited(KedgeError):
     """The registry asks us to wait longer than we will (429)."""

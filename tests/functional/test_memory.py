@@ -23,7 +23,7 @@ from kedge.host.memory import (
     suggest_job,
     watch_memory,
 )
-from kedge.posix.locks import machine_name
+from kedge.posix.owners import machine_name
 from tests.builders.host_tree import write_host, write_tree
 from tests.requirements import REPOSITORY, require_root
 

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from kedge.errors import ImageNotFound, NoMatchingPlatform, OutputExists
+from kedge.errors import ImageNotFound, NoMatchingPlatform, OutputExists, RegistryProtocolError, UsageError
 from kedge.model.manifest import OCI_INDEX, OCI_MANIFEST
 from tests.builders import layers as build
 from tests.builders.images import MACHINE, add_rich_image, kedge, make_config
+from tests.fakes.http_server import Reply
 from tests.fakes.registry import FakeRegistry
 
 OTHER = "s390x"
@@ -112,3 +113,39 @@ def test_pull_by_force_leaves_a_pipe_alone(tmp_path: Path) -> None:
         done = kedge(*words, cache=tmp_path / "c", check=False)
     assert done.returncode == OutputExists.exit_code
     assert (tmp_path / "pipe").is_fifo()
+
+
+def test_pull_does_not_write_to_standard_output(tmp_path: Path) -> None:
+    done = kedge("pull", "-", "host:true", cache=tmp_path / "c", cwd=tmp_path, check=False)
+    assert done.returncode == UsageError.exit_code
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("depth", "code"), [(2, 0), (9, RegistryProtocolError.exit_code)])
+def test_pull_follows_indexes_of_indexes_but_not_for_ever(tmp_path: Path, depth: int, code: int) -> None:
+    with FakeRegistry() as registry:
+        reference = add_alone(registry)
+        raw, kind = registry.manifests["team/alone", "1"]
+        for _ in range(depth):
+            entry = {
+                "mediaType": kind,
+                "digest": str(registry.add_manifest("team/alone", "x", raw, kind)),
+                "size": len(raw),
+            }
+            raw, kind = (
+                json.dumps({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [entry]}).encode(),
+                OCI_INDEX,
+            )
+        registry.add_manifest("team/alone", "1", raw, kind)
+        done = kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", check=False)
+    assert done.returncode == code
+
+
+def test_pull_uses_what_is_stored_when_the_registry_limits_us(tmp_path: Path) -> None:
+    with FakeRegistry() as registry:
+        reference = add_alone(registry)
+        kedge("pull", tmp_path / "a.sif", reference, cache=tmp_path / "c")
+        registry.server.fail("manifests", times=9, reply=Reply(429, b"{}", {"Retry-After": "3000"}))
+        done = kedge("pull", tmp_path / "b.sif", reference, cache=tmp_path / "c")
+    assert "using what" in done.stderr
+    assert (tmp_path / "b.sif").read_bytes() == (tmp_path / "a.sif").read_bytes()

@@ -18,7 +18,6 @@ from kedge.model.digest import Digest
 from kedge.model.manifest import OCI_MANIFEST, Descriptor, Manifest
 from kedge.registry.client import RegistryClient
 from kedge.registry.oras import SIF_CONFIG_BYTES, sif_config, sif_layer, sif_manifest
-from kedge.registry.trouble import is_transient
 from tests.builders.certificates import Authority, make_authority
 from tests.builders.docker_registry import DockerRegistry, docker_registry
 from tests.builders.registry_access import Waits, make_access
@@ -149,7 +148,7 @@ def test_download_resumes_after_the_connection_is_cut(tmp_path: Path) -> None:
                         for piece in stream:
                             received += piece
                     except NetworkFailed as problem:
-                        breaks += is_transient(problem)
+                        breaks += bool(problem.is_transient)
             assert breaks == 2
             assert Digest.of(bytes(received)) == layer.digest
 

@@ -15,7 +15,7 @@ import pytest
 from kedge.errors import FileProblem, OutputExists
 from kedge.model.digest import Digest
 from kedge.model.platform import Platform
-from kedge.posix.locks import machine_name
+from kedge.posix.owners import machine_name
 from kedge.store import eviction
 from kedge.store.eviction import Kind
 from kedge.store.images import Delivery, copy_image

@@ -302,7 +302,7 @@ def test_ingest_does_not_repeat_what_cannot_succeed(store: Store) -> None:
 
     def refuse(offset: int):
         asked.append(offset)
-        raise NetworkFailed("no such host", context={"transient": "no"}, hint="check the name")
+        raise NetworkFailed("no such host", hint="check the name", is_transient=False)
 
     with store.ingest(describe(CONTENT), refuse, QUICK) as ingest, pytest.raises(NetworkFailed, match="no such host"):
         ingest.wait()

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import StoreBusy
-from kedge.posix import locks
-from kedge.posix.locks import Holder, claim_name, is_running, machine_name, own_name, owner_is_gone
+from kedge.posix.files import remove_abandoned
+from kedge.posix.locks import Holder, claim_name
+from kedge.posix.owners import is_running, machine_name, own_name, owner_is_gone
 from kedge.store import lease as lease_module
 from kedge.store.lease import Lease, Patience, acquire, break_lease, read_lease
 
@@ -290,14 +291,15 @@ def test_acquire_can_be_cancelled_and_tells_whom_it_waits_for(place: Path) -> No
 
 
 def test_abandoned_temporaries_beside_a_target_are_removed(tmp_path: Path) -> None:
-    dead = dead_holder().pid
-    old = tmp_path / f".kedge-tmp-{dead}-aaaa-out.sif"
-    fresh = tmp_path / f".kedge-tmp-{dead}-bbbb-out.sif"
-    mine = tmp_path / f".kedge-tmp-{os.getpid()}-cccc-out.sif"
-    other = tmp_path / f".kedge-tmp-{dead}-dddd-other.sif"
-    for path in (old, fresh, mine, other):
+    dead = dead_holder()
+    left = f"{dead.machine}.{dead.pid}.{dead.start}.abc"
+    file, folder = tmp_path / f".kedge-tmp-out.sif.{left}", tmp_path / f".kedge-tmp-out.sif.{left}2"
+    mine = tmp_path / own_name(".kedge-tmp-out.sif")
+    foreign = tmp_path / f".kedge-tmp-out.sif.elsewhere.{dead.pid}.{dead.start}.abc"
+    other = tmp_path / f".kedge-tmp-other.sif.{left}"
+    (folder / "read-only").mkdir(parents=True)
+    (folder / "read-only").chmod(0o500)
+    for path in (file, mine, foreign, other):
         path.write_bytes(b"x")
-        if path != fresh:
-            os.utime(path, (1, 1))
-    assert locks.remove_abandoned(tmp_path / "out.sif") == [old]
-    assert sorted(tmp_path.iterdir()) == sorted([fresh, mine, other])
+    assert sorted(remove_abandoned(tmp_path / "out.sif")) == [file, folder]
+    assert sorted(tmp_path.iterdir()) == sorted([mine, foreign, other])

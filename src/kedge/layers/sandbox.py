@@ -20,7 +20,7 @@ from kedge.layers.privileges import Privileges, choose_privileges
 from kedge.model.progress import Progress, Silent
 from kedge.model.tree import Buffer, Kind, Node, walk
 from kedge.posix.beneath import open_folder, remove_tree
-from kedge.posix.files import explained, refuse_existing, temporary_beside
+from kedge.posix.files import explained, refuse_existing, remove_abandoned, temporary_beside
 
 _PER_FOLDER = 4096  # spool files per folder: huge folders are slow on cluster file systems
 _HOLE = 65536  # runs of zeros from this size on become holes
@@ -37,8 +37,9 @@ class SandboxSink:
         self._count = 0
         self._spool_folder = -1
         refuse_existing(self._target, force=force)
+        remove_abandoned(self._target)
         self._tree = temporary_beside(self._target)
-        self._spool = self._tree.with_name(self._tree.name + ".spool")
+        self._spool = temporary_beside(self._target)
         with explained(self._spool):
             self._spool.mkdir(mode=0o700)
 

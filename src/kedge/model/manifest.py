@@ -34,6 +34,7 @@ SIF_CONFIG = "application/vnd.sylabs.sif.config.v1+json"
 ACCEPTED_MANIFESTS = (OCI_INDEX, DOCKER_LIST, OCI_MANIFEST, DOCKER_MANIFEST)
 MAXIMUM_MANIFEST = 8 << 20  # bytes; real ones are a few kB, registries refuse more than 4 MiB
 MAXIMUM_CONFIG = 16 << 20
+_DAMAGED = "what is stored there is damaged; whoever pushed or saved the image has to do it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +174,11 @@ def _load_object(raw: bytes, where: str) -> dict[str, Any]:
     try:
         document = json.loads(raw)
     except (ValueError, RecursionError) as problem:
-        raise CorruptImage(f"{where} is not valid JSON: {problem}", context={"bytes": str(len(raw))}) from None
+        raise CorruptImage(
+            f"{where} is not valid JSON: {problem}", context={"bytes": str(len(raw))}, hint=_DAMAGED
+        ) from None
     if not isinstance(document, dict):
-        raise CorruptImage(f"{where} is JSON, but not an object")
+        raise CorruptImage(f"{where} is JSON, but not an object", hint=_DAMAGED)
     return document
 
 

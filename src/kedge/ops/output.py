@@ -54,6 +54,8 @@ class Output:
 
 def read_output(text: str, form: Form | None = None) -> Output:
     """Read a target; `form` is what `--format` says. `./oci:x` is a plain file name, and so is `pytorch:21.08.sif`."""
+    if text == "-":
+        raise UsageError("an image cannot be written to standard output", hint="name a file; ./- is one, too")
     prefix, colon, rest = text.partition(":")
     if not colon or prefix not in set(Form):
         return Output(Path(text), form or _guess_form(text))

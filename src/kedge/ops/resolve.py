@@ -11,7 +11,14 @@ import contextlib
 import time
 from dataclasses import dataclass
 
-from kedge.errors import FileProblem, ImageNotFound, NetworkFailed, NoMatchingPlatform, RegistryProtocolError
+from kedge.errors import (
+    FileProblem,
+    ImageNotFound,
+    NetworkFailed,
+    NoMatchingPlatform,
+    RateLimited,
+    RegistryProtocolError,
+)
 from kedge.model.digest import Digest
 from kedge.model.manifest import (
     MAXIMUM_CONFIG,
@@ -28,6 +35,8 @@ from kedge.ops.workplace import Workplace
 from kedge.registry.client import RegistryClient
 from kedge.store.names import NameRecord
 from kedge.store.store import Store
+
+_MAXIMUM_DEPTH = 4  # an index, and in practice one manifest below it
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +70,17 @@ def resolve(reference: Reference, workplace: Workplace, store: Store, *, offline
             f"{reference} is not in the store, and --offline forbids asking {reference.registry}",
             hint="pull it once without --offline, on a machine that reaches the registry",
         )
-    try:
-        asked = client if known is None else RegistryClient(reference.registry, workplace.open_access(patient=False))
-        manifest = _ask(asked, reference, workplace, store)
-    except NetworkFailed as problem:
-        fallback = _load_known(known, store)
-        if fallback is None or known is None:
-            raise
-        age = _describe_age(time.time() - known.when)
-        workplace.progress.warn(f"{problem.message}; using what {reference} was {age} ago, {known.digest}")
-        return Resolved(reference, fallback, client)
+    fallback = _load_known(known, store)
+    if fallback is None or known is None:
+        manifest = _ask(client, reference, workplace, store)
+    else:
+        impatient = RegistryClient(reference.registry, workplace.open_access(patient=False))
+        try:
+            manifest = _ask(impatient, reference, workplace, store)
+        except (NetworkFailed, RateLimited) as problem:
+            age = _describe_age(time.time() - known.when)
+            workplace.progress.warn(f"{problem.message}; using what {reference} was {age} ago, {known.digest}")
+            return Resolved(reference, fallback, client)
     with contextlib.suppress(FileProblem):  # a store that we may only read still serves what it has
         store.remember(str(reference), workplace.platform, manifest.digest)
     return Resolved(reference, manifest, client)
@@ -102,21 +112,19 @@ def _load_known(known: NameRecord | None, store: Store) -> Manifest | None:
 
 
 def _ask(client: RegistryClient, reference: Reference, workplace: Workplace, store: Store) -> Manifest:
-    """One request for the manifest, a second one where it is an index."""
+    """One request for the manifest, a second one where it is an index; indexes of indexes are followed, too."""
     wanted = str(reference.digest) if reference.digest else reference.tag or "latest"
-    document = client.get_manifest(reference.repository, wanted)
-    store.add_blob(document.raw)
-    if isinstance(document, Index):
-        chosen = document.choose(workplace.platform, str(reference))
-        raw = store.read_blob(chosen.digest, MAXIMUM_MANIFEST)
-        inner = (
-            parse_manifest(raw) if raw is not None else client.get_manifest(reference.repository, str(chosen.digest))
-        )
-        store.add_blob(inner.raw)
-        document = inner
-    if isinstance(document, Index):
-        raise RegistryProtocolError(f"{reference}: the index points to another index, which no registry should serve")
-    return document
+    for _ in range(_MAXIMUM_DEPTH):
+        raw = store.read_blob(Digest.parse(wanted), MAXIMUM_MANIFEST) if ":" in wanted else None
+        document = parse_manifest(raw) if raw is not None else client.get_manifest(reference.repository, wanted)
+        store.add_blob(document.raw)
+        if isinstance(document, Manifest):
+            return document
+        wanted = str(document.choose(workplace.platform, str(reference)).digest)
+    raise RegistryProtocolError(
+        f"{reference}: more than {_MAXIMUM_DEPTH} indexes stand one in the other",
+        hint="name the image by the digest of one of its manifests, or ask its owner to push it again",
+    )
 
 
 def read_config(resolved: Resolved, store: Store) -> tuple[bytes, ImageConfig]:

@@ -6,22 +6,40 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from kedge.errors import CorruptImage, FileProblem, KedgeError, LimitReached, NoSpace, OutputExists
+from kedge.posix.beneath import remove_tree
+from kedge.posix.owners import own_name, owner_is_gone
 
 TEMPORARY_PREFIX = ".kedge-tmp-"  # what a killed process leaves behind is found by this
+_KEPT_NAME = 32  # characters of the target's name in a temporary one, which may have 255 bytes
 _PIECE = 1 << 20
 _IMAGE_FOLDERS = (".singularity.d", "oci-layout", "ch")  # what the folders of images have, and homes have not
 
 
 def temporary_beside(target: Path) -> Path:
-    """A fresh name in the target's folder, so that the rename never crosses a file system."""
-    return target.parent / f"{TEMPORARY_PREFIX}{os.getpid()}-{secrets.token_hex(4)}-{target.name[:64]}"
+    """A fresh name in the target's folder, so that the rename never crosses a file system; it says who made it."""
+    return target.parent / own_name(_begin_temporary(target))
+
+
+def remove_abandoned(target: Path) -> list[Path]:
+    """Remove what killed processes of this machine left beside `target` when they were writing it."""
+    removed = []
+    with contextlib.suppress(OSError):
+        for found in target.parent.iterdir():
+            if found.name.startswith(f"{_begin_temporary(target)}.") and owner_is_gone(found.name):
+                with contextlib.suppress(OSError):
+                    remove_tree(found)
+                    removed.append(found)
+    return removed
+
+
+def _begin_temporary(target: Path) -> str:
+    return f"{TEMPORARY_PREFIX}{target.name[:_KEPT_NAME]}"
 
 
 @contextlib.contextmanager
@@ -34,6 +52,7 @@ def atomic_output(target: Path, *, mode: int = 0o644, force: bool = False, exact
     meanwhile is not lost. Whatever happens, no temporary file stays behind (except after SIGKILL).
     """
     refuse_existing(target, force=force)
+    remove_abandoned(target)
     temporary = temporary_beside(target)
     try:
         with explained(target), open(temporary, "x+b", opener=lambda name, flags: os.open(name, flags, mode)) as file:

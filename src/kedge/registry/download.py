@@ -22,7 +22,6 @@ from kedge.registry.hints import BODY_LIMIT, Situation, explain_response, read_e
 from kedge.registry.secret import redact_url
 from kedge.registry.stream import BlobStream, open_stream
 from kedge.registry.transport import Request, Response, Transport
-from kedge.registry.trouble import is_transient
 
 _ATTEMPTS = 5  # breaks without a single byte in between
 
@@ -92,7 +91,7 @@ def download_url(
             return Downloaded(Digest("sha256", digest.hexdigest()), position)
         except NetworkFailed as problem:
             failures += 1
-            if failures >= _ATTEMPTS or not is_transient(problem):
+            if failures >= _ATTEMPTS or not problem.is_transient:
                 raise
             transport.options.sleep(transport.options.backoff * failures)
 

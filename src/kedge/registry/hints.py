@@ -73,8 +73,9 @@ def explain_response(response: Response, situation: Situation) -> KedgeError:
     if status >= 500:
         return NetworkFailed(
             f"{situation.registry} is in trouble: it answers {status} for {situation.image}",
-            context={**context, "transient": "yes"},
+            context=context,
             hint="this is the registry's side; try again later",
+            is_transient=True,
         )
     return _explain_unexpected(status, situation, body, context)
 
@@ -160,7 +161,7 @@ def _explain_page(response: Response, situation: Situation, context: dict[str, s
     problem = explain_web_page(situation, response.url, response.header("Content-Type") or "")
     if response.status >= 500:
         return NetworkFailed(
-            f"{problem.message} (status {response.status})", context={**context, "transient": "yes"}, hint=problem.hint
+            f"{problem.message} (status {response.status})", context=context, hint=problem.hint, is_transient=True
         )
     return RegistryProtocolError(f"{problem.message} (status {response.status})", context=context, hint=problem.hint)
 

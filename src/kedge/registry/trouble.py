@@ -68,16 +68,19 @@ class Trouble:
 
 
 def explain_trouble(trouble: Trouble, method: str, url: str, proxy: str | None = None) -> NetworkFailed:
-    """The error for a request that got no answer; context `transient` says whether trying again may help."""
+    """The error for a request that got no answer; `is_transient` says whether trying again may help."""
     shown = redact_url(url)
     host = shown.split("://", 1)[-1].split("/", 1)[0]
-    context = {"request": f"{method} {shown}", "transient": "yes" if trouble.kind in TRANSIENT else "no"}
+    context = {"request": f"{method} {shown}"}
     if trouble.detail:
         context["detail"] = trouble.detail
     if proxy:
         context["proxy"] = proxy
     return NetworkFailed(
-        f"no answer from {host}: {trouble.kind}", context=context, hint=_HINTS[trouble.kind].format(host=host)
+        f"no answer from {host}: {trouble.kind}",
+        context=context,
+        hint=_HINTS[trouble.kind].format(host=host),
+        is_transient=trouble.kind in TRANSIENT,
     )
 
 
@@ -86,14 +89,12 @@ def explain_break(url: str, received: int, expected: int | None, detail: str = "
     shown = redact_url(url)
     host = shown.split("://", 1)[-1].split("/", 1)[0]
     promised = f" of {expected}" if expected is not None else ""
-    context = {"request": f"GET {shown}", "transient": "yes"}
+    context = {"request": f"GET {shown}"}
     if detail:
         context["detail"] = detail
     return NetworkFailed(
-        f"the connection to {host} broke after {received}{promised} bytes", context=context, hint=_HINTS[Kind.BROKEN]
+        f"the connection to {host} broke after {received}{promised} bytes",
+        context=context,
+        hint=_HINTS[Kind.BROKEN],
+        is_transient=True,
     )
-
-
-def is_transient(problem: NetworkFailed) -> bool:
-    """Whether trying the same request again may succeed."""
-    return problem.context.get("transient") == "yes"

@@ -18,7 +18,6 @@ from kedge.model.manifest import Descriptor
 from kedge.registry.auth import append_query
 from kedge.registry.session import Call, Session
 from kedge.registry.transport import READ_SIZE, Response
-from kedge.registry.trouble import is_transient
 
 _MONOLITHIC = 1 << 20  # blobs up to this size go in one PUT
 _SMALLEST_PIECE = 1 << 20
@@ -82,7 +81,7 @@ def _send_pieces(session: Session, upload: Upload, location: str) -> str:
             location, reached = _send_piece(session, upload, location, range(position, end))
         except NetworkFailed as problem:
             failures += 1
-            if failures >= _ATTEMPTS or not is_transient(problem):
+            if failures >= _ATTEMPTS or not problem.is_transient:
                 raise
             location, reached = _ask_position(session, location, position)
             if reached is not None and reached <= position:  # some proxies cut what is too long for them without a word

@@ -274,7 +274,7 @@ class Download:
 
 def _is_final(problem: Exception) -> bool:
     """Whether whoever raised it says that trying again cannot help (a name that does not exist, say)."""
-    return isinstance(problem, NetworkFailed) and problem.context.get("transient") == "no"
+    return isinstance(problem, NetworkFailed) and problem.is_transient is False
 
 
 def _write_all(descriptor: int, piece: bytes, offset: int) -> None:

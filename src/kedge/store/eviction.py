@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from kedge.posix.locks import is_running, owner_is_gone
+from kedge.posix.owners import is_running, owner_is_gone
 from kedge.store.images import read_record, record_path
 from kedge.store.layout import Layout
 from kedge.store.lease import STALE_AFTER, read_clock, read_lease

@@ -18,8 +18,14 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kedge.errors import FileProblem, OutputExists
-from kedge.posix.files import apply_umask, atomic_output, explained, refuse_existing, temporary_beside
-from kedge.posix.locks import remove_abandoned
+from kedge.posix.files import (
+    apply_umask,
+    atomic_output,
+    explained,
+    refuse_existing,
+    remove_abandoned,
+    temporary_beside,
+)
 from kedge.store.layout import Layout, is_listed, sync_folder
 from kedge.store.lease import Patience, acquire
 from kedge.store.use import Use

@@ -37,7 +37,7 @@ from kedge.model.manifest import (
     Manifest,
     parse_manifest,
 )
-from kedge.posix.files import explained, refuse_existing, temporary_beside
+from kedge.posix.files import explained, refuse_existing, remove_abandoned, temporary_beside
 
 _TO_OCI = {
     DOCKER_MANIFEST: OCI_MANIFEST,
@@ -70,6 +70,7 @@ def write_layout(path: Path, images: Sequence[StoredImage], *, force: bool = Fal
     """Write a layout folder, whole or not at all; with `force` it takes the place of what is there."""
     refuse_existing(path, force=force)
     path = Path(os.path.normpath(path))
+    remove_abandoned(path)
     temporary = temporary_beside(path)
     try:
         with explained(path):

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Which process made a file, and whether it still lives: names that say so, for whoever cleans up after the killed."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import secrets
+from pathlib import Path
+
+
+@functools.cache
+def machine_name() -> str:
+    """A name for this boot of this kernel and this pid namespace; random where /proc does not tell."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_bytes()
+        namespace = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return secrets.token_hex(6)
+    return hashlib.sha256(boot + namespace.encode()).hexdigest()[:12]
+
+
+def is_running(machine: str, pid: int, start: int) -> bool | None:
+    """Whether that process lives; None when it belongs to another machine and cannot be asked about.
+
+    A `start` of 0 fits any process with that pid.
+    """
+    if machine != machine_name():
+        return None
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        pass  # it is another user's, whose /proc entry may be hidden too
+    found = start_of(pid)
+    return found in (0, start) or (start == 0 and found > 0)
+
+
+def start_of(pid: int) -> int:
+    """The start time of a process; 0 when unknown, -1 when it is dead but not yet waited for."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        return -1 if fields[0] in (b"Z", b"X") else int(fields[19])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def own_name(label: str) -> str:
+    """A fresh file name that says which process made it; `owner_is_gone` reads it."""
+    pid = os.getpid()
+    return f"{label}.{machine_name()}.{pid}.{start_of(pid)}.{secrets.token_hex(6)}"
+
+
+def owner_is_gone(name: str) -> bool | None:
+    """Whether the maker of a file called by `own_name` has ended; None when it cannot be known from here."""
+    parts = name.split(".")
+    try:
+        machine, pid, start = parts[-4], int(parts[-3]), int(parts[-2])
+    except (ValueError, IndexError):
+        return None
+    running = is_running(machine, pid, start)
+    return None if running is None else not running
