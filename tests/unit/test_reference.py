@@ -333,7 +333,7 @@ BAD = [
     ("https://hub.docker.com/u/nvidia", "not an image's", "hub.docker.com/r/"),
     ("https://hub.docker.com/", "not an image's", ""),
     ("https://nvcr.io/", "names no image", ""),
-    ("instance://", "names no instance", "instance list"),
+    ("instance://", "names no instance", "instance://NAME"),
     ("instance://a/b", "instance names are", ""),
     ("instance://a b", "instance names are", ""),
     ("host:", "names no program", "host:bash"),
