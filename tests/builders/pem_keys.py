@@ -31,11 +31,14 @@ def make_pem(folder: Path, kind: str, passphrase: str | None = None) -> tuple[Pa
     return private, public
 
 
-def make_certificate(folder: Path, name: str, key: Path, issuer: tuple[Path, Path] | None, extensions: str) -> Path:
+def make_certificate(
+    folder: Path, name: str, key: Path, issuer: tuple[Path, Path] | None, extensions: str, *, digest: str = "sha256"
+) -> Path:
     """A certificate for a key, self-signed without an issuer (certificate, key)."""
     request, config, made = folder / f"{name}.csr", folder / f"{name}.ext", folder / f"{name}.crt"
     config.write_text(extensions)
     run_openssl("req", "-new", "-key", key, "-subj", f"/CN={name}", "-out", request)
     signing = ["-CA", issuer[0], "-CAkey", issuer[1], "-CAcreateserial"] if issuer else ["-signkey", key]
-    run_openssl("x509", "-req", "-in", request, "-days", "30", "-extfile", config, "-out", made, *signing)
+    common = ["-in", request, "-days", "30", "-extfile", config, "-out", made, f"-{digest}"]
+    run_openssl("x509", "-req", *common, *signing)
     return made

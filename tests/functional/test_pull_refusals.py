@@ -12,7 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from kedge.errors import ImageNotFound, NoMatchingPlatform, OutputExists, RegistryProtocolError, UsageError
+from kedge.errors import (
+    CorruptImage,
+    DigestMismatch,
+    ImageNotFound,
+    KedgeError,
+    NoMatchingPlatform,
+    OutputExists,
+    RegistryProtocolError,
+    UsageError,
+)
 from kedge.model.manifest import OCI_INDEX, OCI_MANIFEST
 from tests.builders import layers as build
 from tests.builders.images import MACHINE, add_rich_image, kedge, make_config
@@ -149,3 +158,21 @@ def test_pull_uses_what_is_stored_when_the_registry_limits_us(tmp_path: Path) ->
         done = kedge("pull", tmp_path / "b.sif", reference, cache=tmp_path / "c")
     assert "using what" in done.stderr
     assert (tmp_path / "b.sif").read_bytes() == (tmp_path / "a.sif").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("diff_ids", "error"),
+    [
+        ([f"sha256:{'0' * 64}"], DigestMismatch),
+        ([f"sha256:{'0' * 64}"] * 2, CorruptImage),
+        ([], None),
+    ],
+)
+def test_pull_compares_layers_with_the_config(
+    tmp_path: Path, diff_ids: list[str], error: type[KedgeError] | None
+) -> None:
+    with FakeRegistry() as registry:
+        reference = add_alone(registry, rootfs={"type": "layers", "diff_ids": diff_ids})
+        done = kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", check=False)
+    assert done.returncode == (error.exit_code if error else 0)
+    assert (tmp_path / "x.sif").exists() == (error is None)

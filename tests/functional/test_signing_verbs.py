@@ -29,8 +29,19 @@ from kedge.formats.sif.edit import append_object
 from kedge.formats.sif.layout import DataType
 from kedge.formats.sif.objects import DataObject
 from kedge.signing.keyring import KeyRing
+from kedge.signing.openpgp import signature as sig
 from kedge.signing.openpgp.keys import armor_block, make_public, read_keys
-from tests.builders.openpgp_keys import foreign_packets, make_pair, rsa_block, simple_block
+from kedge.signing.openpgp.packets import USER_ID, write_packet
+from tests.builders.openpgp_keys import (
+    assemble,
+    certify,
+    flags,
+    foreign_packets,
+    make_pair,
+    revoke,
+    rsa_block,
+    simple_block,
+)
 from tests.builders.pem_keys import make_certificate, make_pem
 from tests.builders.sif import build_sif
 from tests.fakes.http_server import FakeServer, Recorded, Reply
@@ -118,6 +129,23 @@ def test_sign_with_a_locked_key(
     assert main(["sign", "--fingerprint", LOCKED.fingerprint, str(image)]) == 0
     assert main(["verify", "--local", str(image)]) == 0
     assert "correct horse" not in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize("piped", [b"\xff\xfe\n", b"x" * (1 << 20) + b"\n"], ids=["not UTF-8", "endless"])
+def test_sign_with_an_odd_passphrase_is_only_a_wrong_passphrase(
+    piped: bytes, ring: KeyRing, image: Path, tmp_path: Path
+) -> None:
+    ring.add_secret([LOCKED])
+    for environment, given in (({}, piped), ({"KEDGE_SIGN_PASSPHRASE": os.fsdecode(piped[:1000].strip())}, b"")):
+        done = subprocess.run(
+            [sys.executable, "-m", "kedge", "sign", str(image)],
+            input=given,
+            capture_output=True,
+            env={**os.environ, **environment, "LC_ALL": "C.UTF-8"},
+            check=False,
+        )
+        assert done.returncode == KeyUnusable.exit_code, done.stderr
+        assert b"the passphrase is wrong" in done.stderr
 
 
 def test_sign_with_several_keys_wants_a_choice(
@@ -263,6 +291,24 @@ def test_key_global_ring_is_trusted_and_separate(
     assert ring.load_public() == []
     assert main(["verify", "--local", str(image)]) == 0
     assert "[GLOBAL]" in capsys.readouterr().out
+
+
+def test_verify_honours_a_revocation_that_only_one_of_the_rings_has(
+    ring: KeyRing, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pair = make_pair("ed25519", 402)
+    user_id = b"Mallory Test"
+    named = write_packet(USER_ID, user_id) + certify(pair, user_id, flags(sig.CAN_CERTIFY | sig.CAN_SIGN))
+    ring.add_secret([assemble(pair.secret_packet(), named)])
+    main(["sign", str(image)])
+    usable = make_public(assemble(pair.secret_packet(), named))
+    revoked = make_public(assemble(pair.secret_packet(), revoke(pair), named))
+    site = KeyRing(tmp_path / "site", is_global=True)
+    site.add_public([usable])
+    assert main(["verify", "--local", str(image)]) == 0
+    ring.add_public([revoked])
+    assert main(["verify", "--local", str(image)]) == SignatureInvalid.exit_code
+    assert "revoked (compromised" in capsys.readouterr().err
 
 
 class KeyServer:

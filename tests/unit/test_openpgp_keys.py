@@ -11,7 +11,7 @@ from kedge.signing.openpgp import signature as sig
 from kedge.signing.openpgp.generate import Owner, generate_key
 from kedge.signing.openpgp.judgement import Judgement, check_document, judge
 from kedge.signing.openpgp.keys import KeyBlock, armor_block, make_public, merge_blocks, read_keys
-from kedge.signing.openpgp.packets import USER_ID, read_packets, write_packet
+from kedge.signing.openpgp.packets import PUBLIC_KEY, SECRET_SUBKEY, USER_ID, read_packets, write_integer, write_packet
 from kedge.signing.openpgp.secret import parse_secret_key
 from kedge.signing.openpgp.signature import Signature, make_signature, parse_signature
 from kedge.signing.sign import unlock_key
@@ -99,6 +99,16 @@ def test_key_expiry_is_honoured_and_extended_by_a_newer_statement() -> None:
     longer = assemble(block.raw, certify(pair, USER, BOTH, lifetime(100000), created=CREATED + 90))
     check_document(judge(longer, NOW), found, b"text", NOW, "s")
     assert judge(merge_blocks(block, longer), NOW).primary.expires == CREATED + 100000
+
+
+def test_key_expiry_is_not_lifted_by_a_newer_statement_about_something_else() -> None:
+    user_id = b"Exp Test"
+    direct = sig.make_signature(EVE.signer, sig.DIRECT_KEY, EVE.key.hashed_form, CREATED + 100)  # names no lifetime
+    statements = (flags(sig.CAN_CERTIFY | sig.CAN_SIGN), lifetime(500))
+    named = write_packet(USER_ID, user_id) + certify(EVE, user_id, *statements)
+    assert judge(assemble(EVE.secret_packet(), direct, named), NOW).primary.expires == CREATED + 500
+    alone = judge(assemble(EVE.secret_packet(), direct), NOW)
+    assert (alone.primary.problem, alone.primary.expires) == ("", None)
 
 
 def test_key_revocation_is_honoured_with_its_reason() -> None:
@@ -294,6 +304,22 @@ def test_make_public_drops_every_secret() -> None:
         assert secret not in public.raw
     assert public.fingerprint == block.fingerprint
     assert judge(public, NOW).user_ids == judge(block, NOW).user_ids
+
+
+def test_make_public_drops_secrets_below_a_public_primary_key() -> None:
+    user_id = b"Odd Test"
+    subkey = make_pair("ed25519", 77)
+    odd = assemble(
+        write_packet(PUBLIC_KEY, EVE.key.body),
+        write_packet(USER_ID, user_id),
+        certify(EVE, user_id, flags(sig.CAN_CERTIFY)),
+        subkey.secret_packet(SECRET_SUBKEY),
+        bind(EVE, subkey),
+    )
+    assert odd.is_secret
+    public = make_public(odd)
+    assert not public.is_secret
+    assert write_integer(77) not in public.raw
 
 
 def test_foreign_keys_are_kept_byte_for_byte() -> None:

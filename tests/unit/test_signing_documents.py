@@ -18,7 +18,7 @@ from kedge.signing import dsse
 from kedge.signing.certificates import CertificateFiles, load_certified_key
 from kedge.signing.crypto import PassphraseNeeded, decrypt_cfb, encrypt_cfb, load_private_pem, load_public_pem
 from kedge.signing.digests import Digester, compute_metadata, parse_metadata
-from tests.builders.pem_keys import make_certificate, make_pem
+from tests.builders.pem_keys import KINDS, make_certificate, make_pem, run_openssl
 from tests.builders.sif import build_sif, fixture_path
 
 AUTHORITY = "basicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign\n"
@@ -196,3 +196,21 @@ def test_certificate_issued_by_a_non_authority_is_refused(tmp_path: Path) -> Non
 def test_certificate_with_unknown_critical_rule_is_refused(tmp_path: Path) -> None:
     with pytest.raises(KeyUnusable, match=r"1\.2\.3\.4"):
         Chain(tmp_path, leaf_extensions=CODE + "1.2.3.4=critical,ASN1:UTF8String:x\n").load()
+
+
+def test_certificate_of_an_authority_for_web_servers_only_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(KeyUnusable, match="does not lead"):
+        Chain(tmp_path, middle_extensions=AUTHORITY + "extendedKeyUsage=serverAuth\n").load()
+
+
+@pytest.mark.parametrize(("bits", "digest"), [(2048, "sha1"), (1024, "sha256")])
+def test_certificate_that_could_be_forged_is_refused(bits: int, digest: str, tmp_path: Path) -> None:
+    root_key, middle_key, leaf_key = (tmp_path / name for name in ("root.pem", "middle.pem", "leaf.pem"))
+    run_openssl("genpkey", *KINDS["p256"], "-out", root_key)
+    run_openssl("genpkey", "-algorithm", "RSA", "-pkeyopt", f"rsa_keygen_bits:{bits}", "-out", middle_key)
+    run_openssl("genpkey", *KINDS["p256"], "-out", leaf_key)
+    root = make_certificate(tmp_path, "root", root_key, None, AUTHORITY)
+    middle = make_certificate(tmp_path, "middle", middle_key, (root, root_key), AUTHORITY)
+    leaf = make_certificate(tmp_path, "leaf", leaf_key, (middle, middle_key), CODE, digest=digest)
+    with pytest.raises(KeyUnusable, match="does not lead"):
+        load_certified_key(CertificateFiles(leaf, middle, root), int(time.time() + 5))

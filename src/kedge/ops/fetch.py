@@ -11,6 +11,7 @@ from kedge.errors import CorruptImage, UnsupportedFormat
 from kedge.formats.singularityd import SourceRecord
 from kedge.layers.limits import FlattenOptions
 from kedge.layers.source import LayerSource
+from kedge.model.digest import Digest
 from kedge.model.manifest import Descriptor, ImageConfig, Manifest
 from kedge.model.platform import Platform
 from kedge.model.progress import Progress, Task
@@ -30,15 +31,27 @@ def open_remote_image(resolved: Resolved, workplace: Workplace, store: Store) ->
     raw, config = read_config(resolved, store)
     compare_platform(config.platform, resolved.reference, workplace)  # one without an index may be for anything
     manifest = resolved.manifest
-    diff_ids = config.diff_ids if len(config.diff_ids) == len(manifest.layers) else (None,) * len(manifest.layers)
+    diff_ids = pair_diff_ids(resolved, config)
     ingests = start_downloads(resolved, manifest.layers, store, workplace.progress)
     layers = tuple(
         LayerSource(short_name(layer), layer.digest, diff_id, _follow(ingests[layer.digest.hex]))
         for layer, diff_id in zip(manifest.layers, diff_ids, strict=True)
     )
     record = make_record(resolved, config, workplace.platform)
-    options = FlattenOptions(progress=workplace.progress)
+    options = FlattenOptions(verify_diff_ids=True, progress=workplace.progress)
     return LayeredImage(manifest, raw, config, layers, record, options, on_close=store.close)
+
+
+def pair_diff_ids(resolved: Resolved, config: ImageConfig) -> tuple[Digest | None, ...]:
+    """The digest of each layer's tar; None for all where the config (of a very old tool) has none."""
+    found, layers = config.diff_ids, resolved.manifest.layers
+    if found and len(found) != len(layers):
+        raise CorruptImage(
+            f"{resolved.reference} has {len(layers)} layers, but its config describes {len(found)}",
+            context={"manifest": str(resolved.digest), "config": str(resolved.manifest.config.digest)},
+            hint="the image was put together wrongly; whoever pushed it has to do it again",
+        )
+    return found or (None,) * len(layers)
 
 
 def start_downloads(
