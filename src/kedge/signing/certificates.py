@@ -89,7 +89,7 @@ def _can_issue(issuer: Certificate, below: int, now: int) -> bool:
         _check_alone(issuer, now)
     except KeyUnusable:
         return False
-    return issuer.is_authority and (issuer.path_length is None or below <= issuer.path_length)
+    return issuer.is_authority and issuer.may_sign_code and (issuer.path_length is None or below <= issuer.path_length)
 
 
 def _check_alone(certificate: Certificate, now: int) -> None:

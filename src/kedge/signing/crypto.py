@@ -258,7 +258,7 @@ def load_private_pem(data: bytes, passphrase: str | None, *, where: str) -> Sign
             f"{where}: private keys in the cosign container are not read",
             hint="export the key as PKCS#8: openssl pkcs8 -topk8",
         )
-    secret = passphrase.encode() if passphrase else None
+    secret = passphrase.encode(errors="surrogateescape") if passphrase else None
     try:
         key = serialization.load_pem_private_key(data, secret)
     except TypeError as problem:
@@ -308,10 +308,13 @@ class Certificate:
     _certificate: x509.Certificate = field(repr=False)
 
     def is_issued_by(self, issuer: Certificate) -> bool:
-        """Whether the issuer's name and key fit this certificate's signature."""
+        """Whether the issuer's name and key fit this certificate's signature, and neither can be forged."""
+        if isinstance(self._certificate.signature_hash_algorithm, hashes.MD5 | hashes.SHA1):
+            return False
         try:
+            issuer.load_key(where=issuer.subject)
             self._certificate.verify_directly_issued_by(issuer._certificate)
-        except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+        except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm, KeyUnusable):
             return False
         return True
 
