@@ -103,11 +103,12 @@ def test_key_expiry_is_honoured_and_extended_by_a_newer_statement() -> None:
 
 def test_key_expiry_is_not_lifted_by_a_newer_statement_about_something_else() -> None:
     user_id = b"Exp Test"
-    direct = sig.make_signature(EVE.signer, sig.DIRECT_KEY, EVE.key.hashed_form, CREATED + 100)  # names no lifetime
+    eve = make_pair("ed25519", 76)
+    direct = sig.make_signature(eve.signer, sig.DIRECT_KEY, eve.key.hashed_form, CREATED + 100)  # names no lifetime
     statements = (flags(sig.CAN_CERTIFY | sig.CAN_SIGN), lifetime(500))
-    named = write_packet(USER_ID, user_id) + certify(EVE, user_id, *statements)
-    assert judge(assemble(EVE.secret_packet(), direct, named), NOW).primary.expires == CREATED + 500
-    alone = judge(assemble(EVE.secret_packet(), direct), NOW)
+    named = write_packet(USER_ID, user_id) + certify(eve, user_id, *statements)
+    assert judge(assemble(eve.secret_packet(), direct, named), NOW).primary.expires == CREATED + 500
+    alone = judge(assemble(eve.secret_packet(), direct), NOW)
     assert (alone.primary.problem, alone.primary.expires) == ("", None)
 
 
@@ -308,13 +309,14 @@ def test_make_public_drops_every_secret() -> None:
 
 def test_make_public_drops_secrets_below_a_public_primary_key() -> None:
     user_id = b"Odd Test"
+    eve = make_pair("ed25519", 76)
     subkey = make_pair("ed25519", 77)
     odd = assemble(
-        write_packet(PUBLIC_KEY, EVE.key.body),
+        write_packet(PUBLIC_KEY, eve.key.body),
         write_packet(USER_ID, user_id),
-        certify(EVE, user_id, flags(sig.CAN_CERTIFY)),
+        certify(eve, user_id, flags(sig.CAN_CERTIFY)),
         subkey.secret_packet(SECRET_SUBKEY),
-        bind(EVE, subkey),
+        bind(eve, subkey),
     )
     assert odd.is_secret
     public = make_public(odd)

@@ -133,7 +133,7 @@ def judge(block: KeyBlock, now: int) -> Judgement:
     primary = Standing(
         key=block.key,
         can_sign=block.key.numbers.can_sign and _has_flag(main, sig.CAN_SIGN),
-        expires=_find_expiry(block.key, main),
+        expires=_find_expiry(block.key, [item for item in main if item not in direct or _has_lifetime(item)]),
         revoked=_describe_revocation(revocations),
         problem="" if main else _explain_unvouched(block),
     )
@@ -180,6 +180,11 @@ def _has_flag(found: list[Signature], flag: int) -> bool:
         if flags is not None:
             return bool(flags[:1] and flags[0] & flag)
     return bool(found)
+
+
+def _has_lifetime(found: Signature) -> bool:
+    """Whether it speaks of expiry at all: a direct signature may be about something else, such as a revoker."""
+    return found.find(sig.KEY_LIFETIME) is not None
 
 
 def _find_expiry(key: PublicKey, found: list[Signature]) -> int | None:

@@ -90,8 +90,8 @@ class KeyBlock:
 
     @property
     def is_secret(self) -> bool:
-        """Whether the block holds secret keys."""
-        return self.packet.tag == SECRET_KEY
+        """Whether the block holds secret keys, be it only a subkey below a public primary key."""
+        return self.packet.tag == SECRET_KEY or any(part.packet.tag == SECRET_SUBKEY for part in self.components)
 
     @property
     def raw(self) -> bytes:
