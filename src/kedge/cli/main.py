@@ -38,13 +38,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def prepare_streams() -> None:
-    """Make standard output take every file name and every locale, and be there even when the caller closed it."""
+    """Make standard streams take every byte in every locale, and be there even when the caller closed them."""
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w")  # noqa: PTH123 - stays open to the end
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: PTH123 - stays open to the end
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="surrogateescape")  # a passphrase is bytes, not always text
 
 
 def dispatch(words: list[str], options: GlobalOptions) -> int:

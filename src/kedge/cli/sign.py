@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.ops.keys import KeySummary
 
+_LONGEST_LINE = 64 << 10  # of a passphrase; what is piped in may have no end
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options, as Apptainer's."""
@@ -102,7 +104,8 @@ def ask_passphrase(question: str, console: Console) -> str:
 
 def read_piped_line() -> str:
     """A line from standard input where it is not a terminal, empty at its end."""
-    return sys.stdin.readline() if sys.stdin is not None and not sys.stdin.isatty() else ""
+    is_piped = sys.stdin is not None and not sys.stdin.isatty()
+    return sys.stdin.readline(_LONGEST_LINE) if is_piped else ""
 
 
 def choose_key(keys: Sequence[KeySummary], console: Console) -> int | None:

@@ -19,7 +19,7 @@ from kedge.signing.certificates import CertificateFiles, load_certified_key
 from kedge.signing.crypto import PassphraseNeeded, SigningKey, load_private_pem, load_public_pem
 from kedge.signing.keyfiles import read_key_file
 from kedge.signing.keyring import KeyRing, find_in_blocks, locate_folder, select_key
-from kedge.signing.openpgp.keys import KeyBlock
+from kedge.signing.openpgp.keys import KeyBlock, merge_blocks
 from kedge.signing.sign import AskPassphrase, DocumentSigner, PemSigner, Selection, sign_image, unlock_key
 from kedge.signing.verify import Choice, FindKeys, KnownKey, Material, VerifyReport, verify_image
 
@@ -142,12 +142,15 @@ def _gather_material(request: VerifyRequest, trust: Trust, now: int) -> Material
 
 
 def _make_finder(server: str | None, trust: Trust) -> FindKeys:
-    """Looks in the site's ring, the user's ring, then asks the key server, as Apptainer does."""
+    """Looks in the site's ring, the user's ring, then asks the key server, as Apptainer does.
+
+    A key that both rings have counts with what either knows of it: a revocation in one of them is one.
+    """
     site = trust.site_ring.load_public() if trust.site_ring else []
     local = trust.ring.load_public()
 
     def find(identifier: str) -> list[KnownKey]:
-        found = [KnownKey(block, "GLOBAL") for block in find_in_blocks(site, identifier)]
+        found = [KnownKey(_merge_known(block, local), "GLOBAL") for block in find_in_blocks(site, identifier)]
         found = found or [KnownKey(block, "LOCAL") for block in find_in_blocks(local, identifier)]
         if found or server is None or trust.fetch is None:
             return found
@@ -158,3 +161,10 @@ def _make_finder(server: str | None, trust: Trust) -> FindKeys:
             return []
 
     return find
+
+
+def _merge_known(block: KeyBlock, others: Sequence[KeyBlock]) -> KeyBlock:
+    for other in others:
+        if other.fingerprint == block.fingerprint:
+            block = merge_blocks(block, other)
+    return block

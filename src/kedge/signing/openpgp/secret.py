@@ -106,7 +106,7 @@ def derive_key(protection: Protection, passphrase: str, size: int) -> bytes:
     name = _S2K_HASHES.get(protection.hash_number)
     if name is None:
         raise KeyUnusable(f"the secret key is locked with the hash {protection.hash_number}, which is not known")
-    text = protection.salt + passphrase.encode()
+    text = protection.salt + passphrase.encode(errors="surrogateescape")  # as typed, whatever the locale
     total = max(protection.count, len(text))
     result = b""
     preload = 0
