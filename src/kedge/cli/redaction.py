@@ -18,6 +18,8 @@ _QUERY = re.compile(
 _HEADER = re.compile(
     r"(?P<name>\b(?:bearer|basic|authorization:)\s+)(?!bearer|basic)[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE
 )
+# the short forms of `registry login --password` and `key newpair --password`, with their values or before them
+_SHORT_SECRETS = {"login": "-p", "newpair": "-P"}
 _SECRET_OPTION = re.compile(r"--?[\w-]*(?:password|passphrase|secret|token)[\w-]*", re.IGNORECASE)
 
 
@@ -32,6 +34,7 @@ def redact_arguments(argv: Sequence[str]) -> list[str]:
     """A command line without the values of options that carry secrets."""
     shown: list[str] = []
     hide_next = False
+    short = next((option for word, option in _SHORT_SECRETS.items() if word in argv), None)
     for word in argv:
         option, equals, _ = word.partition("=")
         is_secret = _SECRET_OPTION.fullmatch(option) is not None and "stdin" not in option
@@ -39,7 +42,9 @@ def redact_arguments(argv: Sequence[str]) -> list[str]:
             shown.append(HIDDEN)
         elif is_secret and equals:
             shown.append(f"{option}={HIDDEN}")
+        elif short is not None and word.startswith(short) and word != short:
+            shown.append(f"{short}{HIDDEN}")
         else:
             shown.append(redact(word))
-        hide_next = (is_secret and not equals) or word == "-p"  # `registry login -p`, as Apptainer's
+        hide_next = (is_secret and not equals) or word == short
     return shown
