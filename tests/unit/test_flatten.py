@@ -19,6 +19,7 @@ from tests.builders.layers import (
     contents,
     describe,
     device,
+    entry,
     fifo,
     file,
     folder,
@@ -154,8 +155,19 @@ def test_flatten_drops_the_names_aufs_kept_for_itself(name: str) -> None:
     assert names(layer(file("x", b"1")), layer(file(name))) == {"x": b"1"}
 
 
+def test_flatten_follows_hard_links_into_the_folder_aufs_kept_and_drops_it() -> None:
+    kept = ".wh..wh.plnk/12.5"
+    low = layer(folder(".wh..wh.plnk"), file(kept, b"one"), hard_link("a", kept), hard_link("d/b", kept))
+    assert names(low, layer(file("c"))) == {"a": b"one", "c": b"", "d": "directory", "d/b": b"one"}
+
+
 def test_flatten_ignores_whiteouts_of_nothing() -> None:
     assert names(layer(file("x")), layer(whiteout("no/such"), opaque("x/y"), opaque("none"))) == {"x": b""}
+
+
+def test_flatten_gives_symbolic_links_the_only_mode_linux_knows() -> None:
+    root = merge(layer(entry("l", b"2", link="t", mode=0)))
+    assert root.children[b"l"].mode == 0o777
 
 
 # -- rule 4: files and folders in each other's place ---------------------------------------------------------------

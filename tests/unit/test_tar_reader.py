@@ -151,6 +151,11 @@ def test_reader_reads_base_256_numbers() -> None:
     assert (member.uid, member.mtime, data) == (0xFF000000, -1, b"abc")
 
 
+def test_reader_ends_octal_numbers_at_their_nul() -> None:
+    member, _ = read_one(build.header(b"x", fields={100: b"0640\0zz\0"}))
+    assert member.mode == 0o640
+
+
 def test_reader_lets_local_records_win_over_global_ones_and_empty_ones_delete() -> None:
     tar = build.layer(
         build.pax({b"mtime": b"100", b"uid": b"7"}, b"g"),
@@ -295,6 +300,13 @@ def test_reader_refuses_sparse_files_that_are_bombs() -> None:
     records = {b"GNU.sparse.map": b"0,0", b"GNU.sparse.size": str(1 << 60).encode(), b"GNU.sparse.name": b"huge"}
     with pytest.raises(HostileImage, match=r"'huge'.*expand"):
         read(build.layer(build.pax(records), build.file("x")))
+
+
+def test_reader_refuses_sparse_maps_without_end() -> None:
+    empty = bytes(504) + b"\1" + bytes(7)
+    tar = build.header(b"x", b"S", fields={482: b"\1"}) + empty * 200
+    with pytest.raises(HostileImage, match="more than 100 entries"):
+        read(tar, options=FlattenOptions(maximum_entries=100))
 
 
 @pytest.mark.parametrize("numbers", [b"0,5,3,5", b"0,5,100,5", b"1", b"a,b", b"5,-1"])

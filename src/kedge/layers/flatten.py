@@ -16,7 +16,7 @@ from kedge.layers.assemble import Assembler
 from kedge.layers.limits import FlattenOptions, Ledger
 from kedge.layers.source import LayerSource, PieceFeed, inflate_layer
 from kedge.layers.tar_reader import Member, TarReader
-from kedge.layers.whiteouts import WHITEOUT_PREFIX, Above, Cover, HardLink, LayerRecord
+from kedge.layers.whiteouts import RESERVED_PREFIX, WHITEOUT_PREFIX, Above, Cover, HardLink, LayerRecord
 from kedge.model.progress import Task
 from kedge.model.tree import ContentSink, Kind, Node, walk
 
@@ -25,7 +25,7 @@ from kedge.model.tree import ContentSink, Kind, Node, walk
 #     folder gives its metadata.
 #  2. A folder that no layer names (an implied parent) is 0755, owner 0:0, time 0.
 #  3. `.wh.NAME` and `.wh..wh..opq` hide what is in lower layers, wherever they stand in their own tar. aufs's own
-#     `.wh..wh.` names are dropped.
+#     `.wh..wh.` names are dropped, at last also its folders in the root: hard links lead into `.wh..wh.plnk`.
 #  4. A file over a folder hides all below it; a folder over a file begins empty, whatever was below the file.
 #  5. Within a layer the last of several equal names wins; hard links made to an earlier one keep it.
 #  6. A hard link's target is looked up as the tree is at that point of that layer: in it, or in a lower one.
@@ -58,6 +58,8 @@ def flatten(layers: Sequence[LayerSource], sink: ContentSink, options: FlattenOp
     assembler = Assembler()
     while records:
         assembler.apply(records.pop())
+    for name in [name for name in assembler.root.children if name.startswith(RESERVED_PREFIX)]:
+        del assembler.root.children[name]
     if skipped:
         _store_missing(layers, sink, skipped, assembler.root, options)
     task.finish()
@@ -120,6 +122,7 @@ def make_node(member: Member, kind: Kind) -> Node:
         node.size = member.size
     elif kind is Kind.SYMLINK:
         node.target = member.target
+        node.mode = 0o777  # Linux knows no other; some builders write 0 or 0755 into the tar
     else:
         node.rdev = member.rdev
     return node

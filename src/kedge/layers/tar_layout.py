@@ -55,6 +55,8 @@ def parse_number(field: bytes) -> int:
             return value - (1 << bits)  # two's complement: the marker bit is the sign
         return value & ((1 << (bits - 1)) - 1)
     text = field.strip(b" \0")
+    if not text.isdigit():
+        text = cut_string(text).rstrip(b" ")  # some writers leave garbage behind the NUL
     if text.isdigit():
         return int(text, 8)
     if text:

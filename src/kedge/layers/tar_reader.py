@@ -328,6 +328,7 @@ class TarReader:
         extended = header[482]
         while extended:
             block = self._read_exactly(BLOCK)
+            self._ledger.charge_member(0, self._where)  # a block may hold no pair and announce another
             pairs += parse_header_pairs(block, 0, 21)
             extended = block[504]
             if len(pairs) > MAXIMUM_PIECES:

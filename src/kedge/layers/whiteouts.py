@@ -14,7 +14,7 @@ from kedge.model.tree import Kind, Node
 
 WHITEOUT_PREFIX = b".wh."
 OPAQUE_NAME = b".wh..wh..opq"
-_RESERVED_PREFIX = b".wh..wh."  # aufs kept its own files under such names; they are no content
+RESERVED_PREFIX = b".wh..wh."  # aufs kept its own files under such names; they are no content
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class LayerRecord:
         """Take note of a `.wh.` member; names reserved by aufs and a whiteout of nothing say nothing."""
         if name == OPAQUE_NAME:
             self.opaques.append(parent)
-        elif not name.startswith(_RESERVED_PREFIX) and name not in (b".wh.", b".wh..", b".wh..."):
+        elif not name.startswith(RESERVED_PREFIX) and name not in (b".wh.", b".wh..", b".wh..."):
             self.whiteouts.append((parent, name[len(WHITEOUT_PREFIX) :]))
 
 

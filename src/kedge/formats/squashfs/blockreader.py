@@ -38,7 +38,6 @@ class BlockReader:
         self._pool: ThreadPoolExecutor | None = None
         self._fragments: dict[int, bytes] = {}
         self._coming: tuple[int, Future[bytes]] | None = None
-        self._zeros = b""
 
     def close(self) -> None:
         """End the threads."""
@@ -84,9 +83,7 @@ class BlockReader:
     def _expand(self, data: memoryview, place: BlockPlace) -> bytes:
         position, word, length = place
         if not word:
-            if len(self._zeros) != length:
-                self._zeros = bytes(length)
-            return self._zeros
+            return bytes(length)  # not shared: other threads need other lengths at the same time
         stored = data[: word & BLOCK_SIZE_MASK]
         if word & BLOCK_STORED:
             result = bytes(stored)

@@ -137,8 +137,9 @@ class SquashReader:
             step = min(count, WORDS_AT_ONCE)
             for word in struct.unpack(f"<{step}I", cursor.take(4 * step)):
                 length = min(block_size, size)
+                stored = self._blocks.check_word(word, position, "data block")
                 yield BlockPlace(position, word, length)
-                position += self._blocks.check_word(word, position, "data block")
+                position += stored
                 size -= length
             count -= step
 
