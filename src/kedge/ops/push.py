@@ -41,7 +41,7 @@ class PushedBlob:
 
     digest: Digest
     size: int
-    state: str  # 'sent', 'there', 'mounted'; with a dry run 'to send' and 'there'
+    state: str  # 'sent' or 'there', which mounted ones are too; with a dry run 'to send' or 'there'
 
 
 @dataclass(frozen=True, slots=True)

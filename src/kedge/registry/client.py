@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, TypeVar
@@ -20,6 +21,7 @@ from kedge.errors import (
     ImageNotFound,
     InvalidReference,
     KedgeError,
+    NetworkFailed,
     RegistryProtocolError,
 )
 from kedge.model.digest import Digest
@@ -31,12 +33,14 @@ from kedge.registry.secret import redact_url
 from kedge.registry.session import Call, Session
 from kedge.registry.stream import BlobStream, open_stream
 from kedge.registry.transport import Request, Response
-from kedge.registry.upload import Upload, put_blob
+from kedge.registry.upload import Upload, is_there, put_blob
 
 _ACCEPT = {"Accept": ", ".join(ACCEPTED_MANIFESTS)}
 _MAXIMUM_TAGS = 16 << 20  # bytes of one page
 _MAXIMUM_PAGES = 10_000
 _OK = frozenset({200})
+_LINK = re.compile(r'<([^<>]*)>((?:[^<>"]|"[^"]*")*)')  # an address may hold commas, which part links, too
+_NEXT = re.compile(r';\s*rel\s*=\s*"?next"?\s*(?:[;,]|\Z)', re.IGNORECASE)
 _T = TypeVar("_T")
 
 
@@ -47,6 +51,7 @@ class RegistryClient:
         self.registry = registry
         self._access = access
         self._sessions: dict[Endpoint, Session] = {}
+        self._silent: dict[Endpoint, str] = {}  # mirrors that gave no answer, and why: they are not waited for again
         self._lock = threading.Lock()
 
     def get_manifest(self, repository: str, tag_or_digest: str) -> Manifest | Index:
@@ -82,11 +87,8 @@ class RegistryClient:
         yield from _walk_tags(session, following)
 
     def has_blob(self, repository: str, digest: Digest) -> bool:
-        """Whether the registry itself (no mirror) has a blob in this repository."""
-        session = self._own_session(repository)
-        call = Call("HEAD", f"{session.repository}/blobs/{digest}", frozenset({200, 404}), reference=str(digest))
-        with session.call(call) as response:
-            return response.status == 200
+        """Whether the registry itself (no mirror) has a blob in this repository; for those who may push to it."""
+        return is_there(self._own_session(repository), digest)
 
     def upload_blob(
         self,
@@ -162,13 +164,19 @@ class RegistryClient:
         endpoints = self._access.registries.list_endpoints(self.registry, repository, by_digest=":" in reference)
         tried: list[str] = []
         for endpoint in endpoints:
+            is_last = endpoint == endpoints[-1]
+            if endpoint in self._silent and not is_last:
+                tried.append(self._silent[endpoint])
+                continue
             try:
                 return operation(self._session(endpoint))
             except KedgeError as problem:
-                if endpoint == endpoints[-1]:
+                if is_last:
                     problem.context.update({f"mirror {n}": text for n, text in enumerate(tried, 1)})
                     raise
                 tried.append(f"{endpoint.registry}: {problem.message}")
+                if isinstance(problem, NetworkFailed):
+                    self._silent[endpoint] = tried[-1]
         raise AssertionError("there is always an endpoint")
 
     def _own_session(self, repository: str) -> Session:
@@ -253,12 +261,12 @@ def _get_tags(session: Session, target: str) -> tuple[list[str], str | None]:
         document = json.loads(raw)
     except (ValueError, RecursionError):
         document = None
-    tags = document.get("tags", []) if isinstance(document, dict) else None
-    if tags is not None and not isinstance(tags, list):
-        raise RegistryProtocolError(f"the list of tags of {session.repository} is not a list")
     if not isinstance(document, dict):
         raise RegistryProtocolError(f"the list of tags of {session.repository} is not a JSON object")
-    return [tag for tag in tags or [] if isinstance(tag, str)], urljoin(address, link) if link else None
+    tags = document.get("tags") or []  # null where there is none
+    if not isinstance(tags, list):
+        raise RegistryProtocolError(f"the list of tags of {session.repository} is not a list")
+    return [tag for tag in tags if isinstance(tag, str)], urljoin(address, link) if link else None
 
 
 def _walk_tags(session: Session, following: str | None) -> Iterator[str]:
@@ -277,9 +285,7 @@ def _walk_tags(session: Session, following: str | None) -> Iterator[str]:
 def next_link(headers: list[str]) -> str | None:
     """The target of the Link header with rel="next", or None."""
     for header in headers:
-        for part in header.split(","):
-            address, _, parameters = part.strip().partition(">")
-            relation = parameters.replace('"', "").replace(" ", "").lower()
-            if address.startswith("<") and "rel=next" in relation:
-                return address[1:]
+        for address, parameters in _LINK.findall(header):
+            if _NEXT.search(parameters):
+                return str(address)
     return None

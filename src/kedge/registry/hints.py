@@ -34,6 +34,7 @@ class Situation:
     credential: str | None = None  # where the credentials came from
     notes: tuple[str, ...] = ()  # what was odd while looking for credentials
     secrets: tuple[Secret, ...] = ()  # hidden wherever a server echoes them
+    has_token: bool = False  # the token service gave a token, so it took the login if there was one
 
     @property
     def image(self) -> str:
@@ -167,6 +168,13 @@ def _explain_page(response: Response, situation: Situation, context: dict[str, s
 
 
 def _explain_unauthorized(situation: Situation, context: dict[str, str]) -> KedgeError:
+    if situation.credential and situation.has_token and situation.repository and not situation.is_ngc:
+        return AccessDenied(
+            f"{situation.registry} takes the login from {situation.credential}, but does not let it {situation.action} "
+            f"{situation.image}: it does not exist there, or is not for this user",
+            context=context,
+            hint="check the spelling of the whole path, or ask the owner of the repository for access",
+        )
     if situation.credential:
         return explain_refused(situation, context)
     if situation.is_ngc:

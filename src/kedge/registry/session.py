@@ -11,7 +11,7 @@ from urllib.parse import quote, urljoin
 from kedge.errors import KedgeError, NetworkFailed, RegistryProtocolError
 from kedge.registry.access import Access
 from kedge.registry.auth import Authenticator
-from kedge.registry.challenge import parse_challenges
+from kedge.registry.challenge import Challenge, parse_challenges
 from kedge.registry.credentials import Found
 from kedge.registry.hints import Situation, explain_response
 from kedge.registry.mirrors import Endpoint
@@ -72,9 +72,9 @@ class Session:
             response = self._transport.send(request)
             if response.status in call.accepted:
                 return response
-            if response.status != 401 or not is_own or not is_same_origin(response.url, base):
+            if not is_own or not is_same_origin(response.url, base):
                 break
-            renewed = _renew(authenticator, response, scope, authorization)
+            renewed = self._renew(authenticator, response, scope, authorization)
             if renewed is None or renewed == authorization:
                 break
             response.close()
@@ -175,18 +175,32 @@ class Session:
             return authenticator.explain_withheld()
         situation = self.situation(call)
         if sent is not None:
-            situation = replace(situation, secrets=(sent, *situation.secrets))
+            is_token = sent.reveal().startswith("Bearer ")
+            situation = replace(situation, has_token=is_token, secrets=(sent, *situation.secrets))
         return explain_response(response, situation)
 
+    def _renew(
+        self, authenticator: Authenticator, response: Response, scope: str, refused: Secret | None
+    ) -> Secret | None:
+        """What else to send after a refusal, or None."""
+        try:
+            if response.status == 401:
+                challenges = parse_challenges(response.header_list("WWW-Authenticate"))
+            elif response.status in (403, 404) and refused is None and self._credentials().credential:
+                challenges = self._ask_challenges()
+            else:
+                return None
+            return authenticator.header(scope) if authenticator.answer(challenges, scope, refused) else None
+        except BaseException:
+            response.close()
+            raise
 
-def _renew(authenticator: Authenticator, response: Response, scope: str, refused: Secret | None) -> Secret | None:
-    """What else to send after a 401, or None."""
-    try:
-        challenges = parse_challenges(response.header_list("WWW-Authenticate"))
-        return authenticator.header(scope) if authenticator.answer(challenges, scope, refused) else None
-    except BaseException:
-        response.close()
-        raise
+    def _ask_challenges(self) -> list[Challenge]:
+        """What the API's root asks for: some registries hide images from strangers and do not ask who they are."""
+        with self._transport.send(
+            Request("GET", f"{self._settle_base()}/v2/", verify=self._verify, follow=False)
+        ) as response:
+            return parse_challenges(response.header_list("WWW-Authenticate")) if response.status == 401 else []
 
 
 def _may_be_plain(problem: NetworkFailed) -> bool:

@@ -7,13 +7,22 @@ finds too large (413) is cut into smaller ones.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 from urllib.parse import quote, urljoin
 
-from kedge.errors import DigestMismatch, ImageNotFound, NetworkFailed, RegistryProtocolError
+from kedge.errors import (
+    AccessDenied,
+    AuthenticationFailed,
+    DigestMismatch,
+    ImageNotFound,
+    NetworkFailed,
+    RegistryProtocolError,
+)
+from kedge.model.digest import Digest
 from kedge.model.manifest import Descriptor
 from kedge.registry.auth import append_query
 from kedge.registry.session import Call, Session
@@ -39,12 +48,7 @@ class Upload:
 def put_blob(session: Session, upload: Upload) -> bool:
     """Make the registry have the blob; whether bytes had to be sent."""
     descriptor = upload.descriptor
-    check = Call("HEAD", f"{session.repository}/blobs/{descriptor.digest}", frozenset({200, 404}), writes=True)
-    with session.call(check) as response:
-        if response.status == 200:
-            upload.advance(descriptor.size)
-            return False
-    location = _begin(session, upload)
+    location = None if is_there(session, descriptor.digest) else _mount_or_begin(session, upload)
     if location is None:
         upload.advance(descriptor.size)
         return False
@@ -55,20 +59,44 @@ def put_blob(session: Session, upload: Upload) -> bool:
     try:
         location = _send_pieces(session, upload, location)
     except ImageNotFound:  # the registry lost the broken upload: once more from the start
-        location = _send_pieces(session, upload, _begin(session, replace(upload, mount_from=None)) or "")
+        location = _send_pieces(session, upload, _begin(session))
     _finish(session, upload, location, is_whole=False)
     return True
 
 
-def _begin(session: Session, upload: Upload) -> str | None:
-    """Where to send the bytes; None when the registry mounted the blob from the other repository."""
-    target = f"{session.repository}/blobs/uploads/"
-    also = f"repository:{upload.mount_from}:pull" if upload.mount_from else ""
+def is_there(session: Session, digest: Digest) -> bool:
+    """Whether the repository has the blob; a registry that knows no HEAD is taken to have nothing.
+
+    The right to push is asked for at once: some registries give no token to read what is not there yet.
+    """
+    accepted = frozenset({200, 404, 405})
+    target = f"{session.repository}/blobs/{digest}"
+    with session.call(Call("HEAD", target, accepted, reference=str(digest), writes=True)) as response:
+        return response.status == 200
+
+
+def _mount_or_begin(session: Session, upload: Upload) -> str | None:
+    """Where to send the bytes; None when the registry took the blob from the other repository."""
     if upload.mount_from:
-        target += f"?mount={upload.descriptor.digest}&from={quote(upload.mount_from, safe='/')}"
-    call = Call("POST", target, frozenset({201, 202}), {"Content-Length": "0"}, writes=True, also=also)
-    with session.call(call) as response:
-        return None if response.status == 201 else _location(response, session)
+        query = f"?mount={upload.descriptor.digest}&from={quote(upload.mount_from, safe='/')}"
+        call = replace(_begin_call(session, query), also=f"repository:{upload.mount_from}:pull")
+        # whatever speaks against the mount, such as no right to read over there: the blob can still be sent
+        with (
+            contextlib.suppress(AccessDenied, AuthenticationFailed, ImageNotFound, RegistryProtocolError),
+            session.call(call) as response,
+        ):
+            return None if response.status == 201 else _location(response, session)
+    return _begin(session)
+
+
+def _begin(session: Session) -> str:
+    with session.call(_begin_call(session)) as response:
+        return _location(response, session)
+
+
+def _begin_call(session: Session, query: str = "") -> Call:
+    target = f"{session.repository}/blobs/uploads/{query}"
+    return Call("POST", target, frozenset({201, 202}), {"Content-Length": "0"}, writes=True)
 
 
 def _send_pieces(session: Session, upload: Upload, location: str) -> str:
@@ -80,8 +108,7 @@ def _send_pieces(session: Session, upload: Upload, location: str) -> str:
         try:
             location, reached = _send_piece(session, upload, location, range(position, end))
         except NetworkFailed as problem:
-            failures += 1
-            if failures >= _ATTEMPTS or not problem.is_transient:
+            if failures + 1 >= _ATTEMPTS or not problem.is_transient:
                 raise
             location, reached = _ask_position(session, location, position)
             if reached is not None and reached <= position:  # some proxies cut what is too long for them without a word
@@ -95,6 +122,11 @@ def _send_pieces(session: Session, upload: Upload, location: str) -> str:
             continue
         if reached > position:
             failures = 0
+        elif (failures := failures + 1) >= _ATTEMPTS:
+            raise RegistryProtocolError(
+                f"{session.endpoint.host} accepts pieces of an upload, but takes nothing of them",
+                context={"reached": f"{reached} of {size} bytes"},
+            )
         upload.advance(max(0, reached - position))
         position = reached
     return location
@@ -143,11 +175,8 @@ def _finish(session: Session, upload: Upload, location: str, *, is_whole: bool) 
             Call("PUT", target, accepted, headers, body, digest, writes=True, read_timeout=_COMMIT_TIMEOUT)
         ).close()
     except (NetworkFailed, ImageNotFound):  # the answer was lost, or a second try came too late: is it there now?
-        check = Call("HEAD", f"{session.repository}/blobs/{digest}", frozenset({200, 404}), writes=True)
-        with session.call(check) as response:
-            if response.status == 200:
-                return
-        raise
+        if not is_there(session, upload.descriptor.digest):
+            raise
 
 
 def _read_part(upload: Upload, part: range) -> Iterator[bytes]:
