@@ -142,6 +142,23 @@ def test_hostpack_script_brings_its_interpreters(tmp_path: Path) -> None:
     assert enter(tmp_path / "root", str(with_env)) == "bash\n"
 
 
+@pytest.mark.parametrize("words", ["tool", "-S tool -x", "-S -u HOME A=1 tool", "--split-string=tool -x"])
+def test_hostpack_script_finds_in_its_image_what_env_finds_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    tools, script = tmp_path / "tools", tmp_path / "scripts" / "script"
+    for place in (tools, script.parent):
+        place.mkdir()
+    shutil.copy("/bin/sh", tools / "tool")
+    script.write_text(f"#!/usr/bin/env {words}\necho started\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{os.path.relpath(tools)}:/usr/bin:/bin")
+    packed = pack(str(script))
+    assert resolve(packed.root, str(tools / "tool")) is not None
+    path = next(entry for entry in packed.config.environment if entry.startswith("PATH="))
+    assert path.startswith(f"PATH={script.parent}:{tools}:/usr/local/sbin:")
+
+
 def test_hostpack_follows_search_paths_of_objects(tmp_path: Path) -> None:
     """RUNPATH with $ORIGIN in the program, RPATH inherited by a library, SONAME links, and a plug-in by dlopen."""
     for folder in ("app/bin", "app/lib", "app/deep"):

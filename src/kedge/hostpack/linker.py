@@ -132,12 +132,16 @@ def _is_musl(needer: Needer) -> bool:
 
 def _read_musl_folders(needer: Needer) -> Sequence[str]:
     interpreter = next(each.elf.interpreter for each in (needer, *needer.chain) if each.elf.interpreter)
-    name = interpreter.rpartition("/")[2].partition(".")[0]
     try:
-        text = Path(f"/etc/{name}.path").read_text()
+        text = Path(name_musl_paths(interpreter)).read_text()
     except (OSError, ValueError):
         return ["/lib", "/usr/local/lib", "/usr/lib"]
     return [folder for folder in text.replace("\n", ":").split(":") if folder]
+
+
+def name_musl_paths(interpreter: str) -> str:
+    """The file in which musl's loader finds the folders to search, where there is one."""
+    return f"/etc/{interpreter.rpartition('/')[2].partition('.')[0]}.path"
 
 
 def read_cache(path: Path) -> list[CacheEntry]:

@@ -7,6 +7,7 @@ brings its standard library and the packages named after `+`; `rules` brings wha
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import glob
 import json
@@ -18,7 +19,7 @@ from kedge.errors import FileProblem, KedgeError, UnsupportedFormat
 from kedge.formats.elf import ElfObject
 from kedge.hostpack import base, rules
 from kedge.hostpack.host_tree import HostTree
-from kedge.hostpack.linker import Linker, Needer, write_cache
+from kedge.hostpack.linker import Linker, Needer, name_musl_paths, write_cache
 from kedge.hostpack.python_environment import ask_python
 from kedge.hostpack.script import read_interpreter
 from kedge.model.manifest import ImageConfig, parse_config
@@ -110,7 +111,7 @@ def _not_found(name: str) -> FileProblem:
 
 
 def _make_config(wanted: Sequence[_Wanted]) -> ImageConfig:
-    own = [program.path.rpartition("/")[0] for program in wanted]
+    own = [folder for program in wanted for folder in _list_folders(program.path)]
     folders = [*(folder for folder in own if folder not in base.PROGRAM_FOLDERS), *base.PROGRAM_FOLDERS]
     document = {
         "architecture": Platform.host().architecture,
@@ -123,6 +124,16 @@ def _make_config(wanted: Sequence[_Wanted]) -> ImageConfig:
         "rootfs": {"type": "layers", "diff_ids": []},
     }
     return parse_config(json.dumps(document).encode())
+
+
+def _list_folders(path: str, depth: int = 0) -> list[str]:
+    """The folders that have to be on PATH for a program: its own, and those where a script's env finds programs."""
+    found = [path.rpartition("/")[0]]
+    if depth < _MAXIMUM_SCRIPTS:
+        with contextlib.suppress(KedgeError):  # no script; what else is wrong with it shows when it is packed
+            for started in read_interpreter(os.path.realpath(path))[1:]:
+                found += _list_folders(started, depth + 1)
+    return found
 
 
 class _Packer:
@@ -172,10 +183,11 @@ class _Packer:
             self._add_data(rules.PERL_FOLDERS)
 
     def finish(self) -> None:
-        """Write the loader's cache, for objects outside its default folders."""
+        """Write the loader's cache, for objects outside its default folders; musl has a list of folders instead."""
         if any("ld-linux" in name or "/ld64" in name or "/ld.so" in name for name in self._interpreters):
             self.tree.put("/etc/ld.so.cache", write_cache(self._linker.entries, self.tree.packed))
             self._add_data(("/etc/ld.so.conf", "/etc/ld.so.conf.d/*.conf"))
+        self._add_data([name_musl_paths(name) for name in self._interpreters if "/ld-musl" in name])
 
     def _add_script(self, path: str, real: str, depth: int) -> None:
         if depth >= _MAXIMUM_SCRIPTS:

@@ -87,6 +87,7 @@ PERL_FOLDERS = (
     "/usr/share/perl/[0-9]*",
     "/usr/share/perl5",
     "/usr/lib64/perl5",
+    "/usr/lib/perl5",
 )
 
 # The Python standard library has parts that only its own developers use, or that need a display.

@@ -10,6 +10,7 @@ from kedge.posix.files import explain, explained
 from kedge.posix.process import find_program
 
 _MAXIMUM_LINE = 255  # BINPRM_BUF_SIZE less one: the kernel looks no further
+_WITH_VALUE = ("-u", "--unset", "-C", "--chdir")  # options of env whose value is a word of its own
 
 
 def read_interpreter(path: str) -> list[str]:
@@ -45,12 +46,16 @@ def _require_file(interpreter: str, script: str) -> None:
 
 def _find_env_program(words: list[str], script: str) -> str:
     """`env [-S] [NAME=VALUE…] PROGRAM …`: the first word that is neither an option nor a variable."""
-    for word in words:
-        word = word.removeprefix("-S")
+    following = iter(words)
+    for word in following:
+        word = word.removeprefix("--split-string=").removeprefix("-S")
+        if word in _WITH_VALUE:
+            next(following, None)
+            continue
         if not word or word.startswith("-") or "=" in word:
             continue
         found = find_program(word)
         if found is None:
             raise ProgramMissing(f"{script} needs the program '{word}' (after env), which is not on this machine")
-        return found
+        return os.path.abspath(found)  # noqa: PTH100 - links are kept
     raise FileProblem(f"{script}: its '#!' line names env, but no program after it")
