@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -327,3 +328,51 @@ def test_store_read_blob_is_verified(store: Store) -> None:
     store.blob_path(digest).write_bytes(b'{"schemaVersion": 3}')
     assert store.read_blob(digest, 1000) is None
     assert not store.has_blob(digest)
+
+
+def test_ingest_closed_while_its_thread_sits_in_a_read_writes_into_no_other_file(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kedge.store.ingest._JOIN_WAIT", 0.05)
+    reading, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    class Slow:
+        offset = 0
+
+        def __iter__(self) -> Iterator[bytes]:
+            yield b"a" * 100  # small: gathered, and written when the stream ends
+            reading.set()
+            go_on.wait(10)
+            yield b"b" * 100
+
+    @contextlib.contextmanager
+    def open_at(_offset: int) -> Iterator[Slow]:
+        try:
+            yield Slow()
+        finally:
+            ended.set()
+
+    ingest = store.ingest(describe(CONTENT), open_at, QUICK)
+    assert reading.wait(10)
+    ingest.close()
+    others = [(tmp_path / f"other{number}").open("w+b") for number in range(8)]  # one has the number that became free
+    go_on.set()
+    assert ended.wait(10)
+    time.sleep(0.05)
+    assert [other.read() for other in others] == [b""] * 8
+    with pytest.raises(KedgeError, match="stopped"):
+        ingest.wait()
+    for other in others:
+        other.close()
+
+
+def test_ingest_does_not_follow_a_link_that_somebody_laid(store: Store, tmp_path: Path) -> None:
+    """In a shared store others may write: a link must not lead our bytes into a file of ours elsewhere."""
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious" * 1_000_000)
+    partial = partial_of(store)
+    store.layout.folder("partial")
+    partial.symlink_to(victim)
+    with contextlib.suppress(KedgeError):
+        receive(store, BlobSource(CONTENT))
+    assert victim.read_bytes() == b"precious" * 1_000_000

@@ -163,7 +163,8 @@ class Download:
     def _resume(self, partial: Path) -> Iterator[None]:
         """Open the partial file and hash what is there; followers read along."""
         with explained(partial):
-            descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, self._blobs.layout.file_mode)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW  # in a shared store others can lay links
+            descriptor = os.open(partial, flags, self._blobs.layout.file_mode)
             self.flow.begin(descriptor)
             if os.fstat(descriptor).st_size > self._descriptor.size:
                 os.ftruncate(descriptor, 0)

@@ -92,12 +92,17 @@ class Flow:
             self._error = error
             self._changed.notify_all()
 
-    def close(self) -> None:
-        """Let go of the file; if the blob is not complete, whoever still follows is told that it was stopped."""
+    def stop(self) -> None:
+        """If the blob is not complete, whoever still follows is told that it was stopped."""
         with self._changed:
             if self._result is None and self._error is None:
                 self._error = KedgeError(f"the download of {self._where} was stopped")
                 self._changed.notify_all()
+
+    def close(self) -> None:
+        """Stop, and let go of the file; nobody may write into it any more."""
+        self.stop()
+        with self._changed:
             self._recent.clear()
             if self._file >= 0:
                 os.close(self._file)

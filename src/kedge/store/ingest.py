@@ -26,6 +26,7 @@ class Ingest:
         self._on_commit = on_commit
         self._ended = threading.Event()
         self._is_inline = False
+        self._is_closed = False
         self._steps = download.steps()
         self._stepping = threading.Lock()
 
@@ -59,6 +60,8 @@ class Ingest:
                 return True
             except StopIteration:
                 self._ended.set()
+                if self._is_closed:  # and whoever closed did not wait any longer
+                    self._download.flow.close()
         self._on_commit()
         return False
 
@@ -68,6 +71,7 @@ class Ingest:
 
     def close(self) -> None:
         """Stop the download if it still runs, keeping what has arrived; may be called twice."""
+        self._is_closed = True
         self.cancel()
         if self._stepping.acquire(timeout=_JOIN_WAIT):
             try:
@@ -75,7 +79,10 @@ class Ingest:
                 self._ended.set()
             finally:
                 self._stepping.release()
-        self._download.flow.close()
+            self._download.flow.close()
+        else:
+            # The thread will still write what it has gathered: closed now, the file's number might be another file's.
+            self._download.flow.stop()
         self._use.end()
 
     def __enter__(self) -> Ingest:
