@@ -41,6 +41,13 @@ def test_errors_are_rendered_exactly(tmp_path: Path) -> None:
     )
 
 
+def test_errors_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    done = run_kedge(tmp_path, "sif", "list", "gone\x1b]0;title\x07\x9b2J\r.sif")
+    assert done.returncode == 30
+    assert "gone\\x1b]0;title\\x07\\x9b2J\\x0d.sif: No such file" in done.stderr
+    assert not set("\x1b\x07\x9b\r") & set(done.stderr)
+
+
 @pytest.mark.parametrize("words", [("--json", "fail", "known"), ("fail", "known", "--json")])
 def test_errors_with_json_are_one_document(tmp_path: Path, words: tuple[str, ...]) -> None:
     done = run_kedge(tmp_path, *words)

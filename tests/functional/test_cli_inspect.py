@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.cli.inspect import escape_controls
 from kedge.cli.main import main
+from kedge.cli.redaction import escape_controls
 from kedge.errors import FileProblem
 from tests.builders.sif import fixture_path
 

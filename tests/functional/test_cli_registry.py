@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from kedge.errors import UsageError
 from tests.fakes.registry import FakeRegistry, Policy
 
 PASSWORD = "cli-p4ssw0rd-secret"
@@ -143,3 +144,13 @@ def test_registry_wrong_use_is_refused_before_any_network(shell: Shell, words: l
 def test_registry_login_empty_password_is_refused(shell: Shell) -> None:
     done = shell.run("login", "-u", "user", "--password-stdin", "127.0.0.1:9", stdin="\n")
     assert (done.returncode, "empty" in done.stderr) == (2, True)
+
+
+def test_login_with_a_password_that_is_no_text_is_refused(shell: Shell) -> None:
+    environment = {**os.environ, "HOME": str(shell.home), "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(
+        [sys.executable, "-m", "kedge", "registry", "login", "-u", "me", "--password-stdin", "localhost:1"],
+        input=b"\xff\xfe", capture_output=True, env=environment, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == UsageError.exit_code
+    assert b"not UTF-8" in done.stderr

@@ -108,3 +108,10 @@ def test_format_amount_keeps_two_or_three_digits(amount: int, text: str) -> None
 )
 def test_format_seconds_reads_well(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text
+
+
+def test_progress_says_no_password_and_cannot_steer_the_terminal() -> None:
+    said: list[str] = []
+    reporter = Reporter(None, said.append, notes=True, details=True, warnings=True)
+    reporter.warn("asked https://me:hunter2@keys.example for \x1b[2Jkey")
+    assert said == ["warning: asked https://me:***@keys.example for \\x1b[2Jkey"]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
+from kedge.cli.redaction import escape_controls
 from kedge.formats.singularityd.inspect import Selection, render_document, render_text, select_document
 from kedge.ops.inspect import Inspection, inspect_path, is_archive
 
@@ -76,8 +77,3 @@ def show_inspection(found: Inspection, arguments: argparse.Namespace, console: C
         if sys.stdout.isatty():  # an image must not be able to steer the terminal; files and pipes get it as it is
             text = escape_controls(text)
     console.write_bytes(text.encode("utf-8", "replace"))
-
-
-def escape_controls(text: str) -> str:
-    """The text with control characters, newlines and tabs apart, written as escapes."""
-    return "".join(c if (c >= " " and not "\x7f" <= c < "\xa0") or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.cli.redaction import redact
 from kedge.cli.sign import add_keysdir, choose_key, read_piped_line
 from kedge.errors import KedgeError, UsageError
 from kedge.ops import keys
@@ -245,4 +246,4 @@ def _push(arguments: argparse.Namespace, ring: KeyRing, console: Console) -> Non
     except KedgeError as problem:
         problem.context.setdefault("key server", server)
         raise
-    console.print(f"public key '{block.fingerprint}' pushed to {server}")
+    console.print(f"public key '{block.fingerprint}' pushed to {redact(server)}")

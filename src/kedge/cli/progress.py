@@ -131,6 +131,9 @@ class Reporter:
                 self._display.close()
 
     def _say(self, message: str) -> None:
+        from kedge.cli.redaction import escape_controls, redact  # late: most commands say nothing
+
+        message = escape_controls(redact(message))
         with self._lock:
             if self._display is not None:
                 self._display.line(message)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Takes passwords and tokens out of text before it is shown or written to a log."""
+"""Takes passwords and tokens out of text before it is shown or written to a log, and what would steer a terminal."""
 
 from __future__ import annotations
 
@@ -28,6 +28,11 @@ def redact(text: str) -> str:
     text = _USER_INFO.sub(rf"\g<scheme>\g<user>:{HIDDEN}@", text)
     text = _QUERY.sub(rf"\g<name>{HIDDEN}", text)
     return _HEADER.sub(rf"\g<name>{HIDDEN}", text)
+
+
+def escape_controls(text: str) -> str:
+    """The text with control characters, newlines and tabs apart, written as escapes."""
+    return "".join(c if (c >= " " and not "\x7f" <= c < "\xa0") or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
 
 
 def redact_arguments(argv: Sequence[str]) -> list[str]:

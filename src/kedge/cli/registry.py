@@ -70,15 +70,23 @@ def _login(arguments: argparse.Namespace, console: Console) -> None:
 
 
 def _read_password(arguments: argparse.Namespace, console: Console, user: str) -> Secret:
-    from kedge.registry.secret import Secret
-
     if arguments.password_stdin:
         if arguments.password is not None:
             raise UsageError("--password and --password-stdin are two passwords", hint="leave out one of them")
-        return Secret(sys.stdin.read(_LONGEST_PASSWORD).rstrip("\r\n"))
+        return _check_password(sys.stdin.read(_LONGEST_PASSWORD).rstrip("\r\n"))
     if arguments.password is not None:
-        return Secret(arguments.password)
-    return Secret(console.ask_secret(f"password or API key of {user}: "))
+        return _check_password(arguments.password)
+    return _check_password(console.ask_secret(f"password or API key of {user}: "))
+
+
+def _check_password(text: str) -> Secret:
+    from kedge.registry.secret import Secret
+
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError("the password is not UTF-8 text", hint="registries take no other") from None
+    return Secret(text)
 
 
 def _logout(arguments: argparse.Namespace, console: Console) -> None:

@@ -18,7 +18,7 @@ from typing import TextIO
 
 from kedge.cli.console import has_style
 from kedge.cli.options import GlobalOptions
-from kedge.cli.redaction import redact, redact_arguments
+from kedge.cli.redaction import escape_controls, redact, redact_arguments
 from kedge.cli.signals import Terminated
 from kedge.errors import KedgeError, LimitReached
 from kedge.release import VERSION
@@ -75,16 +75,20 @@ def understand(problem: BaseException) -> KedgeError | None:
 
 
 def render_error(error: KedgeError, *, color: bool = False) -> str:
-    """The error as people read it: message, context, hint."""
+    """The error as people read it: message, context, hint; names of files and answers of servers cannot steer it."""
     head, hint, plain = (_BOLD_RED, _YELLOW, _PLAIN) if color else ("", "", "")
-    lines = [f"{head}kedge:{plain} {error.message}"]
+    lines = [f"{head}kedge:{plain} {_make_safe(error.message)}"]
     for name, value in error.context.items():
-        first, *more = value.splitlines() or [""]
+        first, *more = _make_safe(value).splitlines() or [""]
         lines.append(f"  {name}: {first}")
         lines.extend(f"    {line}" for line in more)
     if error.hint:
-        lines.append(f"{hint}hint:{plain} {error.hint}")
-    return redact("\n".join(lines))
+        lines.append(f"{hint}hint:{plain} {_make_safe(error.hint)}")
+    return "\n".join(lines)
+
+
+def _make_safe(text: str) -> str:
+    return escape_controls(redact(text))
 
 
 def _report_end(message: str, number: int, options: GlobalOptions) -> int:
