@@ -99,8 +99,9 @@ def make_passing_store(folder: Path) -> Path:
 
     with explained(folder):
         for left in folder.glob(f"{_PASSING_STORE}.*"):
-            if left.stat().st_uid == os.getuid() and owner_is_gone(left.name):
-                shutil.rmtree(left, ignore_errors=True)
+            with contextlib.suppress(FileNotFoundError):  # of a process that ended between the two looks
+                if left.lstat().st_uid == os.getuid() and owner_is_gone(left.name):
+                    shutil.rmtree(left, ignore_errors=True)
         place = folder / own_name(_PASSING_STORE)
         place.mkdir(mode=0o700)
     return place
