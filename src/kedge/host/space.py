@@ -132,7 +132,7 @@ def read_quota(folder: Path) -> tuple[int | None, int | None]:
     mount = find_mount(folder)
     found = list(_ask_kernel(folder, mount))
     if not found and mount is not None:
-        found = list(_ask_program(folder, mount))
+        found = list(_ask_program(mount))
     limited = [(limit - used, limit) for used, limit in found if limit > 0]
     if not limited:
         return None, None
@@ -153,10 +153,10 @@ def _ask_kernel(folder: Path, mount: Mount | None) -> Iterator[tuple[int, int]]:
             os.close(descriptor)
 
 
-def _ask_program(folder: Path, mount: Mount) -> Iterator[tuple[int, int]]:
-    """Network file systems keep quotas on the server, and their own programs ask it."""
+def _ask_program(mount: Mount) -> Iterator[tuple[int, int]]:
+    """Network file systems keep quotas on the server, and their own programs ask it; answers name the place asked."""
     if mount.kind == "lustre" and find_program("lfs"):
-        argv = ["lfs", "quota", "-q", "-u", str(os.getuid()), str(folder)]
+        argv = ["lfs", "quota", "-q", "-u", str(os.getuid()), mount.point]
     elif mount.kind in ("nfs", "nfs4") and find_program("quota"):
         argv = ["quota", "-w", "-p"]
     else:
