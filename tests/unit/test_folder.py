@@ -16,6 +16,7 @@ from kedge.errors import FileProblem
 from kedge.layers.folder import FolderOptions, read_folder
 from kedge.model.tree import Kind, find
 from kedge.posix.beneath import remove_tree
+from tests.requirements import require_root
 from tests.unit.test_sandbox import Notes
 
 
@@ -64,6 +65,19 @@ def test_folder_reads_attributes(tmp_path: Path) -> None:
         pytest.skip("this file system has no user attributes")
     tree, _ = read_folder(root)
     assert tree.children[b"empty"].xattrs == ((b"user.a", b"1"), (b"user.b", b"2"))
+
+
+@pytest.mark.root
+def test_folder_leaves_labels_of_this_machine_out(tmp_path: Path) -> None:
+    require_root()
+    root = make_folder(tmp_path)
+    try:
+        for name in ("security.selinux", "security.other"):
+            os.setxattr(root / "empty", name, b"a:b:c\0")
+    except OSError as problem:
+        pytest.skip(f"no security attributes on this file system: {problem}")
+    tree, _ = read_folder(root)
+    assert tree.children[b"empty"].xattrs == ((b"security.other", b"a:b:c\0"),)
 
 
 def test_folder_leaves_sockets_out_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

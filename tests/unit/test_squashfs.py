@@ -294,6 +294,19 @@ def test_writer_directory_of_seventy_thousand() -> None:
     assert b"".join(reader.chunks(found)) == b"999"
 
 
+def test_writer_refuses_a_directory_beyond_any_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "MAXIMUM_INDEX", 3)  # the real limit takes two million names
+
+    def fill(sink: ContentSink) -> Node:
+        root = Node(Kind.DIRECTORY)
+        for number in range(200):
+            add_file(sink, root, b"%0200d" % number, b"")
+        return root
+
+    with pytest.raises(UnsupportedFormat, match="more than SquashFS can index"):
+        write_image(fill)
+
+
 def test_writer_many_owners() -> None:
     def fill(count: int) -> Any:
         def inner(sink: ContentSink) -> Node:

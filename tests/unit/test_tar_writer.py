@@ -12,7 +12,7 @@ import tarfile
 
 import pytest
 
-from kedge.errors import CorruptImage, InvalidSetting
+from kedge.errors import CorruptImage, InvalidSetting, UnsupportedFormat
 from kedge.formats.compression import inflate
 from kedge.layers.flatten import flatten
 from kedge.layers.tar_writer import write_layer
@@ -119,6 +119,13 @@ def test_writer_leaves_sockets_out() -> None:
     put(root, b"sock", Node(Kind.SOCKET))
     with tarfile.open(fileobj=io.BytesIO(write(root))) as archive:
         assert archive.getnames() == ["."]
+
+
+def test_writer_refuses_files_that_a_layer_would_turn_into_deletions() -> None:
+    root = Node(Kind.DIRECTORY)
+    put(root, b"d/.wh.x", make_file(b"1"))
+    with pytest.raises(UnsupportedFormat, match=r"'d/\.wh\.x'"):
+        write(root)
 
 
 def test_writer_refuses_a_source_that_gives_another_size() -> None:

@@ -27,6 +27,7 @@ _KINDS = {
     stat.S_IFIFO: Kind.FIFO,
 }
 _STORABLE = ("user.", "trusted.", "security.")  # what SquashFS can hold; ACLs (system.) it cannot
+_OF_THIS_MACHINE = ("security.selinux", "security.evm")  # its policy's labels and its key's checksums
 _CHUNK = 1 << 20
 
 
@@ -152,7 +153,7 @@ def _read_xattrs(path: bytes) -> Xattrs:
         if isinstance(problem, FileNotFoundError):
             raise
         return ()  # a file system without them, or a file whose attributes are not for us
-    kept = [name for name in names if name.startswith(_STORABLE)]
+    kept = [name for name in names if name.startswith(_STORABLE) and name not in _OF_THIS_MACHINE]
     return tuple(sorted((os.fsencode(name), os.getxattr(path, name, follow_symlinks=False)) for name in kept))
 
 

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from kedge.errors import CorruptImage
+from kedge.errors import CorruptImage, UnsupportedFormat
 from kedge.formats.compression import GzipLayerCompressor, StreamCompressor
 from kedge.layers.names import show_name
 from kedge.layers.tar_layout import BLOCK, HEADER, ZERO_BLOCK
+from kedge.layers.whiteouts import WHITEOUT_PREFIX
 from kedge.model.digest import Digest
 from kedge.model.tree import Buffer, ContentSource, Kind, Node, walk
 
@@ -53,6 +54,8 @@ def write_layer(
     for path, node in [(b"", root), *walk(root)]:
         if node.kind is Kind.SOCKET:
             continue
+        if path.rpartition(b"/")[2].startswith(WHITEOUT_PREFIX):
+            raise _refuse_whiteout(path)
         first = firsts.setdefault(id(node), path) if node.kind is not Kind.DIRECTORY else path
         if first != path:
             stream.write(encode_member(path, node, first))
@@ -62,6 +65,15 @@ def write_layer(
             _copy_content(path, node, source, stream)
     stream.write(2 * ZERO_BLOCK)
     return stream.finish()
+
+
+def _refuse_whiteout(path: bytes) -> UnsupportedFormat:
+    return UnsupportedFormat(
+        f"'{show_name(path)}' cannot be stored in a layer: whoever reads it takes a name that begins with '.wh.' for "
+        "the mark of a deleted file",
+        context={"path": show_name(path)},
+        hint="rename or remove the file first, or keep the image as SIF or SquashFS",
+    )
 
 
 def encode_member(path: bytes, node: Node, hard_link_to: bytes | None) -> bytes:

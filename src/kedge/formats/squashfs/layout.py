@@ -57,6 +57,7 @@ DIRECTORY_ENTRY = struct.Struct("<HhHH")  # inode offset, inode number - the hea
 DIRECTORY_INDEX = struct.Struct("<III")  # offset in the listing, metadata block, name size - 1; then the name
 DIRECTORY_RUN = 256  # entries under one header
 EMPTY_DIRECTORY_SIZE = 3  # sizes count "." and ".." as three bytes
+MAXIMUM_INDEX = 65535  # entries in the index of one directory: enough for half a gigabyte of names
 NAME_LIMIT = 255
 TARGET_LIMIT = 4095
 

@@ -231,6 +231,8 @@ class ListingWriter:
     def store(self, table: MetadataWriter, subdirectories: int) -> Listing:
         """Append the listing to the directory table."""
         self._end_run()
+        if len(self._index) > layout.MAXIMUM_INDEX:
+            raise UnsupportedFormat(f"the names in one directory take {self._size} bytes, more than SquashFS can index")
         base = table.offset
         address = table.append(b"".join(self._parts))
         index = b"".join(
