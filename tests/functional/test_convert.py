@@ -178,6 +178,19 @@ def test_convert_sif_to_sif_with_another_codec_keeps_objects_but_no_signatures(i
     assert hash_file(tmp_path / "copy.sif") == hash_file(tmp_path / "signed.sif")
 
 
+def test_convert_says_that_an_overlay_stays_behind(images: Path, tmp_path: Path) -> None:
+    here = {"cache": tmp_path / "c", "cwd": tmp_path}
+    (tmp_path / "overlay.img").write_bytes(bytes(8192))
+    kedge("convert", images / "x.sif", "x.sif", **here)
+    flags = ("--datatype", "4", "--parttype", "4", "--partfs", "2", "--partarch", "4", "--groupid", "1")
+    kedge("sif", "add", *flags, "x.sif", "overlay.img", **here)
+    assert "stay behind" in kedge("convert", "x.sif", "y.sqsh", **here).stderr
+    assert "stay behind" not in kedge("convert", "x.sif", "y.sif", **here).stderr  # a copy has all of it
+    assert "stay behind" not in kedge("convert", "--compress", "gzip", "x.sif", "z.sif", **here).stderr
+    with (tmp_path / "z.sif").open("rb") as file:
+        assert [each.data_type for each in SifReader(file).descriptors].count(DataType.PARTITION) == 2
+
+
 def test_convert_fixtures_of_other_makers(tmp_path: Path) -> None:
     """Real SIF files: into a layout and back, with their labels."""
     path = fixture_path("busybox_arm64.sif")

@@ -70,7 +70,7 @@ def open_path(path: Path, reference: Reference, workplace: Workplace) -> ImageSo
         with path.open("rb") as file:
             kind = identify_file(file)
     if kind is FileKind.SIF:
-        return open_sif(path, workplace.threads)
+        return open_sif(path, workplace.threads, workplace.progress)
     if kind is FileKind.SQUASHFS:
         return open_squashfs(path, workplace.threads)
     if kind in ARCHIVES:
@@ -88,11 +88,14 @@ def _not_a_file(path: Path) -> FileProblem:
     )
 
 
-def open_sif(path: Path, threads: int = 1) -> TreeImage:
-    """The file tree of a SIF's primary partition, with the documents that stand beside it."""
+def open_sif(path: Path, threads: int = 1, progress: Progress | None = None) -> TreeImage:
+    """The file tree of a SIF's primary partition, with the documents beside it; others are told to `progress`."""
     with _opened(path) as (file, closing):
         reader = SifReader(file, str(path))
         partition = reader.root_partition()
+        others = sum(each.data_type == DataType.PARTITION for each in reader.descriptors) - 1
+        if others and progress is not None:
+            progress.warn(f"{path}: only its primary partition is taken; {others} more (overlay or data) stay behind")
         image = SquashReader(file, partition.offset, partition.size, threads=threads)
         closing.callback(image.close)
         root = image.read_tree()
