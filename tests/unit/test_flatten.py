@@ -346,13 +346,13 @@ def test_flatten_refuses_hard_links_through_links_that_leave_the_image() -> None
 # -- streams, digests, limits, threads -----------------------------------------------------------------------------
 
 
-def test_flatten_verifies_diff_ids_when_asked() -> None:
+def test_flatten_verifies_diff_ids_unless_told_not_to() -> None:
     good = sources(layer(file("x")), compressed=True)
-    flatten(good, MemorySink(), FlattenOptions(verify_diff_ids=True))
+    flatten(good, MemorySink())
     bad = [dataclasses.replace(good[0], diff_id=sources(layer(file("y")))[0].diff_id)]
-    flatten(bad, MemorySink())
+    flatten(bad, MemorySink(), FlattenOptions(verify_diff_ids=False))
     with pytest.raises(DigestMismatch, match="layer layer0 is not what the image config promises"):
-        flatten(bad, MemorySink(), FlattenOptions(verify_diff_ids=True))
+        flatten(bad, MemorySink())
 
 
 def test_flatten_reads_every_stream_to_its_end_so_that_digests_are_checked() -> None:

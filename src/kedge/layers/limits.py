@@ -17,7 +17,7 @@ from kedge.model.progress import Progress, Silent
 class FlattenOptions:
     """How layers are read and what they may cost."""
 
-    verify_diff_ids: bool = False  # of layers that have one; a blob pulled by digest is known to be whole already
+    verify_diff_ids: bool = True  # of layers that have one; a blob pulled by digest is known to be whole already
     threaded: bool = True  # inflate on a thread of its own
     free_expansion: int = 16 << 30  # bytes; below this any ratio is fine
     maximum_ratio: int = 200  # expanded : compressed, once above free_expansion

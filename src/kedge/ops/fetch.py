@@ -38,7 +38,7 @@ def open_remote_image(resolved: Resolved, workplace: Workplace, store: Store) ->
         for layer, diff_id in zip(manifest.layers, diff_ids, strict=True)
     )
     record = make_record(resolved, config, workplace.platform)
-    options = FlattenOptions(verify_diff_ids=True, progress=workplace.progress)
+    options = FlattenOptions(progress=workplace.progress)
     return LayeredImage(manifest, raw, config, layers, record, options, on_close=store.close)
 
 

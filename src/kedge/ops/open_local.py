@@ -210,7 +210,7 @@ def _open_archive(path: Path, reference: Reference, workplace: Workplace) -> Lay
         image_platform(config, workplace.platform),
         parse_time(config.created),
     )
-    options = FlattenOptions(verify_diff_ids=is_docker, progress=workplace.progress)
+    options = FlattenOptions(progress=workplace.progress)
     return LayeredImage(stored.manifest, stored.config, config, layers, record, options, on_close=images.close)
 
 
