@@ -150,6 +150,40 @@ def test_download_of_a_file_that_changes_starts_again(tmp_path: Path) -> None:
         assert done.digest == Digest.of(SIF)
 
 
+def serve(*versions: Reply) -> FakeServer:
+    """A plain web server that knows ranges but no If-Range; each request gets the next version, the last for good."""
+    left = list(versions)
+
+    def answer(request: Recorded) -> Reply:
+        reply = left.pop(0) if len(left) > 1 else left[0]
+        start = int((request.headers.get("range") or "bytes=0-")[6:-1])
+        size = len(reply.body)
+        place = {"Content-Range": f"bytes {start}-{size - 1}/{size}"} if start else {}
+        return Reply(206 if start else 200, reply.body[start:], {**reply.headers, **place})
+
+    return FakeServer(answer)
+
+
+@pytest.mark.parametrize("headers", [({"ETag": '"1"'}, {"ETag": '"2"'}), ({}, {})], ids=["tags", "sizes"])
+def test_download_never_joins_two_versions(tmp_path: Path, headers: tuple[dict[str, str], dict[str, str]]) -> None:
+    new = bytes(2000)
+    with serve(Reply(body=b"x" * 3000, headers=headers[0]), Reply(body=new, headers=headers[1])) as server:
+        server.fail("GET", cut_at=1000)
+        file = io.BytesIO()
+        done = download_url(transport(tmp_path), f"{server.url}/f", file)
+        assert (file.getvalue(), done.digest) == (new, Digest.of(new))
+
+
+def test_download_from_the_start_again_and_again_ends(tmp_path: Path) -> None:
+    with FakeServer(lambda _request: Reply(200, bytes(5000))) as server:  # it knows no ranges
+        server.fail("GET", times=99, cut_at=3000)
+        advanced: list[int] = []
+        with pytest.raises(NetworkFailed, match="broke after"):
+            download_url(transport(tmp_path), f"{server.url}/f", io.BytesIO(), announce=lambda _: advanced.append)
+        assert len(server.log) <= 6
+        assert sum(advanced) <= 5000
+
+
 def test_download_that_never_gets_on_ends(tmp_path: Path) -> None:
     with FakeLibrary() as library:
         library.storage.fail("GET", times=99, cut_at=0)

@@ -23,7 +23,7 @@ from kedge.registry.secret import redact_url
 from kedge.registry.stream import BlobStream, open_stream
 from kedge.registry.transport import Request, Response, Transport
 
-_ATTEMPTS = 5  # breaks without a single byte in between
+_ATTEMPTS = 5  # breaks without a single new byte in between
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,32 +68,56 @@ def download_url(
 
     `announce` is told the size once it is known, and gives the function that is called with every advance.
     """
-    digest, position, failures, validator = hashlib.sha256(), 0, 0, ""
+    writer = _Writer(file, limit, redact_url(url))
     advance: Callable[[int], None] | None = None
+    validator, version, failures = "", "", 0
     while True:
+        before = writer.furthest
         try:
-            with open_url(transport, url, position, validator) as stream:
-                if stream.offset != position:
-                    digest, position = hashlib.sha256(), 0
-                    file.seek(0)
-                    file.truncate()
+            with open_url(transport, url, writer.position, validator) as stream:
                 validator = stream.validator
+                found = validator or f"{stream.size} bytes"
+                if stream.offset != writer.position or version not in ("", found):
+                    writer.begin_again()
+                version = found
+                if stream.offset != writer.position:
+                    continue  # not every server knows If-Range: these bytes are of a newer version than those we had
                 if advance is None:
                     advance = announce(stream.size) if announce else _ignore
                 for piece in stream:
-                    position += len(piece)
-                    if limit is not None and position > limit:
-                        raise CorruptImage(f"{redact_url(url)} is longer than the {limit} bytes allowed")
-                    file.write(piece)
-                    digest.update(piece)
-                    advance(len(piece))
-                    failures = 0
-            return Downloaded(Digest("sha256", digest.hexdigest()), position)
+                    advance(writer.write(piece))
+            return Downloaded(Digest("sha256", writer.digest.hexdigest()), writer.position)
         except NetworkFailed as problem:
-            failures += 1
+            failures = 1 if writer.furthest > before else failures + 1
             if failures >= _ATTEMPTS or not problem.is_transient:
                 raise
             transport.options.sleep(transport.options.backoff * failures)
+
+
+class _Writer:
+    """Writes and hashes what arrives; knows how far it ever got, for a server that cannot resume is no progress."""
+
+    def __init__(self, file: BinaryIO, limit: int | None, shown: str) -> None:
+        self._file, self._limit, self._shown = file, limit, shown
+        self.digest = hashlib.sha256()
+        self.position = 0
+        self.furthest = 0
+
+    def begin_again(self) -> None:
+        self.digest, self.position = hashlib.sha256(), 0
+        self._file.seek(0)
+        self._file.truncate()
+
+    def write(self, piece: bytes) -> int:
+        """How many bytes further than ever before this led."""
+        self.position += len(piece)
+        if self._limit is not None and self.position > self._limit:
+            raise CorruptImage(f"{self._shown} is longer than the {self._limit} bytes allowed")
+        self._file.write(piece)
+        self.digest.update(piece)
+        gained = max(0, self.position - self.furthest)
+        self.furthest += gained
+        return gained
 
 
 def _ignore(_amount: int) -> None:
