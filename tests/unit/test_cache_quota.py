@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -47,3 +48,14 @@ def test_store_respects_a_quota(
     cache.respect_quota(store, settings, progress)
     assert store.limit == expected
     assert bool(progress.said) == warns
+
+
+def test_limit_of_a_shared_store_can_be_read_by_all_who_share_it(tmp_path: Path) -> None:
+    settings = Settings.load({"cache_directory": str(tmp_path / "store"), "shared_cache": "yes"}, {})
+    umask = os.umask(0o002)
+    try:
+        cache.limit_cache(settings, GIB)
+    finally:
+        os.umask(umask)
+    assert (tmp_path / "store" / "limit").stat().st_mode & 0o777 == 0o664
+    assert (tmp_path / "store").stat().st_mode & 0o777 == 0o775

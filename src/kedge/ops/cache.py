@@ -132,7 +132,8 @@ def clean_cache(settings: Settings, kinds: list[Kind], days: float | None, *, dr
 def limit_cache(settings: Settings, limit: int | None) -> list[Entry]:
     """Keep a cap in the store, for everybody who uses it, and apply it; what was removed."""
     is_overruled = settings.sources["cache_limit"].kind != "default"
-    store = Store(settings.cache_directory, limit=settings.cache_limit if is_overruled else limit)
+    counted = settings.cache_limit if is_overruled else limit
+    store = Store(settings.cache_directory, limit=counted, shared=settings.shared_cache)
     store.set_limit(limit)
     return store.evict()
 
