@@ -368,3 +368,10 @@ def test_store_is_not_made_by_looking(tmp_path: Path) -> None:
     assert store.find_image("x") is None
     assert store.clean(list(Kind), unused_for=1) == []
     assert not (tmp_path / "store").exists()
+
+
+def test_store_passes_over_files_that_nfs_keeps_for_readers(store: Store) -> None:
+    digest = add_blob(store, 5000, "x")
+    (store.blob_path(digest).parent / ".nfs0000000001a2b3c400000001").write_bytes(b"of a removed blob")
+    assert [entry.name for entry in store.entries()] == [str(digest)]
+    assert store.verify() == []

@@ -8,7 +8,6 @@ import errno
 import hashlib
 import os
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -117,12 +116,6 @@ class Blobs:
             return None
         self.touch(digest)
         return data
-
-    def digests(self) -> Iterator[Digest]:
-        """Every blob that is there."""
-        for path in sorted((self.layout.root / "blobs").glob("*/??/*")):
-            with contextlib.suppress(Exception):
-                yield Digest.parse(f"{path.parent.parent.name}:{path.name}")
 
 
 def new_hash(algorithm: str, data: bytes = b"") -> Hash:

@@ -65,6 +65,8 @@ def _list_blobs(layout: Layout, used: Collection[str]) -> Iterator[Entry]:
         for group in _children(Path(folder)):
             for path, status in _files(Path(group)):
                 name = f"{Path(folder).name}:{path.name}"
+                if path.name.startswith("."):  # .nfs…: NFS keeps so what was removed while somebody reads it
+                    continue
                 yield Entry(Kind.BLOB, name, status.st_size, status.st_mtime, path.name in used, path)
 
 
