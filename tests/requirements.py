@@ -38,10 +38,14 @@ def require_root() -> None:
         pytest.skip("needs real root")
 
 
+def shared_folder() -> Path:
+    """Where the shared fixtures are, if they are anywhere."""
+    return Path(os.environ.get("KEDGE_SHARED") or REPOSITORY.parent / "shared")
+
+
 def require_shared(name: str = ".") -> Path:
     """A file or folder of the shared fixtures: KEDGE_SHARED, or `shared` beside the repository."""
-    base = Path(os.environ.get("KEDGE_SHARED") or REPOSITORY.parent / "shared")
-    path = base / name
+    path = shared_folder() / name
     if not path.exists():
         pytest.skip(SHARED_REASON)
     return path

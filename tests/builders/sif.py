@@ -4,29 +4,27 @@
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
 from kedge.formats.sif.objects import DataObject
 from kedge.formats.sif.writer import SifBuilder
-
-SHARED = Path(os.environ.get("KEDGE_SHARED", Path(__file__).parents[2].parent / "shared"))
+from tests.requirements import require_shared, shared_folder
 
 
 def fixture_path(name: str) -> Path:
     """A real SIF file; the test is skipped where the shared fixtures are not there."""
-    path = SHARED / "fixtures" / "sif" / name
-    if not path.exists():
-        pytest.skip(f"no shared fixture {path}")
-    return path
+    return require_shared(f"fixtures/sif/{name}")
 
 
 def all_fixtures() -> list[Path]:
     """Every real SIF file there is."""
-    return sorted((SHARED / "fixtures" / "sif").glob("*.sif"))
+    return sorted((shared_folder() / "fixtures/sif").glob("*.sif"))
+
+
+def name_fixtures() -> list[str]:
+    """Their names, for `fixture_path`; where none are there, one that makes the test say so."""
+    return [path.name for path in all_fixtures()] or ["any.sif"]
 
 
 def build_sif(objects: Sequence[tuple[int, bytes, bytes]]) -> bytes:

@@ -146,8 +146,8 @@ def test_convert_packs_anew_when_a_codec_is_asked_for(
             assert describe(reader.read_tree()) == describe_sif(images / "x.sif")
 
 
-def test_convert_sif_to_sif_is_a_copy(tmp_path: Path) -> None:
-    for fixture in all_fixtures():
+def test_convert_sif_to_sif_is_a_copy(images: Path, tmp_path: Path) -> None:
+    for fixture in (images / "x.sif", *all_fixtures()):
         kedge("convert", fixture, tmp_path / "y.sif", "--force", cache=tmp_path / "c")
         assert hash_file(tmp_path / "y.sif") == hash_file(fixture)
         assert (tmp_path / "y.sif").stat().st_mode & 0o777 == 0o755

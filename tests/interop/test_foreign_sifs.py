@@ -28,7 +28,7 @@ from tests.builders.busybox import read_busybox
 from tests.builders.images import kedge
 from tests.builders.oci_archive import Entry, OciArchive
 from tests.builders.pem_keys import make_pem
-from tests.builders.sif import all_fixtures, fixture_path
+from tests.builders.sif import fixture_path, name_fixtures
 from tests.requirements import require_program
 
 # Folders that an image without .singularity.d gets when it becomes one that runs, or that change with it.
@@ -58,8 +58,9 @@ From: {base}
 """
 
 
-@pytest.mark.parametrize("path", all_fixtures(), ids=lambda path: path.name)
-def test_fixture_is_listed(path: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", name_fixtures())
+def test_fixture_is_listed(name: str, tmp_path: Path) -> None:
+    path = fixture_path(name)
     with path.open("rb") as file:
         objects = len(SifReader(file).descriptors)
     listing = kedge("sif", "list", path, cache=tmp_path).stdout
@@ -71,12 +72,10 @@ def test_fixture_is_listed(path: Path, tmp_path: Path) -> None:
         kedge("sif", "info", number, path, cache=tmp_path)
 
 
-WITH_FILES = [path for path in all_fixtures() if path.name != "empty.sif"]
-
-
-@pytest.mark.parametrize("path", WITH_FILES, ids=lambda path: path.name)
-def test_fixture_is_converted(path: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [name for name in name_fixtures() if name != "empty.sif"])
+def test_fixture_is_converted(name: str, tmp_path: Path) -> None:
     """To every form and back, with the same files; unsquashfs reads the bare file system."""
+    path = fixture_path(name)
     before = describe_image(path)
     with path.open("rb") as file:
         architecture = SifReader(file).header.architecture

@@ -7,7 +7,6 @@ The tests with Apptainer and Charliecloud need root and the Apptainer tree (mark
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ import pytest
 
 from kedge.formats.sif.reader import SifReader
 from tests.builders import layers as build
+from tests.builders.apptainer import PEER_USER, make_peer_folder
 from tests.builders.docker_registry import DockerRegistry, docker_registry
 from tests.builders.images import add_rich_image, hash_file, kedge, make_config, rich_layers
 from tests.fakes.registry import FakeRegistry
@@ -116,12 +116,7 @@ def test_converted_squashfs_is_extracted_by_unsquashfs(images: Path, tmp_path: P
 @pytest.fixture
 def shared_folder(tmp_path: Path) -> Path:
     """A folder that the peer's ordinary user may use."""
-    folder = tmp_path / "peer"
-    folder.mkdir()
-    for each in (folder, *folder.parents[:3]):
-        each.chmod(each.stat().st_mode | 0o755)
-    os.chown(folder, 1500, 1500)
-    return folder
+    return make_peer_folder(tmp_path)
 
 
 def run_peer(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -141,7 +136,7 @@ def test_squashfs_and_sandbox_run_in_charliecloud(images: Path, shared_folder: P
     require_peer()
     for name in ("x.sqsh", "box"):
         kedge("convert", images / "x.sif", shared_folder / name, cache=tmp_path / "c")
-        subprocess.run(["chown", "-R", "1500:1500", shared_folder / name], check=True)
+        subprocess.run(["chown", "-R", f"{PEER_USER}:{PEER_USER}", shared_folder / name], check=True)
         assert check_peer(shared_folder, "ch-run", name, "--", "/bin/printf", "[%s]", "hi") == "[hi]"
 
 

@@ -19,9 +19,10 @@ from kedge.ops.registries import RegistryOptions, list_known_logins, log_in
 from kedge.registry.client import RegistryClient
 from kedge.registry.oras import SIF_CONFIG_BYTES, find_sif, sif_config, sif_layer, sif_manifest
 from kedge.registry.secret import Secret
+from tests.builders.apptainer import PEER_USER, make_peer_folder
 from tests.builders.docker_registry import docker_registry
 from tests.builders.registry_access import make_access
-from tests.requirements import open_way, require_peer, require_shared
+from tests.requirements import require_peer, require_shared
 
 pytestmark = [pytest.mark.peer, pytest.mark.root, pytest.mark.service]
 PASSWORD = "apptainer-p4ssword"
@@ -35,11 +36,7 @@ def run_apptainer(script: Path, folder: Path, *words: str) -> subprocess.Complet
 @pytest.fixture
 def shared_folder(tmp_path: Path) -> Path:
     """A folder that Apptainer's ordinary user may use."""
-    folder = tmp_path / "peer"
-    folder.mkdir()
-    open_way(folder)
-    os.chown(folder, 1500, 1500)
-    return folder
+    return make_peer_folder(tmp_path)
 
 
 def test_apptainer_uses_the_login_and_the_sif_of_kedge_and_the_reverse(tmp_path: Path, shared_folder: Path) -> None:
@@ -50,7 +47,7 @@ def test_apptainer_uses_the_login_and_the_sif_of_kedge_and_the_reverse(tmp_path:
         done = log_in(registry.host, "user", Secret(PASSWORD), RegistryOptions(environ=environ))
         assert done.was_checked
         for path in (done.path, done.path.parent):
-            os.chown(path, 1500, 1500)
+            os.chown(path, PEER_USER, PEER_USER)
 
         client = RegistryClient(registry.host, make_access(shared_folder, environ))  # the stored login
         layer = sif_layer(Digest.of(content), len(content))
