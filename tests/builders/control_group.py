@@ -21,7 +21,7 @@ def memory_group(limit: int) -> Iterator[Path]:
     """A group whose processes together have `limit` bytes of memory, and no swap; skips where none can be made."""
     require_root()
     is_first = (_TOP / "memory/memory.limit_in_bytes").exists()
-    group = (_TOP / "memory" if is_first else _TOP) / f"kedge-pull-{os.getpid()}-{time.monotonic_ns()}"
+    group = (_TOP / "memory" if is_first else _TOP) / f"kedge-test-{os.getpid()}-{time.monotonic_ns()}"
     try:
         group.mkdir()
         (group / ("memory.limit_in_bytes" if is_first else "memory.max")).write_text(str(limit))

@@ -136,7 +136,8 @@ def test_errors_interrupt_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_errors_signal_removes_temporary_files(tmp_path: Path, number: signal.Signals) -> None:
     process = subprocess.Popen(
-        [*COMMAND, "fail", "write-slowly"],
+        # whoever runs the tests may have them ignored: nohup does, and shells for what runs in the background
+        ["env", "--default-signal", *COMMAND, "fail", "write-slowly"],
         cwd=tmp_path,
         env=environment(tmp_path),
         stdout=subprocess.PIPE,

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,8 +23,9 @@ from kedge.host.memory import (
     watch_memory,
 )
 from kedge.posix.owners import machine_name
+from tests.builders.control_group import enter_group, memory_group
 from tests.builders.host_tree import write_host, write_tree
-from tests.requirements import REPOSITORY, require_root
+from tests.requirements import REPOSITORY
 
 LIMIT = 96 << 20
 CHILD = """
@@ -154,34 +154,13 @@ def test_attempt_killed_by_somebody_is_told_once(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_group() -> Iterator[Path]:
-    """A control group with little memory, version 1 or 2, whichever has the controller here."""
-    require_root()
-    top = Path("/sys/fs/cgroup")
-    base = top / "memory" if (top / "memory/memory.limit_in_bytes").exists() else top
-    limit = "memory.limit_in_bytes" if base.name == "memory" else "memory.max"
-    group = base / f"kedge-test-{os.getpid()}"
-    try:
-        group.mkdir()
-        (group / limit).write_text(str(LIMIT))
-        swap = group / ("memory.memsw.limit_in_bytes" if base.name == "memory" else "memory.swap.max")
-        if swap.exists():
-            swap.write_text(str(LIMIT) if base.name == "memory" else "0")
-    except OSError as problem:
-        pytest.skip(f"a control group cannot be made here: {problem.strerror}")
-    try:
+    """A control group with little memory."""
+    with memory_group(LIMIT) as group:
         yield group
-    finally:
-        for _ in range(100):
-            try:
-                group.rmdir()
-                break
-            except OSError:
-                time.sleep(0.05)
 
 
 def run_inside(group: Path, folder: Path, mode: str) -> subprocess.CompletedProcess[str]:
-    enter = 'echo $$ > "$0/cgroup.procs"; exec "$@"'
-    command = ["sh", "-c", enter, str(group), sys.executable, "-c", CHILD, str(folder), mode]
+    command = enter_group(group, [sys.executable, "-c", CHILD, str(folder), mode])
     environ = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
     return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
 
@@ -205,7 +184,7 @@ def test_killed_by_a_real_limit_the_next_run_says_so(small_group: Path, tmp_path
 @pytest.mark.root
 def test_limits_of_a_real_group_are_read(small_group: Path) -> None:
     script = "from kedge.host.limits import read_limits; print(read_limits().memory)"
-    command = ["sh", "-c", 'echo $$ > "$0/cgroup.procs"; exec "$@"', str(small_group), sys.executable, "-c", script]
+    command = enter_group(small_group, [sys.executable, "-c", script])
     environ = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
     assert int(subprocess.run(command, env=environ, capture_output=True, check=True).stdout) == LIMIT
     assert read_limits().memory != LIMIT
