@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass
 
 from kedge.errors import (
+    AccessDenied,
     FileProblem,
     ImageNotFound,
     NetworkFailed,
@@ -76,7 +77,7 @@ def resolve(reference: Reference, workplace: Workplace, store: Store, *, offline
     else:
         impatient = RegistryClient(reference.registry, workplace.open_access(patient=False))
         try:
-            manifest = _ask(impatient, reference, workplace, store)
+            manifest = _ask(impatient, reference, workplace, store, is_known=True)
         except (NetworkFailed, RateLimited) as problem:
             age = _describe_age(time.time() - known.when)
             workplace.progress.warn(f"{problem.message}; using what {reference} was {age} ago, {known.digest}")
@@ -111,9 +112,13 @@ def _load_known(known: NameRecord | None, store: Store) -> Manifest | None:
     return document if isinstance(document, Manifest) else None
 
 
-def _ask(client: RegistryClient, reference: Reference, workplace: Workplace, store: Store) -> Manifest:
+def _ask(
+    client: RegistryClient, reference: Reference, workplace: Workplace, store: Store, *, is_known: bool = False
+) -> Manifest:
     """One request for the manifest, a second one where it is an index; indexes of indexes are followed, too."""
     wanted = str(reference.digest) if reference.digest else reference.tag or "latest"
+    if is_known and not reference.digest:
+        wanted = _find_unchanged(client, reference.repository, wanted, store)
     for _ in range(_MAXIMUM_DEPTH):
         raw = store.read_blob(Digest.parse(wanted), MAXIMUM_MANIFEST) if ":" in wanted else None
         document = parse_manifest(raw) if raw is not None else client.get_manifest(reference.repository, wanted)
@@ -125,6 +130,15 @@ def _ask(client: RegistryClient, reference: Reference, workplace: Workplace, sto
         f"{reference}: more than {_MAXIMUM_DEPTH} indexes stand one in the other",
         hint="name the image by the digest of one of its manifests, or ask its owner to push it again",
     )
+
+
+def _find_unchanged(client: RegistryClient, repository: str, tag: str, store: Store) -> str:
+    """The digest that the tag stands for, where the store has it; else the tag. Docker Hub counts no HEAD as a pull."""
+    with contextlib.suppress(AccessDenied, RegistryProtocolError):  # some registries have their own idea of HEAD
+        digest = client.head_manifest(repository, tag)
+        if digest is not None and store.has_blob(digest):
+            return str(digest)
+    return tag
 
 
 def read_config(resolved: Resolved, store: Store) -> tuple[bytes, ImageConfig]:
