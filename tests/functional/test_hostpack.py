@@ -14,6 +14,7 @@ import pytest
 
 from kedge.errors import FileProblem, KedgeError, ProgramMissing, UnsupportedFormat
 from kedge.hostpack import PackedHost, pack_host
+from kedge.hostpack.python_environment import ask_python
 from kedge.model.platform import Platform
 from kedge.model.tree import Kind, Node, walk
 from tests.builders.folder_sink import MemorySink, write_tree
@@ -116,6 +117,12 @@ def test_hostpack_python_runs_with_its_library(tmp_path: Path) -> None:
     assert packed.config.platform.architecture == Platform.host().architecture
     names = {name for name, _ in walk(packed.root)}
     assert not [name for name in names if b"/idlelib/" in name or b"/tkinter/" in name or b"/test/" in name]
+
+
+def test_hostpack_python_brings_the_certificates_its_own_openssl_trusts() -> None:
+    ask = "import ssl; print(ssl.get_default_verify_paths().openssl_cafile)"
+    answer = subprocess.run([PYTHON, "-I", "-c", ask], capture_output=True, text=True, check=True).stdout.strip()
+    assert answer in ask_python(PYTHON, ()).files
 
 
 def test_hostpack_python_package_brings_what_it_requires(tmp_path: Path) -> None:

@@ -67,6 +67,12 @@ while wanted:
         continue
     files += found
     wanted += [(other, marked, name) for other, marked in requirements(dist)]
+try:
+    import ssl
+    authorities = ssl.get_default_verify_paths()
+    certificates = [authorities.openssl_cafile, authorities.openssl_capath]
+except ImportError:
+    certificates = []
 paths = sysconfig.get_paths()
 print(json.dumps({
     "prefixes": [sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix],
@@ -74,14 +80,14 @@ print(json.dumps({
     "dynload": [p for p in sys.path if p.endswith("lib-dynload")],
     "zip": [p for p in sys.path if p.endswith(".zip") and os.path.isfile(p)],
     "names": sorted(known),
-    "files": sorted(set(files)), "missing": missing, "editable": editable,
+    "files": sorted({*files, *certificates}), "missing": missing, "editable": editable,
 }))
 """
 
 
 @dataclass(frozen=True, slots=True)
 class PythonEnvironment:
-    """Where an interpreter keeps its standard library, and the files of the packages asked for."""
+    """Where an interpreter keeps its standard library, and files: packages asked for, certificates it trusts."""
 
     prefixes: tuple[str, ...]
     library: tuple[str, ...]
