@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kedge.errors import CorruptImage, HostileImage, KedgeError, UnsupportedFormat
+from kedge.layers import assemble
 from kedge.layers.flatten import flatten
 from kedge.layers.limits import FlattenOptions
 from kedge.layers.sandbox import SandboxSink
@@ -261,6 +262,20 @@ def test_random_damage_gives_an_error_or_a_tree(data: st.DataObject) -> None:
         block = place - place % 512
         tar[block : block + 512] = build.seal(bytes(tar[block : block + 512]))
     judge(bytes(tar))
+
+
+@pytest.mark.parametrize("through", ["hard link", "parent", "whiteout"])
+def test_names_through_endless_links_stop_in_bounded_time(through: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assemble, "_MAXIMUM_FOLLOWED", 500_000)  # the real limit takes ten seconds
+    links = [symlink(f"l{number}", "a/../" * 800 + f"l{number + 1}") for number in range(39)]
+    low = layer(folder("a"), folder("l39"), file("l39/f"), *links)
+    make = {
+        "hard link": lambda number: hard_link(f"h{number}", "l1/f"),
+        "parent": lambda number: file(f"l1/{number}/x"),
+        "whiteout": lambda number: build.whiteout(f"l1/{number}"),
+    }[through]
+    with pytest.raises(HostileImage, match="so many symbolic links"):
+        flatten(sources(low, layer(*map(make, range(1000)))), MemorySink())
 
 
 def test_a_bomb_of_zeros_stops_in_bounded_time_and_memory() -> None:

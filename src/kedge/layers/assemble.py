@@ -9,6 +9,7 @@ from kedge.layers.whiteouts import HardLink, LayerRecord
 from kedge.model.tree import Kind, Node
 
 _MAXIMUM_HOPS = 40  # symbolic links in one path, the kernel's limit
+_MAXIMUM_FOLLOWED = 10_000_000  # components of links' targets walked for one image, about ten seconds
 
 
 class Assembler:
@@ -17,6 +18,7 @@ class Assembler:
     def __init__(self) -> None:
         self.root = make_implicit_folder()
         self._folders: dict[bytes, Node] = {}  # parents as resolved; dropped when a folder or link is replaced
+        self._followed = 0
         self._where = ""
 
     def apply(self, record: LayerRecord) -> None:
@@ -76,7 +78,7 @@ class Assembler:
                 return None
             if node.kind is Kind.DIRECTORY:
                 walk.enter(node)
-            elif (named and walk.lexical in named) or not walk.follow(node):
+            elif (named and walk.lexical in named) or not self._follow(walk, node):
                 return None
         return None if walk.escaped else walk.folder
 
@@ -86,7 +88,7 @@ class Assembler:
         for part in walk:
             node = walk.folder.children.get(part)
             if node is not None and node.kind is Kind.SYMLINK:
-                if not walk.follow(node):
+                if not self._follow(walk, node):
                     raise self._refuse_way(parent, name, node)
                 continue
             if node is None or node.kind is not Kind.DIRECTORY:
@@ -97,6 +99,17 @@ class Assembler:
         if walk.escaped:
             raise self._refuse_way(parent, name, walk.link)
         return walk.folder
+
+    def _follow(self, walk: _Walk, link: Node) -> bool:
+        """Let a walk go on at a link's target; refuses images whose links are made to be walked for hours."""
+        self._followed += link.target.count(b"/") + 1
+        if self._followed > _MAXIMUM_FOLLOWED:
+            raise HostileImage(
+                f"{self._where}: its names lead through so many symbolic links that putting it together would not end",
+                context={"layer": self._where, "link": show_name(link.target)},
+                hint="no honest image does this; do not use it",
+            )
+        return walk.follow(link)
 
     def _find_target(self, link: HardLink, parent: bytes, name: bytes) -> Node:
         head, _, last = link.target.rpartition(b"/")
