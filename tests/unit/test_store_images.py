@@ -204,7 +204,14 @@ def test_names_are_recalled_by_reference_and_platform(store: Store) -> None:
     assert newer.digest == Digest.of(b"newer")
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b"{", b'{"reference": 1}', b"[" * 70_000, b"\0" * 100])
+def name_with(when: str) -> bytes:
+    return f'{{"reference": "x", "platform": "{ARM}", "digest": "{Digest.of(b"")}", "when": {when}}}'.encode()
+
+
+ODD_TIMES = [name_with(when) for when in ("1" + "0" * 400, "1e999", "NaN")]
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{", b'{"reference": 1}', b"[" * 70_000, b"\0" * 100, *ODD_TIMES])
 def test_names_damaged_record_is_forgotten(store: Store, data: bytes) -> None:
     store.remember("x", ARM, Digest.of(b""))
     next((store.root / "names").iterdir()).write_bytes(data)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -303,3 +304,9 @@ def test_abandoned_temporaries_beside_a_target_are_removed(tmp_path: Path) -> No
         path.write_bytes(b"x")
     assert sorted(remove_abandoned(tmp_path / "out.sif")) == [file, folder]
     assert sorted(tmp_path.iterdir()) == sorted([mine, foreign, other])
+
+
+def test_holder_with_numbers_out_of_bounds_is_nobody() -> None:
+    fields = {"machine": "m", "start": 1, "host": "h", "user": "u", "token": "t"}
+    assert Holder.parse(json.dumps({**fields, "pid": 7}).encode()) is not None
+    assert Holder.parse(json.dumps({**fields, "pid": float("inf")}).encode()) is None

@@ -209,5 +209,5 @@ def _read_mark(path: Path) -> Attempt | None:
             int(fields["kills"]) if fields["kills"] is not None else None,
             str(fields["group"]),
         )
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None

@@ -48,7 +48,7 @@ class Holder:
                 str(fields["user"]),
                 str(fields["token"]),
             )
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return None
 
     def encode(self) -> bytes:

@@ -71,7 +71,7 @@ def read_name(path: Path) -> NameRecord | None:
             str(fields["reference"]),
             str(fields["platform"]),
             Digest.parse(str(fields["digest"])),
-            float(fields["when"]),
+            float(int(fields["when"])),  # infinity, what is no number and what is beyond all numbers raise
         )
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, KedgeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError, KedgeError):
         return None
