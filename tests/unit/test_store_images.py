@@ -382,3 +382,16 @@ def test_store_passes_over_files_that_nfs_keeps_for_readers(store: Store) -> Non
     (store.blob_path(digest).parent / ".nfs0000000001a2b3c400000001").write_bytes(b"of a removed blob")
     assert [entry.name for entry in store.entries()] == [str(digest)]
     assert store.verify() == []
+
+
+def test_store_says_when_what_was_built_is_gone_before_it_is_delivered(store: Store, tmp_path: Path) -> None:
+    real = store.build_image
+
+    def build(*arguments: object, **options: object) -> Path:
+        path = real(*arguments, **options)  # type: ignore[arg-type]
+        path.unlink()  # by somebody who cleans by hand
+        return path
+
+    store.build_image = build  # type: ignore[method-assign]
+    with pytest.raises(FileProblem, match="vanished"):
+        store.build_into("key", tmp_path / "out.sif", write_image)

@@ -141,6 +141,10 @@ class _Puller:
     def pull_layers(self, plan: Pulled, resolved: Resolved, *, dry_run: bool) -> Pulled:
         """Convert a layered image, or hand out what was converted before."""
         key = image_key(self.request.reference, resolved.digest, self.workplace.settings.compression)
+        with self.store.use_image(key):  # what is found now must still be there when it is handed out
+            return self._pull_layers(plan, resolved, key, dry_run=dry_run)
+
+    def _pull_layers(self, plan: Pulled, resolved: Resolved, key: str, *, dry_run: bool) -> Pulled:
         missing = sum(x.size for x in resolved.manifest.layers if not self.store.has_blob(x.digest, x.size))
         stored = self.store.find_image(key) if self.request.form is Form.SIF else None
         is_stored = stored is not None
@@ -183,11 +187,12 @@ class _Puller:
             return plan
         if source.size:
             require_space(self.store.root, source.size, f"the pull of {plan.reference}")
-        stored = self.store.find_image(source.key)
-        if stored is not None:
-            check_architecture(stored, self.request.reference, self.workplace)
-        if self.request.form is Form.SIF:
-            return self._deliver(plan, source.key, source.write, keep=source.keep)
+        with self.store.use_image(source.key):
+            stored = self.store.find_image(source.key)
+            if stored is not None:
+                check_architecture(stored, self.request.reference, self.workplace)
+            if self.request.form is Form.SIF:
+                return self._deliver(plan, source.key, source.write, keep=source.keep)
         with self._attempt(), self._stored_sif(source) as image:
             self._write(plan, image)
         return _measure(plan)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from types import TracebackType
 
-from kedge.errors import InvalidSetting, KedgeError
+from kedge.errors import FileProblem, InvalidSetting, KedgeError
 from kedge.model.digest import Digest
 from kedge.model.manifest import Descriptor
 from kedge.model.platform import Platform
@@ -124,7 +124,10 @@ class Store:
         if keep:
             with self.use_image(key):
                 self.build_image(key, build)
-                return self.images.deliver(key, target, force=force)
+                delivered = self.images.deliver(key, target, force=force)
+            if delivered is None:
+                raise FileProblem(f"what was made for {target} vanished from the store {self.root}", hint="try again")
+            return delivered
         delivered = self.images.deliver(key, target, force=force)
         if delivered is None:
             with atomic_output(target, mode=0o755, force=force) as file:

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A pull of what is stored, while somebody else makes the store smaller. Needs nothing."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from kedge.model.digest import Digest
+from kedge.model.platform import Platform
+from kedge.model.reference import Reference
+from kedge.ops import pull as pulling
+from kedge.ops.workplace import Workplace
+from kedge.settings import Settings
+from kedge.store.store import Store
+from tests.fakes.registry import FakeRegistry
+
+
+def make_layer() -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        entry = tarfile.TarInfo("etc/motd")
+        entry.size = 5
+        tar.addfile(entry, io.BytesIO(b"hello"))
+    return buffer.getvalue()
+
+
+def test_pull_of_a_stored_image_keeps_it_from_being_evicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("CONTAINERS_REGISTRIES_CONF", "/dev/null")
+    settings = Settings.load({}, {"HOME": str(tmp_path), "KEDGE_CACHEDIR": str(tmp_path / "c")})
+    real, layer = pulling._read_platform, make_layer()
+    config = {
+        "architecture": Platform.host().architecture,
+        "os": "linux",
+        "rootfs": {"type": "layers", "diff_ids": [str(Digest.of(layer))]},
+    }
+    with FakeRegistry() as registry:
+        registry.add_image("team/app", "1", [gzip.compress(layer)], json.dumps(config).encode())
+        reference = Reference.parse(f"docker://{registry.host}/team/app:1")
+        workplace = Workplace(settings)
+        pulling.pull(pulling.PullRequest(reference, tmp_path / "a.sif"), workplace)
+
+        def read(path: Path) -> Platform:
+            Store(tmp_path / "c", limit=0).evict()
+            return real(path)
+
+        monkeypatch.setattr(pulling, "_read_platform", read)
+        again = pulling.pull(pulling.PullRequest(reference, tmp_path / "b.sif"), workplace)
+        assert again.how == "hard link"
+        assert (tmp_path / "b.sif").read_bytes() == (tmp_path / "a.sif").read_bytes()
