@@ -253,3 +253,11 @@ def test_lzo_instructions(packed: bytes, expected: bytes) -> None:
 def test_lzo_of_any_bytes_ends_within_the_limit(data: bytes) -> None:
     with contextlib.suppress(CorruptImage):
         assert len(decompress_lzo(data, 5000)) <= 5000
+
+
+@pytest.mark.parametrize("chunk", [1 << 14, 1 << 20, 1 << 30])
+def test_inflate_gzip_with_a_member_for_each_file(chunk: int) -> None:
+    files = [random.Random(size).randbytes(size) for size in (0, 1, 3000, 20_000, 2_000_000, 17, 16 << 10, 0)] * 3
+    blob = b"".join(gzip.compress(data, 1) for data in files)
+    chunks = (blob[start : start + chunk] for start in range(0, len(blob), chunk))
+    assert b"".join(inflate(chunks, where="test")) == b"".join(files)

@@ -25,6 +25,8 @@ BZIP2_MAGIC = b"BZh"
 MAXIMUM_WINDOW = 128 << 20  # what `zstd -d` allows without --long, and then some; bounds the memory of one stream
 XZ_MEMORY_LIMIT = 192 << 20
 READ_SIZE = 256 << 10
+FIRST_MEMBER = 1 << 20  # bytes of gzip given to the engine at once
+LATER_MEMBERS = 16 << 10  # what follows a member is copied: little, where a layer has one for each file (eStargz)
 
 
 def inflate(chunks: Iterable[Buffer], *, where: str, piece: int = 1 << 18) -> Iterator[bytes]:
@@ -62,19 +64,25 @@ def _take_head(source: Iterator[Buffer]) -> tuple[bytes, list[Buffer]]:
 
 def _pass_through(source: Iterator[Buffer], piece: int) -> Iterator[bytes]:
     for chunk in source:
-        if len(chunk) <= piece:
-            yield bytes(chunk)
-            continue
-        view = memoryview(chunk)
-        for start in range(0, len(view), piece):
-            yield bytes(view[start : start + piece])
+        yield from map(bytes, _cut(chunk, piece))
+
+
+def _cut(chunk: Buffer, size: int) -> Iterator[Buffer]:
+    """The chunk in parts of at most `size` bytes, nothing copied."""
+    if len(chunk) <= size:
+        yield chunk
+        return
+    view = memoryview(chunk)
+    for start in range(0, len(view), size):
+        yield view[start : start + size]
 
 
 def _inflate_gzip(source: Iterator[Buffer], where: str, piece: int) -> Iterator[bytes]:
     engine: Any = None  # None between members
     rest = b""
-    for chunk in source:
-        data = rest + bytes(chunk) if rest else chunk
+    size = FIRST_MEMBER
+    for part in itertools.chain.from_iterable(_cut(chunk, size) for chunk in source):
+        data = rest + bytes(part) if rest else part
         rest = b""
         while len(data):
             if engine is None:
@@ -90,7 +98,7 @@ def _inflate_gzip(source: Iterator[Buffer], where: str, piece: int) -> Iterator[
             if output:
                 yield output
             if engine.eof:
-                data, engine = engine.unused_data, None
+                data, engine, size = engine.unused_data, None, LATER_MEMBERS
             else:
                 data = engine.unconsumed_tail
     if engine is not None:
