@@ -358,6 +358,30 @@ def test_key_server_push_search_pull(
     assert main(["key", "pull", "--url", url, LOCKED.fingerprint]) == KeyNotFound.exit_code
 
 
+def test_key_commands_with_json_print_one_document(
+    ring: KeyRing, tmp_path: Path, server: tuple[KeyServer, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, url = server
+    source = tmp_path / "eve.asc"
+    source.write_bytes(armor_block(make_public(EVE)))
+    commands = [
+        ["import", str(source)],
+        ["list"],
+        ["export", str(tmp_path / "out.asc")],
+        ["push", "--url", url, EVE.fingerprint],
+        ["search", "--url", url, "Eve"],
+        ["pull", "--url", url, EVE.fingerprint],
+        ["remove", EVE.fingerprint],
+        ["remove", EVE.fingerprint],  # which fails
+    ]
+    statuses = []
+    for command in commands:
+        capsys.readouterr()
+        statuses.append(main(["--json", "key", *command]))
+        assert EVE.fingerprint in json.dumps(json.loads(capsys.readouterr().out)), command
+    assert statuses == [0] * 7 + [KeyNotFound.exit_code]
+
+
 def test_key_server_that_sends_another_key_is_refused(ring: KeyRing, server: tuple[KeyServer, str]) -> None:
     keys, url = server
     keys.keys[EVE.fingerprint] = armor_block(make_public(LOCKED))
@@ -378,7 +402,9 @@ def test_verify_asks_the_key_server_unless_local(
     assert main(["verify", "--url", url, str(image)]) == KeyNotFound.exit_code
     keys.keys[EVE.fingerprint] = armor_block(make_public(EVE))
     assert main(["verify", "--url", url, str(image)]) == 0
-    assert "[REMOTE]" in capsys.readouterr().out
+    shown = capsys.readouterr()
+    assert "[REMOTE]" in shown.out
+    assert f"warning: the key {EVE.fingerprint} is in none of your rings" in shown.err
     assert main(["verify", "--url", url, "--local", str(image)]) == KeyNotFound.exit_code
     assert ring.load_public() == []
 

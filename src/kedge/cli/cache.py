@@ -102,7 +102,7 @@ def _clean(arguments: argparse.Namespace, console: Console) -> None:
         found = cache.clean_cache(settings, kinds, arguments.days, dry_run=True)
         question = f"remove {len(found)} things, {_sum(found)}, from {settings.cache_directory}?"
         if not found or not console.confirm(question):
-            console.print("nothing was removed")
+            _report_removed(console, [], "removed")
             return
     removed = cache.clean_cache(settings, kinds, arguments.days, dry_run=console.dry_run)
     _report_removed(console, removed, "would be removed" if console.dry_run else "removed")

@@ -184,6 +184,8 @@ def _export(arguments: argparse.Namespace, ring: KeyRing, console: Console) -> N
     where = str(ring.secret_path if arguments.secret else ring.public_path)
     block = _select(blocks, arguments, console, where)
     keys.export_key(block, arguments.file, armor=arguments.armor, force=arguments.force)
+    if console.json:
+        console.print_json({"fingerprint": block.fingerprint, "secret": arguments.secret, "file": str(arguments.file)})
     kind = "Private" if arguments.secret else "Public"
     console.print(f"{kind} key with fingerprint {block.fingerprint} correctly exported to file: {arguments.file}")
 
@@ -197,7 +199,10 @@ def _select(blocks: list[KeyBlock], arguments: argparse.Namespace, console: Cons
 def _remove(arguments: argparse.Namespace, ring: KeyRing, console: Console) -> None:
     secret = arguments.secret or arguments.both
     public = arguments.both or arguments.public or not secret
-    for name in keys.remove_key(ring, arguments.fingerprint, public=public, secret=secret):
+    removed = keys.remove_key(ring, arguments.fingerprint, public=public, secret=secret)
+    if console.json:
+        console.print_json({"fingerprint": arguments.fingerprint, "rings": removed})
+    for name in removed:
         console.print(f"Key {arguments.fingerprint} removed from the {name} keyring")
 
 
@@ -246,4 +251,6 @@ def _push(arguments: argparse.Namespace, ring: KeyRing, console: Console) -> Non
     except KedgeError as problem:
         problem.context.setdefault("key server", server)
         raise
+    if console.json:
+        console.print_json({"fingerprint": block.fingerprint, "server": redact(server)})
     console.print(f"public key '{block.fingerprint}' pushed to {redact(server)}")

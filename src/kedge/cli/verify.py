@@ -54,6 +54,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         console.print_json(format_document(report))
     for result in report.results:
         _print_result(result, console)
+        _warn_of_strangers(result, console)
     if report.error is not None:
         if not console.json:
             raise report.error
@@ -112,6 +113,16 @@ def _print_result(result: SignatureResult, console: Console) -> None:
         console.print("-" * 48)
     for item in result.verified:
         console.print(f"{item.id:<4}|{item.group or 'NONE':<8}|{_format_link(item):<8}|{describe_type(item.data_type)}")
+
+
+def _warn_of_strangers(result: SignatureResult, console: Console) -> None:
+    """Anybody can put a key with any name on a key server, so a good signature of such a key proves little."""
+    for signer in result.signers:
+        if signer.origin == "REMOTE" and result.error is None:
+            console.progress.warn(
+                f"the key {signer.fingerprint} is in none of your rings, a key server sent it: compare its fingerprint "
+                f"with what the signer says, then 'kedge key pull {signer.fingerprint}'"
+            )
 
 
 def _format_link(item: SifDescriptor) -> str:
