@@ -25,7 +25,7 @@ from tests.builders.sif import all_fixtures, build_sif
 
 EXTREMES = (-1, 0, 1, 127, 4096, 1 << 31, 1 << 32, (1 << 63) - 1, -(1 << 63))
 OUTCOMES = {"ok", "corrupt-image", "unsupported-format"}
-SECONDS = 2.0
+SECONDS = 2.0  # of this process: other work on the machine does not count
 MEMORY = 64 << 20
 
 
@@ -89,9 +89,9 @@ def test_sif_corpus_gives_named_errors_in_bounded_time_and_memory() -> None:
     try:
         for label, data in CORPUS:
             tracemalloc.reset_peak()
-            begun = time.monotonic()
+            begun = time.process_time()
             outcome = read_everything(data)
-            assert time.monotonic() - begun < SECONDS, label
+            assert time.process_time() - begun < SECONDS, label
             assert tracemalloc.get_traced_memory()[1] < MEMORY + len(data), label
             outcomes[outcome] = outcomes.get(outcome, 0) + 1
     finally:
@@ -132,10 +132,10 @@ def test_sif_sparse_giant_with_a_false_count_is_cheap(tmp_path: Path) -> None:
     path.write_bytes(bytes(data))
     with path.open("r+b") as file:
         file.truncate(1 << 40)
-    begun = time.monotonic()
+    begun = time.process_time()
     with path.open("rb") as file, pytest.raises(KedgeError, match="descriptors_total"):
         SifReader(file)
-    assert time.monotonic() - begun < SECONDS
+    assert time.process_time() - begun < SECONDS
 
 
 def test_sif_file_that_shrinks_while_it_is_read() -> None:

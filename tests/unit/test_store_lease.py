@@ -116,7 +116,7 @@ def test_lease_of_a_dead_process_is_taken_over_at_once(place: Path) -> None:
     began = time.monotonic()
     lease = take(place)
     assert lease is not None
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < lease_module.WATCH_AT_LEAST / 2  # not even watched, however busy the machine is
     lease.release()
 
 
