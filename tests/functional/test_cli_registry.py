@@ -154,3 +154,13 @@ def test_login_with_a_password_that_is_no_text_is_refused(shell: Shell) -> None:
     )  # fmt: skip
     assert done.returncode == UsageError.exit_code
     assert b"not UTF-8" in done.stderr
+
+
+def test_login_with_standard_input_closed_has_no_password(shell: Shell) -> None:
+    words = [sys.executable, "-m", "kedge", "registry", "login", "-u", "me", "--password-stdin", "localhost:1"]
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", *words],
+        env={**os.environ, "HOME": str(shell.home)}, capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == UsageError.exit_code
+    assert b"the password is empty" in done.stderr

@@ -39,6 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def prepare_streams() -> None:
     """Make standard streams take every byte in every locale, and be there even when the caller closed them."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull)  # noqa: PTH123 - stays open to the end
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w")  # noqa: PTH123 - stays open to the end
     if sys.stderr is None:
