@@ -131,6 +131,8 @@ def test_config_set_leaves_values_over_several_lines_alone(home: Path) -> None:
 def test_config_set_dry_run_writes_nothing(home: Path) -> None:
     done = run_config(home, "set", "threads", "4", "--dry-run")
     assert done.stdout == f"would set threads = 4 in {home}/.config/kedge/config.toml\n"
+    for words in (("set", "threads", "none"), ("set", "thread", "4"), ("unset", "thread")):
+        assert run_config(home, *words, "--dry-run").returncode == 50, words  # as without it
     assert not user_config(home).exists()
 
 
@@ -139,3 +141,12 @@ def test_config_broken_file_stops_every_command_with_its_name(home: Path) -> Non
     done = run_config(home, "show")
     assert done.returncode == 50
     assert done.stderr.startswith(f"kedge: {user_config(home)} is not TOML: ")
+
+
+def test_config_set_does_not_mistake_a_line_inside_another_value(home: Path) -> None:
+    text = 'architecture = """\nthreads = 9\n"""\n'
+    user_config(home).write_text(text)
+    done = run_config(home, "set", "threads", "7")
+    assert done.returncode == 50
+    assert "change it in an editor" in done.stderr
+    assert user_config(home).read_text() == text

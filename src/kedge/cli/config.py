@@ -62,22 +62,20 @@ def _get(arguments: argparse.Namespace, console: Console) -> None:
 
 
 def _set(arguments: argparse.Namespace, console: Console) -> None:
+    path = config.set_setting(arguments.key, arguments.value, console.environ, dry_run=console.dry_run)
     if console.dry_run:
-        path = user_file(console.environ)
         console.print(f"would set {arguments.key} = {arguments.value} in {path}")
     else:
-        path = config.set_setting(arguments.key, arguments.value, console.environ)
         console.progress.note(f"{arguments.key} is set in {path}")
     if console.json:
         console.print_json({"key": arguments.key, "value": arguments.value, "file": str(path)})
 
 
 def _unset(arguments: argparse.Namespace, console: Console) -> None:
+    path = config.unset_setting(arguments.key, console.environ, dry_run=console.dry_run)
     if console.dry_run:
-        path = user_file(console.environ)
         console.print(f"would remove {arguments.key} from {path}")
     else:
-        path = config.unset_setting(arguments.key, console.environ)
         console.progress.note(f"{arguments.key} is not set in {path} any more")
     if console.json:
         console.print_json({"key": arguments.key, "value": None, "file": str(path)})

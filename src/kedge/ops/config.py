@@ -60,24 +60,27 @@ def format_size(size: int) -> str:
     return str(size)
 
 
-def set_setting(key: str, text: str, environ: Mapping[str, str]) -> Path:
-    """Write one key into the user's file, keeping comments and order; returns the file. Atomic."""
+def set_setting(key: str, text: str, environ: Mapping[str, str], *, dry_run: bool = False) -> Path:
+    """Write one key into the user's file, keeping comments and order; returns the file. Atomic.
+
+    With `dry_run` nothing is written, and everything is refused that would be refused.
+    """
     setting = check_key(key, where="kedge config set")
     parse_value(setting, text, Source("user", "kedge config set"), environ)
     path = user_file(environ)
     before = _read_text(path)
     after = _replace_line(before, key, f"{key} = {_write_value(setting, text)}")
-    _save(path, after, key)
+    _save(path, after, key, is_there=True, dry_run=dry_run)
     return path
 
 
-def unset_setting(key: str, environ: Mapping[str, str]) -> Path:
+def unset_setting(key: str, environ: Mapping[str, str], *, dry_run: bool = False) -> Path:
     """Remove one key from the user's file; nothing happens when it is not there. Atomic."""
     check_key(key, where="kedge config unset")
     path = user_file(environ)
     before = _read_text(path)
     if key in read_file(path):
-        _save(path, _replace_line(before, key, None), key)
+        _save(path, _replace_line(before, key, None), key, is_there=False, dry_run=dry_run)
     return path
 
 
@@ -111,16 +114,26 @@ def _replace_line(text: str, key: str, line: str | None) -> str:
     return text[: match.start()] + new + text[match.end() :]
 
 
-def _save(path: Path, text: str, key: str) -> None:
+def _is_only_change(before: Mapping[str, tuple[object, int | None]], text: str, key: str, *, is_there: bool) -> bool:
+    """Whether the text is TOML in which nothing but the key is other than before: a line may be part of a text."""
     import tomllib  # late: only a change needs it
 
     try:
-        tomllib.loads(text)
+        after = tomllib.loads(text)
     except tomllib.TOMLDecodeError:
+        return False
+    others = {name: value for name, (value, _) in before.items() if name != key}
+    return (key in after) is is_there and {name: after[name] for name in after if name != key} == others
+
+
+def _save(path: Path, text: str, key: str, *, is_there: bool, dry_run: bool) -> None:
+    if not _is_only_change(read_file(path), text, key, is_there=is_there):
         raise InvalidSetting(
-            f"{path}: the value of '{key}' goes over several lines, which cannot be changed from here",
+            f"{path}: '{key}' or another value goes over several lines, which cannot be changed from here",
             hint="change it in an editor",
-        ) from None
+        )
+    if dry_run:
+        return
     target = path.resolve()  # a link into somebody's collection of dotfiles stays a link
     with explained(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
