@@ -346,14 +346,6 @@ def _parse_threads(value: object) -> int | _Refused | None:
     return _Refused("it must be a whole number, 1 or more, or 'auto'") if isinstance(count, _Refused) else count
 
 
-def parse_size(text: str, *, where: str) -> int | None:
-    """`20G`, `500 MiB` or a number of bytes; None for `none`. G and GiB both mean 2**30, GB means 10**9."""
-    size = _parse_size(text)
-    if isinstance(size, _Refused):
-        raise InvalidSetting(f"{where}: '{text}' is not a size", hint=size.expected)
-    return size
-
-
 def _parse_size(value: object) -> int | _Refused | None:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value

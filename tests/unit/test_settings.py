@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.errors import InvalidSetting
-from kedge.settings import SETTINGS, Settings, Source, parse_size, parse_value, read_file
+from kedge.settings import SETTINGS, Settings, Source, parse_value, read_file
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ def test_settings_no_file_is_no_settings(tmp_path: Path) -> None:
     ],
 )
 def test_settings_sizes(text: str, size: int | None) -> None:
-    assert parse_size(text, where="--limit") == size
+    assert parse_value(SETTINGS["cache_limit"], text, Source("flag", "--cache-limit"), {}) == size
 
 
 @given(

@@ -16,17 +16,14 @@ from kedge.model.tree import Kind
 BLOCK = 512
 ZERO_BLOCK = bytes(BLOCK)
 POSIX_MAGIC = b"ustar\0"
-GNU_MAGIC = b"ustar  \0"
 HEADER = struct.Struct("100s8s8s8s12s12s8sc100s6s2s32s32s8s8s155s12x")
 
-TYPE_FILES = frozenset(b"0\0007")
 TYPE_HARD_LINK = ord("1")
 TYPE_SPARSE = ord("S")
 TYPE_GNU_LONG_NAME = ord("L")
 TYPE_GNU_LONG_LINK = ord("K")
 TYPE_PAX_GLOBAL = ord("g")
-TYPES_PAX_LOCAL = frozenset(b"xX")  # X is what Solaris wrote before POSIX chose x
-EXTENSION_TYPES = frozenset(b"xXgLK")
+EXTENSION_TYPES = frozenset(b"xXgLK")  # X is what Solaris wrote before POSIX chose x
 NODE_TYPES = {
     ord("0"): Kind.FILE,
     0: Kind.FILE,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Paths that stay below a folder: opened one component at a time, never through a symbolic link, never upwards."""
+"""Work below a folder that stays there: folders are opened one by one, never through a symbolic link."""
 
 from __future__ import annotations
 
@@ -13,23 +13,6 @@ FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 def open_folder(name: bytes | str | Path, *, at: int | None = None) -> int:
     """A descriptor of the folder `name` (in the folder `at`); a symbolic link in its place is an error."""
     return os.open(name, FOLDER_FLAGS, dir_fd=at)
-
-
-def open_beneath(root: int, path: bytes, flags: int, mode: int = 0o600) -> int:
-    """Open `path` below the folder `root`; no component may be `..` or a symbolic link. The caller closes it."""
-    parts = [part for part in path.split(b"/") if part not in (b"", b".")]
-    if b".." in parts:
-        raise PermissionError(1, "the path goes upwards", os.fsdecode(path))
-    folder = os.dup(root)
-    try:
-        for part in parts[:-1]:
-            inner = open_folder(part, at=folder)
-            os.close(folder)
-            folder = inner
-        name = parts[-1] if parts else b"."
-        return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=folder)
-    finally:
-        os.close(folder)
 
 
 def name_in(folder: int, name: bytes) -> bytes:

@@ -95,10 +95,6 @@ class Store:
 
     # -- images
 
-    def image_path(self, key: str) -> Path:
-        """Where the converted image stands, if it is there."""
-        return self.images.path(key)
-
     def find_image(self, key: str) -> Path | None:
         """The converted image, if it is there and nobody changed it."""
         return self.images.find(key)
