@@ -201,7 +201,9 @@ def build_image(work: Path, megabytes: int, files: int) -> Path:
     if (layout / "index.json").exists():
         return layout
     if os.geteuid():
-        sys.exit("building the benchmark image needs root (debootstrap); run it once as root, then measure as anybody")
+        sys.exit(
+            "building the benchmark image needs root (debootstrap); once built, whoever may write to --work can measure"
+        )
     shutil.rmtree(layout, ignore_errors=True)
     blobs = layout / "blobs" / "sha256"
     blobs.mkdir(parents=True)
