@@ -6,10 +6,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kedge.release import VERSION
 
+TYPE_CHECKING = False  # as typing has it, whose import would cost every start of a container
 if TYPE_CHECKING:
     from kedge.api import Converted, Inspection, Pulled, Pushed, convert, inspect, pull, push
 

@@ -3,7 +3,8 @@
 
 A message says what was tried and why it failed; `context` names the file, host, field or offset; `hint` is the next
 thing to type. Domain code raises these; only `cli/main.py` catches and renders them. Codes 1-9 are general,
-10-19 registries, 20-29 image content, 30-39 files and the store, 40-49 limits of this machine, 50-59 settings.
+10-19 registries, 20-29 image content, 30-39 files and the store, 40-49 limits of this machine, 50-59 settings,
+60-69 containers. `run`, `exec`, `shell` and `test` end with 255 instead, which no program uses for itself.
 """
 
 from __future__ import annotations
@@ -193,6 +194,42 @@ class MissingExtra(KedgeError):
     """An optional Python package is needed; the hint names the extra to install."""
 
     reference, exit_code = "missing-extra", 51
+
+
+class NamespaceRefused(KedgeError):
+    """This machine does not let the user make the namespaces that a container needs."""
+
+    reference, exit_code = "namespace-refused", 60
+
+
+class MountFailed(KedgeError):
+    """A part of the container's file system could not be put in its place."""
+
+    reference, exit_code = "mount-failed", 61
+
+
+class CannotStart(KedgeError):
+    """The program inside the container could not be started: it is not there, or made for another machine."""
+
+    reference, exit_code = "cannot-start", 62
+
+
+class InstanceProblem(KedgeError):
+    """A named container is not there, is there already, or has ended."""
+
+    reference, exit_code = "instance-problem", 63
+
+
+class DeviceProblem(KedgeError):
+    """A GPU or another device was asked for and cannot be given."""
+
+    reference, exit_code = "device-problem", 64
+
+
+class RuntimeUnsuited(KedgeError):
+    """Another runtime was asked for and is not here, or cannot do what the options say."""
+
+    reference, exit_code = "runtime-unsuited", 65
 
 
 def all_errors() -> list[type[KedgeError]]:

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Calls of the C library that Python does not offer; the only module that uses ctypes."""
+"""Calls of the C library that Python does not offer; the only module that uses ctypes.
+
+It is on the path of every container start: it imports nothing else.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import os
-from dataclasses import dataclass
 
 USRQUOTA = 0
 GRPQUOTA = 1
@@ -14,6 +16,10 @@ _SYS_QUOTACTL_FD = 443  # the same number on all architectures (Linux 5.14)
 _M_ARENA_MAX = -8  # malloc.h of glibc
 _QIF_BLIMITS = 1
 _QIF_SPACE = 2
+_SYS_PIVOT_ROOT = {"x86_64": 155, "ppc64le": 203, "s390x": 217}.get(os.uname().machine, 41)  # 41: the generic table
+_SYS_MOUNT_SETATTR = 442  # the same number on all architectures (Linux 5.12)
+
+_library = ctypes.CDLL(None, use_errno=True)
 
 
 class _DiskQuota(ctypes.Structure):
@@ -32,12 +38,14 @@ class _DiskQuota(ctypes.Structure):
     )
 
 
-@dataclass(frozen=True, slots=True)
 class Quota:
     """Bytes used and allowed; a limit of 0 is none."""
 
-    used: int
-    limit: int
+    __slots__ = ("limit", "used")
+
+    def __init__(self, used: int, limit: int) -> None:
+        self.used = used
+        self.limit = limit
 
 
 def get_quota(folder: int, device: str, kind: int, identity: int) -> Quota | None:
@@ -45,17 +53,14 @@ def get_quota(folder: int, device: str, kind: int, identity: int) -> Quota | Non
 
     `device` is used on kernels that do not know quotactl_fd.
     """
-    library = ctypes.CDLL(None, use_errno=True)
     answer = _DiskQuota()
     command = ctypes.c_uint((_Q_GETQUOTA << 8) | kind)
-    status = library.syscall(
+    status = _library.syscall(
         ctypes.c_long(_SYS_QUOTACTL_FD), ctypes.c_uint(folder), command, ctypes.c_uint(identity), ctypes.byref(answer)
     )
-    if status != 0 and hasattr(library, "quotactl"):
-        status = library.quotactl(command, os.fsencode(device), ctypes.c_int(identity), ctypes.byref(answer))
-    if status != 0:
-        problem = ctypes.get_errno()
-        raise OSError(problem, os.strerror(problem))
+    if status != 0 and hasattr(_library, "quotactl"):
+        status = _library.quotactl(command, os.fsencode(device), ctypes.c_int(identity), ctypes.byref(answer))
+    _check(status)
     if not answer.valid & _QIF_BLIMITS or not answer.valid & _QIF_SPACE:
         return None
     limit = answer.block_hard_limit or answer.block_soft_limit
@@ -64,6 +69,92 @@ def get_quota(folder: int, device: str, kind: int, identity: int) -> Quota | Non
 
 def limit_arenas(count: int) -> None:
     """Let all threads share `count` arenas of malloc, of which each reserves 128 MiB of addresses; glibc only."""
-    library = ctypes.CDLL(None)
-    if hasattr(library, "mallopt"):
-        library.mallopt(ctypes.c_int(_M_ARENA_MAX), ctypes.c_int(count))
+    if hasattr(_library, "mallopt"):
+        _library.mallopt(ctypes.c_int(_M_ARENA_MAX), ctypes.c_int(count))
+
+
+def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
+    """mount(2); raises OSError that names the target."""
+    _check(
+        _library.mount(
+            os.fsencode(source),
+            os.fsencode(target),
+            os.fsencode(kind) or None,
+            ctypes.c_ulong(flags),
+            os.fsencode(data) or None,
+        ),
+        target,
+    )
+
+
+def unmount(target: str, flags: int) -> None:
+    """umount2(2)."""
+    _check(_library.umount2(os.fsencode(target), ctypes.c_int(flags)), target)
+
+
+class _MountAttributes(ctypes.Structure):
+    """struct mount_attr of linux/mount.h."""
+
+    _fields_ = (
+        ("attr_set", ctypes.c_uint64),
+        ("attr_clr", ctypes.c_uint64),
+        ("propagation", ctypes.c_uint64),
+        ("userns_fd", ctypes.c_uint64),
+    )
+
+
+def set_mount_attributes(target: str, attributes: int, flags: int) -> None:
+    """mount_setattr(2): add attributes to a mount, with AT_RECURSIVE to all below it too (Linux 5.12)."""
+    wanted = _MountAttributes(attributes, 0, 0, 0)
+    status = _library.syscall(
+        ctypes.c_long(_SYS_MOUNT_SETATTR),
+        ctypes.c_int(-100),  # AT_FDCWD
+        ctypes.c_char_p(os.fsencode(target)),
+        ctypes.c_uint(flags),
+        ctypes.byref(wanted),
+        ctypes.c_size_t(ctypes.sizeof(wanted)),
+    )
+    _check(status, target)
+
+
+def pivot_root(new_root: str, put_old: str) -> None:
+    """pivot_root(2)."""
+    status = _library.syscall(
+        ctypes.c_long(_SYS_PIVOT_ROOT), ctypes.c_char_p(os.fsencode(new_root)), ctypes.c_char_p(os.fsencode(put_old))
+    )
+    _check(status, new_root)
+
+
+def unshare(flags: int) -> None:
+    """unshare(2)."""
+    _check(_library.unshare(ctypes.c_int(flags)))
+
+
+def join_namespace(descriptor: int, kind: int) -> None:
+    """setns(2)."""
+    _check(_library.setns(ctypes.c_int(descriptor), ctypes.c_int(kind)))
+
+
+def control_process(option: int, value: int = 0) -> None:
+    """prctl(2) with one argument."""
+    zero = ctypes.c_ulong(0)
+    _check(_library.prctl(ctypes.c_int(option), ctypes.c_ulong(value), zero, zero, zero))
+
+
+def set_host_name(name: str) -> None:
+    """sethostname(2)."""
+    raw = os.fsencode(name)
+    _check(_library.sethostname(ctypes.c_char_p(raw), ctypes.c_size_t(len(raw))))
+
+
+def file_system_type(path: str) -> int:
+    """The magic number of the file system that holds `path`: f_type of statfs(2)."""
+    answer = (ctypes.c_long * 32)()  # struct statfs begins with f_type, a word, and has 120 bytes
+    _check(_library.statfs(ctypes.c_char_p(os.fsencode(path)), ctypes.byref(answer)), path)
+    return answer[0] & 0xFFFFFFFF
+
+
+def _check(status: int, path: str | None = None) -> None:
+    if status != 0:
+        problem = ctypes.get_errno()
+        raise OSError(problem, os.strerror(problem), path)

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What is known before a plan is made: who asks, where, on what host; and what parts of a plan hand to each other."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kedge.runtime.views import View
+
+
+class HostFacts:
+    """The host and the caller; gathered once by `gather`, written down by tests."""
+
+    def __init__(
+        self,
+        *,
+        view: View,
+        environ: Mapping[str, str],
+        uid: int = 1000,
+        gid: int = 1000,
+        groups: tuple[tuple[int, str], ...] = (),  # supplementary and own groups: (number, name)
+        user: str = "user",
+        home: str = "/home/user",
+        login_shell: str = "/bin/sh",
+        cwd: str = "/home/user",
+        umask: int = 0o022,
+        machine: str = "x86_64",
+        memory: int = 8 << 30,  # bytes that this process may use
+    ) -> None:
+        self.view = view
+        self.environ = environ
+        self.uid = uid
+        self.gid = gid
+        self.groups = groups
+        self.user = user
+        self.home = home
+        self.login_shell = login_shell
+        self.cwd = cwd
+        self.umask = umask
+        self.machine = machine
+        self.memory = memory
+
+
+class ImageFacts:
+    """The image, once its root can be looked into."""
+
+    def __init__(self, *, view: View, path: str, name: str = "", kind: str = "folder", oci_config: bytes = b"") -> None:
+        self.view = view
+        self.path = path  # absolute path or reference: what APPTAINER_CONTAINER says
+        self.name = name or path.rstrip("/").rpartition("/")[2]  # APPTAINER_NAME
+        self.kind = kind  # folder, sif, squashfs or ext3
+        self.oci_config = oci_config  # the image's OCI config (JSON), empty where there is none
+
+
+class Bind:
+    """One thing of the host that is to appear in the container."""
+
+    __slots__ = ("destination", "image_source", "is_optional", "origin", "partition", "readonly", "source")
+
+    def __init__(
+        self,
+        source: str,
+        destination: str,
+        *,
+        readonly: bool = False,
+        image_source: str = "",
+        partition: str = "",
+        is_optional: bool = False,
+        origin: str = "",
+    ) -> None:
+        self.source = source  # absolute path on the host
+        self.destination = destination  # absolute path in the container
+        self.readonly = readonly
+        self.image_source = image_source  # a path inside the image file `source`
+        self.partition = partition  # a SIF descriptor's number inside the image file `source`
+        self.is_optional = is_optional  # left out quietly where the source is not there or the mount fails
+        self.origin = origin  # what asked for it: '--bind', 'APPTAINER_BIND', '--nv'
+
+    def __repr__(self) -> str:
+        return f"Bind({self.source}:{self.destination}{':ro' if self.readonly else ''})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Bind) and all(getattr(self, x) == getattr(other, x) for x in self.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Additions:
+    """What devices and fabrics add to a container: `gpu` and `cdi` make it, the plan and the environment use it."""
+
+    def __init__(self) -> None:
+        self.libraries: list[tuple[str, str]] = []  # (file on the host, name below /.singularity.d/libs)
+        self.binds: list[Bind] = []
+        self.devices: list[str] = []  # nodes and folders below /dev that a private /dev must have too
+        self.variables: dict[str, str] = {}  # set unless the user sets them
+        self.prepend_library_path: list[str] = []  # folders inside the container that go first in LD_LIBRARY_PATH
+        self.notes: list[str] = []  # decisions and their reasons, said with --verbose
+        self.warnings: list[str] = []  # said always
+
+    def add(self, other: Additions) -> None:
+        """Take in all of another's."""
+        self.libraries += other.libraries
+        self.binds += other.binds
+        self.devices += other.devices
+        self.variables.update(other.variables)
+        self.prepend_library_path += other.prepend_library_path
+        self.notes += other.notes
+        self.warnings += other.warnings
+
+
+class Payload:
+    """What is started in the container at the end."""
+
+    def __init__(self, argv: list[str], environ: dict[str, str]) -> None:
+        self.argv = argv  # argv[0] is an absolute path inside the container, or a word that `search` finds
+        self.environ = environ
+        self.search: list[str] = []  # folders of the container where a bare word is looked for; empty: not searched
+        self.workdir = ""  # the image's WORKDIR, where it is honoured
+        self.notes: list[str] = []
+        self.warnings: list[str] = []

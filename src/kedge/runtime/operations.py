@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The operations a plan is made of. `enter` performs them in order; `--dry-run` prints them.
+
+An operation is a tuple of texts and numbers, its kind first, so that a plan is flat, comparable and quick to make.
+Paths under OLD are the host's, paths under NEW the container's: that is where they are while a container is built.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    Operation = tuple[str | int, ...]
+
+OLD = "/host"  # the host's tree while the container is built
+NEW = "/root"  # the container's tree while it is built
+LOWER = "/lower"  # the image's root file system, read-only
+SESSION = "/session"  # files that are made for this container: passwd, group, resolv.conf; upper layers in memory
+
+# what happens when an operation fails
+MUST = "must"  # an error that ends the start
+WARN = "warn"  # said, and left out
+MAY = "may"  # left out; said with --verbose
+
+_TEXTS = {
+    "tmpfs": "put an empty file system in memory on {1} ({2})",
+    "bind": "bind {1} to {2}{flags}",
+    "folder": "make the folder {1}",
+    "file": "make the file {1}",
+    "write": "write {1} ({size} bytes)",
+    "link": "make the link {2} -> {1}",
+    "overlay": "put an overlay on {4}: lower {1}, upper {2}",
+    "fuse-overlay": "put an overlay on {4} with fuse-overlayfs: lower {1}, upper {2}",
+    "proc": "mount proc on {1}",
+    "devpts": "mount devpts on {1}",
+    "mqueue": "mount mqueue on {1}",
+    "readonly": "make {1} read-only",
+    "squashfuse": "mount the SquashFS file system in {1} (offset {2}) on {4} with {5}",
+    "loop": "mount the {5} file system in {1} (offset {2}) on {4} with the kernel",
+    "fuse2fs": "mount the ext file system in {1} (offset {2}) on {4} with {5}",
+    "hostname": "call this host {1}",
+    "umask": "set the umask to {octal}",
+    "enter": "make {1} the root",
+    "chdir": "go to {1}",
+    "note": "{1}",
+}
+
+
+def describe(operation: Operation) -> str:
+    """One line for a person."""
+    text = _TEXTS[str(operation[0])]
+    parts = [show_path(part) if isinstance(part, str) else part for part in operation]
+    kind = operation[0]
+    flags = ", read-only" if kind == "bind" and operation[3] else ""
+    size = len(str(operation[2])) if kind == "write" else 0
+    octal = f"{operation[1]:03o}" if kind == "umask" and isinstance(operation[1], int) else ""
+    return text.format(*parts, flags=flags, size=size, octal=octal)
+
+
+def show_path(path: str) -> str:
+    """A path as the user knows it: `host:/home/x`, `container:/data`."""
+    for prefix, name in ((OLD, "host:"), (NEW, "container:"), (LOWER, "image:"), (SESSION, "session:")):
+        if path == prefix or path.startswith(prefix + "/"):
+            return name + (path[len(prefix) :] or "/")
+    return path
+
+
+def kinds() -> tuple[str, ...]:
+    """Every kind of operation there is; a test checks that `enter` performs each."""
+    return tuple(_TEXTS)
+
+
+def encode(operations: list[Operation]) -> list[str]:
+    """The plan as a flat list of texts: the kind, the number of fields, the fields with their type's letter first."""
+    flat: list[str] = []
+    for operation in operations:
+        flat += [str(operation[0]), str(len(operation) - 1)]
+        flat += [f"i{part}" if isinstance(part, int) else f"s{part}" for part in operation[1:]]
+    return flat
+
+
+def decode(flat: list[str]) -> list[Operation]:
+    """What `encode` was given."""
+    operations: list[Operation] = []
+    position = 0
+    while position < len(flat):
+        kind, count = flat[position], int(flat[position + 1])
+        fields = flat[position + 2 : position + 2 + count]
+        operations.append((kind, *(int(field[1:]) if field[0] == "i" else field[1:] for field in fields)))
+        position += 2 + count
+    return operations

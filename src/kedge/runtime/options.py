@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a user asks of a container, after flags, environment variables and defaults were merged; `flags` fills it."""
+
+from __future__ import annotations
+
+
+class RunOptions:
+    """One request; the attributes below are the defaults. Lists of text are as the user typed them, split by nobody."""
+
+    verb: str = "exec"  # exec, run, shell, test or start
+    image: str = ""
+    arguments: list[str]  # the program and its arguments for exec, the arguments of the script for the others
+
+    # environment
+    cleanenv: bool = False
+    env: list[str]  # A=1,B=2
+    env_file: list[str]
+    no_env: list[str]  # names of host variables that stay outside
+    no_eval: bool = False
+    keep: list[str]  # names of guarded host variables, or 'user-site', 'locale', 'all', that are let in
+
+    # file systems
+    bind: list[str]
+    mount: list[str]
+    scratch: list[str]
+    overlay: list[str]
+    home: str = ""
+    no_home: bool = False
+    workdir: str = ""
+    pwd: str = ""
+    no_workdir: bool = False  # refuse the image's WORKDIR
+    no_mount: list[str]
+    contain: bool = False
+    containall: bool = False
+    compat: bool = False
+    writable: bool = False
+    writable_tmpfs: bool = False
+    tmpfs_size: str = ""  # of --writable-tmpfs and of the private tmp and home of --contain
+    underlay: bool = False
+    fusemount: list[str]
+
+    # namespaces and identity
+    fakeroot: bool = False
+    userns: bool = False
+    pid: bool = False
+    ipc: bool = False
+    uts: bool = False
+    hostname: str = ""
+    net: bool = False
+    network: str = ""
+    no_init: bool = False
+    no_umask: bool = False
+    no_privs: bool = False
+    keep_privs: bool = False
+    add_caps: list[str]
+    drop_caps: list[str]
+    dns: str = ""
+    sharens: bool = False
+
+    # devices
+    nv: bool = False
+    no_nv: bool = False
+    nvccli: bool = False
+    rocm: bool = False
+    no_rocm: bool = False
+    device: list[str]
+    cdi_dirs: list[str]
+
+    # scripts
+    app: str = ""
+    shell: str = ""  # of `shell`
+    command_name: str = ""  # `run`: what APPTAINER_COMMAND says; filled by the front end with the verb
+
+    # kedge
+    root: str = "auto"  # auto, unpack, squashfuse or kernel: where the root file system comes from
+    runtime: str = ""  # another runtime to drive
+    pull: str = "missing"  # missing, newer, always or never
+    dry_run: bool = False
+    json: bool = False
+    verbose: int = 0
+    quiet: bool = False
+    given: dict[str, str]  # flag or variable that set an attribute, for messages: {'nv': '--nv'}
+
+    _LISTS = (
+        *("arguments", "env", "env_file", "no_env", "keep", "bind", "mount", "scratch", "overlay", "no_mount"),
+        *("fusemount", "add_caps", "drop_caps", "device", "cdi_dirs"),
+    )
+
+    def __init__(self, **values: object) -> None:
+        for name in self._LISTS:
+            setattr(self, name, [])
+        self.given = {}
+        for name, value in values.items():
+            if not hasattr(self, name):
+                raise TypeError(f"RunOptions has no '{name}'")
+            setattr(self, name, value)
+        self.settle()
+
+    def settle(self) -> None:
+        """Let the flags that stand for several others set them; called once all values are in."""
+        if self.compat:
+            self.containall = self.no_init = self.no_umask = self.no_eval = True
+            self.writable_tmpfs = self.writable_tmpfs or not (self.overlay or self.writable)
+        if self.containall:
+            self.contain = self.pid = self.ipc = self.cleanenv = True
+        if self.hostname:
+            self.uts = True
+        if self.network:
+            self.net = True
