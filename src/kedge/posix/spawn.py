@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def replace_process(path: str, argv: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
     """execve(2): become another program; raises OSError when that fails."""
-    os.execve(path, argv, environ)
+    os.execve(path, list(argv), environ)
 
 
 def fork_process() -> int:
