@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What lies above an image: the overlays of --overlay and of the image itself, --writable and --writable-tmpfs.
+
+The rules are Apptainer's: of read-only layers the later one is higher; one layer at most is written to, and it is the
+highest wherever it was named. Nothing is changed here: `make_folders` is called when the layer is mounted.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from kedge.posix import constants
+from kedge.posix.libc import file_system_type
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from kedge.errors import KedgeError
+    from kedge.runtime.facts import HostFacts
+    from kedge.runtime.options import RunOptions
+
+FOLDER, SQUASHFS, EXT3 = "folder", "squashfs", "ext3"
+UPPER, WORK = "upper", "work"  # what a writable folder or ext3 image holds; the names are Apptainer's
+SMALLEST_TMPFS = 64 << 20
+
+# the kernel refuses these as the upper layer of an overlay, or corrupts and hangs; fuse-overlayfs manages on them
+NO_KERNEL_UPPER = {
+    constants.NFS_SUPER_MAGIC: "NFS",
+    constants.LUSTRE_SUPER_MAGIC: "Lustre",
+    constants.GPFS_SUPER_MAGIC: "GPFS",
+    constants.PANFS_SUPER_MAGIC: "PanFS",
+    constants.BEEGFS_SUPER_MAGIC: "BeeGFS",
+    constants.CEPH_SUPER_MAGIC: "CephFS",
+    constants.SMB2_SUPER_MAGIC: "SMB",
+    constants.AFS_SUPER_MAGIC: "AFS",
+    constants.ECRYPTFS_SUPER_MAGIC: "eCryptfs",
+    constants.FUSE_SUPER_MAGIC: "FUSE",
+    constants.OVERLAYFS_SUPER_MAGIC: "overlay",
+}
+NO_UPPER = {0x4D44: "FAT", 0x2011BAB0: "exFAT"}  # no owners, modes and links: nothing can keep a layer there
+_READONLY_FILE_SYSTEM = 1  # ST_RDONLY of statvfs
+
+_SQUASHFS_MAGIC = b"hsqs"
+_EXT_MAGIC, _EXT_MAGIC_OFFSET = b"\x53\xef", 0x438
+_SIF_MAGIC = b"SIF_MAGIC"
+_SIF_TABLE_LIMIT = 4096  # descriptors; Apptainer writes 48
+_SIF_DESCRIPTOR = 585
+_SIF_PARTITION = 0x4004
+_PRIMARY, _OVERLAY = 2, 4
+_SIF_FILE_SYSTEMS = {1: SQUASHFS, 2: EXT3}
+
+
+class OverlayLayer:
+    """One layer that is put over the image."""
+
+    __slots__ = ("folder", "given", "kind", "needs_fuse", "offset", "path", "size", "warning", "writable")
+
+    def __init__(
+        self,
+        path: str,
+        kind: str,
+        *,
+        offset: int = 0,
+        size: int = 0,
+        writable: bool = False,
+        folder: str = "",
+        needs_fuse: str = "",
+        given: str = "--overlay",
+    ) -> None:
+        self.path = path  # absolute, on the host
+        self.kind = kind  # folder, squashfs or ext3
+        self.offset = offset  # where the file system begins in the file, and how long it is; 0 and 0: all of it
+        self.size = size
+        self.writable = writable
+        self.folder = folder  # what is laid over the image: 'upper', or empty for all that is in the layer
+        self.needs_fuse = needs_fuse  # the file system that a kernel overlay cannot write to; fuse-overlayfs can
+        self.given = given  # what asked for it
+        self.warning = ""  # said before the start
+
+    def __repr__(self) -> str:
+        place = f"@{self.offset}+{self.size}" if self.offset else ""
+        return f"OverlayLayer({self.kind} {self.path}{place}{'' if self.writable else ':ro'} {self.folder})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OverlayLayer) and all(getattr(self, x) == getattr(other, x) for x in self.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def plan_overlays(options: RunOptions, host: HostFacts, image_file: str = "") -> list[OverlayLayer]:
+    """The layers above the image, lowest first; the writable one, if any, is the last.
+
+    `image_file` is the image where it is a file: the overlay partitions of a SIF belong to it, and --writable means
+    them.
+    """
+    check_writable(options)
+    layers = _plan_own_partitions(image_file, options) if image_file else []
+    for given in options.overlay:
+        for text in _split_list(given, host):
+            layers += parse_overlay(text, host)
+    writable = [layer for layer in layers if layer.writable]
+    if writable:
+        _check_single(writable, options)
+    return [layer for layer in layers if not layer.writable] + writable
+
+
+def check_writable(options: RunOptions) -> None:
+    """Refuse --writable together with --overlay; --writable-tmpfs beside --writable says nothing new."""
+    if options.writable and options.overlay:
+        from kedge.errors import UsageError  # late: only when something is wrong
+
+        raise UsageError(
+            "--writable and --overlay cannot be used together: --writable changes the image itself",
+            hint="leave out --writable: an overlay without ':ro' is writable by itself",
+        )
+
+
+def explain_readonly_image(path: str, kind: str) -> KedgeError:
+    """The error for --writable with an image that cannot be changed."""
+    from kedge.errors import UsageError  # late: only when something is wrong
+
+    name = {"sif": "SIF file without a writable overlay partition", "squashfs": "SquashFS image"}.get(kind, kind)
+    return UsageError(
+        f"--writable cannot change {path}: it is a {name}",
+        context={"image": path},
+        hint="for changes that end with the container: --writable-tmpfs; for changes that stay: --overlay FOLDER, "
+        f"or unpack it with 'kedge convert {path} FOLDER' and use --writable on the folder",
+    )
+
+
+def parse_overlay(text: str, host: HostFacts) -> list[OverlayLayer]:
+    """The layers that one `PATH[:ro|:rw]` names; a SIF may hold several."""
+    path, mode = split_mode(text)
+    where = os.path.normpath(os.path.join(host.cwd, path))
+    try:
+        status = os.stat(where)
+    except OSError as problem:
+        raise _explain_missing(text, where, problem) from None
+    if stat.S_ISDIR(status.st_mode):
+        return [_plan_folder(where, is_wanted=mode != "ro")]
+    layers = _read_image(where)
+    if mode != "ro":
+        _make_writable(layers, where, is_explicit=mode == "rw")
+    return layers
+
+
+def split_mode(text: str) -> tuple[str, str]:
+    """The path and `ro`, `rw` or nothing; a colon that nothing of the kind follows belongs to the path."""
+    path, colon, mode = text.rpartition(":")
+    if colon and path and mode in ("ro", "rw"):
+        return path, mode
+    if colon and path and not os.path.exists(text) and "/" not in mode:
+        from kedge.errors import UsageError  # late: only when something is wrong
+
+        raise UsageError(f"--overlay {text}: '{mode}' is not a mode", hint="a path, then nothing, ':ro' or ':rw'")
+    return text, ""
+
+
+def find_partitions(path: str) -> list[OverlayLayer]:
+    """The overlay partitions of a SIF file, read-only; none for any other file."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return []
+    try:
+        return _find_partitions(file, path)
+    finally:
+        os.close(file)
+
+
+def make_folders(top: str) -> None:
+    """Make `upper` and `work` in a writable layer; `top` is where its contents are. Raises OSError."""
+    for name in (UPPER, WORK):
+        try:
+            os.mkdir(f"{top}/{name}", 0o755)
+        except FileExistsError:
+            if not os.path.isdir(f"{top}/{name}"):
+                raise
+
+
+def choose_tmpfs_size(options: RunOptions, host: HostFacts) -> int:
+    """Bytes that layers in memory may take: --tmpfs-size, else a quarter of the memory; 64 MiB at least."""
+    text = options.tmpfs_size.strip()
+    if not text:
+        return max(host.memory // 4, SMALLEST_TMPFS)
+    number, unit = text, ""
+    while number and not number[-1].isdecimal():
+        number, unit = number[:-1], number[-1] + unit
+    unit = unit.strip().upper().removesuffix("B").removesuffix("I")
+    if number.isascii() and number.isdecimal() and len(number) < 19:
+        if unit == "%" and 0 < int(number) <= 100:
+            return host.memory * int(number) // 100
+        if len(unit) == 1 and unit in "KMGT" and int(number):
+            return int(number) << 10 * ("KMGT".index(unit) + 1)
+    from kedge.errors import UsageError  # late: only when something is wrong
+
+    raise UsageError(
+        f"'{options.tmpfs_size}' is not a size for a file system in memory",
+        context={"option": options.given.get("tmpfs_size", "--tmpfs-size")},
+        hint="a number and a unit (512M, 2G), or a share of this machine's memory (25%)",
+    )
+
+
+def _split_list(given: str, host: HostFacts) -> list[str]:
+    """Several overlays may be joined by commas, unless a file has the whole as its name."""
+    path = given.rpartition(":")[0] if given.endswith((":ro", ":rw")) else given
+    if "," not in given or os.path.lexists(os.path.join(host.cwd, path)):
+        return [given]
+    return [text for text in given.split(",") if text]
+
+
+def _plan_own_partitions(image_file: str, options: RunOptions) -> list[OverlayLayer]:
+    """The overlay partitions of the image; with --writable the last one is written to, or the image refused."""
+    layers = find_partitions(image_file)
+    for layer in layers:
+        layer.given = "image"
+    if not options.writable:
+        return layers
+    if layers and layers[-1].kind == EXT3:
+        if not os.access(image_file, os.W_OK):
+            raise explain_readonly_image(image_file, "image that you may not write to")
+        layers[-1].given, layers[-1].writable = "--writable", True
+    else:
+        kind = detect_kind(image_file)
+        if kind != EXT3:
+            raise explain_readonly_image(image_file, kind)
+    return layers
+
+
+def _plan_folder(where: str, *, is_wanted: bool) -> OverlayLayer:
+    layer = OverlayLayer(where, FOLDER, writable=is_wanted)
+    if not is_wanted:
+        layer.folder = UPPER if os.path.isdir(f"{where}/{UPPER}") else ""
+        return layer
+    layer.folder = UPPER
+    _check_folder(layer)
+    return layer
+
+
+def _check_folder(layer: OverlayLayer) -> None:
+    """Whether upper and work can be made, and what can write to them."""
+    from kedge.errors import FileProblem  # late: not every start has a folder as overlay
+
+    where = layer.path
+    hint = f"use it read-only with '--overlay {where}:ro', or another folder; --writable-tmpfs keeps changes in memory"
+    try:
+        kind = file_system_type(where)
+        is_readonly = os.statvfs(where).f_flag & _READONLY_FILE_SYSTEM
+    except OSError as problem:
+        raise FileProblem(f"the overlay folder {where} cannot be used: {problem.strerror}", hint=hint) from None
+    if is_readonly:
+        raise FileProblem(f"the overlay folder {where} is on a read-only file system", hint=hint)
+    if kind in NO_UPPER:
+        message = f"the overlay folder {where} is on {NO_UPPER[kind]}, which cannot hold a writable layer"
+        raise FileProblem(message, hint="use a folder on the node's own disk, or --writable-tmpfs")
+    for name in (UPPER, WORK):
+        place = f"{where}/{name}"
+        if os.path.lexists(place) and not os.path.isdir(place):
+            raise FileProblem(f"{place} is in the way: an overlay needs a folder of that name", hint=hint)
+        needed = place if os.path.isdir(place) else where
+        if not os.access(needed, os.W_OK | os.X_OK):
+            raise FileProblem(f"you may not write to {needed}, which --overlay {where} needs", hint=hint)
+    layer.needs_fuse = NO_KERNEL_UPPER.get(kind, "")
+
+
+def detect_kind(where: str) -> str:
+    """`squashfs`, `ext3`, `sif` or nothing, by what the file begins with; raises OSError."""
+    # O_NONBLOCK: a pipe in the file's place must not make us wait
+    file = os.open(where, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        head = os.pread(file, 2048, 0) if stat.S_ISREG(os.fstat(file).st_mode) else b""
+    finally:
+        os.close(file)
+    if head[:4] == _SQUASHFS_MAGIC:
+        return SQUASHFS
+    if head[32:41] == _SIF_MAGIC:
+        return "sif"
+    return EXT3 if head[_EXT_MAGIC_OFFSET : _EXT_MAGIC_OFFSET + 2] == _EXT_MAGIC else ""
+
+
+def _read_image(where: str) -> list[OverlayLayer]:
+    from kedge.errors import FileProblem, UnsupportedFormat  # late: not every start has an image as overlay
+
+    try:
+        kind = detect_kind(where)
+    except OSError as problem:
+        raise FileProblem(f"the overlay {where} cannot be read: {problem.strerror}") from None
+    if kind == "sif":
+        layers = find_partitions(where)
+        if layers:
+            return layers
+        raise UnsupportedFormat(
+            f"{where} has no overlay partition, so --overlay has nothing to put over the image",
+            hint=f"add one with 'kedge overlay create {where}'",
+        )
+    if kind:
+        return [OverlayLayer(where, kind, folder=UPPER if kind == EXT3 else "")]
+    raise UnsupportedFormat(
+        f"{where} is not an overlay: neither a folder nor an ext3, SquashFS or SIF image",
+        hint="make one with 'kedge overlay create --size 1024 overlay.img', or name a folder",
+    )
+
+
+def _find_partitions(file: int, where: str) -> list[OverlayLayer]:
+    """Of the root partition's group only, as Apptainer does."""
+    header = os.pread(file, 128, 0)
+    if header[32:41] != _SIF_MAGIC or len(header) < 128:
+        return []
+    length = os.fstat(file).st_size
+    total, table = _number(header, 88, 8), _number(header, 96, 8)
+    if not 0 <= total <= _SIF_TABLE_LIMIT or not 0 < table < length:
+        return []
+    raw = os.pread(file, total * _SIF_DESCRIPTOR, table)
+    found: list[tuple[int, OverlayLayer]] = []
+    group = -1
+    for start in range(0, len(raw) - _SIF_DESCRIPTOR + 1, _SIF_DESCRIPTOR):
+        if _number(raw, start, 4) != _SIF_PARTITION or not raw[start + 4]:
+            continue
+        file_system, purpose = _number(raw, start + 201, 4), _number(raw, start + 205, 4)
+        offset, size = _number(raw, start + 17, 8), _number(raw, start + 25, 8)
+        own_group = _number(raw, start + 9, 4)
+        if purpose == _PRIMARY:
+            group = own_group
+        elif purpose == _OVERLAY and file_system in _SIF_FILE_SYSTEMS and offset > 0 and offset + size <= length:
+            kind = _SIF_FILE_SYSTEMS[file_system]
+            folder = UPPER if kind == EXT3 else ""
+            found.append((own_group, OverlayLayer(where, kind, offset=offset, size=size, folder=folder)))
+    return [layer for own_group, layer in found if group in (-1, own_group)]
+
+
+def _number(raw: bytes, start: int, length: int) -> int:
+    return int.from_bytes(raw[start : start + length], "little")
+
+
+def _make_writable(layers: list[OverlayLayer], where: str, *, is_explicit: bool) -> None:
+    """The last ext3 layer is written to, where that is possible; else a warning, or an error after ':rw'."""
+    last = layers[-1]
+    reason = ""
+    if last.kind != EXT3:
+        reason = "SquashFS is a read-only file system"
+    elif not os.access(where, os.W_OK):
+        reason = "you may not write to the file"
+    if not reason:
+        last.writable = True
+        return
+    if is_explicit:
+        from kedge.errors import FileProblem  # late: only when something is wrong
+
+        raise FileProblem(
+            f"the overlay {where} cannot be writable: {reason}",
+            hint=f"use '--overlay {where}:ro', and --writable-tmpfs or a folder as overlay for changes",
+        )
+    last.warning = f"the overlay {where} is used read-only: {reason} (say ':ro' to be without this warning)"
+
+
+def _check_single(writable: list[OverlayLayer], options: RunOptions) -> None:
+    from kedge.errors import UsageError  # late: not every start has an overlay
+
+    if len(writable) > 1:
+        first, second = writable[0].path, writable[1].path
+        raise UsageError(
+            f"there can be only one writable overlay, and both {first} and {second} are",
+            hint=f"make one of them read-only: '--overlay {first}:ro' or '--overlay {second}:ro'",
+        )
+    if writable and options.writable_tmpfs and not options.writable:
+        raise UsageError(
+            f"--writable-tmpfs and the writable overlay {writable[0].path} cannot be used together",
+            hint=f"leave out one of them, or use '--overlay {writable[0].path}:ro'",
+        )
+
+
+def _explain_missing(text: str, where: str, problem: OSError) -> KedgeError:
+    from kedge.errors import FileProblem  # late: only when something is wrong
+
+    return FileProblem(
+        f"the overlay {where} cannot be used: {problem.strerror}",
+        context={"option": f"--overlay {text}"},
+        hint="make a folder with mkdir, or an image with 'kedge overlay create --size 1024 overlay.img'",
+    )
