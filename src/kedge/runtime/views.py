@@ -22,8 +22,8 @@ if TYPE_CHECKING:
             """`d` folder, `f` file, `c` device, pipe or socket, or the empty string when there is nothing."""
             ...
 
-        def read(self, path: str, limit: int = 1 << 20) -> bytes | None:
-            """The first `limit` bytes of a regular file; None when there is none or it cannot be read."""
+        def read(self, path: str, limit: int = 1 << 20, offset: int = 0) -> bytes | None:
+            """At most `limit` bytes of a regular file; None when there is none or it cannot be read."""
             ...
 
         def names(self, path: str) -> list[str]:
@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 
         def is_executable(self, path: str) -> bool:
             """Whether it is a file with an execute bit."""
+            ...
+
+        def can_use(self, path: str) -> bool:
+            """Whether we may read and write it; for a device its control group is asked too, the device is not opened."""
             ...
 
 
@@ -83,8 +87,8 @@ class FolderView:
         except (OSError, ValueError):
             return ""
 
-    def read(self, path: str, limit: int = 1 << 20) -> bytes | None:
-        """The first `limit` bytes of a regular file; None when there is none or it cannot be read."""
+    def read(self, path: str, limit: int = 1 << 20, offset: int = 0) -> bytes | None:
+        """At most `limit` bytes of a regular file; None when there is none or it cannot be read."""
         try:
             # O_NONBLOCK: a pipe in the file's place must not make us wait
             file = os.open(self.locate(path), os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -93,6 +97,8 @@ class FolderView:
         try:
             if not stat.S_ISREG(os.fstat(file).st_mode):
                 return None
+            if offset:
+                os.lseek(file, offset, os.SEEK_SET)
             pieces, left = [], limit
             while left > 0 and (piece := os.read(file, left)):
                 pieces.append(piece)
@@ -118,13 +124,26 @@ class FolderView:
             return False
         return stat.S_ISREG(mode) and bool(mode & 0o111)
 
+    def can_use(self, path: str) -> bool:
+        """Whether we may read and write it; for a device its control group is asked too, the device is not opened."""
+        try:
+            return os.access(self.locate(path), os.R_OK | os.W_OK)
+        except (OSError, ValueError):
+            return False
+
 
 class TableView:
     """A tree written down: path to contents, None for a folder, `-> target` text for a link. For tests and dry runs."""
 
-    def __init__(self, entries: Mapping[str, bytes | str | None], executables: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        entries: Mapping[str, bytes | str | None],
+        executables: tuple[str, ...] = (),
+        refused: tuple[str, ...] = (),
+    ) -> None:
         self.entries: dict[str, bytes | str | None] = {"/": None}
         self.executables = executables
+        self.refused = refused
         for path, content in entries.items():
             parts = _split(path)
             for depth in range(1, len(parts)):
@@ -157,10 +176,12 @@ class TableView:
             return ""
         return "d" if self.entries[where] is None else "f"
 
-    def read(self, path: str, limit: int = 1 << 20) -> bytes | None:
+    def read(self, path: str, limit: int = 1 << 20, offset: int = 0) -> bytes | None:
         """The contents of a file."""
         found = self.entries.get(self.resolve(path))
-        return None if found is None else (found.encode() if isinstance(found, str) else found)[:limit]
+        if found is None:
+            return None
+        return (found.encode() if isinstance(found, str) else found)[offset : offset + limit]
 
     def names(self, path: str) -> list[str]:
         """What is in a folder, sorted."""
@@ -171,6 +192,10 @@ class TableView:
         """Whether the file was named executable, or is a script."""
         where = self.resolve(path)
         return where in self.executables or (self.read(where) or b"").startswith(b"#!")
+
+    def can_use(self, path: str) -> bool:
+        """Whether it is there and was not named as refused."""
+        return bool(self.kind(path)) and path not in self.refused
 
 
 def _split(path: str) -> list[str]:
