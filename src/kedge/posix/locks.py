@@ -15,7 +15,8 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from kedge.posix.owners import machine_name, own_name, start_of
+from kedge.posix.owners import machine_name, own_name
+from kedge.posix.spawn import start_of
 
 
 @dataclass(frozen=True, slots=True)

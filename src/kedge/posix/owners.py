@@ -9,6 +9,8 @@ import os
 import secrets
 from pathlib import Path
 
+from kedge.posix.spawn import start_of
+
 
 @functools.cache
 def machine_name() -> str:
@@ -36,15 +38,6 @@ def is_running(machine: str, pid: int, start: int) -> bool | None:
         pass  # it is another user's, whose /proc entry may be hidden too
     found = start_of(pid)
     return found in (0, start) or (start == 0 and found > 0)
-
-
-def start_of(pid: int) -> int:
-    """The start time of a process; 0 when unknown, -1 when it is dead but not yet waited for."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-        return -1 if fields[0] in (b"Z", b"X") else int(fields[19])
-    except (OSError, ValueError, IndexError):
-        return 0
 
 
 def own_name(label: str) -> str:

@@ -7,12 +7,17 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal as _signal
     from collections.abc import Callable, Mapping, Sequence
     from typing import NoReturn
+else:
+    import _signal  # `signal` itself imports enum
 
 
 def replace_process(path: str, argv: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
     """execve(2): become another program; raises OSError when that fails."""
+    for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
+        _signal.signal(number, _signal.SIG_DFL)  # Python ignores them, and what is ignored stays so in a new program
     os.execve(path, list(argv), environ)
 
 
@@ -34,3 +39,18 @@ def run_detached(work: Callable[[], None]) -> None:
         finally:
             os._exit(0)
     os.waitpid(middle, 0)
+
+
+def start_of(pid: int) -> int:
+    """The start time of a process; 0 when unknown, -1 when it is dead but not yet waited for."""
+    try:
+        file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except (OSError, OverflowError):
+        return 0
+    try:
+        fields = os.read(file, 4096).rpartition(b")")[2].split()
+        return -1 if fields[0] in (b"Z", b"X") else int(fields[19])
+    except (OSError, ValueError, IndexError):
+        return 0
+    finally:
+        os.close(file)

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Entering the namespaces of a process that lives: a running instance, or another rank of the same job step."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from kedge.posix import libc
+from kedge.posix.constants import (
+    CLONE_NEWCGROUP,
+    CLONE_NEWIPC,
+    CLONE_NEWNET,
+    CLONE_NEWNS,
+    CLONE_NEWPID,
+    CLONE_NEWUSER,
+    CLONE_NEWUTS,
+)
+from kedge.posix.spawn import start_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+# In the order of entering: the user namespace gives the right to the others, the mounts change what /proc is.
+KINDS = {
+    "user": CLONE_NEWUSER,
+    "ipc": CLONE_NEWIPC,
+    "uts": CLONE_NEWUTS,
+    "net": CLONE_NEWNET,
+    "pid": CLONE_NEWPID,
+    "cgroup": CLONE_NEWCGROUP,
+    "mnt": CLONE_NEWNS,
+}
+
+
+def join(pid: int, kinds: tuple[str, ...] = tuple(KINDS), *, start: int = 0) -> bool:
+    """Enter the namespaces of `pid` that are not ours already; root and working folder are then the container's root.
+
+    Returns whether a process-id namespace is among them: it begins with the next child, so the caller must fork.
+    `start` is the process's start time where it is known, so that a number used again is not taken for it.
+    """
+    files: list[int] = []
+    try:
+        root = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        files.append(root)
+        found = [(kind, _open_other(pid, kind, files)) for kind in KINDS if kind in kinds]
+        wanted = [(kind, file) for kind, file in found if file >= 0]
+        # Compared when all is open: from here on the number may go to whom it will.
+        if start and start_of(pid) != start:
+            raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+        for kind, file in wanted:
+            libc.join_namespace(file, KINDS[kind])
+        joined = [kind for kind, _ in wanted]
+        if "mnt" in joined:
+            _enter_root(root)
+        return "pid" in joined
+    except OSError as problem:
+        _refuse(pid, problem)
+    finally:
+        for file in files:
+            os.close(file)
+
+
+def has_ended(pid: int, start: int) -> bool:
+    """Whether that process is gone; a dead one that nobody waited for is."""
+    return start_of(pid) != start
+
+
+def _open_other(pid: int, kind: str, files: list[int]) -> int:
+    """The process's namespace, open; -1 where it is ours too or the kernel does not know the kind."""
+    try:
+        own = os.stat(f"/proc/self/ns/{kind}")
+    except FileNotFoundError:
+        return -1
+    file = os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
+    files.append(file)
+    other = os.fstat(file)
+    return -1 if (own.st_dev, own.st_ino) == (other.st_dev, other.st_ino) else file
+
+
+def _enter_root(root: int) -> None:
+    """setns leads to the root of all mounts; a process that changed its root has another."""
+    here, there = os.stat("/"), os.fstat(root)
+    if (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino):
+        os.fchdir(root)
+        os.chroot(".")
+    os.chdir("/")
+
+
+def _refuse(pid: int, problem: OSError) -> NoReturn:
+    from kedge.errors import InstanceProblem  # late: only failures need it
+
+    if problem.errno in (errno.ENOENT, errno.ESRCH):
+        raise InstanceProblem(
+            f"process {pid}, which held the container, has ended", hint="'kedge instance list' shows what runs here"
+        ) from problem
+    if problem.errno in (errno.EACCES, errno.EPERM):
+        raise InstanceProblem(
+            f"the container of process {pid} belongs to somebody else: {problem.strerror}",
+            hint="only who started an instance can enter it",
+        ) from problem
+    raise InstanceProblem(f"the container of process {pid} cannot be entered: {problem.strerror}") from problem
