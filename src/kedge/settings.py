@@ -95,6 +95,24 @@ SETTINGS: dict[str, Setting] = {
         Setting("retries", "count or zero", "how often to try again", "5", ("RETRIES",), ("--retries",), "N"),
         Setting("architecture", "text", "architecture to choose", None, ("PULL_ARCH", "ARCH"), ("--arch",), "ARCH"),
         Setting(
+            "node_directory",
+            "path",
+            "where images are unpacked on this node",
+            None,
+            ("NODEDIR",),
+            ("--node-dir",),
+            "DIR",
+        ),
+        Setting(
+            "node_limit",
+            "size",
+            "how much unpacked images may take on this node (half of the room there)",
+            None,
+            ("NODE_LIMIT",),
+            ("--node-limit",),
+            "SIZE",
+        ),
+        Setting(
             "registry_login",
             "presence",
             "a user name for registries is in the environment",
@@ -126,6 +144,8 @@ class Settings:
     no_https: bool
     retries: int
     architecture: str | None
+    node_directory: Path | None
+    node_limit: int | None
     registry_login: bool
     sources: Mapping[str, Source] = field(default_factory=dict)
 

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What an image on this machine is and where its root file system begins, from one or two reads.
+
+Whatever looks wrong is handed to the thorough readers in `formats`, which say what it is; only then are they imported.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from kedge.formats.sif import locate
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from kedge.errors import KedgeError
+
+_EXT_MAGIC = 1080  # two bytes, 53 ef
+_EXT_UUID = 1024 + 104
+_SQUASHFS_MAGIC = b"hsqs"
+_SUPERBLOCK = 96
+_COMPATIBLE = {("i686", "x86_64"), ("armv7l", "aarch64")}  # image and machine: the kernel runs the older kind as well
+_EMULATORS = "/proc/sys/fs/binfmt_misc/qemu-"
+_EMULATOR_NAMES = {"i686": "i386", "armv7l": "arm"}
+
+
+class ImageFile:
+    """A folder, a SIF, or a bare file system in a file."""
+
+    def __init__(self, path: str, kind: str) -> None:
+        self.path = path  # absolute, links in it not followed
+        self.kind = kind  # folder, sif, squashfs or ext3
+        self.offset = 0
+        self.size = 0  # of the file system
+        self.file_system = ""  # squashfs or ext3; empty for a folder
+        self.machine = ""  # as `uname -m` spells it; empty when the image does not say
+        self.identity = ""  # a file name that is equal for the same contents only; empty for a folder
+        self.config_offset = 0  # of the OCI config that a SIF carries
+        self.config_size = 0
+        self.overlays: list[tuple[int, int, str]] = []  # of a SIF: offset, size and file system
+
+    def read_config(self) -> bytes:
+        """The OCI config that a SIF carries; empty when there is none."""
+        if not self.config_size:
+            return b""
+        file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.pread(file, min(self.config_size, 1 << 22), self.config_offset)
+        finally:
+            os.close(file)
+
+
+def identify(path: str) -> ImageFile:
+    """What `path` is; raises one error that says what is wrong with it and what helps."""
+    absolute = make_absolute(path)
+    try:
+        # not to wait for a writer where a pipe has the name
+        file = os.open(absolute, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as problem:
+        raise _refuse_opening(path, problem) from None
+    try:
+        status = os.fstat(file)
+        if stat.S_ISDIR(status.st_mode):
+            return _identify_folder(absolute)
+        if not stat.S_ISREG(status.st_mode):
+            raise _problem(f"{path} is neither a file nor a folder", "give the path of an image file or of a folder")
+        try:
+            return _identify_file(file, absolute, status)
+        except OSError as problem:
+            from kedge.posix.files import explain  # late: only when the file cannot be read
+
+            raise explain(problem, path) from None
+    finally:
+        os.close(file)
+
+
+def make_absolute(path: str) -> str:
+    """The path from the root on; the last link in it keeps its name, which is what the container is called by."""
+    if ".." not in path.split("/"):
+        return os.path.abspath(path)
+    folder, _, name = path.rstrip("/").rpartition("/")
+    if name in ("", ".", ".."):
+        return os.path.realpath(path)
+    return os.path.join(os.path.realpath(folder or "."), name)
+
+
+def compare_machine(image: ImageFile, machine: str) -> None:
+    """Raise when programs of the image cannot run here: made for another machine, and no emulator is registered."""
+    wanted = image.machine
+    if wanted in ("", machine) or (wanted, machine) in _COMPATIBLE:
+        return
+    if os.path.exists(_EMULATORS + _EMULATOR_NAMES.get(wanted, wanted)):
+        return
+    from kedge.errors import NoMatchingPlatform  # late: only for an error
+
+    raise NoMatchingPlatform(
+        f"{image.path} was made for {wanted} machines, and this one is {machine}",
+        context={"image": wanted, "machine": machine},
+        hint=f"get the image for {machine} ('kedge pull' chooses it by itself), or run this one on a {wanted} node",
+    )
+
+
+def _identify_folder(path: str) -> ImageFile:
+    with os.scandir(path) as entries:
+        if next(entries, None) is None:
+            raise _problem(f"{path} is an empty folder, not an image", "give the folder that holds bin, etc, usr")
+    if os.path.isfile(f"{path}/oci-layout"):
+        raise _problem(f"{path} is an OCI layout, whose layers are packed", f"give it as oci:{path}")
+    return ImageFile(path, "folder")
+
+
+def _identify_file(file: int, path: str, status: os.stat_result) -> ImageFile:
+    start = os.pread(file, locate.START_SIZE, 0)
+    if start[32:42] == locate.MAGIC and len(start) >= locate.HEADER_SIZE:
+        return _identify_sif(file, path, start, status)
+    offset = 0
+    if start.startswith(b"#!"):  # the line that Singularity 2 put before a file system, to make it a program
+        offset = start.find(b"\n", 0, 1024) + 1
+    if start[offset : offset + 4] == _SQUASHFS_MAGIC:
+        image = ImageFile(path, "squashfs")
+    elif start[offset + _EXT_MAGIC : offset + _EXT_MAGIC + 2] == b"\x53\xef":
+        image = ImageFile(path, "ext3")
+    else:
+        raise _refuse_content(path)
+    image.offset, image.size, image.file_system = offset, status.st_size - offset, image.kind
+    _finish(image, start[offset : offset + 2048], b"", status)
+    return image
+
+
+def _identify_sif(file: int, path: str, start: bytes, status: os.stat_result) -> ImageFile:
+    table, total = locate.table_size(start, status.st_size)
+    length = total * locate.DESCRIPTOR_SIZE
+    raw = start[table : table + length] if table + length <= len(start) else os.pread(file, length, table)
+    found = locate.locate_parts(start, raw, status.st_size) if total and len(raw) == length else None
+    if found is None:
+        raise _refuse_content(path)
+    image = ImageFile(path, "sif")
+    image.offset, image.size, image.file_system = found.offset, found.size, found.file_system
+    image.machine, image.overlays = found.machine, found.overlays
+    image.config_offset, image.config_size = found.config_offset, found.config_size
+    _finish(image, os.pread(file, 2048, image.offset), found.identity, status)
+    return image
+
+
+def _finish(image: ImageFile, superblock: bytes, seed: bytes, status: os.stat_result) -> None:
+    """Check that the file system is all there, and give the image its identity."""
+    if image.file_system == "squashfs":
+        used = locate.read_number(superblock, 40)
+        if superblock[:4] != _SQUASHFS_MAGIC or not _SUPERBLOCK < used <= image.size:
+            raise _refuse_content(image.path)
+        own = superblock[4:12] + superblock[40:48]  # how many files, when it was made, its size
+    else:
+        if superblock[_EXT_MAGIC : _EXT_MAGIC + 2] != b"\x53\xef":
+            raise _refuse_content(image.path)
+        own = superblock[_EXT_UUID : _EXT_UUID + 16]
+    # not the device: a home that is mounted again has another number then
+    numbers = f"{status.st_size:x}-{status.st_mtime_ns:x}-{status.st_ino:x}"
+    image.identity = f"{image.kind}-{(seed + own).hex()}-{numbers}"
+
+
+def _refuse_content(path: str) -> KedgeError:
+    """The error of the thorough readers for this file."""
+    # late: only for an error
+    from kedge.errors import CorruptImage, KedgeError
+    from kedge.formats.sif.identify import FileKind, identify_file, refuse_as_sif
+    from kedge.formats.sif.reader import SifReader
+    from kedge.formats.squashfs.reader import SquashReader
+
+    try:
+        with open(path, "rb") as file:
+            kind = identify_file(file)
+            if kind is FileKind.SIF:
+                partition = SifReader(file, path).root_partition()
+                SquashReader(file, partition.offset, partition.size).close()
+            elif kind is not FileKind.SQUASHFS:
+                file.seek(0)
+                return _add_archive_hint(refuse_as_sif(file.read(2048), path), path, kind)
+    except KedgeError as problem:
+        return problem if path in problem.message else type(problem)(f"{path}: {problem}", hint=problem.hint)
+    except OSError as problem:
+        return _refuse_opening(path, problem)
+    return CorruptImage(
+        f"{path} is truncated or damaged: its file system is not all there",
+        hint="fetch the file again, and compare its size and checksum with the original",
+    )
+
+
+def _add_archive_hint(problem: KedgeError, path: str, kind: str) -> KedgeError:
+    from kedge.formats.sif.identify import ARCHIVES  # late: only for an error
+
+    if kind in ARCHIVES:
+        problem.hint = (
+            f"an archive of 'docker save' is given as docker-archive:{path}, an OCI one as oci-archive:{path}"
+        )
+    return problem
+
+
+def _refuse_opening(path: str, problem: OSError | ValueError) -> KedgeError:
+    # late: only for an error
+    from kedge.posix.files import explain
+
+    if isinstance(problem, ValueError):
+        return _problem("the image's name has a NUL character in it", "check how the name was put together")
+    if not isinstance(problem, (FileNotFoundError, NotADirectoryError)):
+        return explain(problem, path)
+    return _problem(f"there is no file or folder {path}", _propose_reference(path))
+
+
+def _propose_reference(path: str) -> str:
+    """What was probably meant by the name of a file that is not there."""
+    from kedge.errors import InvalidReference
+    from kedge.model.reference import Reference, Transport
+
+    plain = "check the spelling; an image in a registry is named like docker://ubuntu:22.04"
+    try:
+        reference = Reference.parse(path)
+    except InvalidReference as problem:
+        return problem.hint or plain
+    if reference.transport is not Transport.DOCKER:
+        return plain
+    name = path.partition(":")[2].lstrip("/") if path.startswith("docker:") else path
+    return f"check the spelling; if you mean an image in a registry, it is docker://{name}"
+
+
+def _problem(message: str, hint: str) -> KedgeError:
+    from kedge.errors import FileProblem  # late: only for an error
+
+    return FileProblem(message, hint=hint)

@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Images unpacked on this node: where they are, whether one is there, and holding it while a container runs.
+
+images/IDENTITY/info   what it is; made first and never touched, so that a cleaner of /tmp takes it first
+images/IDENTITY/root/  the root file system
+images/IDENTITY/lock   held (shared) by every container that runs from it; its time is that of the last use
+images/IDENTITY.lock   held by who unpacks it
+names/REFERENCE        the identity that a reference had when it was last asked for
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+
+from kedge.posix import constants, libc
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kedge.errors import KedgeError
+    from kedge.runtime.image_file import ImageFile
+
+_VARIABLES = ("KEDGE_NODEDIR", "APPTAINER_NODEDIR", "SINGULARITY_NODEDIR")
+_PLACES = ("/var/tmp", "/tmp")  # the first that is on a disk of this node; sticky, and every user has a folder in it
+_LEAST_ROOM = 1 << 30
+_SETTING = "node_directory"
+_LONGEST_NAME = 180
+_WRITTEN_AFTER = 300.0  # seconds; the kernel writes what is 30 seconds old
+
+_NETWORK = (
+    constants.NFS_SUPER_MAGIC,
+    constants.LUSTRE_SUPER_MAGIC,
+    constants.GPFS_SUPER_MAGIC,
+    constants.PANFS_SUPER_MAGIC,
+    constants.BEEGFS_SUPER_MAGIC,
+    constants.SMB2_SUPER_MAGIC,
+    constants.AFS_SUPER_MAGIC,
+    constants.CEPH_SUPER_MAGIC,
+)
+_MEMORY = (constants.TMPFS_MAGIC, constants.RAMFS_MAGIC)
+
+
+def node_directory(environ: Mapping[str, str]) -> str:
+    """The user's folder for images on this node, made where it is missing."""
+    place = choose_place(environ)
+    try:
+        os.mkdir(place, 0o700)
+    except FileExistsError:
+        pass
+    except OSError as problem:
+        raise _refuse_place(place, problem.strerror or str(problem)) from None
+    _check_owner(place)
+    return place
+
+
+def choose_place(environ: Mapping[str, str]) -> str:
+    """Where the folder is or would be made; always the same as long as it exists."""
+    for name in _VARIABLES:
+        if environ.get(name):
+            return _require_absolute(environ[name], name)
+    configured = _read_setting(environ)
+    if configured:
+        return configured
+    own = f"kedge-{os.getuid()}"
+    for folder in _PLACES:
+        if os.path.isdir(f"{folder}/{own}/images"):
+            return f"{folder}/{own}"
+    return f"{_choose_default()}/{own}"
+
+
+def describe_place(path: str) -> str:
+    """What a folder is kept on: `disk`, `memory` or `network`; empty when it does not exist."""
+    try:
+        kind = libc.file_system_type(path)
+    except OSError:
+        return ""
+    return "memory" if kind in _MEMORY else "network" if kind in _NETWORK else "disk"
+
+
+def find_unpacked(image: ImageFile, environ: Mapping[str, str]) -> str:
+    """The root of an image that is unpacked here; empty when it is not."""
+    return _find_root(choose_place(environ), image.identity) if image.identity else ""
+
+
+def find_named(reference: str, machine: str, environ: Mapping[str, str]) -> str:
+    """The root of an image that was unpacked here under this reference; empty when there is none."""
+    place = choose_place(environ)
+    try:
+        with open(name_path(place, reference, machine), encoding="utf-8", errors="surrogateescape") as file:
+            identity, _, rest = file.read(65536).partition("\n")
+    except OSError:
+        return ""
+    is_same = rest == describe_name(reference, machine)  # long names are cut, so that two may have one file
+    return _find_root(place, identity) if is_same else ""
+
+
+def is_volatile(reference: str) -> bool:
+    """Whether what a reference means must be asked each time, because it names things of this machine."""
+    return reference.startswith(("docker-daemon:", "podman:", "host:"))
+
+
+def name_path(place: str, reference: str, machine: str) -> str:
+    """The file that says what a reference means."""
+    text = "".join(
+        letter if letter.isascii() and (letter.isalnum() or letter in "._-") else f"%{ord(letter):02x}"
+        for letter in f"{machine}+{reference}"
+    )
+    return f"{place}/names/{text[:_LONGEST_NAME]}"
+
+
+def describe_name(reference: str, machine: str) -> str:
+    """What stands in that file behind the identity: the whole name, and for an archive which state of it is meant."""
+    return f"{machine} {reference}{_describe_archive(reference)}\n"
+
+
+def read_config(root: str) -> bytes:
+    """The OCI config of an image that was unpacked from layers; empty when it has none."""
+    try:
+        with open(f"{root[: -len('/root')]}/oci-config.json", "rb") as file:
+            return file.read(1 << 22)
+    except OSError:
+        return b""
+
+
+def hold(root: str) -> int:
+    """Keep the image from being removed as long as the descriptor is open anywhere; -1 when it is gone already.
+
+    The descriptor is inherited, so that the lock lives as long as the container's processes. Look for the image again
+    after -1.
+    """
+    import fcntl  # late: an image that is not unpacked is not held
+
+    path = f"{root[: -len('/root')]}/lock"
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError:
+        return -1
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        # the one who removes it moves the folder away while it holds the lock
+        is_there = os.path.samestat(os.fstat(file), os.stat(path))
+        if is_there and os.path.exists(f"{root[: -len('/root')]}/info"):
+            os.utime(path)
+            os.set_inheritable(file, True)
+            return file
+    except OSError:
+        pass
+    os.close(file)
+    return -1
+
+
+def _find_root(place: str, identity: str) -> str:
+    folder = f"{place}/images/{identity}"
+    if "/" in identity or not identity or not is_whole(folder):
+        return ""
+    _check_owner(place)
+    return f"{folder}/root"
+
+
+def is_whole(folder: str) -> bool:
+    """Whether an image is there and has lost nothing to a cleaner of /tmp or to a crash of the node."""
+    if not os.path.exists(f"{folder}/info"):
+        return False
+    mark = f"{folder}/boot"
+    try:
+        with open(mark, encoding="ascii", errors="replace") as file:
+            if file.read(64) != read_boot():
+                return False
+            age = time.time() - os.fstat(file.fileno()).st_mtime
+        if age > _WRITTEN_AFTER:
+            os.unlink(mark)
+    except OSError:  # none: the usual case
+        pass
+    return True
+
+
+def read_boot() -> str:
+    """What the kernel calls this boot."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read(64)
+    except OSError:
+        return ""
+
+
+def _describe_archive(reference: str) -> str:
+    """For a reference to a file or folder of this machine: its absolute name and its state."""
+    scheme, _, rest = reference.partition(":")
+    if scheme not in ("oci", "oci-archive", "docker-archive"):
+        return ""
+    path = rest.removeprefix("//")
+    while path and not os.path.lexists(path):  # a tag may follow the path
+        path = path.rpartition(":")[0]
+    if scheme == "oci":
+        path += "/index.json"
+    try:
+        status = os.stat(path)
+    except OSError:
+        return ""
+    return f" {os.path.abspath(path)} {status.st_size:x}-{status.st_mtime_ns:x}-{status.st_ino:x}"
+
+
+def _choose_default() -> str:
+    """/var/tmp where it is a disk with room, else /tmp under the same terms, else whichever can be written."""
+    usable = [folder for folder in _PLACES if os.access(folder, os.W_OK | os.X_OK)]
+    for folder in usable:
+        status = os.statvfs(folder)
+        if describe_place(folder) == "disk" and status.f_bavail * status.f_frsize >= _LEAST_ROOM:
+            return folder
+    for folder in usable[::-1]:
+        if describe_place(folder) != "network":
+            return folder
+    if usable:
+        return usable[-1]
+    raise _refuse_place(_PLACES[0], "no permission to make a folder there")
+
+
+def _check_owner(place: str) -> None:
+    """Refuse a folder that somebody else made or could change: what is in it is run without further looks."""
+    try:
+        status = os.lstat(place)
+    except OSError as problem:
+        raise _refuse_place(place, problem.strerror or str(problem)) from None
+    if stat.S_ISLNK(status.st_mode):
+        raise _refuse_place(place, "it is a link")
+    if not stat.S_ISDIR(status.st_mode):
+        raise _refuse_place(place, os.strerror(errno.ENOTDIR))
+    if status.st_uid != os.getuid():
+        raise _refuse_place(place, f"it belongs to user {status.st_uid}")
+    if status.st_mode & 0o022:
+        raise _refuse_place(place, "others may write to it", f"take the right away: chmod go-w {place}")
+
+
+def _refuse_place(place: str, reason: str, remedy: str = "") -> KedgeError:
+    from kedge.errors import FileProblem  # late: only for an error
+
+    return FileProblem(
+        f"images cannot be unpacked to {place}: {reason}",
+        context={"path": place},
+        hint=remedy or "choose a folder of your own on a disk of this node: KEDGE_NODEDIR=FOLDER",
+    )
+
+
+def _require_absolute(path: str, origin: str) -> str:
+    if path.startswith("/"):
+        return path.rstrip("/") or "/"
+    from kedge.errors import InvalidSetting  # late: only for an error
+
+    raise InvalidSetting(f"{origin} is '{path}', which is no absolute path", hint=f"such as {origin}=/local/$USER")
+
+
+def _read_setting(environ: Mapping[str, str]) -> str:
+    """The configured folder; the settings proper are loaded only where a file has a line for it that is not plain."""
+    home = environ.get("HOME", "")
+    base = environ.get("XDG_CONFIG_HOME", "")
+    own = f"{base if base.startswith('/') else home + '/.config'}/kedge/config.toml"
+    for path in (own, environ.get("KEDGE_SITE_CONFIG") or "/etc/kedge/config.toml"):
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                lines = [line.strip() for line in file.read(1 << 20).split("\n") if _SETTING in line]
+        except OSError:
+            continue
+        lines = [line for line in lines if not line.startswith("#")]
+        if lines:
+            return _read_plain(lines, environ) or _load_setting(environ)
+    return ""
+
+
+def _read_plain(lines: list[str], environ: Mapping[str, str]) -> str:
+    """The value of one line `node_directory = "/local/$USER"`; empty when it takes more to read it."""
+    key, _, value = lines[0].partition("=")
+    value = value.strip()
+    user = environ.get("USER", "")
+    if len(lines) > 1 or key.strip() != _SETTING or len(value) < 3 or value[0] != value[-1] or value[0] not in "\"'":
+        return ""
+    path = value[1:-1].replace("${USER}", "$USER").replace("$USER/", user + "/") if user else value[1:-1]
+    if user and path.endswith("$USER"):
+        path = path[: -len("$USER")] + user
+    is_plain = path.startswith("/") and not any(letter in path for letter in "$\\\"'")
+    return path.rstrip("/") if is_plain else ""
+
+
+def _load_setting(environ: Mapping[str, str]) -> str:
+    from kedge.settings import Settings  # late: dataclasses and TOML cost more than a container's start
+
+    configured = Settings.load({}, environ).node_directory
+    return str(configured) if configured else ""
