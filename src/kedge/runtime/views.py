@@ -38,6 +38,10 @@ if TYPE_CHECKING:
             """Whether it is a file with an execute bit."""
             ...
 
+        def read_link(self, path: str) -> str:
+            """What the link says, its own name not followed; the empty string when it is none."""
+            ...
+
         def can_use(self, path: str) -> bool:
             """Whether we may read and write it; for a device its control group is asked too, the device is not opened."""
             ...
@@ -124,6 +128,14 @@ class FolderView:
             return False
         return stat.S_ISREG(mode) and bool(mode & 0o111)
 
+    def read_link(self, path: str) -> str:
+        """What the link says, its own name not followed; the empty string when it is none."""
+        parent, _, name = path.rstrip("/").rpartition("/")
+        try:
+            return os.readlink(f"{self.locate(parent)}/{name}")
+        except (OSError, ValueError):
+            return ""
+
     def can_use(self, path: str) -> bool:
         """Whether we may read and write it; for a device its control group is asked too, the device is not opened."""
         try:
@@ -192,6 +204,12 @@ class TableView:
         """Whether the file was named executable, or is a script."""
         where = self.resolve(path)
         return where in self.executables or (self.read(where) or b"").startswith(b"#!")
+
+    def read_link(self, path: str) -> str:
+        """What the link says."""
+        parent, _, name = path.rstrip("/").rpartition("/")
+        found = self.entries.get(f"{self.resolve(parent).rstrip('/')}/{name}")
+        return found[3:] if isinstance(found, str) and found.startswith("-> ") else ""
 
     def can_use(self, path: str) -> bool:
         """Whether it is there and was not named as refused."""

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Mount points that an image lacks, where no overlay can be had.
+
+The folder that should hold one is rebuilt: an empty file system in memory covers it, every entry of the image is bound
+back into it (links are copied), and the missing ones are made beside them. All of the image stays visible.
+"""
+
+from __future__ import annotations
+
+from kedge.posix.constants import MS_RDONLY
+from kedge.runtime.operations import LOWER, MAY, MUST, NEW, WARN
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from kedge.runtime.operations import Operation
+    from kedge.runtime.views import View
+
+_OPTIONS = "mode=755"
+
+
+def plan_underlay(missing: list[tuple[str, str]], view: View) -> list[Operation]:
+    """The operations that make the missing points, each a path and `d` for a folder or `f` for a file.
+
+    NEW must hold the image already, or be the place where it is to appear when a folder right below `/` is missing.
+    Afterwards nothing more can be made in the rebuilt folders, except in NEW itself, which the caller makes read-only.
+    """
+    wanted: dict[str, str] = {}
+    rebuilt: set[str] = set()
+    for path, shape in missing:
+        where = view.resolve(path)
+        if view.kind(where):
+            continue  # also where the shape is another: nothing of the image is hidden, the mount says what is wrong
+        wanted[where] = shape
+        rebuilt.add(_find_parent(where, view))
+    operations: list[Operation] = []
+    for top in sorted(rebuilt):
+        if _parent(top) in rebuilt and top != "/":
+            continue  # made together with its parent, in the same file system
+        operations.append(("tmpfs", NEW + top if top != "/" else NEW, _OPTIONS, MUST))
+        _fill_folder(top, rebuilt, wanted, view, operations)
+        if top != "/":
+            operations.append(("readonly", NEW + top))
+    return operations
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
+
+
+def _find_parent(where: str, view: View) -> str:
+    """The nearest folder above that the image has."""
+    folder = _parent(where)
+    while view.kind(folder) != "d":
+        folder = _parent(folder)
+    return folder
+
+
+def _fill_folder(
+    folder: str, rebuilt: set[str], wanted: dict[str, str], view: View, operations: list[Operation]
+) -> None:
+    """What the image has in it, then what is missing from it."""
+    prefix = folder.rstrip("/") + "/"
+    for name in view.names(folder):
+        path = prefix + name
+        link = view.read_link(path)
+        if path in rebuilt:
+            operations.append(("folder", NEW + path, 0o755, MUST))
+            _fill_folder(path, rebuilt, wanted, view, operations)
+        elif link:
+            operations.append(("link", link, NEW + path))
+        else:
+            operations += _bind_entry(path, view)
+    for where, shape in wanted.items():
+        if where.startswith(prefix) and _find_parent(where, view) == folder:
+            operations.append(("folder", NEW + where, 0o755, MAY) if shape == "d" else ("file", NEW + where, MAY))
+
+
+def _bind_entry(path: str, view: View) -> list[Operation]:
+    made: Operation = ("folder", NEW + path, 0o755, WARN) if view.kind(path) == "d" else ("file", NEW + path, WARN)
+    return [made, ("bind", LOWER + path, NEW + path, MS_RDONLY, WARN)]
