@@ -232,6 +232,13 @@ class RuntimeUnsuited(KedgeError):
     reference, exit_code = "runtime-unsuited", 65
 
 
+class NotReady(KedgeError):
+    """The child that pulls and unpacks an image has failed, and has said why."""
+
+    reference, exit_code = "not-ready", 66
+    is_reported = True
+
+
 def all_errors() -> list[type[KedgeError]]:
     """Every class of this module, by exit code: the source of the documented list. Others refine one of these."""
     found: list[type[KedgeError]] = [KedgeError]

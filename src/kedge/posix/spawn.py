@@ -54,3 +54,16 @@ def start_of(pid: int) -> int:
         return 0
     finally:
         os.close(file)
+
+
+def run_attached(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Run a program with our standard error, and nothing on standard output, to its end; its status as a shell shows it."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os.dup2(2, 1)  # standard output belongs to the program that will run in the container
+            os.execve(argv[0], list(argv), environ)
+        finally:
+            os._exit(127)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return status if status >= 0 else 128 - status

@@ -1,20 +1,31 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The operations a plan is made of. `enter` performs them in order; `--dry-run` prints them.
 
-An operation is a tuple of texts and numbers, its kind first, so that a plan is flat, comparable and quick to make.
-Paths under OLD are the host's, paths under NEW the container's: that is where they are while a container is built.
+An operation is a tuple of texts and numbers, its kind first and, where it may fail, what then happens last, so that a
+plan is flat, comparable and quick to make. Paths begin with the name of the tree they are in: OLD, NEW, LOWER, SESSION.
+
+    tmpfs     target, options, policy          proc, devpts, mqueue   target, policy
+    bind      source, target, flags, policy    readonly               target
+    folder    path, mode, policy               hostname               name
+    file      path, policy                     umask                  number
+    write     path, text, mode                 chdir                  folders by preference, is_strict
+    link      what it says, path               enter                  root
+    overlay   lowers, upper, work, target      (lowers and the folders of chdir are joined by newlines)
+    squashfuse, loop, fuse2fs   file, offset, size, target, program or type
 """
 
 from __future__ import annotations
+
+from kedge.posix.constants import MS_RDONLY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     Operation = tuple[str | int, ...]
 
-OLD = "/host"  # the host's tree while the container is built
-NEW = "/root"  # the container's tree while it is built
-LOWER = "/lower"  # the image's root file system, read-only
-SESSION = "/session"  # files that are made for this container: passwd, group, resolv.conf; upper layers in memory
+OLD = "/host"  # the host's tree
+NEW = "/root"  # the container's tree
+LOWER = "/lower"  # the image's root file system
+SESSION = "/session"  # files that are made for this container: passwd, group, upper layers in memory
 
 # what happens when an operation fails
 MUST = "must"  # an error that ends the start
@@ -29,7 +40,6 @@ _TEXTS = {
     "write": "write {1} ({size} bytes)",
     "link": "make the link {2} -> {1}",
     "overlay": "put an overlay on {4}: lower {1}, upper {2}",
-    "fuse-overlay": "put an overlay on {4} with fuse-overlayfs: lower {1}, upper {2}",
     "proc": "mount proc on {1}",
     "devpts": "mount devpts on {1}",
     "mqueue": "mount mqueue on {1}",
@@ -41,7 +51,6 @@ _TEXTS = {
     "umask": "set the umask to {octal}",
     "enter": "make {1} the root",
     "chdir": "go to {1}",
-    "note": "{1}",
 }
 
 
@@ -50,7 +59,7 @@ def describe(operation: Operation) -> str:
     text = _TEXTS[str(operation[0])]
     parts = [show_path(part) if isinstance(part, str) else part for part in operation]
     kind = operation[0]
-    flags = ", read-only" if kind == "bind" and operation[3] else ""
+    flags = ", read-only" if kind == "bind" and isinstance(operation[3], int) and operation[3] & MS_RDONLY else ""
     size = len(str(operation[2])) if kind == "write" else 0
     octal = f"{operation[1]:03o}" if kind == "umask" and isinstance(operation[1], int) else ""
     return text.format(*parts, flags=flags, size=size, octal=octal)

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What happens when a start fails: another runtime where namespaces are forbidden, and words for what went wrong."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, NoReturn
+
+from kedge.errors import CannotStart
+from kedge.runtime.refusals import explain_refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kedge.runtime.options import RunOptions
+
+
+def leave_to_other_runtime(options: RunOptions, problem: OSError, say: Callable[[str, str], None]) -> NoReturn:
+    """Use an installed setuid Apptainer, which needs no user namespaces; without one, say which setting forbids it."""
+    from kedge.ops.foreign import find_setuid_apptainer, run_foreign  # late: only where this machine refuses
+
+    refusal = explain_refusal(problem, "a new user or mount namespace")
+    program = "" if options.dry_run else find_setuid_apptainer()
+    if not program:
+        raise refusal
+    say("warn", f"{refusal.message}; {program} runs it instead")
+    options.runtime = "apptainer" if program.endswith("/apptainer") else "singularity"
+    run_foreign(options)
+    raise refusal
+
+
+def explain_start(program: str, problem: OSError | None, machine: str) -> CannotStart:
+    """The error for a program that could not be started, as Apptainer words the most frequent one."""
+    where = problem.filename if problem is not None and isinstance(problem.filename, str) else ""
+    if not where:
+        name = f'"{program}": executable file not found in $PATH' if "/" not in program else f"there is no {program}"
+        return CannotStart(
+            f"{name} (inside the container)", hint="'kedge exec IMAGE ls /usr/bin' shows what the image has"
+        )
+    assert problem is not None
+    if problem.errno == errno.ENOEXEC:
+        return CannotStart(
+            f"{where} is no program for this machine ({machine}), nor a script that begins with '#!'",
+            hint="start a script by its interpreter: kedge exec IMAGE sh SCRIPT",
+        )
+    if problem.errno == errno.ENOENT:
+        return CannotStart(
+            f"{where} is in the container, but its interpreter or dynamic loader is not",
+            hint="the first line of a script names its interpreter; a program of another C library cannot run here",
+        )
+    if problem.errno == errno.EACCES:
+        return CannotStart(
+            f"{where} may not be executed: {problem.strerror}",
+            hint="it is no file with execute permission, or its file system is mounted noexec",
+        )
+    if problem.errno == errno.E2BIG:
+        return CannotStart(
+            f"{where} was not started: arguments and environment are too long together",
+            hint="the kernel's limit is a quarter of 'ulimit -s'; --cleanenv makes the environment short",
+        )
+    return CannotStart(f"{where} could not be started: {problem.strerror}")

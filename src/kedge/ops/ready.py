@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Makes sure that an image is ready to be a root: finds it, or has it pulled and unpacked by a child process."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from kedge.posix.spawn import run_attached
+from kedge.runtime.image_file import ImageFile, compare_machine, identify
+from kedge.runtime.node import find_named, hold, is_volatile, read_config
+from kedge.runtime.roots import Root, choose_root
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kedge.runtime.facts import HostFacts
+    from kedge.runtime.options import RunOptions
+
+    Say = Callable[[str, str], None]
+
+
+class Located:
+    """An image that can be entered."""
+
+    def __init__(self, image: ImageFile, root: Root, shown: str) -> None:
+        self.image = image
+        self.root = root
+        self.shown = shown  # the image's path or reference, as the container is told
+
+    def read_config(self, options: RunOptions) -> bytes:
+        """The image's OCI config, where the start depends on it."""
+        if options.verb != "run":
+            return b""
+        return self.image.read_config() or read_config(self.root.folder)
+
+
+def locate(options: RunOptions, host: HostFacts, say: Say) -> Located:
+    """The image that the user named, ready to be entered."""
+    if is_reference(options.image):
+        return _locate_reference(options, host)
+    image = identify(options.image)
+    compare_machine(image, host.machine)
+    root = choose_root(image, options, host.environ, host.uid)
+    if root.way == "unpack":
+        say("note", f"{options.image}: {root.reason}")
+        prepare(options, options.image)
+        root = choose_root(image, options, host.environ, host.uid)
+    if root.way == "folder" and image.kind != "folder" and hold(root.folder) < 0:
+        prepare(options, options.image)
+        root = choose_root(image, options, host.environ, host.uid)
+        hold(root.folder)
+    return Located(image, root, image.path)
+
+
+def is_reference(text: str) -> bool:
+    """Whether it names an image that is elsewhere or packed; what exists as a file is that file."""
+    scheme, colon, _ = text.partition(":")
+    is_scheme = bool(colon) and scheme.replace("-", "").replace("+", "").isalnum() and "/" not in scheme
+    known = ("docker", "oras", "library", "shub", "oci", "oci-archive", "docker-archive", "docker-daemon", "podman")
+    return is_scheme and (scheme in (*known, "http", "https", "host", "file")) and not os.path.lexists(text)
+
+
+def _locate_reference(options: RunOptions, host: HostFacts) -> Located:
+    reference = options.image
+    folder = "" if is_volatile(reference) else find_named(reference, host.machine, host.environ)
+    if options.pull in ("newer", "always") or not folder or hold(folder) < 0:
+        prepare(options, reference)
+        folder = find_named(reference, host.machine, host.environ)
+        if not folder or hold(folder) < 0:
+            from kedge.errors import FileProblem  # late: only for an error
+
+            raise FileProblem(f"{reference} was unpacked, and is gone already", hint="the node's place is too full")
+    image = ImageFile(folder, "folder")
+    return Located(image, Root("folder", f"{reference} is unpacked on this node: {folder}", folder), reference)
+
+
+def prepare(options: RunOptions, word: str) -> None:
+    """Have the image unpacked on this node; the child shows progress and says itself what goes wrong."""
+    words = [sys.executable, "-m", "kedge", "unpack", *getattr(options, "pull_words", [])]
+    words += ["--quiet"] if options.quiet else []
+    status = run_attached([*words, "--pull", options.pull, "--", word], os.environ)
+    if status:
+        from kedge.errors import NotReady  # late: only for an error
+
+        raise NotReady(f"{word} could not be made ready", context={"status": str(status)})

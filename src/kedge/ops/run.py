@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Run: from options to a program in a container. This is the path that every start takes, so it imports little.
+
+One process does it all and becomes the program, so exit status and signals need no help; only a process-id namespace
+needs a second one. What must be pulled or unpacked first is done by a child, because a process that makes a user
+namespace may have one thread only.
+"""
+
+from __future__ import annotations
+
+import os
+
+from kedge.ops.ready import locate
+from kedge.posix import libc
+from kedge.posix.constants import PR_SET_NO_NEW_PRIVS
+from kedge.posix.spawn import replace_process
+from kedge.runtime.base import choose_base
+from kedge.runtime.binds import collect_binds
+from kedge.runtime.enter import Builder
+from kedge.runtime.environment import plan_payload
+from kedge.runtime.facts import Additions, ImageFacts
+from kedge.runtime.gather import gather_host
+from kedge.runtime.identity import make_group, make_passwd
+from kedge.runtime.layering import choose_layering, plan_layers
+from kedge.runtime.namespaces import enter_other_namespaces, enter_user_namespace, wants_user_namespace
+from kedge.runtime.operations import NEW
+from kedge.runtime.plan import Request, plan_container
+from kedge.runtime.roots import plan_root
+from kedge.runtime.views import FolderView
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kedge.ops.ready import Located
+    from kedge.runtime.facts import Payload
+    from kedge.runtime.fuse import FuseServer
+    from kedge.runtime.layering import Layering
+    from kedge.runtime.operations import Operation
+    from kedge.runtime.options import RunOptions
+
+    Say = Callable[[str, str], None]
+
+
+class Container:
+    """One start: what was asked, what was found, and the pieces as they are made."""
+
+    def __init__(self, options: RunOptions, say: Say) -> None:
+        self.options = options
+        self.say = say
+        self.host = gather_host(os.environ)
+        self.host_root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.located: Located = locate(options, self.host, say)
+        self.layering: Layering = choose_layering(options, self.host, self.located.image)
+        self.base = choose_base(os.environ)
+        self.performed: list[Operation] = []
+
+
+def run_container(options: RunOptions, say: Say | None = None) -> int:
+    """Start the container and become its program; returns only after a dry run, and raises where it fails.
+
+    `say(level, text)` hears warnings, notes and, at level `out`, the plan of a dry run.
+    """
+    if options.runtime not in ("", "kedge"):
+        from kedge.ops.foreign import run_foreign  # late: only where another runtime is asked for
+
+        return run_foreign(options)
+    say = say or stay_silent
+    if options.image.startswith("instance://"):
+        from kedge.ops.instance import run_in_instance  # late: only where one is named
+
+        return run_in_instance(options, say)
+    container = Container(options, say)
+    servers = enter_namespaces(container)
+    if options.pid:
+        from kedge.runtime.supervise import run_supervised  # late: only a process-id namespace needs a second process
+
+        run_supervised(lambda: end_with(finish(container, servers)), with_init=not options.no_init)
+    return finish(container, servers)
+
+
+def end_with(status: int) -> None:
+    """End a second process."""
+    os._exit(status)
+
+
+def stay_silent(level: str, text: str) -> None:
+    """Says nothing."""
+
+
+def finish(container: Container, servers: list[FuseServer]) -> int:
+    """In the namespaces: build the container and become its program."""
+    payload = build(container, servers)
+    if container.options.dry_run:
+        show_plan(container, payload)
+        return 0
+    return become(container, payload)
+
+
+def enter_namespaces(container: Container) -> list[FuseServer]:
+    """Leave the host's namespaces; FUSE servers are made halfway, so that they do not keep the mounts alive."""
+    options, host = container.options, container.host
+    try:
+        if wants_user_namespace(options, host.uid):
+            enter_user_namespace(host.uid, host.gid, as_root=options.fakeroot or host.uid == 0)
+        servers = make_servers(container)
+        enter_other_namespaces(options)
+    except OSError as problem:
+        from kedge.ops.fallback import leave_to_other_runtime  # late: only where this machine refuses
+
+        leave_to_other_runtime(options, problem, container.say)
+    return servers
+
+
+def make_servers(container: Container) -> list[FuseServer]:
+    """One server for each file system that squashfuse serves."""
+    count = container.located.root.needs_server + container.layering.servers
+    if not count:
+        return []
+    from kedge.runtime.fuse import FuseServer  # late: an unpacked image needs none
+
+    return [FuseServer() for _ in range(count)]
+
+
+def build(container: Container, servers: list[FuseServer]) -> Payload:
+    """Put everything in its place, up to the working folder."""
+    builder = Builder(container.base, container.say, servers)
+    builder.prepare()
+    perform_root(container, builder)
+    request, payload = plan(container)
+    operations = plan_container(request)
+    container.performed += operations
+    for text in (*request.additions.warnings, *payload.warnings):
+        container.say("warn", text)
+    for text in (*request.additions.notes, *payload.notes):
+        container.say("note", text)
+    if not container.options.dry_run:
+        builder.perform(operations)
+    return payload
+
+
+def perform_root(container: Container, builder: Builder) -> None:
+    """The image, and the layers above it; without an overlay the missing mount points come from binds."""
+    located, layering = container.located, container.layering
+    container.say("note", f"root: {located.root.reason}")
+    image = plan_root(located.image, located.root)
+    builder.perform(image)
+    container.performed += image
+    layers = plan_layers(layering)
+    try:
+        builder.perform(layers)
+    except Exception as problem:
+        if layering.must_overlay or type(problem).__name__ != "MountFailed":
+            raise
+        container.say("note", f"{problem}: mount points are made by binds")
+        layering.use_binds()
+        layers = plan_layers(layering)
+        builder.perform(layers)
+    container.performed += layers
+
+
+def plan(container: Container) -> tuple[Request, Payload]:
+    """Look into the root and make the plan."""
+    options, host, located = container.options, container.host, container.located
+    view = FolderView(container.base + NEW)
+    image = ImageFacts(view=view, path=located.shown, kind=located.image.kind, oci_config=located.read_config(options))
+    additions = Additions()
+    if options.nv or options.rocm or options.device or options.contain:
+        from kedge.runtime.devices import plan_devices  # late: most containers ask for no device
+
+        additions = plan_devices(options, host, image)
+    payload = plan_payload(options, host, image, additions)
+    request = Request(options, host, image, additions, payload)
+    request.binds = collect_binds(options, host.environ, host.cwd)
+    request.is_layered, request.is_writable = container.layering.is_layered, container.layering.is_writable
+    request.private_size = container.layering.private_size
+    home = request.home[1]
+    request.passwd = make_passwd(view.read("/etc/passwd") or b"", host, home) if view.kind("/etc/passwd") else None
+    request.group = make_group(view.read("/etc/group") or b"", host) if view.kind("/etc/group") else None
+    request.has_terminal = os.ttyname(0) if options.contain and os.isatty(0) else ""
+    return request, payload
+
+
+def become(container: Container, payload: Payload) -> int:
+    """Become the program; where it cannot be started, go back to the host's tree and say why."""
+    libc.control_process(PR_SET_NO_NEW_PRIVS, 1)
+    if "PWD" in payload.environ:
+        payload.environ["PWD"] = os.getcwd()
+    program = payload.argv[0]
+    paths = [program] if "/" in program else [f"{folder}/{program}" for folder in payload.search]
+    problem: OSError | None = None
+    for path in paths:
+        try:
+            replace_process(path, payload.argv, payload.environ)
+        except OSError as found:
+            is_there = os.path.lexists(path)
+            if is_there or problem is None:
+                problem = found
+                problem.filename = path if is_there else None
+            if is_there and not isinstance(found, PermissionError):
+                break
+    os.fchdir(container.host_root)
+    os.chroot(".")
+    from kedge.ops.fallback import explain_start  # late: only where the program cannot be started
+
+    raise explain_start(program, problem, container.host.machine)
+
+
+def show_plan(container: Container, payload: Payload) -> None:
+    """Say what would be done."""
+    from kedge.ops.show_plan import render_plan  # late: only for a dry run
+
+    container.say("out", render_plan(container.options, container.performed, payload))

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The folder on which a container is built: any will do that is ours or empty, for what is in it is covered meanwhile."""
+
+from __future__ import annotations
+
+import os
+
+from kedge.runtime.node import node_directory
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_EMPTY_FOLDERS = ("/mnt", "/media", "/srv", "/var/empty", "/var/opt")
+
+
+def choose_base(environ: Mapping[str, str]) -> str:
+    """An existing folder: the session folder of the node's place, or one that is empty where nothing can be written."""
+    uid = os.getuid()
+    for find in (lambda: node_directory(environ), lambda: _own_folder(f"/dev/shm/kedge-{uid}")):
+        try:
+            return _own_folder(find() + "/session")
+        except OSError:
+            continue
+        except Exception as problem:
+            if type(problem).__name__ not in ("FileProblem", "InvalidSetting", "NoSpace"):
+                raise
+    for folder in _EMPTY_FOLDERS:
+        try:
+            if not os.listdir(folder):
+                return folder
+        except OSError:
+            continue
+    return "/tmp"
+
+
+def _own_folder(path: str) -> str:
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        found = os.lstat(path)
+        if found.st_uid != os.getuid() or not os.path.isdir(path) or os.path.islink(path):
+            raise
+    return path

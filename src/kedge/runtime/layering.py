@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How the root is put together above the image: which overlays, what takes the changes, and what happens without.
+
+A read-only container has a layer too, in memory: the mount points that the image lacks are made there.
+"""
+
+from __future__ import annotations
+
+from kedge.runtime.layers_above import OverlayLayer, check_writable, choose_tmpfs_size, plan_overlays
+from kedge.runtime.operations import LOWER, MUST, NEW, OLD, SESSION
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from kedge.runtime.facts import HostFacts
+    from kedge.runtime.image_file import ImageFile
+    from kedge.runtime.operations import Operation
+    from kedge.runtime.options import RunOptions
+
+
+class Layering:
+    """The layers of one container."""
+
+    def __init__(self, layers: list[OverlayLayer], options: RunOptions, size: int) -> None:
+        self.layers = layers
+        self.private_size = size
+        self.is_direct = options.writable and not any(layer.writable for layer in layers)  # the image's own folder
+        self.has_tmpfs = options.writable_tmpfs and not options.writable
+        self.is_writable = self.is_direct or self.has_tmpfs or any(layer.writable for layer in layers)
+        self.must_overlay = bool(layers) or self.has_tmpfs
+        self.is_layered = not self.is_direct and (self.must_overlay or not options.underlay)
+
+    @property
+    def servers(self) -> int:
+        """How many SquashFS overlays squashfuse has to serve."""
+        return sum(layer.kind == "squashfs" for layer in self.layers)
+
+    def use_binds(self) -> None:
+        """Go on without an overlay."""
+        self.is_layered = False
+
+
+def choose_layering(options: RunOptions, host: HostFacts, image: ImageFile) -> Layering:
+    """What the options ask for; refuses what cannot be."""
+    if not (options.overlay or options.writable or options.writable_tmpfs or options.contain or image.kind == "sif"):
+        return Layering([], options, 0)
+    check_writable(options)
+    layers = (
+        plan_overlays(options, host, "" if image.kind == "folder" else image.path)
+        if _has_layers(options, image)
+        else []
+    )
+    if options.writable and image.kind != "folder" and not any(layer.writable for layer in layers):
+        from kedge.runtime.layers_above import explain_readonly_image  # late: only for an error
+
+        raise explain_readonly_image(image.path, image.kind)
+    size = choose_tmpfs_size(options, host) if options.writable_tmpfs or options.contain else 0
+    return Layering(layers, options, size)
+
+
+def _has_layers(options: RunOptions, image: ImageFile) -> bool:
+    return bool(options.overlay or image.overlays)
+
+
+def plan_layers(layering: Layering) -> list[Operation]:
+    """What puts the layers over the image; at the end the container's root is at NEW."""
+    if layering.is_direct:
+        return [("bind", LOWER, NEW, 0, MUST)]
+    if not layering.is_layered:
+        return [("bind", LOWER, NEW, 1, MUST)]
+    operations: list[Operation] = []
+    lowers = [LOWER]
+    upper, work = f"{SESSION}/upper", f"{SESSION}/work"
+    for number, layer in enumerate(layering.layers):
+        place = _plan_layer(layer, number, operations)
+        if layer.writable:
+            upper, work = f"{place}/upper", f"{place}/work"
+        else:
+            lowers.insert(0, f"{place}/{layer.folder}" if layer.folder else place)
+    if layering.has_tmpfs:
+        memory = f"{SESSION}/memory"
+        operations.append(("folder", memory, 0o755, MUST))
+        operations.append(("tmpfs", memory, f"mode=755,size={layering.private_size}", MUST))
+        upper, work = f"{memory}/upper", f"{memory}/work"
+    operations += [("folder", upper, 0o755, MUST), ("folder", work, 0o755, MUST)]
+    operations.append(("overlay", "\n".join(lowers), upper, work, NEW))
+    return operations
+
+
+def _plan_layer(layer: OverlayLayer, number: int, operations: list[Operation]) -> str:
+    """Mount one layer; where it then is."""
+    if layer.kind == "folder":
+        return OLD + layer.path
+    place = f"{SESSION}/layer{number}"
+    operations.append(("folder", place, 0o755, MUST))
+    where = (OLD + layer.path, layer.offset, layer.size, place)
+    if layer.kind == "squashfs":
+        operations.append(("squashfuse", *where, ""))
+    else:
+        operations.append(("fuse2fs", *where, "rw" if layer.writable else "ro"))
+    return place

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Making the namespaces of a container. A refusal is explained by `refusals`, which names the very setting."""
+
+from __future__ import annotations
+
+import os
+
+from kedge.posix import libc
+from kedge.posix.constants import (
+    CLONE_NEWIPC,
+    CLONE_NEWNET,
+    CLONE_NEWNS,
+    CLONE_NEWPID,
+    CLONE_NEWUSER,
+    CLONE_NEWUTS,
+    MS_REC,
+    MS_SLAVE,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from kedge.runtime.options import RunOptions
+
+
+def wants_user_namespace(options: RunOptions, uid: int) -> bool:
+    """Whether the container gets a user namespace: always for users, for root only where it is asked for."""
+    return uid != 0 or options.userns or options.fakeroot
+
+
+def enter_user_namespace(uid: int, gid: int, *, as_root: bool) -> None:
+    """A new user namespace that knows one user and one group: ours, or root in their place."""
+    libc.unshare(CLONE_NEWUSER)
+    inside_uid, inside_gid = (0, 0) if as_root else (uid, gid)
+    try:
+        _write("/proc/self/setgroups", "deny")  # the kernel asks for this before it lets a user map groups
+    except FileNotFoundError:
+        pass  # older than Linux 3.19
+    _write("/proc/self/uid_map", f"{inside_uid} {uid} 1\n")
+    _write("/proc/self/gid_map", f"{inside_gid} {gid} 1\n")
+
+
+def enter_other_namespaces(options: RunOptions) -> None:
+    """The mount namespace, and those that were asked for. A process-id namespace begins with the next child."""
+    flags = CLONE_NEWNS
+    for is_wanted, flag in (
+        (options.pid, CLONE_NEWPID),
+        (options.ipc, CLONE_NEWIPC),
+        (options.uts, CLONE_NEWUTS),
+        (options.net, CLONE_NEWNET),
+    ):
+        flags |= flag if is_wanted else 0
+    libc.unshare(flags)
+    # What the host mounts later still arrives (automounted homes), what we mount stays here.
+    libc.mount("none", "/", "", MS_REC | MS_SLAVE)
+
+
+def _write(path: str, text: str) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(file, text.encode())
+    finally:
+        os.close(file)

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The plan of a container: a pure function of options, host and image. It says what `enter` will do, step by step.
+
+`Points` collects what must be mounted; the mount points that the image lacks are made before anything covers them.
+"""
+
+from __future__ import annotations
+
+from kedge.posix.constants import MS_NODEV, MS_NOSUID, MS_RDONLY
+from kedge.runtime.operations import MAY, MUST, NEW, OLD, SESSION, WARN
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from kedge.runtime.facts import Additions, Bind, HostFacts, ImageFacts, Payload
+    from kedge.runtime.operations import Operation
+    from kedge.runtime.options import RunOptions
+    from kedge.runtime.views import View
+
+GUARDED = MS_NOSUID | MS_NODEV
+LIBRARIES = "/.singularity.d/libs"
+# A current folder that is one of these, or below one of the second, is the image's business.
+_SYSTEM_FOLDERS = ("/", "/etc", "/bin", "/mnt", "/usr", "/var", "/opt", "/sbin", "/lib", "/lib64")
+_SYSTEM_TREES = ("/sys", "/proc", "/dev")
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_DEVICE_LINKS = (("/proc/self/fd", "fd"), ("fd/0", "stdin"), ("fd/1", "stdout"), ("fd/2", "stderr"))
+
+
+class Request:
+    """Everything a plan is made from."""
+
+    def __init__(
+        self, options: RunOptions, host: HostFacts, image: ImageFacts, additions: Additions, payload: Payload
+    ) -> None:
+        self.options = options
+        self.host = host
+        self.image = image
+        self.additions = additions
+        self.payload = payload
+        self.binds: list[Bind] = []  # --bind, --mount, --scratch and their variables
+        self.is_layered = True  # whether mount points can be made in a layer above the image
+        self.is_writable = False  # whether the root stays writable
+        self.private_size = 0  # bytes that a private tmp, home and /dev/shm may hold
+        self.passwd: bytes | None = None
+        self.group: bytes | None = None
+        self.has_terminal = ""  # the terminal's path on the host, for a private /dev/console
+
+    def skips(self, name: str) -> bool:
+        """Whether --no-mount names it."""
+        return any(name in each.split(",") for each in self.options.no_mount)
+
+    @property
+    def home(self) -> tuple[str, str]:
+        """Where the home folder is on the host, and where it goes in the container."""
+        source, _, destination = self.options.home.partition(":")
+        if not source:
+            return self.host.home, "/root" if self.options.fakeroot else self.host.home
+        return source, destination or source
+
+
+class Points:
+    """What is mounted where, in order; `operations` puts the making of missing mount points first."""
+
+    def __init__(self, image: View) -> None:
+        self.image = image
+        self.mounts: list[Operation] = []
+        self.wanted: dict[str, str] = {}  # destination: 'd' or 'f'
+
+    def want(self, destination: str, shape: str) -> str:
+        """A place that must exist; returns its path in the plan."""
+        self.wanted.setdefault(destination, shape)
+        return NEW + destination
+
+    def bind(self, source: str, destination: str, shape: str, *, flags: int = GUARDED, policy: str = MUST) -> None:
+        """Let something of the host appear."""
+        self.mounts.append(("bind", OLD + source, self.want(destination, shape), flags, policy))
+
+    def bind_session(self, name: str, destination: str, shape: str = "f") -> None:
+        """Let something that was made for this container appear."""
+        self.mounts.append(("bind", f"{SESSION}/{name}", self.want(destination, shape), GUARDED | MS_RDONLY, WARN))
+
+    def tmpfs(self, destination: str, size: int, mode: str) -> None:
+        """An empty file system in memory."""
+        options = f"mode={mode},size={size}" if size else f"mode={mode}"
+        self.mounts.append(("tmpfs", self.want(destination, "d"), options, MUST))
+
+    def add(self, *operations: Operation) -> None:
+        """Anything else."""
+        self.mounts += operations
+
+    def missing(self) -> list[tuple[str, str]]:
+        """Mount points that the image lacks, or has in the wrong shape."""
+        return [(path, shape) for path, shape in self.wanted.items() if not self.image.kind(path)]
+
+    def operations(self, *, is_layered: bool) -> list[Operation]:
+        """All of it in order."""
+        missing = self.missing()
+        if not is_layered and missing:
+            from kedge.runtime.underlay import plan_underlay  # late: only where there is no overlay
+
+            return [*plan_underlay(missing, self.image), *self.mounts]
+        made: list[Operation] = []
+        for path, shape in missing:
+            made.append(("folder", NEW + path, 0o755, MAY) if shape == "d" else ("file", NEW + path, MAY))
+        return [*made, *self.mounts]
+
+
+def plan_container(request: Request) -> list[Operation]:
+    """The operations after the root is in its place, up to the start of the payload."""
+    options, host = request.options, request.host
+    points = Points(request.image.view)
+    before: list[Operation] = []
+    plan_kernel_trees(request, points)
+    plan_devices(request, points)
+    plan_host_files(request, points)
+    plan_home_and_tmp(request, points)
+    for bind in request.binds:
+        plan_bind(request, points, bind)
+    plan_current_folder(request, points)
+    plan_libraries(request, points, before)
+    plan_identity(request, points, before)
+    operations = [*before, *points.operations(is_layered=request.is_layered)]
+    if not request.is_writable:
+        operations.append(("readonly", NEW))
+    if options.no_umask or options.fakeroot:
+        operations.append(("umask", 0o022))
+    elif host.umask:
+        operations.append(("umask", host.umask))
+    operations.append(("enter", NEW))
+    operations.append(plan_start_folder(request))
+    return operations
+
+
+def plan_kernel_trees(request: Request, points: Points) -> None:
+    """/proc and /sys."""
+    options = request.options
+    if not request.skips("proc"):
+        if options.pid:
+            points.add(("proc", points.want("/proc", "d"), MUST))
+        else:
+            points.bind("/proc", "/proc", "d", flags=MS_NOSUID)
+    if not request.skips("sys"):
+        points.bind("/sys", "/sys", "d", flags=MS_NOSUID, policy=WARN)
+
+
+def plan_devices(request: Request, points: Points) -> None:
+    """/dev: the host's, or with --contain a small one that still has GPUs and fabrics."""
+    if request.skips("dev"):
+        return
+    if not request.options.contain:
+        points.bind("/dev", "/dev", "d", flags=MS_NOSUID)
+        return
+    points.add(("tmpfs", points.want("/dev", "d"), "mode=755,size=4m", MUST))
+    points.add(("folder", NEW + "/dev/shm", 0o755, MUST))
+    points.add(("tmpfs", NEW + "/dev/shm", f"mode=1777,size={request.private_size}", MUST))
+    if request.options.ipc:
+        points.add(("folder", NEW + "/dev/mqueue", 0o755, MUST), ("mqueue", NEW + "/dev/mqueue", MAY))
+    if not request.skips("devpts"):
+        points.add(("folder", NEW + "/dev/pts", 0o755, MUST), ("devpts", NEW + "/dev/pts", MAY))
+        points.add(("link", "pts/ptmx", NEW + "/dev/ptmx"))
+    wanted = [f"/dev/{name}" for name in _DEVICES]
+    for path in dict.fromkeys(wanted + request.additions.devices):
+        shape = request.host.view.kind(path)
+        if not shape:
+            continue
+        made: Operation = ("folder", NEW + path, 0o755, MAY) if shape == "d" else ("file", NEW + path, MAY)
+        points.add(made, ("bind", OLD + path, NEW + path, MS_NOSUID, WARN))
+    if request.has_terminal:
+        points.add(("file", NEW + "/dev/console", MAY))
+        points.add(("bind", OLD + request.has_terminal, NEW + "/dev/console", MS_NOSUID, MAY))
+    points.add(*(("link", target, f"{NEW}/dev/{name}") for target, name in _DEVICE_LINKS))
+
+
+def plan_host_files(request: Request, points: Points) -> None:
+    """Small files of the host that programs expect to fit the host: time zone, hosts, name servers."""
+    for path in ("/etc/localtime", "/etc/hosts", "/etc/resolv.conf"):
+        if request.skips(path) or (path != "/etc/resolv.conf" and request.skips("bind-paths")):
+            continue
+        if path == "/etc/resolv.conf" and request.options.dns:
+            continue
+        if request.host.view.kind(path) == "f":
+            points.bind(request.host.view.resolve(path), path, "f", policy=MAY)
+
+
+def plan_home_and_tmp(request: Request, points: Points) -> None:
+    """The home folder, /tmp and /var/tmp: the host's, or private ones."""
+    options, size = request.options, request.private_size
+    if not request.skips("tmp"):
+        for path, name in (("/tmp", "tmp"), ("/var/tmp", "var_tmp")):
+            if not options.contain:
+                points.bind(path, path, "d", policy=WARN)
+            elif options.workdir:
+                points.bind(f"{options.workdir}/{name}", path, "d")
+            else:
+                points.tmpfs(path, size, "1777")
+    source, destination = request.home
+    if options.no_home or request.skips("home") or destination == "/":
+        return
+    if options.contain and not options.home:
+        if options.workdir:
+            points.bind(f"{options.workdir}/home", destination, "d")
+        else:
+            points.tmpfs(destination, size, "700")
+        return
+    if request.host.view.kind(source) == "d":
+        points.bind(source, destination, "d", policy=MUST if options.home else WARN)
+    elif not options.home:
+        points.tmpfs(destination, size, "700")
+
+
+def plan_bind(request: Request, points: Points, bind: Bind) -> None:
+    """A bind that somebody asked for."""
+    shape = request.host.view.kind(bind.source)
+    policy = MAY if bind.is_optional else MUST
+    flags = GUARDED | (MS_RDONLY if bind.readonly else 0)
+    if bind.source == "/dev" or bind.source.startswith("/dev/"):
+        flags &= ~MS_NODEV  # a device that somebody asks for is to be used
+    points.bind(bind.source, bind.destination, "d" if shape == "d" else "f", flags=flags, policy=policy)
+
+
+def plan_current_folder(request: Request, points: Points) -> None:
+    """The current folder is there too, where it is not a place of the system's."""
+    options, cwd = request.options, request.host.cwd
+    if options.contain or request.skips("cwd") or cwd in _SYSTEM_FOLDERS:
+        return
+    if any(cwd == tree or cwd.startswith(tree + "/") for tree in _SYSTEM_TREES):
+        return
+    for operation in points.mounts:
+        if operation[0] == "bind" and operation[1] == OLD + str(operation[2])[len(NEW) :]:
+            shown = str(operation[2])[len(NEW) :]
+            if cwd == shown or cwd.startswith(shown + "/"):
+                return  # it is there already, at its own place
+    points.bind(cwd, cwd, "d", policy=MAY)
+
+
+def plan_libraries(request: Request, points: Points, before: list[Operation]) -> None:
+    """Driver libraries below /.singularity.d/libs, and what else devices bring."""
+    if request.additions.libraries:
+        before.append(("folder", f"{SESSION}/libs", 0o755, MUST))
+        names = dict((name, file) for file, name in request.additions.libraries)
+        for name, file in names.items():
+            before.append(("file", f"{SESSION}/libs/{name}", MUST))
+            before.append(("bind", OLD + file, f"{SESSION}/libs/{name}", GUARDED | MS_RDONLY, WARN))
+        points.add(("bind", f"{SESSION}/libs", points.want(LIBRARIES, "d"), 0, MUST))
+    for bind in request.additions.binds:
+        plan_bind(request, points, bind)
+
+
+def plan_identity(request: Request, points: Points, before: list[Operation]) -> None:
+    """Files that say who and where we are."""
+    options = request.options
+    for name, text in (("passwd", request.passwd), ("group", request.group)):
+        if text is not None:
+            before.append(("write", f"{SESSION}/{name}", text.decode(errors="surrogateescape"), 0o644))
+            points.bind_session(name, f"/etc/{name}")
+    if options.hostname:
+        before.append(("write", f"{SESSION}/hostname", options.hostname + "\n", 0o644))
+        points.bind_session("hostname", "/etc/hostname")
+        points.add(("hostname", options.hostname))
+    if options.dns:
+        servers = "".join(f"nameserver {server.strip()}\n" for server in options.dns.split(",") if server.strip())
+        before.append(("write", f"{SESSION}/resolv.conf", servers, 0o644))
+        points.bind_session("resolv.conf", "/etc/resolv.conf")
+
+
+def plan_start_folder(request: Request) -> Operation:
+    """Where the program starts: --pwd, the image's WORKDIR, the current folder, home, or the root."""
+    options = request.options
+    if options.pwd:
+        return ("chdir", options.pwd, 1)
+    home = request.home[1]
+    if request.payload.workdir:
+        return ("chdir", "\n".join([request.payload.workdir, home, "/"]), 0)
+    first = [] if options.contain else [request.host.cwd]
+    return ("chdir", "\n".join([*first, home, "/"]), 0)

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Why this machine refuses namespaces or mounts: reads the settings that can forbid them, and names the way out."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from kedge.errors import NamespaceRefused
+
+_WAYS_OUT = "or run it through another runtime: --runtime apptainer (a setuid Apptainer needs no user namespaces)"
+
+
+def explain_refusal(problem: OSError, what: str, root: Path = Path("/")) -> NamespaceRefused:
+    """The error for a namespace or mount that the kernel refused; `root` is `/`, elsewhere in tests."""
+    cause, remedy = find_cause(problem, root)
+    context = {"refused": what, "kernel says": problem.strerror or str(problem)}
+    return NamespaceRefused(
+        f"this machine does not let you make a container: {cause}", context=context, hint=f"{remedy}; {_WAYS_OUT}"
+    )
+
+
+def find_cause(problem: OSError, root: Path = Path("/")) -> tuple[str, str]:
+    """The setting that forbids it and how it is changed, in words."""
+    for check in (_check_limit, _check_debian, _check_apparmor, _check_container, _check_chroot):
+        found = check(problem, root)
+        if found is not None:
+            return found
+    if problem.errno == errno.EINVAL:
+        return "the kernel is built without user namespaces", "ask for a kernel with CONFIG_USER_NS"
+    return "the kernel refused, and none of the known settings says why", "ask the administrators about user namespaces"
+
+
+def _read_number(root: Path, name: str) -> int | None:
+    try:
+        return int((root / "proc/sys" / name).read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _check_limit(problem: OSError, root: Path) -> tuple[str, str] | None:
+    limit = _read_number(root, "user/max_user_namespaces")
+    if limit == 0:
+        return "user.max_user_namespaces is 0", "an administrator can set: sysctl user.max_user_namespaces=15000"
+    mounts = _read_number(root, "user/max_mnt_namespaces")
+    if mounts == 0:
+        return "user.max_mnt_namespaces is 0", "an administrator can set: sysctl user.max_mnt_namespaces=15000"
+    if problem.errno in (errno.ENOSPC, errno.EUSERS):
+        return (
+            f"all {limit or ''} user namespaces are in use, or they are nested too deep".replace("  ", " "),
+            "end other containers, or an administrator can raise: sysctl user.max_user_namespaces",
+        )
+    return None
+
+
+def _check_debian(problem: OSError, root: Path) -> tuple[str, str] | None:
+    if _read_number(root, "kernel/unprivileged_userns_clone") == 0:
+        return (
+            "kernel.unprivileged_userns_clone is 0",
+            "an administrator can set: sysctl kernel.unprivileged_userns_clone=1",
+        )
+    return None
+
+
+def _check_apparmor(problem: OSError, root: Path) -> tuple[str, str] | None:
+    if _read_number(root, "kernel/apparmor_restrict_unprivileged_userns") == 1:
+        return (
+            "AppArmor forbids it (kernel.apparmor_restrict_unprivileged_userns is 1, the default of Ubuntu 24.04)",
+            "an administrator can give kedge's Python an AppArmor profile with 'userns,', or set: "
+            "sysctl kernel.apparmor_restrict_unprivileged_userns=0",
+        )
+    return None
+
+
+def _check_container(problem: OSError, root: Path) -> tuple[str, str] | None:
+    try:
+        status = (root / "proc/self/status").read_text()
+    except OSError:
+        status = ""
+    is_filtered = "Seccomp:\t2" in status
+    is_inside = any((root / mark).exists() for mark in (".dockerenv", "run/.containerenv", ".singularity.d"))
+    if is_inside or (is_filtered and problem.errno in (errno.EPERM, errno.ENOSYS)):
+        return (
+            "this is inside another container, whose rules forbid it",
+            "start the outer container with --security-opt seccomp=unconfined --security-opt apparmor=unconfined "
+            "--security-opt systempaths=unconfined, or use kedge outside of it",
+        )
+    return None
+
+
+def _check_chroot(problem: OSError, root: Path) -> tuple[str, str] | None:
+    try:
+        is_same = os.stat(root / "proc/1/root").st_ino == os.stat(root).st_ino
+    except OSError:
+        return None
+    if not is_same and problem.errno == errno.EPERM:
+        return "this process is in a chroot, where the kernel gives no user namespaces", "leave the chroot"
+    return None

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Where a container's root comes from: a folder, an unpacked copy on this node, squashfuse, or the kernel's own mount."""
+
+from __future__ import annotations
+
+import os
+
+from kedge.runtime.node import find_unpacked
+from kedge.runtime.operations import LOWER, MUST, OLD
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kedge.runtime.image_file import ImageFile
+    from kedge.runtime.operations import Operation
+    from kedge.runtime.options import RunOptions
+
+UNPACK_LIMIT = 4 << 30  # bytes: a larger SquashFS is not unpacked at its first use where squashfuse can mount it
+
+
+class Root:
+    """A chosen way; `unpack` means that the image must be unpacked on this node first."""
+
+    def __init__(self, way: str, reason: str, folder: str = "", program: str = "") -> None:
+        self.way = way  # folder, squashfuse, loop, fuse2fs or unpack
+        self.reason = reason
+        self.folder = folder
+        self.program = program
+
+    @property
+    def needs_server(self) -> bool:
+        """Whether a FUSE server must be forked before the mount namespace is made."""
+        return self.way == "squashfuse"
+
+
+def choose_root(image: ImageFile, options: RunOptions, environ: Mapping[str, str], uid: int) -> Root:
+    """The best way that works here; --root-from insists on one."""
+    if image.kind == "folder":
+        return Root("folder", "the image is a folder", image.path)
+    wanted = options.root
+    if image.file_system != "squashfs":
+        return Root("fuse2fs", "an ext3 image is mounted, by the kernel for root, by fuse2fs for others")
+    unpacked = find_unpacked(image, environ) if wanted in ("auto", "unpack") else ""
+    if unpacked:
+        return Root("folder", f"unpacked on this node before: {unpacked}", unpacked)
+    if wanted == "unpack":
+        return Root("unpack", "asked for")
+    if wanted == "kernel" or (wanted == "auto" and uid == 0 and not options.userns and not options.fakeroot):
+        refusal = check_kernel_mount()
+        if not refusal:
+            return Root("loop", "root may let the kernel mount it")
+        if wanted == "kernel":
+            raise _refuse("kernel", refusal)
+    program, refusal = find_server()
+    if wanted == "squashfuse" and not program:
+        raise _refuse("squashfuse", refusal)
+    if program and (wanted == "squashfuse" or image.size > unpack_limit(environ)):
+        return Root("squashfuse", f"{program} mounts it", program=program)
+    size = f"{image.size >> 20} MiB"
+    return Root("unpack", f"{size} are unpacked once on this node" if program else f"{refusal}: it is unpacked once")
+
+
+def find_server() -> tuple[str, str]:
+    """A squashfuse that can be used here, or the empty string and why there is none."""
+    from kedge.runtime.fuse import can_use_fuse, find_squashfuse  # late: an unpacked image needs no FUSE
+
+    refusal = can_use_fuse()
+    return ("", refusal) if refusal else (find_squashfuse()[0], "")
+
+
+def unpack_limit(environ: Mapping[str, str]) -> int:
+    """Bytes of SquashFS up to which an image is unpacked at its first use."""
+    text = environ.get("KEDGE_UNPACK_LIMIT", "")
+    return int(text) << 20 if text.isdigit() else UNPACK_LIMIT
+
+
+def check_kernel_mount() -> str:
+    """Why the kernel cannot mount SquashFS through a loop device here; the empty string when it can."""
+    if not os.access("/dev/loop-control", os.R_OK | os.W_OK):
+        return "there is no /dev/loop-control that we may use"
+    try:
+        with open("/proc/filesystems", encoding="ascii") as file:
+            known = file.read()
+    except OSError:
+        return "/proc/filesystems cannot be read"
+    return "" if "\tsquashfs\n" in known else "the kernel has no SquashFS loaded"
+
+
+def plan_root(image: ImageFile, root: Root) -> list[Operation]:
+    """What puts the image's file system in its place."""
+    if root.way == "folder":
+        return [("bind", OLD + root.folder, LOWER, 0, MUST)]
+    place = (OLD + image.path, image.offset, image.size, LOWER)
+    if root.way == "squashfuse":
+        return [("squashfuse", *place, root.program)]
+    if root.way == "loop":
+        return [("loop", *place, "squashfs")]
+    return [("fuse2fs", *place, "ro")]
+
+
+def _refuse(way: str, refusal: str) -> Exception:
+    from kedge.errors import MountFailed  # late: success needs no errors
+
+    return MountFailed(
+        f"--root-from {way} cannot be had here: {refusal}",
+        hint="leave the option out, and the best way that works is taken; --root-from unpack works everywhere",
+    )
