@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The folder on which a container is built: any will do that is ours or empty, for what is in it is covered meanwhile."""
+"""The folder on which a container is built: one that is ours or empty, for what is in it is covered meanwhile."""
 
 from __future__ import annotations
 

@@ -57,7 +57,9 @@ class ImageFacts:
 class Bind:
     """One thing of the host that is to appear in the container."""
 
-    __slots__ = ("destination", "image_source", "is_optional", "origin", "partition", "readonly", "source")
+    __slots__ = (
+        *("destination", "image_source", "is_optional", "origin", "outermost", "partition", "readonly", "source"),
+    )
 
     def __init__(
         self,
@@ -69,6 +71,7 @@ class Bind:
         partition: str = "",
         is_optional: bool = False,
         origin: str = "",
+        outermost: bool = False,
     ) -> None:
         self.source = source  # absolute path on the host
         self.destination = destination  # absolute path in the container
@@ -77,6 +80,7 @@ class Bind:
         self.partition = partition  # a SIF descriptor's number inside the image file `source`
         self.is_optional = is_optional  # left out quietly where the source is not there or the mount fails
         self.origin = origin  # what asked for it: '--bind', 'APPTAINER_BIND', '--nv'
+        self.outermost = outermost  # not handed on to containers inside this one (`nonested`)
 
     def __repr__(self) -> str:
         return f"Bind({self.source}:{self.destination}{':ro' if self.readonly else ''})"

@@ -12,11 +12,13 @@ import stat
 
 from kedge.posix import constants
 from kedge.posix.libc import file_system_type
+from kedge.runtime.image_file import identify
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kedge.errors import KedgeError
     from kedge.runtime.facts import HostFacts
+    from kedge.runtime.image_file import ImageFile
     from kedge.runtime.options import RunOptions
 
 FOLDER, SQUASHFS, EXT3 = "folder", "squashfs", "ext3"
@@ -39,15 +41,6 @@ NO_KERNEL_UPPER = {
 }
 NO_UPPER = {0x4D44: "FAT", 0x2011BAB0: "exFAT"}  # no owners, modes and links: nothing can keep a layer there
 _READONLY_FILE_SYSTEM = 1  # ST_RDONLY of statvfs
-
-_SQUASHFS_MAGIC = b"hsqs"
-_EXT_MAGIC, _EXT_MAGIC_OFFSET = b"\x53\xef", 0x438
-_SIF_MAGIC = b"SIF_MAGIC"
-_SIF_TABLE_LIMIT = 4096  # descriptors; Apptainer writes 48
-_SIF_DESCRIPTOR = 585
-_SIF_PARTITION = 0x4004
-_PRIMARY, _OVERLAY = 2, 4
-_SIF_FILE_SYSTEMS = {1: SQUASHFS, 2: EXT3}
 
 
 class OverlayLayer:
@@ -87,14 +80,13 @@ class OverlayLayer:
     __hash__ = None  # type: ignore[assignment]
 
 
-def plan_overlays(options: RunOptions, host: HostFacts, image_file: str = "") -> list[OverlayLayer]:
+def plan_overlays(options: RunOptions, host: HostFacts, image: ImageFile | None = None) -> list[OverlayLayer]:
     """The layers above the image, lowest first; the writable one, if any, is the last.
 
-    `image_file` is the image where it is a file: the overlay partitions of a SIF belong to it, and --writable means
-    them.
+    `image` is what is started: the overlay partitions of a SIF belong to it, and --writable means them.
     """
     check_writable(options)
-    layers = _plan_own_partitions(image_file, options) if image_file else []
+    layers = _plan_own_partitions(image, options) if image else []
     for given in options.overlay:
         for text in _split_list(given, host):
             layers += parse_overlay(text, host)
@@ -115,16 +107,18 @@ def check_writable(options: RunOptions) -> None:
         )
 
 
-def explain_readonly_image(path: str, kind: str) -> KedgeError:
+def explain_readonly_image(image: ImageFile, *, has_partition: bool = False) -> KedgeError:
     """The error for --writable with an image that cannot be changed."""
     from kedge.errors import UsageError  # late: only when something is wrong
 
-    name = {"sif": "SIF file without a writable overlay partition", "squashfs": "SquashFS image"}.get(kind, kind)
+    name = {"sif": "a SIF file without a writable overlay partition", SQUASHFS: "a SquashFS image"}.get(image.kind)
+    if has_partition or not name:
+        name = "not yours to write to"
     return UsageError(
-        f"--writable cannot change {path}: it is a {name}",
-        context={"image": path},
+        f"--writable cannot change {image.path}: it is {name}",
+        context={"image": image.path},
         hint="for changes that end with the container: --writable-tmpfs; for changes that stay: --overlay FOLDER, "
-        f"or unpack it with 'kedge convert {path} FOLDER' and use --writable on the folder",
+        f"or unpack it with 'kedge convert {image.path} FOLDER' and use --writable on the folder",
     )
 
 
@@ -156,16 +150,12 @@ def split_mode(text: str) -> tuple[str, str]:
     return text, ""
 
 
-def find_partitions(path: str) -> list[OverlayLayer]:
-    """The overlay partitions of a SIF file, read-only; none for any other file."""
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return []
-    try:
-        return _find_partitions(file, path)
-    finally:
-        os.close(file)
+def list_partitions(image: ImageFile) -> list[OverlayLayer]:
+    """The overlay partitions of a SIF file, read-only; none for any other image."""
+    return [
+        OverlayLayer(image.path, kind, offset=offset, size=size, folder=UPPER if kind == EXT3 else "")
+        for offset, size, kind in image.overlays
+    ]
 
 
 def make_folders(top: str) -> None:
@@ -209,21 +199,15 @@ def _split_list(given: str, host: HostFacts) -> list[str]:
     return [text for text in given.split(",") if text]
 
 
-def _plan_own_partitions(image_file: str, options: RunOptions) -> list[OverlayLayer]:
+def _plan_own_partitions(image: ImageFile, options: RunOptions) -> list[OverlayLayer]:
     """The overlay partitions of the image; with --writable the last one is written to, or the image refused."""
-    layers = find_partitions(image_file)
+    layers = list_partitions(image)
     for layer in layers:
         layer.given = "image"
-    if not options.writable:
-        return layers
-    if layers and layers[-1].kind == EXT3:
-        if not os.access(image_file, os.W_OK):
-            raise explain_readonly_image(image_file, "image that you may not write to")
+    if options.writable and image.kind in ("sif", SQUASHFS):
+        if not layers or layers[-1].kind != EXT3 or not os.access(image.path, os.W_OK):
+            raise explain_readonly_image(image, has_partition=bool(layers))
         layers[-1].given, layers[-1].writable = "--writable", True
-    else:
-        kind = detect_kind(image_file)
-        if kind != EXT3:
-            raise explain_readonly_image(image_file, kind)
     return layers
 
 
@@ -263,73 +247,20 @@ def _check_folder(layer: OverlayLayer) -> None:
     layer.needs_fuse = NO_KERNEL_UPPER.get(kind, "")
 
 
-def detect_kind(where: str) -> str:
-    """`squashfs`, `ext3`, `sif` or nothing, by what the file begins with; raises OSError."""
-    # O_NONBLOCK: a pipe in the file's place must not make us wait
-    file = os.open(where, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
-        head = os.pread(file, 2048, 0) if stat.S_ISREG(os.fstat(file).st_mode) else b""
-    finally:
-        os.close(file)
-    if head[:4] == _SQUASHFS_MAGIC:
-        return SQUASHFS
-    if head[32:41] == _SIF_MAGIC:
-        return "sif"
-    return EXT3 if head[_EXT_MAGIC_OFFSET : _EXT_MAGIC_OFFSET + 2] == _EXT_MAGIC else ""
-
-
 def _read_image(where: str) -> list[OverlayLayer]:
-    from kedge.errors import FileProblem, UnsupportedFormat  # late: not every start has an image as overlay
+    image = identify(where)
+    if image.kind != "sif":
+        folder = UPPER if image.kind == EXT3 else ""
+        return [OverlayLayer(where, image.kind, offset=image.offset, size=image.size, folder=folder)]
+    layers = list_partitions(image)
+    if layers:
+        return layers
+    from kedge.errors import UnsupportedFormat  # late: only when something is wrong
 
-    try:
-        kind = detect_kind(where)
-    except OSError as problem:
-        raise FileProblem(f"the overlay {where} cannot be read: {problem.strerror}") from None
-    if kind == "sif":
-        layers = find_partitions(where)
-        if layers:
-            return layers
-        raise UnsupportedFormat(
-            f"{where} has no overlay partition, so --overlay has nothing to put over the image",
-            hint=f"add one with 'kedge overlay create {where}'",
-        )
-    if kind:
-        return [OverlayLayer(where, kind, folder=UPPER if kind == EXT3 else "")]
     raise UnsupportedFormat(
-        f"{where} is not an overlay: neither a folder nor an ext3, SquashFS or SIF image",
-        hint="make one with 'kedge overlay create --size 1024 overlay.img', or name a folder",
+        f"{where} has no overlay partition, so --overlay has nothing to put over the image",
+        hint=f"add one with 'kedge overlay create {where}'",
     )
-
-
-def _find_partitions(file: int, where: str) -> list[OverlayLayer]:
-    """Of the root partition's group only, as Apptainer does."""
-    header = os.pread(file, 128, 0)
-    if header[32:41] != _SIF_MAGIC or len(header) < 128:
-        return []
-    length = os.fstat(file).st_size
-    total, table = _number(header, 88, 8), _number(header, 96, 8)
-    if not 0 <= total <= _SIF_TABLE_LIMIT or not 0 < table < length:
-        return []
-    raw = os.pread(file, total * _SIF_DESCRIPTOR, table)
-    found: list[tuple[int, OverlayLayer]] = []
-    group = -1
-    for start in range(0, len(raw) - _SIF_DESCRIPTOR + 1, _SIF_DESCRIPTOR):
-        if _number(raw, start, 4) != _SIF_PARTITION or not raw[start + 4]:
-            continue
-        file_system, purpose = _number(raw, start + 201, 4), _number(raw, start + 205, 4)
-        offset, size = _number(raw, start + 17, 8), _number(raw, start + 25, 8)
-        own_group = _number(raw, start + 9, 4)
-        if purpose == _PRIMARY:
-            group = own_group
-        elif purpose == _OVERLAY and file_system in _SIF_FILE_SYSTEMS and offset > 0 and offset + size <= length:
-            kind = _SIF_FILE_SYSTEMS[file_system]
-            folder = UPPER if kind == EXT3 else ""
-            found.append((own_group, OverlayLayer(where, kind, offset=offset, size=size, folder=folder)))
-    return [layer for own_group, layer in found if group in (-1, own_group)]
-
-
-def _number(raw: bytes, start: int, length: int) -> int:
-    return int.from_bytes(raw[start : start + length], "little")
 
 
 def _make_writable(layers: list[OverlayLayer], where: str, *, is_explicit: bool) -> None:

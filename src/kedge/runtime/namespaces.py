@@ -31,10 +31,7 @@ def enter_user_namespace(uid: int, gid: int, *, as_root: bool) -> None:
     """A new user namespace that knows one user and one group: ours, or root in their place."""
     libc.unshare(CLONE_NEWUSER)
     inside_uid, inside_gid = (0, 0) if as_root else (uid, gid)
-    try:
-        _write("/proc/self/setgroups", "deny")  # the kernel asks for this before it lets a user map groups
-    except FileNotFoundError:
-        pass  # older than Linux 3.19
+    _write("/proc/self/setgroups", "deny")  # the kernel asks for this before it lets a user map groups
     _write("/proc/self/uid_map", f"{inside_uid} {uid} 1\n")
     _write("/proc/self/gid_map", f"{inside_gid} {gid} 1\n")
 

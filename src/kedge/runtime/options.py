@@ -38,9 +38,11 @@ class RunOptions:
     tmpfs_size: str = ""  # of --writable-tmpfs and of the private tmp and home of --contain
     underlay: bool = False
     fusemount: list[str]
+    contain_libs: list[str]  # files of the host for /.singularity.d/libs
 
     # namespaces and identity
     fakeroot: bool = False
+    ignore_subuid: bool = False  # map the own number only, whatever /etc/subuid offers
     userns: bool = False
     pid: bool = False
     ipc: bool = False
@@ -69,21 +71,38 @@ class RunOptions:
     # scripts
     app: str = ""
     shell: str = ""  # of `shell`
+    pid_file: str = ""  # of `start`
     command_name: str = ""  # `run`: what APPTAINER_COMMAND says; filled by the front end with the verb
 
     # kedge
     root: str = "auto"  # auto, unpack, squashfuse or kernel: where the root file system comes from
     runtime: str = ""  # another runtime to drive
     pull: str = "missing"  # missing, newer, always or never
+    pull_words: list[str]  # options for the pull that may be needed first, as `kedge pull` takes them
     dry_run: bool = False
     json: bool = False
     verbose: int = 0
     quiet: bool = False
+    silent: bool = False
+    debug: bool = False
+    nocolor: bool = False
     given: dict[str, str]  # flag or variable that set an attribute, for messages: {'nv': '--nv'}
+    notes: list[str]  # said with --verbose
+    warnings: list[str]  # said unless --quiet
 
     _LISTS = (
         *("arguments", "env", "env_file", "no_env", "keep", "bind", "mount", "scratch", "overlay", "no_mount"),
-        *("fusemount", "add_caps", "drop_caps", "device", "cdi_dirs"),
+        *(
+            "fusemount",
+            "contain_libs",
+            "add_caps",
+            "drop_caps",
+            "device",
+            "cdi_dirs",
+            "pull_words",
+            "notes",
+            "warnings",
+        ),
     )
 
     def __init__(self, **values: object) -> None:

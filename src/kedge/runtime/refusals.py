@@ -54,7 +54,7 @@ def _check_limit(problem: OSError, root: Path) -> tuple[str, str] | None:
     return None
 
 
-def _check_debian(problem: OSError, root: Path) -> tuple[str, str] | None:
+def _check_debian(_: OSError, root: Path) -> tuple[str, str] | None:
     if _read_number(root, "kernel/unprivileged_userns_clone") == 0:
         return (
             "kernel.unprivileged_userns_clone is 0",
@@ -63,7 +63,7 @@ def _check_debian(problem: OSError, root: Path) -> tuple[str, str] | None:
     return None
 
 
-def _check_apparmor(problem: OSError, root: Path) -> tuple[str, str] | None:
+def _check_apparmor(_: OSError, root: Path) -> tuple[str, str] | None:
     if _read_number(root, "kernel/apparmor_restrict_unprivileged_userns") == 1:
         return (
             "AppArmor forbids it (kernel.apparmor_restrict_unprivileged_userns is 1, the default of Ubuntu 24.04)",

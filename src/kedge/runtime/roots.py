@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where a container's root comes from: a folder, an unpacked copy on this node, squashfuse, or the kernel's own mount."""
+"""Where a container's root comes from: a folder, a copy unpacked on this node, squashfuse, or a mount by the kernel."""
 
 from __future__ import annotations
 
