@@ -39,11 +39,11 @@ if TYPE_CHECKING:
             ...
 
         def read_link(self, path: str) -> str:
-            """What the link says, its own name not followed; the empty string when it is none."""
+            """Whether we may read and write it; a device is not opened for that, but its control group is asked."""
             ...
 
         def can_use(self, path: str) -> bool:
-            """Whether we may read and write it; for a device its control group is asked too, the device is not opened."""
+            """Whether we may read and write it; a device is not opened for that, but its control group is asked."""
             ...
 
 
@@ -137,7 +137,7 @@ class FolderView:
             return ""
 
     def can_use(self, path: str) -> bool:
-        """Whether we may read and write it; for a device its control group is asked too, the device is not opened."""
+        """Whether we may read and write it; a device is not opened for that, but its control group is asked."""
         try:
             return os.access(self.locate(path), os.R_OK | os.W_OK)
         except (OSError, ValueError):
