@@ -48,6 +48,9 @@ VERBS = {
     ),
     "push": Verb("kedge.cli.push", "put an image into a registry", "Images", True),
     "convert": Verb("kedge.cli.convert", "turn an image file or folder into another format", "Images", True),
+    "unpack": Verb(
+        "kedge.cli.unpack", "make images ready on this node, so that containers start at once", "Images", True
+    ),
     "inspect": Verb(
         "kedge.cli.inspect", "show labels, environment, scripts and layers, also of remote images", "Images"
     ),

@@ -160,7 +160,7 @@ class _TreeBuilder:
     def _step(self, levels: list[_Level], parent: int) -> None:
         level = levels[-1]
         for name, node in level.children:
-            _refuse_way_out(name)
+            refuse_way_out(name)
             if node.kind is Kind.DIRECTORY:
                 os.mkdir(name, 0o700, dir_fd=level.folder)
                 folder = open_folder(name, at=level.folder)
@@ -211,8 +211,8 @@ class _TreeBuilder:
         os.utime(name, ns=(seconds * 10**9, seconds * 10**9), dir_fd=folder, follow_symlinks=False)
 
 
-def _refuse_way_out(name: bytes) -> None:
-    """Trees may come from images read elsewhere; whatever they claim, a name is one component below its folder."""
+def refuse_way_out(name: bytes) -> None:
+    """Raise for a name that is no component: trees may come from images read elsewhere, whatever they claim."""
     if name in (b"", b".", b"..") or b"/" in name or b"\0" in name:
         raise HostileImage(
             f"the image has a file named '{show_name(name)}', which no file system allows",

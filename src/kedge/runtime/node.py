@@ -105,6 +105,7 @@ def is_volatile(reference: str) -> bool:
 
 def name_path(place: str, reference: str, machine: str) -> str:
     """The file that says what a reference means."""
+    reference, machine = _settle_name(reference, machine)
     text = "".join(
         letter if letter.isascii() and (letter.isalnum() or letter in "._-") else f"%{ord(letter):02x}"
         for letter in f"{machine}+{reference}"
@@ -114,7 +115,17 @@ def name_path(place: str, reference: str, machine: str) -> str:
 
 def describe_name(reference: str, machine: str) -> str:
     """What stands in that file behind the identity: the whole name, and for an archive which state of it is meant."""
-    return f"{machine} {reference}{_describe_archive(reference)}\n"
+    state = _describe_archive(reference)
+    return " ".join([*_settle_name(reference, machine), state]) + "\n"
+
+
+def _settle_name(reference: str, machine: str) -> tuple[str, str]:
+    """Without what may be secret, and without saying that it is for this machine."""
+    if reference.startswith(("http:", "https:")):
+        import hashlib  # late: few images are fetched from an address, which may have a password in it
+
+        reference = hashlib.sha256(reference.encode("utf-8", "surrogateescape")).hexdigest()
+    return reference, "" if machine == os.uname().machine else machine
 
 
 def read_config(root: str) -> bytes:
@@ -201,7 +212,7 @@ def _describe_archive(reference: str) -> str:
         status = os.stat(path)
     except OSError:
         return ""
-    return f" {os.path.abspath(path)} {status.st_size:x}-{status.st_mtime_ns:x}-{status.st_ino:x}"
+    return f"{os.path.abspath(path)} {status.st_size:x}-{status.st_mtime_ns:x}-{status.st_ino:x}"
 
 
 def _choose_default() -> str:

@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The images that are unpacked on this node: made once however many ask, removed when room is needed.
+
+The folder is on a disk of this node, so flock is reliable there; `runtime/node.py` describes what is in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kedge.errors import NoSpace
+from kedge.host.space import free_space, require_space
+from kedge.model.progress import Progress, Silent
+from kedge.model.size import format_size
+from kedge.posix.beneath import remove_tree
+from kedge.posix.files import TEMPORARY_PREFIX, explained, temporary_beside, write_atomically
+from kedge.posix.owners import owner_is_gone
+from kedge.runtime.node import choose_place, describe_name, is_whole, name_path, node_directory, read_boot
+from kedge.settings import Settings
+
+_REMEDY = "KEDGE_NODEDIR={}/kedge"
+_NO_UNPACKING = "--root-from squashfuse"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEntry:
+    """One image that is unpacked here."""
+
+    identity: str
+    source: str  # what it was unpacked from
+    size: int
+    used: float
+    in_use: bool
+    path: Path
+
+    def as_dict(self) -> dict[str, object]:
+        """The entry as `--json` prints it."""
+        return {
+            "kind": "unpacked",
+            "name": self.source,
+            "size": self.size,
+            "used": round(self.used),
+            "in_use": self.in_use,
+            "path": str(self.path),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """An image to be unpacked: its identity, its name for people, about how large it becomes."""
+
+    identity: str
+    source: str
+    size: int
+    config: bytes = b""  # the OCI config, where it is not in the image's file
+
+
+class NodeStore:
+    """What is in the folder that settings and environment name."""
+
+    def __init__(
+        self, settings: Settings, progress: Progress | None = None, environ: Mapping[str, str] | None = None
+    ) -> None:
+        self.environ = dict(os.environ if environ is None else environ)
+        if settings.node_directory is not None:  # a flag, or the environment or a file once more
+            self.environ["KEDGE_NODEDIR"] = str(settings.node_directory)
+        self.place = Path(choose_place(self.environ))
+        self._settings = settings
+        self._progress = progress or Silent()
+
+    @property
+    def images(self) -> Path:
+        """The folder of the images."""
+        return self.place / "images"
+
+    @property
+    def limit(self) -> int | None:
+        """How much all images together may take; half of the room there unless somebody said otherwise."""
+        if self._settings.sources["node_limit"].kind != "default":
+            return self._settings.node_limit
+        room = free_space(self.place)
+        return (room.usable + sum(entry.size for entry in self.entries())) // 2
+
+    # -- finding
+
+    def find(self, identity: str) -> Path | None:
+        """The root of an image, if it is whole."""
+        folder = self.images / identity
+        return folder / "root" if is_whole(str(folder)) else None
+
+    def remember(self, reference: str, machine: str, identity: str) -> None:
+        """Note what a reference means."""
+        path = Path(name_path(str(self.place), reference, machine))
+        with explained(path):
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+        text = f"{identity}\n{describe_name(reference, machine)}"
+        write_atomically(path, text.encode("utf-8", "surrogateescape"), mode=0o600)
+
+    def entries(self) -> list[NodeEntry]:
+        """All images, those used last first."""
+        try:
+            names = [each.name for each in os.scandir(self.images) if each.is_dir(follow_symlinks=False)]
+        except OSError:
+            return []
+        found = [self._describe(name) for name in names if not name.startswith(TEMPORARY_PREFIX)]
+        return sorted(found, key=lambda entry: (-entry.used, entry.identity))
+
+    def _describe(self, identity: str) -> NodeEntry:
+        folder = self.images / identity
+        about: dict[str, object] = {}
+        with contextlib.suppress(OSError, ValueError):
+            # its time of access must stay: a cleaner of /tmp is to take it before anything else
+            file = os.open(folder / "info", os.O_RDONLY | os.O_NOATIME | os.O_CLOEXEC)
+            with os.fdopen(file, "rb") as stream:
+                read = json.loads(stream.read(65536))
+                about = read if isinstance(read, dict) else {}
+        used, size = 0.0, 0
+        with contextlib.suppress(OSError, ValueError):
+            used = (folder / "lock").stat().st_mtime
+            size = int((folder / "size").read_text())
+        return NodeEntry(identity, str(about.get("source", "?")), size, used, self._is_used(folder), folder)
+
+    def _is_used(self, folder: Path) -> bool:
+        """Whether a container runs from it: one holds its lock, or has it mounted and closed all descriptors."""
+        with contextlib.suppress(OSError), (folder / "lock").open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return any(f"/{folder.name}/root ".encode() in table for table in _read_mount_tables())
+
+    # -- making
+
+    def make(self, order: Order, build: Callable[[Path], int], *, force: bool = False) -> tuple[Path, bool]:
+        """The root of the image, and whether it was unpacked now; `build` makes the folder and says its size."""
+        node_directory(self.environ)
+        with explained(self.images):
+            self.images.mkdir(mode=0o700, exist_ok=True)
+        with self._alone(order):
+            found = self.find(order.identity)
+            if found is not None and not force:
+                return found, False
+            self._sweep()
+            self.make_room(order.size, order.source)
+            self._build(order, build)
+        return self.images / order.identity / "root", True
+
+    def _build(self, order: Order, build: Callable[[Path], int]) -> None:
+        target = self.images / order.identity
+        temporary = temporary_beside(target)
+        began = time.time()
+        try:
+            with explained(self.place):
+                temporary.mkdir(mode=0o700)
+                (temporary / "info").write_text(json.dumps({"source": order.source, "began": round(began)}))
+                size = build(temporary / "root")
+                (temporary / "size").write_text(str(size))
+                (temporary / "boot").write_text(read_boot())
+                (temporary / "lock").touch(mode=0o600)
+                if order.config:
+                    (temporary / "oci-config.json").write_bytes(order.config)
+                self._publish(temporary, target)
+        except NoSpace as problem:
+            problem.hint = f"choose a larger place: {_REMEDY.format('PLACE')}, or do not unpack: {_NO_UNPACKING}"
+            raise
+        finally:
+            remove_tree(temporary)
+
+    def _publish(self, temporary: Path, target: Path) -> None:
+        if os.path.lexists(target):  # a broken one, or one to be replaced; containers that run from it keep it
+            old = temporary_beside(target)
+            target.rename(old)
+            temporary.rename(target)
+            if not self._is_used(old):
+                remove_tree(old)
+            return
+        temporary.rename(target)
+
+    @contextlib.contextmanager
+    def _alone(self, order: Order) -> Iterator[None]:
+        """Be the only one that unpacks this image; others wait here, and find it afterwards."""
+        path = self.images / f"{order.identity}.lock"
+        while True:
+            with explained(path):
+                file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            try:
+                self._wait(file, order.source)
+                if not _is_same(file, path):  # somebody removed the file while we waited
+                    continue
+                os.ftruncate(file, 0)
+                os.pwrite(file, b"%d" % os.getpid(), 0)
+                yield
+                return
+            finally:
+                os.close(file)
+
+    def _wait(self, file: int, source: str) -> None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            who = os.pread(file, 20, 0).decode("ascii", "replace")
+            self._progress.note(f"waiting for process {who or '?'}, which is unpacking {source}")
+            fcntl.flock(file, fcntl.LOCK_EX)
+
+    # -- room
+
+    def make_room(self, needed: int, what: str) -> list[NodeEntry]:
+        """Remove what nobody uses, the longest unused first, until `needed` bytes fit; NoSpace if they never do."""
+        entries = self.entries()
+        held = sum(entry.size for entry in entries)
+        limit = self.limit
+        removed = []
+        for entry in reversed(entries):
+            is_over = limit is not None and held + needed > limit
+            if not is_over and free_space(self.place).usable >= needed:
+                break
+            if self.remove(entry):
+                held -= entry.size
+                removed.append(entry)
+                self._progress.note(f"removed {entry.source} ({format_size(entry.size)}) to make room on this node")
+        choice = f"{_REMEDY}, or do not unpack: {_NO_UNPACKING}"
+        require_space(self.place, needed, f"the unpacked {what}", self.environ, choice=choice)
+        return removed
+
+    def remove(self, entry: NodeEntry) -> bool:
+        """Remove an image unless somebody uses it; whether it was removed."""
+        with contextlib.suppress(OSError), (entry.path / "lock").open("ab") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            if any(f"/{entry.identity}/root ".encode() in table for table in _read_mount_tables()):
+                return False
+            away = temporary_beside(entry.path)
+            entry.path.rename(away)  # whoever gets the lock after us sees that it is another file
+            remove_tree(away)
+            with contextlib.suppress(OSError):
+                (self.images / f"{entry.identity}.lock").unlink()
+            return True
+        return False
+
+    def clean(self, days: float | None, *, dry_run: bool) -> list[NodeEntry]:
+        """Remove what nobody uses and nobody used for so many days."""
+        before = time.time() - (days or 0) * 86400
+        chosen = [entry for entry in self.entries() if not entry.in_use and (days is None or entry.used < before)]
+        if dry_run:
+            return chosen
+        self._sweep()
+        return [entry for entry in chosen if self.remove(entry)]
+
+    def _sweep(self) -> None:
+        """Remove what killed processes left."""
+        with contextlib.suppress(OSError):
+            left = [Path(each.path) for each in os.scandir(self.images) if each.name.startswith(TEMPORARY_PREFIX)]
+            for folder in left:
+                if owner_is_gone(folder.name) and not self._is_used(folder):
+                    remove_tree(folder)
+
+
+def _is_same(file: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _read_mount_tables() -> Iterator[bytes]:
+    """The mounts that processes of ours see, each namespace once."""
+    seen: set[str] = set()
+    for each in os.scandir("/proc"):
+        if not each.name.isdecimal():
+            continue
+        with contextlib.suppress(OSError):
+            namespace = str(Path(f"{each.path}/ns/mnt").readlink())
+            if namespace not in seen:
+                seen.add(namespace)
+                yield Path(f"{each.path}/mountinfo").read_bytes()

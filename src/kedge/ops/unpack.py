@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Makes images ready on this node: any reference becomes a folder that containers start from, once for all of them.
+
+Layered images go from the layers' stream into the folder, no SIF is made on the way; files that are SIFs already are
+fetched through the store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kedge.errors import ImageNotFound, UnsupportedFormat, UsageError
+from kedge.model.reference import Reference, Transport
+from kedge.ops.node_store import NodeStore, Order
+from kedge.ops.workplace import Workplace
+from kedge.posix.files import explained
+from kedge.runtime.image_file import ImageFile, identify
+from kedge.runtime.node import find_named, is_volatile
+from kedge.store.store import Store
+
+if TYPE_CHECKING:
+    from kedge.ops.image_source import ImageSource, LayeredImage
+    from kedge.ops.resolve import Resolved
+
+# Imports inside the functions below are late for start-up cost: what is on the node already needs none of them.
+
+PULL_POLICIES = ("missing", "newer", "always", "never")
+_EXPANSION = 3  # compressed layers to files on a disk
+_FORMAT = "v1"  # part of an identity: raise it when the unpacked files change
+
+
+@dataclass(frozen=True, slots=True)
+class Unpacked:
+    """An image that is ready on this node."""
+
+    reference: str
+    root: Path
+    identity: str = ""
+    is_new: bool = False
+    seconds: float = 0.0
+
+    def as_dict(self) -> dict[str, object]:
+        """The result as `--json` prints it."""
+        return {
+            "reference": self.reference,
+            "root": str(self.root),
+            "identity": self.identity or None,
+            "unpacked": self.is_new,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def unpack(text: str, workplace: Workplace, *, policy: str = "missing") -> Unpacked:
+    """Make the image that `text` names ready; `policy` says when a registry is asked."""
+    began = time.monotonic()
+    reference = Reference.parse(text)
+    node = NodeStore(workplace.settings, workplace.progress)
+    unpacker = _Unpacker(text, reference, workplace, node, policy)
+    done = unpacker.run()
+    return Unpacked(reference.redacted, done.root, done.identity, done.is_new, time.monotonic() - began)
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    root: Path
+    identity: str
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Unpacker:
+    """One image: what is asked, and where it goes."""
+
+    text: str
+    reference: Reference
+    workplace: Workplace
+    node: NodeStore
+    policy: str
+
+    def run(self) -> _Done:
+        """Find it, or make it."""
+        if self.reference.transport is Transport.FILE:
+            return self._unpack_file(Path(self.reference.path))
+        if self.reference.transport is Transport.INSTANCE:
+            raise UsageError(f"{self.reference} is a running container; there is nothing to unpack")
+        machine = self.workplace.settings.architecture or ""
+        if self.policy in ("missing", "never") and not is_volatile(self.text):
+            found = find_named(self.text, machine, self.node.environ)
+            if found:
+                return _Done(Path(found), Path(found).parent.name, False)
+        done = self._unpack_local() if self.reference.is_local else self._unpack_remote()
+        self.node.remember(self.text, machine, done.identity)
+        return done
+
+    def _make(self, order: Order, build: Callable[[Path], int]) -> _Done:
+        from kedge.host.memory import watch_memory
+
+        force = self.policy == "always" or self.reference.transport is Transport.HOST
+        with watch_memory("the unpacking"):
+            root, is_new = self.node.make(order, build, force=force)
+        return _Done(root, order.identity, is_new)
+
+    # -- files of this machine
+
+    def _unpack_file(self, path: Path) -> _Done:
+        image = identify(str(path))
+        if image.kind == "folder":
+            return _Done(Path(image.path), "", False)
+        found = self.node.find(image.identity)
+        if found is not None and self.policy != "always":
+            return _Done(found, image.identity, False)
+        return self._unpack_squashfs(image, image.identity, image.path)
+
+    def _unpack_squashfs(self, image: ImageFile, identity: str, source: str) -> _Done:
+        """Straight from the file system in a file to the folder."""
+        from kedge.formats.squashfs.reader import SquashReader
+        from kedge.layers.unsquash import TreeExtractor, measure_tree
+
+        if image.file_system != "squashfs":
+            raise UnsupportedFormat(
+                f"{source} holds an {image.file_system} file system, which is mounted, not unpacked",
+                hint="run it with --root-from kernel as root, or where fuse2fs is installed",
+            )
+        with explained(image.path), Path(image.path).open("rb") as file:
+            threads = self.workplace.threads
+            with SquashReader(file, image.offset, image.size, threads=threads) as reader:
+                tree = reader.read_tree()
+                size = measure_tree(tree)
+
+                def build(root: Path) -> int:
+                    task = self.workplace.progress.task(f"unpacking {Path(source).name}", size)
+                    TreeExtractor(reader, self.workplace.progress, task.advance).extract(tree, root)
+                    task.finish()
+                    return size
+
+                return self._make(Order(identity, source, size, image.read_config()), build)
+
+    def _unpack_local(self) -> _Done:
+        """An archive, a layout, a daemon's image, or programs of this machine."""
+        from kedge.ops.image_source import LayeredImage
+        from kedge.ops.open_local import open_local_image
+
+        image = open_local_image(self.reference, self.workplace)
+        try:
+            if isinstance(image, LayeredImage):
+                return self._unpack_layers(image)
+            name = hashlib.sha256(str(self.reference).encode("utf-8", "surrogateescape")).hexdigest()
+            return self._make(Order(f"host-{name}", str(self.reference), 0), lambda root: _write_tree(root, image))
+        finally:
+            image.close()
+
+    def _unpack_layers(self, image: LayeredImage) -> _Done:
+        size = _EXPANSION * sum(layer.size for layer in image.manifest.layers)
+        order = Order(self._name_layers(image.manifest.digest.hex), self.reference.redacted, size, image.config_bytes)
+        return self._make(order, lambda root: _write_tree(root, image))
+
+    def _name_layers(self, digest: str) -> str:
+        return f"oci-{digest}-{_FORMAT}"
+
+    # -- images of other machines
+
+    def _unpack_remote(self) -> _Done:
+        from kedge.ops.resolve import resolve
+
+        with self.workplace.open_store() as store:
+            if self.reference.transport is Transport.DOCKER:
+                resolved = resolve(self.reference, self.workplace, store, offline=self.policy == "never")
+                if not resolved.manifest.is_sif:
+                    return self._unpack_resolved(resolved, store)
+            return self._unpack_sif(store)
+
+    def _unpack_resolved(self, resolved: Resolved, store: Store) -> _Done:
+        from kedge.ops.fetch import open_remote_image
+
+        identity = self._name_layers(resolved.digest.hex)
+        found = self.node.find(identity)
+        if found is not None and self.policy != "always":
+            return _Done(found, identity, False)
+        missing = sum(x.size for x in resolved.manifest.layers if not store.has_blob(x.digest, x.size))
+        if missing and self.policy == "never":
+            raise self._refuse_fetching()
+        self._require_room(store, missing)
+        done: list[_Done] = []
+        with self._attempt(store):
+
+            def build(root: Path) -> int:
+                image = open_remote_image(resolved, self.workplace, store)  # downloads begin here, in one process only
+                try:
+                    return _write_tree(root, image)
+                finally:
+                    image.close()
+
+            size = _EXPANSION * resolved.compressed_size
+            order = Order(identity, self.reference.redacted, size, self._read_config(resolved, store))
+            done.append(self._make(order, build))
+        return done[0]
+
+    def _read_config(self, resolved: Resolved, store: Store) -> bytes:
+        from kedge.ops.fetch import refuse_artifacts
+        from kedge.ops.resolve import read_config
+
+        refuse_artifacts(resolved)
+        return read_config(resolved, store)[0]
+
+    def _unpack_sif(self, store: Store) -> _Done:
+        from kedge.ops.fetch_sif import find_sif_source
+
+        source = find_sif_source(self.reference, self.workplace, store, offline=self.policy == "never")
+        identity = f"sif-{source.digest.hex}" if source.digest else ""
+        found = self.node.find(identity) if identity else None
+        if found is not None and self.policy != "always":
+            return _Done(found, identity, False)
+        with store.use_image(source.key):
+            if self.policy == "never" and store.find_image(source.key) is None:
+                raise self._refuse_fetching()
+            self._require_room(store, source.size or 0)
+            with self._attempt(store):
+                path = store.build_image(source.key, source.write)
+                image = identify(str(path))
+                done = self._unpack_squashfs(image, identity or image.identity, self.reference.redacted)
+            if not source.keep:
+                store.images.drop(source.key)
+        return done
+
+    def _refuse_fetching(self) -> ImageNotFound:
+        return ImageNotFound(
+            f"{self.reference.redacted} is neither on this node nor in the store, and '--pull never' forbids fetching",
+            hint=f"fetch it where there is a network: kedge pull {self.reference.redacted}",
+        )
+
+    def _require_room(self, store: Store, missing: int) -> None:
+        from kedge.host.space import require_space
+
+        if missing:
+            require_space(store.root, missing, f"the download of {self.reference.redacted}")
+
+    @contextlib.contextmanager
+    def _attempt(self, store: Store) -> Iterator[None]:
+        """Say what became of an earlier attempt that was killed, and leave a mark in case this one is."""
+        from kedge.host.memory import explain_killed, mark_attempt
+        from kedge.ops.cache import respect_quota
+
+        marks, what = store.root / "attempts", f"the unpacking of {self.reference.redacted}"
+        for sentence in explain_killed(marks, what):
+            self.workplace.progress.warn(sentence)
+        respect_quota(store, self.workplace.settings, self.workplace.progress)
+        with mark_attempt(marks, what):
+            yield
+
+
+def _write_tree(root: Path, image: ImageSource) -> int:
+    """The image's files as a folder; about how much room they take."""
+    from kedge.layers.sandbox import SandboxSink
+    from kedge.layers.unsquash import make_usable, measure_tree
+    from kedge.ops.image_target import fill_decorated
+
+    with SandboxSink(root) as sink:
+        tree = fill_decorated(image, sink)
+        make_usable(tree)
+        size = measure_tree(tree)
+        sink.finish(tree)
+    return size
