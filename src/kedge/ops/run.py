@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kedge.runtime.layering import Layering
     from kedge.runtime.operations import Operation
     from kedge.runtime.options import RunOptions
+    from kedge.runtime.plan import Plan
 
     Say = Callable[[str, str], None]
 
@@ -128,15 +129,34 @@ def build(container: Container, servers: list[FuseServer]) -> Payload:
     builder.prepare()
     perform_root(container, builder)
     request, payload = plan(container)
-    operations = plan_container(request)
-    container.performed += operations
+    planned = plan_container(request)
     for text in (*request.additions.warnings, *payload.warnings):
         container.say("warn", text)
     for text in (*request.additions.notes, *payload.notes):
         container.say("note", text)
-    if not container.options.dry_run:
-        builder.perform(operations)
+    perform_plan(container, builder, planned)
     return payload
+
+
+def perform_plan(container: Container, builder: Builder, planned: Plan) -> None:
+    """Make the mount points, then mount; where no layer takes them, the image's folders are rebuilt around them."""
+    is_real = not container.options.dry_run
+    if container.layering.is_layered:
+        container.performed += planned.making
+        if is_real:
+            builder.perform(planned.making)
+    elif not container.layering.is_direct:
+        builder.refused = planned.missing
+    if builder.refused:
+        from kedge.runtime.underlay import plan_underlay  # late: only where there is no overlay
+
+        rebuilt = plan_underlay(builder.refused, builder.container)
+        container.performed += rebuilt
+        if is_real:
+            builder.perform(rebuilt)
+    container.performed += planned.rest
+    if is_real:
+        builder.perform(planned.rest)
 
 
 def perform_root(container: Container, builder: Builder) -> None:
@@ -172,7 +192,7 @@ def plan(container: Container) -> tuple[Request, Payload]:
     payload = plan_payload(options, host, image, additions)
     request = Request(options, host, image, additions, payload)
     request.binds = collect_binds(options, host.environ, host.cwd)
-    request.is_layered, request.is_writable = container.layering.is_layered, container.layering.is_writable
+    request.is_writable = container.layering.is_writable
     request.private_size = container.layering.private_size
     home = request.home[1]
     request.passwd = make_passwd(view.read("/etc/passwd") or b"", host, home) if view.kind("/etc/passwd") else None

@@ -26,8 +26,9 @@ from kedge.posix.constants import (
     MS_RDONLY,
     MS_REC,
     MS_REMOUNT,
+    MS_UNBINDABLE,
 )
-from kedge.runtime.operations import LOWER, MAY, MUST, NEW, OLD, SESSION, WARN, describe
+from kedge.runtime.operations import LATER, LOWER, MAY, MUST, NEW, OLD, SESSION, WARN, describe
 from kedge.runtime.views import FolderView
 
 TYPE_CHECKING = False
@@ -50,6 +51,7 @@ class Builder:
         self.say = say
         self.servers = servers or []
         self.container = FolderView(base + NEW)
+        self.refused: list[tuple[str, str]] = []  # mount points that could not be made, and their shape
         self._performers: dict[str, Callable[[Operation], None]] = {
             "tmpfs": self._mount_tmpfs,
             "bind": self._bind,
@@ -76,10 +78,16 @@ class Builder:
         return set(self._performers)
 
     def prepare(self) -> None:
-        """Put the file system in memory on the base and make the folders of the trees."""
-        libc.mount("kedge", self.base, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
+        """Put the file system in memory on the base and make the folders of the trees.
+
+        It cannot be bound: a bind of the folder that the base is in (/var/tmp) must not bring all this along. What is
+        made for the container is bound, so it has a file system of its own.
+        """
+        libc.mount("kedge", self.base, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=1m")
+        libc.mount("none", self.base, "", MS_UNBINDABLE)
         for tree in (NEW, LOWER, SESSION):
             os.mkdir(self.base + tree, 0o755)
+        libc.mount("kedge", self.base + SESSION, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
 
     def perform(self, operations: list[Operation]) -> None:
         """Do them all; raises MountFailed for the first that had to succeed and did not."""
@@ -87,9 +95,12 @@ class Builder:
             try:
                 self._performers[str(operation[0])](operation)
             except OSError as problem:
-                policy = operation[-1] if operation[-1] in (WARN, MAY) else MUST
+                policy = operation[-1] if operation[-1] in (WARN, MAY, LATER) else MUST
                 if policy == MUST:
                     raise self._explain(operation, problem) from problem
+                if policy == LATER:
+                    self.refused.append((str(operation[1])[len(NEW) :], "d" if operation[0] == "folder" else "f"))
+                    continue
                 reason = problem.strerror or str(problem)
                 self.say("warn" if policy == WARN else "note", f"left out: {describe(operation)}: {reason}")
 

@@ -31,6 +31,7 @@ SESSION = "/session"  # files that are made for this container: passwd, group, u
 MUST = "must"  # an error that ends the start
 WARN = "warn"  # said, and left out
 MAY = "may"  # left out; said with --verbose
+LATER = "later"  # remembered: mount points that cannot be made come from an underlay of binds
 
 _TEXTS = {
     "tmpfs": "put an empty file system in memory on {1} ({2})",

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from kedge.posix.constants import MS_NODEV, MS_NOSUID, MS_RDONLY
-from kedge.runtime.operations import MAY, MUST, NEW, OLD, SESSION, WARN
+from kedge.runtime.operations import LATER, MAY, MUST, NEW, OLD, SESSION, WARN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ class Request:
         self.additions = additions
         self.payload = payload
         self.binds: list[Bind] = []  # --bind, --mount, --scratch and their variables
-        self.is_layered = True  # whether mount points can be made in a layer above the image
         self.is_writable = False  # whether the root stays writable
         self.private_size = 0  # bytes that a private tmp, home and /dev/shm may hold
         self.passwd: bytes | None = None
@@ -64,24 +63,34 @@ class Points:
         self.image = image
         self.mounts: list[Operation] = []
         self.wanted: dict[str, str] = {}  # destination: 'd' or 'f'
+        self.covers: list[tuple[str, str]] = []  # what covers the image so far, and with what
 
-    def want(self, destination: str, shape: str) -> str:
-        """A place that must exist; returns its path in the plan."""
-        self.wanted.setdefault(destination, shape)
+    def want(self, destination: str, shape: str, *, by: str) -> str:
+        """A place that must exist when `by` (bind or tmpfs) covers it; returns its path in the plan.
+
+        Below an empty file system it is made there; below a bind it must exist on the host, where nothing is made.
+        """
+        above = [kind for path, kind in self.covers if destination.startswith(path.rstrip("/") + "/")]
+        if not above:
+            self.wanted.setdefault(destination, shape)
+        elif above[-1] == "tmpfs":
+            self.mounts.append(make_point(destination, shape, MUST))
+        self.covers.append((destination, by))
         return NEW + destination
 
     def bind(self, source: str, destination: str, shape: str, *, flags: int = GUARDED, policy: str = MUST) -> None:
         """Let something of the host appear."""
-        self.mounts.append(("bind", OLD + source, self.want(destination, shape), flags, policy))
+        self.mounts.append(("bind", OLD + source, self.want(destination, shape, by="bind"), flags, policy))
 
     def bind_session(self, name: str, destination: str, shape: str = "f") -> None:
         """Let something that was made for this container appear."""
-        self.mounts.append(("bind", f"{SESSION}/{name}", self.want(destination, shape), GUARDED | MS_RDONLY, WARN))
+        target = self.want(destination, shape, by="bind")
+        self.mounts.append(("bind", f"{SESSION}/{name}", target, GUARDED | MS_RDONLY, WARN))
 
     def tmpfs(self, destination: str, size: int, mode: str) -> None:
         """An empty file system in memory."""
         options = f"mode={mode},size={size}" if size else f"mode={mode}"
-        self.mounts.append(("tmpfs", self.want(destination, "d"), options, MUST))
+        self.mounts.append(("tmpfs", self.want(destination, "d", by="tmpfs"), options, MUST))
 
     def add(self, *operations: Operation) -> None:
         """Anything else."""
@@ -91,20 +100,26 @@ class Points:
         """Mount points that the image lacks, or has in the wrong shape."""
         return [(path, shape) for path, shape in self.wanted.items() if not self.image.kind(path)]
 
-    def operations(self, *, is_layered: bool) -> list[Operation]:
-        """All of it in order."""
-        missing = self.missing()
-        if not is_layered and missing:
-            from kedge.runtime.underlay import plan_underlay  # late: only where there is no overlay
-
-            return [*plan_underlay(missing, self.image), *self.mounts]
-        made: list[Operation] = []
-        for path, shape in missing:
-            made.append(("folder", NEW + path, 0o755, MAY) if shape == "d" else ("file", NEW + path, MAY))
-        return [*made, *self.mounts]
+    def make_missing(self) -> list[Operation]:
+        """What makes them in the layer above the image."""
+        return [make_point(path, shape, LATER) for path, shape in self.missing()]
 
 
-def plan_container(request: Request) -> list[Operation]:
+def make_point(path: str, shape: str, policy: str) -> Operation:
+    """What makes a mount point."""
+    return ("folder", NEW + path, 0o755, policy) if shape == "d" else ("file", NEW + path, policy)
+
+
+class Plan:
+    """What is done once the root is in its place, in two parts."""
+
+    def __init__(self, points: Points, before: list[Operation], after: list[Operation]) -> None:
+        self.missing = points.missing()
+        self.making = points.make_missing()  # mount points; those that cannot be made come from an underlay
+        self.rest: list[Operation] = [*before, *points.mounts, *after]
+
+
+def plan_container(request: Request) -> Plan:
     """The operations after the root is in its place, up to the start of the payload."""
     options, host = request.options, request.host
     points = Points(request.image.view)
@@ -118,16 +133,10 @@ def plan_container(request: Request) -> list[Operation]:
     plan_current_folder(request, points)
     plan_libraries(request, points, before)
     plan_identity(request, points, before)
-    operations = [*before, *points.operations(is_layered=request.is_layered)]
-    if not request.is_writable:
-        operations.append(("readonly", NEW))
-    if options.no_umask or options.fakeroot:
-        operations.append(("umask", 0o022))
-    elif host.umask:
-        operations.append(("umask", host.umask))
-    operations.append(("enter", NEW))
-    operations.append(plan_start_folder(request))
-    return operations
+    after: list[Operation] = [] if request.is_writable else [("readonly", NEW)]
+    after.append(("umask", 0o022 if options.no_umask or options.fakeroot else host.umask))
+    after += [("enter", NEW), plan_start_folder(request)]
+    return Plan(points, before, after)
 
 
 def plan_kernel_trees(request: Request, points: Points) -> None:
@@ -135,7 +144,7 @@ def plan_kernel_trees(request: Request, points: Points) -> None:
     options = request.options
     if not request.skips("proc"):
         if options.pid:
-            points.add(("proc", points.want("/proc", "d"), MUST))
+            points.add(("proc", points.want("/proc", "d", by="bind"), MUST))
         else:
             points.bind("/proc", "/proc", "d", flags=MS_NOSUID)
     if not request.skips("sys"):
@@ -149,7 +158,7 @@ def plan_devices(request: Request, points: Points) -> None:
     if not request.options.contain:
         points.bind("/dev", "/dev", "d", flags=MS_NOSUID)
         return
-    points.add(("tmpfs", points.want("/dev", "d"), "mode=755,size=4m", MUST))
+    points.tmpfs("/dev", 4 << 20, "755")
     points.add(("folder", NEW + "/dev/shm", 0o755, MUST))
     points.add(("tmpfs", NEW + "/dev/shm", f"mode=1777,size={request.private_size}", MUST))
     if request.options.ipc:
@@ -162,8 +171,7 @@ def plan_devices(request: Request, points: Points) -> None:
         shape = request.host.view.kind(path)
         if not shape:
             continue
-        made: Operation = ("folder", NEW + path, 0o755, MAY) if shape == "d" else ("file", NEW + path, MAY)
-        points.add(made, ("bind", OLD + path, NEW + path, MS_NOSUID, WARN))
+        points.add(make_point(path, shape, MAY), ("bind", OLD + path, NEW + path, MS_NOSUID, WARN))
     if request.has_terminal:
         points.add(("file", NEW + "/dev/console", MAY))
         points.add(("bind", OLD + request.has_terminal, NEW + "/dev/console", MS_NOSUID, MAY))
@@ -240,7 +248,7 @@ def plan_libraries(request: Request, points: Points, before: list[Operation]) ->
         for name, file in names.items():
             before.append(("file", f"{SESSION}/libs/{name}", MUST))
             before.append(("bind", OLD + file, f"{SESSION}/libs/{name}", GUARDED | MS_RDONLY, WARN))
-        points.add(("bind", f"{SESSION}/libs", points.want(LIBRARIES, "d"), 0, MUST))
+        points.add(("bind", f"{SESSION}/libs", points.want(LIBRARIES, "d", by="bind"), 0, MUST))
     for bind in request.additions.binds:
         plan_bind(request, points, bind)
 
