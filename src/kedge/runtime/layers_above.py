@@ -12,7 +12,7 @@ import stat
 
 from kedge.posix import constants
 from kedge.posix.libc import file_system_type
-from kedge.runtime.image_file import identify
+from kedge.runtime.image_file import identify, make_absolute
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,13 +80,14 @@ class OverlayLayer:
     __hash__ = None  # type: ignore[assignment]
 
 
-def plan_overlays(options: RunOptions, host: HostFacts, image: ImageFile | None = None) -> list[OverlayLayer]:
+def plan_overlays(options: RunOptions, host: HostFacts, image_file: str = "") -> list[OverlayLayer]:
     """The layers above the image, lowest first; the writable one, if any, is the last.
 
-    `image` is what is started: the overlay partitions of a SIF belong to it, and --writable means them.
+    `image_file` is the image where it is a file: the overlay partitions of a SIF belong to it, and --writable means
+    them.
     """
     check_writable(options)
-    layers = _plan_own_partitions(image, options) if image else []
+    layers = _plan_own_partitions(identify(image_file), options) if image_file else []
     for given in options.overlay:
         for text in _split_list(given, host):
             layers += parse_overlay(text, host)
@@ -107,25 +108,23 @@ def check_writable(options: RunOptions) -> None:
         )
 
 
-def explain_readonly_image(image: ImageFile, *, has_partition: bool = False) -> KedgeError:
+def explain_readonly_image(path: str, kind: str) -> KedgeError:
     """The error for --writable with an image that cannot be changed."""
     from kedge.errors import UsageError  # late: only when something is wrong
 
-    name = {"sif": "a SIF file without a writable overlay partition", SQUASHFS: "a SquashFS image"}.get(image.kind)
-    if has_partition or not name:
-        name = "not yours to write to"
+    names = {"sif": "a SIF file without an overlay partition that you may write to", SQUASHFS: "a SquashFS image"}
     return UsageError(
-        f"--writable cannot change {image.path}: it is {name}",
-        context={"image": image.path},
+        f"--writable cannot change {path}: it is {names.get(kind, f'an {kind} image')}",
+        context={"image": path},
         hint="for changes that end with the container: --writable-tmpfs; for changes that stay: --overlay FOLDER, "
-        f"or unpack it with 'kedge convert {image.path} FOLDER' and use --writable on the folder",
+        f"or unpack it with 'kedge convert {path} FOLDER' and use --writable on the folder",
     )
 
 
 def parse_overlay(text: str, host: HostFacts) -> list[OverlayLayer]:
     """The layers that one `PATH[:ro|:rw]` names; a SIF may hold several."""
     path, mode = split_mode(text)
-    where = os.path.normpath(os.path.join(host.cwd, path))
+    where = make_absolute(os.path.join(host.cwd, path))
     try:
         status = os.stat(where)
     except OSError as problem:
@@ -143,10 +142,6 @@ def split_mode(text: str) -> tuple[str, str]:
     path, colon, mode = text.rpartition(":")
     if colon and path and mode in ("ro", "rw"):
         return path, mode
-    if colon and path and not os.path.exists(text) and "/" not in mode:
-        from kedge.errors import UsageError  # late: only when something is wrong
-
-        raise UsageError(f"--overlay {text}: '{mode}' is not a mode", hint="a path, then nothing, ':ro' or ':rw'")
     return text, ""
 
 
@@ -206,7 +201,7 @@ def _plan_own_partitions(image: ImageFile, options: RunOptions) -> list[OverlayL
         layer.given = "image"
     if options.writable and image.kind in ("sif", SQUASHFS):
         if not layers or layers[-1].kind != EXT3 or not os.access(image.path, os.W_OK):
-            raise explain_readonly_image(image, has_partition=bool(layers))
+            raise explain_readonly_image(image.path, image.kind)
         layers[-1].given, layers[-1].writable = "--writable", True
     return layers
 
@@ -248,7 +243,7 @@ def _check_folder(layer: OverlayLayer) -> None:
 
 
 def _read_image(where: str) -> list[OverlayLayer]:
-    image = identify(where)
+    image = _identify_overlay(where)
     if image.kind != "sif":
         folder = UPPER if image.kind == EXT3 else ""
         return [OverlayLayer(where, image.kind, offset=image.offset, size=image.size, folder=folder)]
@@ -261,6 +256,18 @@ def _read_image(where: str) -> list[OverlayLayer]:
         f"{where} has no overlay partition, so --overlay has nothing to put over the image",
         hint=f"add one with 'kedge overlay create {where}'",
     )
+
+
+def _identify_overlay(where: str) -> ImageFile:
+    try:
+        return identify(where)
+    except Exception as problem:
+        # its class is asked by name: the errors are imported only where something is wrong
+        if type(problem).__name__ == "UnsupportedFormat":
+            problem.hint = (  # type: ignore[attr-defined]
+                "an overlay is a folder, or an ext3, SquashFS or SIF image: make one with 'kedge overlay create'"
+            )
+        raise
 
 
 def _make_writable(layers: list[OverlayLayer], where: str, *, is_explicit: bool) -> None:
@@ -301,8 +308,11 @@ def _check_single(writable: list[OverlayLayer], options: RunOptions) -> None:
 
 
 def _explain_missing(text: str, where: str, problem: OSError) -> KedgeError:
-    from kedge.errors import FileProblem  # late: only when something is wrong
+    from kedge.errors import FileProblem, UsageError  # late: only when something is wrong
 
+    path, _, mode = where.rpartition(":")
+    if path and "/" not in mode and os.path.exists(path):
+        return UsageError(f"--overlay {text}: '{mode}' is not a mode", hint="a path, then nothing, ':ro' or ':rw'")
     return FileProblem(
         f"the overlay {where} cannot be used: {problem.strerror}",
         context={"option": f"--overlay {text}"},
