@@ -103,7 +103,8 @@ def enter_namespaces(container: Container) -> list[FuseServer]:
     options, host = container.options, container.host
     try:
         if wants_user_namespace(options, host.uid):
-            enter_user_namespace(host.uid, host.gid, as_root=options.fakeroot or host.uid == 0)
+            known = enter_user_namespace(host, as_root=options.fakeroot or host.uid == 0)
+            container.say("note", f"users that the container knows: {known}")
         servers = make_servers(container)
         enter_other_namespaces(options)
     except OSError as problem:

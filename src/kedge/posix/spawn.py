@@ -43,24 +43,40 @@ def run_detached(work: Callable[[], None]) -> None:
 
 def start_of(pid: int) -> int:
     """The start time of a process; 0 when unknown, -1 when it is dead but not yet waited for."""
+    fields = _read_stat(pid)
+    try:
+        return -1 if fields[0] in (b"Z", b"X") else int(fields[19])
+    except (ValueError, IndexError):
+        return 0
+
+
+def parent_of(pid: int) -> int:
+    """The parent of a process, 0 when it is in another process-id namespace; -1 when the process is gone."""
+    fields = _read_stat(pid)
+    return int(fields[1]) if len(fields) > 1 else -1
+
+
+def _read_stat(pid: int) -> list[bytes]:
+    """The fields of /proc/PID/stat behind the name, which may hold anything."""
     try:
         file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-    except (OSError, OverflowError):
-        return 0
+    except OSError:
+        return []
     try:
-        fields = os.read(file, 4096).rpartition(b")")[2].split()
-        return -1 if fields[0] in (b"Z", b"X") else int(fields[19])
-    except (OSError, ValueError, IndexError):
-        return 0
+        return os.read(file, 4096).rpartition(b")")[2].split()
+    except OSError:
+        return []
     finally:
         os.close(file)
 
 
-def run_attached(argv: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Run a program with our standard error, and nothing on standard output, to its end; its status as a shell shows it."""
+def run_attached(argv: Sequence[str], environ: Mapping[str, str], *, quiet: bool = False) -> int:
+    """Run a program to its end; its status as a shell shows it. What it prints goes to standard error, or nowhere."""
     child = os.fork()
     if child == 0:
         try:
+            if quiet:
+                os.dup2(os.open(os.devnull, os.O_RDWR), 2)
             os.dup2(2, 1)  # standard output belongs to the program that will run in the container
             os.execve(argv[0], list(argv), environ)
         finally:

@@ -19,6 +19,7 @@ from kedge.posix.constants import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from kedge.runtime.facts import HostFacts
     from kedge.runtime.options import RunOptions
 
 
@@ -27,13 +28,25 @@ def wants_user_namespace(options: RunOptions, uid: int) -> bool:
     return uid != 0 or options.userns or options.fakeroot
 
 
-def enter_user_namespace(uid: int, gid: int, *, as_root: bool) -> None:
-    """A new user namespace that knows one user and one group: ours, or root in their place."""
+def enter_user_namespace(host: HostFacts, *, as_root: bool) -> str:
+    """A new user namespace that knows one user and one group: ours, or root in their place; returns what it knows.
+
+    As root it knows many, where the host gives this user subordinate ids.
+    """
+    helpers = None
+    if as_root and host.uid != 0:
+        from kedge.runtime.subordinate import Helpers  # late: only with --fakeroot
+
+        helpers = Helpers(host)
     libc.unshare(CLONE_NEWUSER)
+    if helpers is not None and helpers.map():
+        return "root and the subordinate ids of /etc/subuid"
+    uid, gid = host.uid, host.gid
     inside_uid, inside_gid = (0, 0) if as_root else (uid, gid)
     _write("/proc/self/setgroups", "deny")  # the kernel asks for this before it lets a user map groups
     _write("/proc/self/uid_map", f"{inside_uid} {uid} 1\n")
     _write("/proc/self/gid_map", f"{inside_gid} {gid} 1\n")
+    return "root alone" if as_root else "the calling user alone"
 
 
 def enter_other_namespaces(options: RunOptions) -> None:
