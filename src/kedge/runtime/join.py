@@ -42,8 +42,6 @@ def join(pid: int, kinds: tuple[str, ...] = tuple(KINDS), *, start: int = 0) -> 
     """
     files: list[int] = []
     try:
-        root = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        files.append(root)
         found = [(kind, _open_other(pid, kind, files)) for kind in KINDS if kind in kinds]
         wanted = [(kind, file) for kind, file in found if file >= 0]
         # Compared when all is open: from here on the number may go to whom it will.
@@ -51,10 +49,7 @@ def join(pid: int, kinds: tuple[str, ...] = tuple(KINDS), *, start: int = 0) -> 
             raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
         for kind, file in wanted:
             libc.join_namespace(file, KINDS[kind])
-        joined = [kind for kind, _ in wanted]
-        if "mnt" in joined:
-            _enter_root(root)
-        return "pid" in joined
+        return "pid" in [kind for kind, _ in wanted]
     except OSError as problem:
         _refuse(pid, problem)
     finally:
@@ -69,23 +64,16 @@ def has_ended(pid: int, start: int) -> bool:
 
 def _open_other(pid: int, kind: str, files: list[int]) -> int:
     """The process's namespace, open; -1 where it is ours too or the kernel does not know the kind."""
+    # The process that supervises a program is not in its process-id namespace; its children are.
+    name = "pid_for_children" if kind == "pid" else kind
     try:
-        own = os.stat(f"/proc/self/ns/{kind}")
+        own = os.stat(f"/proc/self/ns/{name}")
     except FileNotFoundError:
         return -1
-    file = os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
+    file = os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
     files.append(file)
     other = os.fstat(file)
     return -1 if (own.st_dev, own.st_ino) == (other.st_dev, other.st_ino) else file
-
-
-def _enter_root(root: int) -> None:
-    """setns leads to the root of all mounts; a process that changed its root has another."""
-    here, there = os.stat("/"), os.fstat(root)
-    if (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino):
-        os.fchdir(root)
-        os.chroot(".")
-    os.chdir("/")
 
 
 def _refuse(pid: int, problem: OSError) -> NoReturn:

@@ -11,7 +11,7 @@ import os
 
 from kedge.posix import libc
 from kedge.posix.constants import PR_SET_DUMPABLE, PR_SET_PDEATHSIG
-from kedge.posix.spawn import fork_process
+from kedge.posix.spawn import fork_process, parent_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,17 +33,18 @@ _RECORD = 3  # bytes: a letter and what waitpid said
 _READY, _STOPPED, _ENDED = b"r", b"s", b"e"
 
 
-def run_supervised(start: Callable[[], None], *, with_init: bool = True) -> NoReturn:
+def run_supervised(start: Callable[[], None], *, with_init: bool = True, is_shared: bool = False) -> NoReturn:
     """Run `start` in a child that is process 1 of the namespace made before, and end as what it started ends.
 
-    `start` becomes the program. When it raises, the child raises: the caller reports it and exits there.
+    `start` becomes the program. When it raises, the child raises: the caller reports it and exits there. With
+    `is_shared` others may have joined, who would die with process 1: it stays until they have ended.
     """
     report_from, report_to = os.pipe()
     before = _Signals()
     child = fork_process()
     if child == 0:
         os.close(report_from)
-        _run_first(start, before, with_init=with_init, report_to=report_to)
+        _run_first(start, before, with_init=with_init, report_to=report_to, is_shared=is_shared)
     os.close(report_to)
     _supervise(child, report_from)
 
@@ -81,7 +82,13 @@ class _Signals:
 
 
 def _run_first(
-    start: Callable[[], None], before: _Signals, *, with_init: bool, report_to: int = -1, outlives: bool = False
+    start: Callable[[], None],
+    before: _Signals,
+    *,
+    with_init: bool,
+    report_to: int = -1,
+    outlives: bool = False,
+    is_shared: bool = False,
 ) -> NoReturn:
     if not outlives:
         libc.control_process(PR_SET_PDEATHSIG, _signal.SIGKILL)
@@ -97,13 +104,14 @@ def _run_first(
         before.give_back()
         start()
         os._exit(0)
+    _let_join()
     _name_process("kedge-init")
     if outlives:
         _keep_instance(payload)
-    _keep_payload(payload, report_to)
+    _keep_payload(payload, report_to, is_shared=is_shared)
 
 
-def _keep_payload(payload: int, report_to: int) -> NoReturn:
+def _keep_payload(payload: int, report_to: int, *, is_shared: bool) -> NoReturn:
     """Process 1: reap what is orphaned here until the payload ends; the kernel then ends the rest."""
     while True:
         number, is_sent = _next_signal()
@@ -115,8 +123,29 @@ def _keep_payload(payload: int, report_to: int) -> NoReturn:
         if status is None:
             continue
         _report(report_to, _ENDED, status)
+        if is_shared:
+            _outlast_joined()
         # Process 1 cannot die of a signal it sends to itself; who reads the report knows better.
         os._exit(128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
+
+
+def _outlast_joined() -> None:
+    """Wait for the programs of those who joined, unless a signal says not to."""
+    while _has_joined():
+        found = _signal.sigtimedwait(_CATCHABLE, 0.1)
+        if found is not None and found.si_signo == _signal.SIGCHLD:
+            _reap(0, -1)
+        elif found is not None and found.si_signo in (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP):
+            return
+
+
+def _has_joined() -> bool:
+    """Whether there is a process here, other than this one, whose parent is outside."""
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return False  # no /proc in the container: nobody can be seen
+    return any(name.isdigit() and name != "1" and parent_of(int(name)) == 0 for name in names)
 
 
 def _keep_instance(payload: int) -> NoReturn:
@@ -130,6 +159,7 @@ def _keep_instance(payload: int) -> NoReturn:
 
 
 def _supervise(child: int, report_from: int) -> NoReturn:
+    _let_join()
     report = _Report(report_from)
     while True:
         if report.read():
@@ -239,6 +269,11 @@ def _end_like(status: int) -> NoReturn:
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, {number})
     os.kill(os.getpid(), number)
     os._exit(128 + number)  # we are somebody's process 1 ourselves
+
+
+def _let_join() -> None:
+    """Let the user's other processes see our namespaces: making a user namespace hid them until the next program."""
+    libc.control_process(PR_SET_DUMPABLE, 1)
 
 
 def _name_process(name: str) -> None:
