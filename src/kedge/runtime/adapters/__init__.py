@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Other runtimes that kedge can drive: which there are, and the command line that does the same there."""
+
+from __future__ import annotations
+
+from kedge.errors import UsageError
+from kedge.runtime.adapters import apptainer, charliecloud, enroot, podman
+from kedge.runtime.adapters.request import Adapter, ForeignImage, ForeignPlan, Request
+from kedge.runtime.adapters.rules import HONOURED, IGNORED, OWN, REFUSED, is_given, option_names, show_option
+from kedge.runtime.facts import Additions, Bind, HostFacts
+from kedge.runtime.options import RunOptions
+
+__all__ = [
+    "RUNTIMES",
+    "Adapter",
+    "ForeignImage",
+    "ForeignPlan",
+    "Request",
+    "find_adapter",
+    "plan_foreign",
+    "render_table",
+]
+
+RUNTIMES: dict[str, Adapter] = {
+    adapter.name: adapter
+    for adapter in (
+        apptainer.Apptainer(),
+        apptainer.Singularity(),
+        enroot.Enroot(),
+        charliecloud.Charliecloud(),
+        podman.Podman(),
+        podman.PodmanHpc(),
+    )
+}
+_VERBS = ("exec", "run", "shell", "test")
+
+
+def find_adapter(runtime: str) -> Adapter:
+    """The runtime that users call so."""
+    adapter = RUNTIMES.get(runtime)
+    if adapter is None:
+        raise UsageError(f"there is no runtime '{runtime}'", hint=f"the runtimes are: kedge, {', '.join(RUNTIMES)}")
+    return adapter
+
+
+def plan_foreign(
+    runtime: str,
+    options: RunOptions,
+    binds: list[Bind],
+    image: ForeignImage,
+    *,
+    host: HostFacts,
+    additions: Additions | None = None,
+    has_terminal: bool = False,
+) -> ForeignPlan:
+    """The command line that asks `runtime` for the same; `require_suited` of the result says whether it can."""
+    adapter = find_adapter(runtime)
+    plan = ForeignPlan(runtime)
+    words: list[str] = []
+    for name in option_names():
+        if not is_given(options, name):
+            continue
+        rule, shown = adapter.rules[name], show_option(options, name)
+        if rule.how == REFUSED:
+            plan.refused.append((shown, rule.text))
+        elif rule.how == IGNORED:
+            plan.notes.append(f"{runtime} does not take {shown}: {rule.text}")
+        elif rule.words is not None:
+            words += rule.words(getattr(options, name))
+    if options.verb not in _VERBS:
+        plan.refused.append((f"'{options.verb}'", "only exec, run, shell and test can be handed to another runtime"))
+    adapter.fill(Request(options, binds, image, host, additions or Additions(), has_terminal), words, plan)
+    return plan
+
+
+def render_table() -> str:
+    """What becomes of each option with each runtime, in Markdown."""
+    lines = ["| option | " + " | ".join(RUNTIMES) + " |", "|---|" + "---|" * len(RUNTIMES)]
+    for name in option_names():
+        rules = [adapter.rules[name] for adapter in RUNTIMES.values()]
+        if all(rule.how == OWN for rule in rules):
+            continue
+        shown = [rule.text if rule.how == HONOURED else f"*{rule.how}*: {rule.text}" for rule in rules]
+        label = "verbs" if name == "verb" else f"`--{name.replace('_', '-')}`"
+        lines.append(f"| {label} | " + " | ".join(text.replace("|", "\\|") for text in shown) + " |")
+    return "\n".join(lines) + "\n"

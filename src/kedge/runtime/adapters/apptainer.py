@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Apptainer, and Singularity, which takes nearly the same: options are passed on, binds come as one list."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kedge.runtime.adapters.request import ForeignPlan, Request
+from kedge.runtime.adapters.rules import EXPANDED, OWN_RULES, Rule, each, flag, honoured, ignored, refused, valued
+from kedge.runtime.facts import Bind
+
+# Variables that would be added to what the flags say already; flags that stand alone beat theirs by themselves.
+_TWINS = ("BIND", "BINDPATH", "MOUNT", "ENV", "ENV_FILE", "OVERLAY", "OVERLAYIMAGE", "FUSESPEC", "FUSEMOUNT", "SCRATCH")
+_PREFIXES = ("APPTAINER_", "SINGULARITY_")
+
+
+def _choose_root(unpack: str) -> Rule:
+    return Rule(
+        "honoured",
+        f"`{unpack}` for `unpack`; else its own choice",
+        lambda value: [unpack] if value == "unpack" else [],
+    )
+
+
+def _join(word: str) -> Rule:
+    return Rule("honoured", f"`{word}`", lambda values: [word, ",".join(values)])
+
+
+_RULES: dict[str, Rule] = {
+    **OWN_RULES,
+    "verb": honoured("`exec`, `run`, `shell`, `test`"),
+    "cleanenv": flag("--cleanenv"),
+    "env": each("--env"),
+    "env_file": each("--env-file"),
+    "no_env": honoured("taken out of the environment beforehand"),
+    "no_eval": flag("--no-eval"),
+    "keep": ignored("it lets every variable of the host in"),
+    "bind": honoured("`--bind`"),
+    "mount": honoured("`--bind`"),
+    "scratch": each("--scratch"),
+    "overlay": each("--overlay"),
+    "home": valued("--home"),
+    "no_home": flag("--no-home"),
+    "workdir": valued("--workdir"),
+    "pwd": valued("--pwd"),
+    "no_workdir": honoured("it never goes to the image's WORKDIR"),
+    "no_mount": each("--no-mount"),
+    "contain": flag("--contain"),
+    "containall": EXPANDED,
+    "compat": EXPANDED,
+    "writable": flag("--writable"),
+    "writable_tmpfs": flag("--writable-tmpfs"),
+    "tmpfs_size": ignored("'sessiondir max size' in its configuration decides"),
+    "underlay": flag("--underlay"),
+    "fusemount": each("--fusemount"),
+    "fakeroot": flag("--fakeroot"),
+    "userns": flag("--userns"),
+    "pid": flag("--pid"),
+    "ipc": flag("--ipc"),
+    "uts": flag("--uts"),
+    "hostname": valued("--hostname"),
+    "net": flag("--net"),
+    "network": valued("--network"),
+    "no_init": flag("--no-init"),
+    "no_umask": flag("--no-umask"),
+    "no_privs": flag("--no-privs"),
+    "keep_privs": flag("--keep-privs"),
+    "add_caps": _join("--add-caps"),
+    "drop_caps": _join("--drop-caps"),
+    "dns": valued("--dns"),
+    "sharens": flag("--sharens"),
+    "nv": flag("--nv"),
+    "no_nv": flag("--no-nv"),
+    "nvccli": flag("--nvccli"),
+    "rocm": flag("--rocm"),
+    "no_rocm": flag("--no-rocm"),
+    "device": each("--device", "`--device` (1.5 and newer)"),
+    "cdi_dirs": each("--cdi-dirs", "`--cdi-dirs` (1.5 and newer)"),
+    "app": valued("--app"),
+    "shell": valued("--shell"),
+    "root": _choose_root("--unsquash"),
+    "quiet": honoured("`--quiet`"),
+}
+
+
+class Apptainer:
+    """Apptainer 1.1 and newer."""
+
+    name = "apptainer"
+    program = "apptainer"
+    forms: tuple[str, ...] = ("sif", "squashfs", "folder")
+
+    @property
+    def rules(self) -> Mapping[str, Rule]:
+        """All of Apptainer's own options are known to it."""
+        return _RULES
+
+    def fill(self, request: Request, words: list[str], plan: ForeignPlan) -> None:
+        """`apptainer exec OPTIONS --bind … IMAGE PROGRAM …`."""
+        options = request.options
+        binds = [word for bind in request.binds for word in ("--bind", show_bind(bind))]
+        quiet = ["--quiet"] if options.quiet else []
+        plan.argv = [self.program, *quiet, options.verb, *words, *binds, request.image.path, *options.arguments]
+        dropped = {prefix + twin for prefix in _PREFIXES for twin in _TWINS}
+        dropped.update(name.strip() for names in options.no_env for name in names.split(","))
+        plan.environ = {
+            name: value
+            for name, value in request.host.environ.items()
+            if name not in dropped and not name.startswith("KEDGE_")
+        }
+
+
+class Singularity(Apptainer):
+    """SingularityCE and SingularityPRO, and Singularity 3."""
+
+    name = "singularity"
+    program = "singularity"
+
+    @property
+    def rules(self) -> Mapping[str, Rule]:
+        """As Apptainer's, less what only that has."""
+        return {
+            **_RULES,
+            "underlay": flag("--underlay"),
+            "sharens": ignored("only Apptainer shares namespaces between the processes of a node"),
+            "device": refused("it takes CDI devices only together with --oci"),
+            "cdi_dirs": ignored("it takes CDI devices only together with --oci"),
+            "root": _choose_root("--tmp-sandbox"),
+        }
+
+
+def show_bind(bind: Bind) -> str:
+    """`SOURCE:DESTINATION[:OPTIONS]`, with colons and commas of paths escaped."""
+    options = ["ro"] if bind.readonly else []
+    if bind.image_source:
+        options.append(f"image-src={_escape(bind.image_source)}")
+    if bind.partition:
+        options.append(f"id={bind.partition}")
+    parts = [_escape(bind.source), _escape(bind.destination), *([",".join(options)] if options else [])]
+    return ":".join(parts)
+
+
+def _escape(path: str) -> str:
+    return path.replace("\\", "\\\\").replace(":", "\\:").replace(",", "\\,")

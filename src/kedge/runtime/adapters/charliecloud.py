@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Charliecloud's ch-run: user and mount namespaces only; the host's environment, network and devices are the image's.
+
+ch-run makes mount points only in a root that can be written, so it always gets `--write-fake`: what a program writes
+outside of binds is in memory and gone afterwards, where other runtimes would refuse to write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kedge.runtime.adapters.mounts import plan_mounts
+from kedge.runtime.adapters.request import ForeignPlan, Request
+from kedge.runtime.adapters.rules import EXPANDED, OWN_RULES, Rule, flag, honoured, ignored, refused
+from kedge.runtime.adapters.start_script import plan_start
+
+_SCRIPT = honoured("by kedge's start script")
+_BOUND = honoured("libraries and programs bound one by one")
+_NONE = honoured("nothing is added unasked")
+_NO_NAMESPACE = "it makes user and mount namespaces only"
+
+_RULES: dict[str, Rule] = {
+    **OWN_RULES,
+    "verb": honoured("`exec`, `run`, `shell`, `test`, by kedge's start script"),
+    "cleanenv": honoured("only `USER` stays, which ch-run needs"),
+    "env": _SCRIPT,
+    "env_file": _SCRIPT,
+    "no_env": honoured("taken out of the environment beforehand"),
+    "no_eval": _SCRIPT,
+    "keep": ignored("it lets every variable of the host in"),
+    "bind": honoured("`--bind`; read-only ones are writable, with a note"),
+    "mount": honoured("`--bind`; read-only ones are writable, with a note"),
+    "scratch": refused("it has no empty folders but /tmp; bind a folder with --bind"),
+    "overlay": refused("it has no overlays that stay"),
+    "home": honoured("`--bind`"),
+    "no_home": honoured("not bound"),
+    "workdir": ignored("private folders are in memory"),
+    "pwd": honoured("by kedge's start script, or `--cd`"),
+    "no_workdir": honoured("it never goes to the image's WORKDIR"),
+    "no_mount": honoured("home, cwd and tmp only"),
+    "contain": honoured("`--private-tmp`, home and current folder not bound; /dev stays the host's"),
+    "containall": EXPANDED,
+    "compat": EXPANDED,
+    "writable": honoured("`--write`; folders only"),
+    "writable_tmpfs": honoured("`--write-fake`"),
+    "tmpfs_size": honoured("`--write-fake=SIZE`"),
+    "underlay": ignored("mount points are made with --write-fake"),
+    "fusemount": refused("it starts no FUSE programs"),
+    "fakeroot": flag("--uid=0", "--gid=0", "--seccomp"),
+    "userns": honoured("always"),
+    "pid": ignored(_NO_NAMESPACE),
+    "ipc": ignored(_NO_NAMESPACE),
+    "uts": ignored(_NO_NAMESPACE),
+    "hostname": refused(_NO_NAMESPACE),
+    "net": refused(_NO_NAMESPACE),
+    "network": refused(_NO_NAMESPACE),
+    "no_init": honoured("there is no init"),
+    "no_umask": ignored("the umask always passes"),
+    "no_privs": honoured("always"),
+    "keep_privs": ignored("it never has privileges"),
+    "add_caps": refused("it never has capabilities outside of its user namespace"),
+    "drop_caps": honoured("it has none"),
+    "dns": refused("it binds the host's resolv.conf"),
+    "sharens": flag("--join"),
+    "nv": _BOUND,
+    "no_nv": _NONE,
+    "nvccli": ignored("libraries are bound one by one instead"),
+    "rocm": _BOUND,
+    "no_rocm": _NONE,
+    "device": _BOUND,
+    "cdi_dirs": _BOUND,
+    "app": _SCRIPT,
+    "shell": _SCRIPT,
+    "root": honoured("`unpack` gives it a folder, all others a SquashFS file"),
+    "quiet": flag("--quiet"),
+}
+
+
+class Charliecloud:
+    """ch-run 0.32 and newer."""
+
+    name = "charliecloud"
+    program = "ch-run"
+    forms: tuple[str, ...] = ("squashfs", "folder")
+
+    @property
+    def rules(self) -> Mapping[str, Rule]:
+        """One for each option."""
+        return _RULES
+
+    def fill(self, request: Request, words: list[str], plan: ForeignPlan) -> None:
+        """`ch-run OPTIONS --bind … IMAGE -- /bin/sh -c … PROGRAM …`."""
+        options, image = request.options, request.image
+        mounts = plan_mounts(request)
+        started = plan_start(request, mounts.home)
+        plan.notes += mounts.notes
+        plan.refused += started.refused
+        flags = [*words, *self._choose_writing(request, plan)]
+        if options.contain:
+            flags.append("--private-tmp")
+        if not image.has_shell:
+            flags += [f"--set-env=HOME={mounts.home}", *([f"--cd={options.pwd}"] if options.pwd else [])]
+        for bind in mounts.binds:
+            if bind.destination == "/tmp" and bind.source == "/tmp":
+                continue  # ch-run does it itself
+            if ":" in bind.source + bind.destination:
+                plan.refused.append((f"the bind {bind!r}", "ch-run cannot take a path with a colon"))
+            if bind.readonly and bind.origin:
+                plan.notes.append(f"ch-run binds {bind.source} so that it can be written: it knows no read-only binds")
+            if bind.image_source or bind.partition:
+                plan.refused.append((f"the bind {bind!r}", "ch-run cannot bind from inside an image file"))
+            flags.append(f"--bind={bind.source}:{bind.destination}")
+        plan.argv = [self.program, *flags, image.path, "--", *started.argv]
+        plan.environ = self._keep_needed(request, started.environ)
+
+    def _choose_writing(self, request: Request, plan: ForeignPlan) -> list[str]:
+        options = request.options
+        if not options.writable:
+            return [f"--write-fake={options.tmpfs_size}" if options.tmpfs_size else "--write-fake"]
+        if request.image.kind != "folder":
+            plan.refused.append(("--writable", "a SquashFS file cannot be written; give a folder"))
+        return ["--write"]
+
+    def _keep_needed(self, request: Request, environ: dict[str, str]) -> dict[str, str]:
+        """ch-run takes programs from PATH and names its mount point after USER; it binds TMPDIR in place of /tmp."""
+        host = request.host
+        needed = {"USER": host.user, "HOME": host.home, "PATH": host.environ.get("PATH", "/usr/bin:/bin")}
+        return {name: value for name, value in {**environ, **needed}.items() if name != "TMPDIR"}

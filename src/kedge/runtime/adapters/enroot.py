@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Enroot: `enroot start IMAGE.sqsh`. Variables and mounts are named one by one; nothing of the host goes in unasked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kedge.runtime.adapters.mounts import plan_mounts
+from kedge.runtime.adapters.request import ForeignPlan, Request
+from kedge.runtime.adapters.rules import EXPANDED, OWN_RULES, Rule, flag, honoured, ignored, refused
+from kedge.runtime.adapters.start_script import plan_start
+from kedge.runtime.facts import Bind
+
+_SCRIPT = honoured("by kedge's start script")
+_MOUNTED = honoured("libraries and programs, `--mount` for each")
+_NONE = honoured("nothing is added unasked")
+
+_RULES: dict[str, Rule] = {
+    **OWN_RULES,
+    "verb": honoured("`exec`, `run`, `shell`, `test`, by kedge's start script"),
+    "cleanenv": honoured("only what stays is named with `--env`"),
+    "env": _SCRIPT,
+    "env_file": _SCRIPT,
+    "no_env": honoured("not named with `--env`"),
+    "no_eval": _SCRIPT,
+    "keep": ignored("every variable of the host is handed over"),
+    "bind": honoured("`--mount`"),
+    "mount": honoured("`--mount`"),
+    "scratch": honoured("`--mount` of a tmpfs"),
+    "overlay": refused("it has no overlays that stay"),
+    "home": honoured("`--mount`"),
+    "no_home": honoured("not mounted"),
+    "workdir": ignored("private folders are in memory"),
+    "pwd": _SCRIPT,
+    "no_workdir": honoured("the start script stays in the current folder"),
+    "no_mount": honoured("home, cwd and tmp only"),
+    "contain": honoured("home and temporary folders in memory; /dev stays the host's"),
+    "containall": EXPANDED,
+    "compat": EXPANDED,
+    "writable": refused("a SquashFS file cannot be written; --writable-tmpfs keeps changes in memory"),
+    "writable_tmpfs": flag("--rw"),
+    "tmpfs_size": ignored("the kernel's limit of half the memory holds"),
+    "underlay": ignored("mount points are made in an overlay"),
+    "fusemount": refused("it starts no FUSE programs"),
+    "fakeroot": flag("--root"),
+    "userns": honoured("always"),
+    "pid": flag("--pid", since="4.1"),
+    "ipc": flag("--ipc", since="4.1"),
+    "uts": flag("--uts", since="4.1"),
+    "hostname": refused("it cannot set one"),
+    "net": flag("--net", since="4.1"),
+    "network": honoured("`none` only"),
+    "no_init": honoured("there is no init"),
+    "no_umask": ignored("the umask always passes"),
+    "no_privs": honoured("always"),
+    "keep_privs": ignored("it never has privileges"),
+    "add_caps": refused("it drops all capabilities"),
+    "drop_caps": honoured("it drops all"),
+    "dns": refused("it binds the host's resolv.conf"),
+    "sharens": ignored("every process gets namespaces of its own"),
+    "nv": honoured("its NVIDIA hook, by `NVIDIA_VISIBLE_DEVICES`"),
+    "no_nv": honoured("`NVIDIA_VISIBLE_DEVICES=void`"),
+    "nvccli": honoured("its NVIDIA hook uses it"),
+    "rocm": _MOUNTED,
+    "no_rocm": _NONE,
+    "device": _MOUNTED,
+    "cdi_dirs": _MOUNTED,
+    "app": _SCRIPT,
+    "shell": _SCRIPT,
+    "root": ignored("it mounts SquashFS files with squashfuse"),
+    "quiet": honoured("it says little"),
+}
+_OPTIONS = "x-create=auto,rbind,nosuid,nodev"
+
+
+class Enroot:
+    """Enroot 3.4 and newer."""
+
+    name = "enroot"
+    program = "enroot"
+    forms: tuple[str, ...] = ("squashfs",)
+
+    @property
+    def rules(self) -> Mapping[str, Rule]:
+        """One for each option."""
+        return _RULES
+
+    def fill(self, request: Request, words: list[str], plan: ForeignPlan) -> None:
+        """`enroot start OPTIONS --mount … --env … IMAGE /bin/sh -c … PROGRAM …`."""
+        options = request.options
+        if options.network not in ("", "none"):
+            plan.refused.append(("--network", "it has 'none' only, and the host's"))
+        mounts = plan_mounts(request, with_additions=not options.nv)  # for NVIDIA its own hook does it
+        started = plan_start(request, mounts.home)
+        plan.notes += mounts.notes
+        plan.refused += started.refused
+        flags = list(words)
+        for folder in mounts.empty:
+            flags += ["--mount", f"tmpfs:{folder}:tmpfs:x-create=dir,rw,nosuid,nodev,mode=1777"]
+        for bind in mounts.binds:
+            flags += ["--mount", self._show_mount(bind, plan)]
+        environ = {**started.environ, **self._choose_devices(request)}
+        for name, value in sorted(environ.items()):
+            if "\n" in value:
+                plan.notes.append(f"enroot cannot take the variable {name}: its value has more than one line")
+            elif not name.startswith("ENROOT_"):
+                flags += ["--env", name]  # the value comes from the environment, where no other user can read it
+        plan.argv = [self.program, "start", *flags, request.image.path, *started.argv]
+        # a site's default may be otherwise; home is mounted like everything else
+        own = {"ENROOT_ROOTFS_WRITABLE": "n", "ENROOT_MOUNT_HOME": "n", "ENROOT_REMAP_ROOT": "n"}
+        plan.environ = {**request.host.environ, **own, **environ}
+
+    def _show_mount(self, bind: Bind, plan: ForeignPlan) -> str:
+        if any(mark in bind.source + bind.destination for mark in (":", " ", "\t", "\n")):
+            plan.refused.append((f"the bind {bind!r}", "enroot cannot take a path with a colon or a space"))
+        if bind.image_source or bind.partition:
+            plan.refused.append((f"the bind {bind!r}", "enroot cannot bind from inside an image file"))
+        optional = ",nofail,silent" if bind.is_optional else ""
+        return f"{bind.source}:{bind.destination}:none:{_OPTIONS},{'ro' if bind.readonly else 'rw'}{optional}"
+
+    def _choose_devices(self, request: Request) -> dict[str, str]:
+        options, environ = request.options, request.host.environ
+        if options.no_nv:
+            return {"NVIDIA_VISIBLE_DEVICES": "void"}
+        if not options.nv:
+            return {}
+        # an image without these two gets no GPU, or no CUDA library
+        return {
+            "NVIDIA_VISIBLE_DEVICES": environ.get("NVIDIA_VISIBLE_DEVICES") or "all",
+            "NVIDIA_DRIVER_CAPABILITIES": environ.get("NVIDIA_DRIVER_CAPABILITIES") or "compute,utility",
+        }

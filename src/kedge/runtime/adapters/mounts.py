@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What Apptainer's users find in a container without asking (home, current folder, /tmp), for runtimes that differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kedge.runtime.adapters.request import Request
+from kedge.runtime.facts import Bind
+
+_LIBRARIES = "/.singularity.d/libs"
+_UNBOUND = ("/", "/etc", "/bin", "/mnt", "/usr", "/var", "/opt", "/sbin", "/lib", "/lib64")
+_KERNEL = ("/sys", "/proc", "/dev")
+
+
+@dataclass(slots=True)
+class Mounts:
+    """In this order: empty folders in memory, then what is bound."""
+
+    home: str  # where the home folder is inside
+    empty: list[str] = field(default_factory=list)
+    binds: list[Bind] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def plan_mounts(request: Request, *, with_additions: bool = True) -> Mounts:
+    """Everything to mount; devices are the runtime's business."""
+    options, host = request.options, request.host
+    absent = {name.strip() for names in options.no_mount for name in names.split(",")}
+    source, _, destination = (options.home or host.home).partition(":")
+    home = destination or ("/root" if options.fakeroot else source)
+    mounts = Mounts(home)
+    _add_temporary(request, mounts, absent)
+    if options.home or not (options.contain or options.no_home or "home" in absent):
+        mounts.binds.append(Bind(source, home, origin="--home"))
+    elif options.contain and not options.no_home:
+        mounts.empty.append(home)
+    if not options.contain and "cwd" not in absent and _is_bound_folder(host.cwd, mounts.binds):
+        mounts.binds.append(Bind(host.cwd, host.cwd, origin="the current folder"))
+    mounts.empty += [folder for folders in options.scratch for folder in folders.split(",")]
+    mounts.binds += request.binds
+    if with_additions:
+        mounts.binds += [
+            Bind(file, f"{_LIBRARIES}/{name}", readonly=True) for file, name in request.additions.libraries
+        ]
+        mounts.binds += request.additions.binds
+    others = sorted(absent - {"home", "cwd", "tmp"})
+    if others:
+        mounts.notes.append(f"--no-mount leaves out home, cwd and tmp only: {', '.join(others)} cannot be left out")
+    return mounts
+
+
+def _add_temporary(request: Request, mounts: Mounts, absent: set[str]) -> None:
+    for folder in ("/tmp", "/var/tmp"):
+        if request.options.contain:
+            mounts.empty.append(folder)
+        elif "tmp" not in absent:
+            mounts.binds.append(Bind(folder, folder, is_optional=True))
+
+
+def _is_bound_folder(cwd: str, binds: list[Bind]) -> bool:
+    """Whether the current folder is bound: not a system's folder, and not inside what is bound already."""
+    if cwd in _UNBOUND or any(cwd == each or cwd.startswith(each + "/") for each in _KERNEL):
+        return False
+    return not any(
+        bind.source == bind.destination and (cwd == bind.source or cwd.startswith(bind.source + "/")) for bind in binds
+    )

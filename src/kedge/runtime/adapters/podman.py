@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Podman and podman-hpc: `podman run --rootfs FOLDER:O`, with the host's namespaces, as programs of a job expect it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kedge.runtime.adapters.mounts import plan_mounts
+from kedge.runtime.adapters.request import ForeignPlan, Request
+from kedge.runtime.adapters.rules import EXPANDED, OWN_RULES, Rule, each, flag, honoured, ignored, refused, valued
+from kedge.runtime.adapters.start_script import VARIABLE, plan_start
+from kedge.runtime.facts import Bind
+
+_SCRIPT = honoured("by kedge's start script")
+_CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
+
+
+def _split_commas(word: str) -> Rule:
+    return Rule(
+        "honoured", f"`{word}`", lambda values: [f"{word}={part}" for text in values for part in text.split(",")]
+    )
+
+
+_RULES: dict[str, Rule] = {
+    **OWN_RULES,
+    "verb": honoured("`exec`, `run`, `shell`, `test`, by kedge's start script"),
+    "cleanenv": honoured("only what stays is named with `--env`"),
+    "env": _SCRIPT,
+    "env_file": _SCRIPT,
+    "no_env": honoured("not named with `--env`"),
+    "no_eval": _SCRIPT,
+    "keep": ignored("every variable of the host is handed over"),
+    "bind": honoured("`--volume`"),
+    "mount": honoured("`--volume`"),
+    "scratch": honoured("`--tmpfs`"),
+    "overlay": refused("it has no overlay images"),
+    "home": honoured("`--volume`"),
+    "no_home": honoured("not mounted"),
+    "workdir": ignored("private folders are in memory"),
+    "pwd": honoured("by kedge's start script, or `--workdir`"),
+    "no_workdir": honoured("the start script stays in the current folder"),
+    "no_mount": honoured("home, cwd and tmp only"),
+    "contain": honoured("home and temporary folders in memory; /dev has few devices anyway"),
+    "containall": EXPANDED,
+    "compat": EXPANDED,
+    "writable": honoured("the folder itself, not an overlay over it"),
+    "writable_tmpfs": honoured("an overlay in its own storage"),
+    "tmpfs_size": ignored("its storage sets the limit"),
+    "underlay": ignored("mount points are made in an overlay"),
+    "fusemount": refused("it starts no FUSE programs"),
+    "fakeroot": honoured("no `--userns=keep-id`"),
+    "userns": honoured("always"),
+    "pid": honoured("no `--pid=host`"),
+    "ipc": honoured("no `--ipc=host`"),
+    "uts": honoured("no `--uts=host`"),
+    "hostname": valued("--hostname"),
+    "net": honoured("`--network=none`"),
+    "network": honoured("`--network`"),
+    "no_init": honoured("no `--init`"),
+    "no_umask": honoured("no `--umask`"),
+    "no_privs": honoured("`--cap-drop=all`, always"),
+    "keep_privs": honoured("no `--cap-drop=all`"),
+    "add_caps": _split_commas("--cap-add"),
+    "drop_caps": _split_commas("--cap-drop"),
+    "dns": Rule("honoured", "`--dns`", lambda value: [f"--dns={part}" for part in value.split(",")]),
+    "sharens": ignored("every process gets a container of its own"),
+    "nv": honoured("`--device nvidia.com/gpu=all` where there is a CDI file, else `--volume` and `--device` for each"),
+    "no_nv": honoured("nothing is added unasked"),
+    "nvccli": ignored("CDI does it"),
+    "rocm": honoured("`--volume` and `--device` for each"),
+    "no_rocm": honoured("nothing is added unasked"),
+    "device": each("--device"),
+    "cdi_dirs": ignored("it reads /etc/cdi and /var/run/cdi"),
+    "app": _SCRIPT,
+    "shell": _SCRIPT,
+    "root": ignored("it takes a folder"),
+    "quiet": flag("--quiet"),
+}
+
+
+class Podman:
+    """Podman 4 and newer, without root."""
+
+    name = "podman"
+    program = "podman"
+    forms: tuple[str, ...] = ("folder",)
+
+    @property
+    def rules(self) -> Mapping[str, Rule]:
+        """One for each option."""
+        return _RULES
+
+    def fill(self, request: Request, words: list[str], plan: ForeignPlan) -> None:
+        """`podman run OPTIONS --volume … --env … --rootfs FOLDER /bin/sh -c … PROGRAM …`."""
+        options, image = request.options, request.image
+        use_cdi = options.nv and _has_nvidia_file(request)
+        mounts = plan_mounts(request, with_additions=not use_cdi)
+        started = plan_start(request, mounts.home)
+        plan.notes += mounts.notes
+        plan.refused += started.refused
+        flags = [*_basic_flags(request), *_namespace_flags(request), *_privilege_flags(request), *words]
+        flags += [f"--tmpfs={folder}:rw,mode=1777" for folder in mounts.empty]
+        for bind in mounts.binds:
+            if bind.image_source or bind.partition:
+                plan.refused.append((f"the bind {bind!r}", "podman cannot bind from inside an image file"))
+            flags.append(show_volume(bind))
+        if use_cdi:
+            flags += ["--device", "nvidia.com/gpu=all"]
+        else:
+            flags += [word for device in request.additions.devices for word in ("--device", device)]
+        if not image.has_shell and options.pwd:
+            flags.append(f"--workdir={options.pwd}")
+        flags += _environment_flags(request, started.environ)
+        root = image.path if options.writable else f"{image.path}:O"
+        plan.argv = [self.program, "run", *flags, "--rootfs", root, *started.argv]
+        # podman itself needs its own HOME, PATH and runtime folder
+        handed = {VARIABLE: started.environ[VARIABLE]} if VARIABLE in started.environ else {}
+        plan.environ = {**request.host.environ, **handed}
+
+
+class PodmanHpc(Podman):
+    """NERSC's wrapper around Podman; what it does not know it passes on."""
+
+    name = "podman-hpc"
+    program = "podman-hpc"
+
+
+def _basic_flags(request: Request) -> list[str]:
+    options, host = request.options, request.host
+    flags = ["--rm", "--interactive", "--log-driver=none", "--cgroups=disabled", "--security-opt=label=disable"]
+    if request.has_terminal:
+        flags.append("--tty")
+    if not (options.writable or options.writable_tmpfs):
+        flags += ["--read-only", "--read-only-tmpfs=false"]
+    if not options.no_umask:
+        flags.append(f"--umask={host.umask:04o}")
+    return flags
+
+
+def _namespace_flags(request: Request) -> list[str]:
+    options = request.options
+    flags = [] if options.fakeroot else ["--userns=keep-id"]
+    flags += [f"--{name}=host" for name in ("pid", "ipc", "uts") if not getattr(options, name)]
+    flags.append(f"--network={(options.network or 'none') if options.net else 'host'}")
+    if options.pid and not options.no_init:
+        flags.append("--init")
+    return flags
+
+
+def _privilege_flags(request: Request) -> list[str]:
+    options = request.options
+    flags = ["--security-opt=no-new-privileges"]
+    if not (options.fakeroot or options.keep_privs):
+        flags.append("--cap-drop=all")
+    return flags
+
+
+def _environment_flags(request: Request, environ: Mapping[str, str]) -> list[str]:
+    """By name alone where podman finds the value in its own environment, which other users cannot read."""
+    host, flags = request.host.environ, []
+    for name, value in sorted(environ.items()):
+        is_known = name == VARIABLE or host.get(name) == value
+        flags += ["--env", name if is_known else f"{name}={value}"]
+    return ["--http-proxy=false", *flags]
+
+
+def show_volume(bind: Bind) -> str:
+    """`--volume=SOURCE:DESTINATION[:ro]`, or `--mount` where a path has a colon."""
+    if ":" not in bind.source + bind.destination:
+        return f"--volume={bind.source}:{bind.destination}{':ro' if bind.readonly else ''}"
+    fields = [f"source={bind.source}", f"destination={bind.destination}", *(["ro=true"] if bind.readonly else [])]
+    quoted = ['"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"') else text for text in fields]
+    return f"--mount=type=bind,{','.join(quoted)}"
+
+
+def _has_nvidia_file(request: Request) -> bool:
+    view = request.host.view
+    return any("nvidia" in name for folder in _CDI_FOLDERS for name in view.names(folder))

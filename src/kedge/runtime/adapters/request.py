@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What is asked of another runtime, and what it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kedge.errors import RuntimeUnsuited
+from kedge.runtime.adapters.rules import Rule
+from kedge.runtime.facts import Additions, Bind, HostFacts
+from kedge.runtime.options import RunOptions
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignImage:
+    """The image in the form that the runtime takes, and what is known about it."""
+
+    path: str
+    kind: str = "sif"  # sif, squashfs or folder
+    has_shell: bool = True  # /bin/sh is there
+    has_scripts: bool = True  # /.singularity.d/env is there
+    environment: tuple[str, ...] = ()  # of the OCI config: NAME=VALUE
+    entrypoint: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Everything that a command line is made from."""
+
+    options: RunOptions
+    binds: list[Bind]  # what --bind, --mount and their variables ask for
+    image: ForeignImage
+    host: HostFacts
+    additions: Additions = field(default_factory=Additions)
+    has_terminal: bool = False
+
+
+@dataclass(slots=True)
+class ForeignPlan:
+    """A command line, what is said about it, and what stands against it."""
+
+    runtime: str
+    argv: list[str] = field(default_factory=list)
+    environ: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    refused: list[tuple[str, str]] = field(default_factory=list)  # the option as the user knows it, and why
+
+    def require_suited(self) -> None:
+        """Raise what stands against it, if anything does."""
+        if not self.refused:
+            return
+        reasons = "; ".join(f"{option}: {reason}" for option, reason in self.refused)
+        names = " and ".join(dict.fromkeys(option for option, _ in self.refused))
+        raise RuntimeUnsuited(
+            f"{self.runtime} cannot do what is asked of it: {reasons}",
+            context={"runtime": self.runtime, "options": names},
+            hint=f"leave out {names}, or leave out --runtime {self.runtime}: kedge itself can do it",
+        )
+
+
+class Adapter(Protocol):
+    """One runtime: pure text, options in, command line and environment out."""
+
+    @property
+    def name(self) -> str:
+        """What `--runtime` calls it."""
+        ...
+
+    @property
+    def program(self) -> str:
+        """The program to look for."""
+        ...
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """The kinds of images it takes, the one to convert others into first."""
+        ...
+
+    @property
+    def rules(self) -> Mapping[str, Rule]:
+        """One rule for every attribute of RunOptions."""
+        ...
+
+    def fill(self, request: Request, words: list[str], plan: ForeignPlan) -> None:
+        """Put `argv` and `environ` into the plan; `words` are those that the rules made. Adds notes and refusals."""
+        ...

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What becomes of one option with one runtime: honoured (and how), ignored with a note, refused, or kedge's own.
+
+The rules of a runtime make its command line, its notes and refusals, and the table in the documentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kedge.runtime.options import RunOptions
+
+HONOURED, IGNORED, REFUSED, OWN = "honoured", "ignored", "refused", "own"
+
+# options that only stand for others, which have rules of their own
+_STANDS_FOR_OTHERS = {
+    "containall": ("contain", "pid", "ipc", "cleanenv"),
+    "compat": ("contain", "pid", "ipc", "cleanenv", "no_init", "no_umask", "no_eval", "writable_tmpfs"),
+    "hostname": ("uts",),
+    "network": ("net",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One field of the table."""
+
+    how: str
+    text: str  # the runtime's own words for it, or why not
+    words: Callable[[Any], list[str]] | None = None  # from the option's value to words of the command line
+
+
+def flag(*words: str, since: str = "") -> Rule:
+    """Passed on as a flag without a value."""
+    text = f"`{' '.join(words)}`" + (f" ({since} and newer)" if since else "")
+    return Rule(HONOURED, text, lambda _: list(words))
+
+
+def valued(word: str, text: str = "") -> Rule:
+    """Passed on with its value."""
+    return Rule(HONOURED, text or f"`{word}`", lambda value: [word, str(value)])
+
+
+def each(word: str, text: str = "") -> Rule:
+    """Passed on once for every value."""
+    return Rule(HONOURED, text or f"`{word}`", lambda values: [part for value in values for part in (word, value)])
+
+
+def honoured(text: str) -> Rule:
+    """Done by other means than one flag; the runtime's file sees to it."""
+    return Rule(HONOURED, text)
+
+
+def ignored(reason: str) -> Rule:
+    """Said, and left out."""
+    return Rule(IGNORED, reason)
+
+
+def refused(reason: str) -> Rule:
+    """Without it something else would run than was asked for."""
+    return Rule(REFUSED, reason)
+
+
+EXPANDED = honoured("as the options it stands for")
+_OWN = Rule(OWN, "kedge's own")
+# what kedge sees to itself, whatever the runtime
+OWN_RULES = {
+    name: _OWN
+    for name in ("image", "arguments", "command_name", "runtime", "pull", "dry_run", "json", "verbose", "given")
+}
+
+
+def option_names() -> tuple[str, ...]:
+    """Every attribute of RunOptions, in the order it has there."""
+    return tuple(RunOptions.__annotations__)
+
+
+def is_given(options: RunOptions, name: str) -> bool:
+    """Whether an option has another value than without being asked for."""
+    return bool(getattr(options, name) != getattr(_DEFAULTS, name))
+
+
+def show_option(options: RunOptions, name: str) -> str:
+    """The option as the user knows it: the flag or variable that set it, also where it came with another."""
+    if name in options.given:
+        return options.given[name]
+    for parent, children in _STANDS_FOR_OTHERS.items():
+        if name in children and is_given(options, parent):
+            return f"--{name.replace('_', '-')} (part of {options.given.get(parent, '--' + parent)})"
+    return f"--{name.replace('_', '-')}"
+
+
+_DEFAULTS = RunOptions()
