@@ -21,6 +21,7 @@ from kedge.runtime.environment import plan_payload
 from kedge.runtime.facts import Additions, ImageFacts
 from kedge.runtime.gather import gather_host
 from kedge.runtime.identity import make_group, make_passwd
+from kedge.runtime.image_binds import ImageBinds
 from kedge.runtime.layering import choose_layering, plan_layers
 from kedge.runtime.namespaces import enter_other_namespaces, enter_user_namespace, wants_user_namespace
 from kedge.runtime.operations import NEW
@@ -53,6 +54,8 @@ class Container:
         self.host_root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self.located: Located = locate(options, self.host, say)
         self.layering: Layering = choose_layering(options, self.host, self.located.image)
+        self.binds = collect_binds(options, os.environ, self.host.cwd)
+        self.image_binds = ImageBinds(self.binds)
         self.base = choose_base(os.environ)
         self.performed: list[Operation] = []
 
@@ -116,7 +119,7 @@ def enter_namespaces(container: Container) -> list[FuseServer]:
 
 def make_servers(container: Container) -> list[FuseServer]:
     """One server for each file system that squashfuse serves."""
-    count = container.located.root.needs_server + container.layering.servers
+    count = container.located.root.needs_server + container.layering.servers + container.image_binds.servers
     if not count:
         return []
     from kedge.runtime.fuse import FuseServer  # late: an unpacked image needs none
@@ -178,6 +181,11 @@ def perform_root(container: Container, builder: Builder) -> None:
         layers = plan_layers(layering)
         builder.perform(layers)
     container.performed += layers
+    if container.image_binds.binds:
+        mounts = container.image_binds.plan()
+        builder.perform(mounts)
+        container.performed += mounts
+        container.image_binds.settle(container.base)
 
 
 def plan(container: Container) -> tuple[Request, Payload]:
@@ -192,7 +200,7 @@ def plan(container: Container) -> tuple[Request, Payload]:
         additions = plan_devices(options, host, image)
     payload = plan_payload(options, host, image, additions)
     request = Request(options, host, image, additions, payload)
-    request.binds = collect_binds(options, host.environ, host.cwd)
+    request.binds = container.binds
     request.is_writable = container.layering.is_writable
     request.private_size = container.layering.private_size
     home = request.home[1]

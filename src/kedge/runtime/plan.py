@@ -218,6 +218,14 @@ def plan_home_and_tmp(request: Request, points: Points) -> None:
 def plan_bind(request: Request, points: Points, bind: Bind) -> None:
     """A bind that somebody asked for."""
     shape = request.host.view.kind(bind.source)
+    if not shape and not bind.is_optional:
+        from kedge.errors import FileProblem  # late: only for an error
+
+        raise FileProblem(
+            f"there is no {bind.source} on this machine to bind to {bind.destination}",
+            context={"option": bind.origin or "--bind"},
+            hint="make it first, or check the spelling; on a cluster: is that file system mounted on this node?",
+        )
     policy = MAY if bind.is_optional else MUST
     flags = GUARDED | (MS_RDONLY if bind.readonly else 0)
     if bind.source == "/dev" or bind.source.startswith("/dev/"):
