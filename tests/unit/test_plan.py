@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The plan of a container, from facts that are written down: no namespaces, no mounts, no host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kedge.errors import FileProblem
+from kedge.posix.constants import MS_NODEV, MS_RDONLY
+from kedge.runtime.enter import Builder
+from kedge.runtime.facts import Additions, Bind, HostFacts, ImageFacts, Payload
+from kedge.runtime.operations import NEW, OLD, SESSION, decode, describe, encode, kinds
+from kedge.runtime.options import RunOptions
+from kedge.runtime.plan import Plan, Request, plan_container
+from kedge.runtime.views import TableView
+
+if TYPE_CHECKING:
+    from kedge.runtime.operations import Operation
+
+IMAGE = {"/bin/sh": b"", "/etc/passwd": b"root:x:0:0::/root:/bin/sh\n", "/proc": None, "/sys": None, "/dev": None}
+HOST = {
+    "/home/user/work": None,
+    "/scratch/job": None,
+    "/tmp": None,
+    "/var/tmp": None,
+    "/etc/hosts": b"",
+    "/etc/localtime": "-> /usr/share/zoneinfo/UTC",
+    "/usr/share/zoneinfo/UTC": b"",
+    "/dev/null": b"",
+    "/dev/infiniband": None,
+    "/data/file": b"",
+}
+
+
+def make_request(**options: object) -> Request:
+    host = HostFacts(view=TableView(HOST), environ={}, cwd=str(options.pop("cwd", "/home/user/work")))
+    image = ImageFacts(view=TableView(IMAGE), path="/images/a.sif", kind="sif")
+    return Request(RunOptions(**options), host, image, Additions(), Payload(["/bin/sh"], {}))
+
+
+def destinations(plan: Plan, kind: str = "bind") -> list[str]:
+    return [str(each[2 if kind == "bind" else 1])[len(NEW) :] for each in plan.rest if each[0] == kind]
+
+
+def find_bind(plan: Plan, destination: str) -> Operation:
+    return next(each for each in plan.rest if each[0] == "bind" and each[2] == NEW + destination)
+
+
+def test_plan_default_binds() -> None:
+    plan = plan_container(make_request())
+    wanted = ["/proc", "/sys", "/dev", "/etc/localtime", "/etc/hosts", "/tmp", "/var/tmp", "/home/user"]
+    assert destinations(plan) == wanted
+    assert find_bind(plan, "/etc/localtime")[1] == OLD + "/usr/share/zoneinfo/UTC"
+    assert plan.rest[-1] == ("chdir", "/home/user/work\n/home/user\n/", 0)
+    assert ("readonly", NEW) in plan.rest
+
+
+def test_plan_makes_missing_points_before_anything_covers_them() -> None:
+    plan = plan_container(make_request())
+    made = [(each[0], str(each[1])[len(NEW) :]) for each in plan.making]
+    assert ("folder", "/home/user") in made
+    assert ("file", "/etc/hosts") in made
+    assert ("folder", "/proc") not in made
+
+
+def test_plan_current_folder_elsewhere_is_bound() -> None:
+    assert destinations(plan_container(make_request(cwd="/scratch/job")))[-1] == "/scratch/job"
+
+
+@pytest.mark.parametrize("cwd", ["/", "/etc", "/usr", "/proc/self", "/dev/shm", "/tmp/x", "/home/user"])
+def test_plan_current_folder_of_the_system_is_not_bound(cwd: str) -> None:
+    assert destinations(plan_container(make_request(cwd=cwd)))[-1] == "/home/user"
+
+
+def test_plan_no_mount_leaves_out() -> None:
+    plan = plan_container(make_request(no_mount=["home,tmp", "proc"]))
+    left = set(destinations(plan))
+    assert not left & {"/proc", "/tmp", "/var/tmp", "/home/user"}
+    assert "/sys" in left
+
+
+def test_plan_contain_is_private() -> None:
+    request = make_request(contain=True)
+    request.private_size = 1 << 26
+    request.additions.devices = ["/dev/infiniband", "/dev/absent"]
+    plan = plan_container(request)
+    assert set(destinations(plan, "tmpfs")) == {"/dev", "/dev/shm", "/tmp", "/var/tmp", "/home/user"}
+    assert "/home/user/work" not in destinations(plan)
+    assert {"/dev/null", "/dev/infiniband"} <= set(destinations(plan))
+    assert "/dev/absent" not in destinations(plan)
+    assert plan.rest[-1] == ("chdir", "/home/user\n/", 0)
+
+
+def test_plan_bind_below_a_private_folder_is_made_there() -> None:
+    request = make_request(contain=True)
+    request.binds = [Bind("/data", "/tmp/data", readonly=True)]
+    plan = plan_container(request)
+    assert ("folder", NEW + "/tmp/data", 0o755, "must") in plan.rest
+    flags = find_bind(plan, "/tmp/data")[3]
+    assert isinstance(flags, int)
+    assert flags & MS_RDONLY
+
+
+def test_plan_bind_below_a_bind_makes_nothing_on_the_host() -> None:
+    request = make_request()
+    request.binds = [Bind("/data", "/home/user/data")]
+    plan = plan_container(request)
+    assert not [each for each in (*plan.making, *plan.rest) if each[0] == "folder" and "/data" in str(each[1])]
+
+
+def test_plan_missing_source_is_an_error() -> None:
+    request = make_request()
+    request.binds = [Bind("/nowhere", "/data", origin="--bind")]
+    with pytest.raises(FileProblem, match="there is no /nowhere"):
+        plan_container(request)
+    request.binds = [Bind("/nowhere", "/data", is_optional=True)]
+    plan_container(request)
+
+
+def test_plan_device_binds_keep_their_devices() -> None:
+    request = make_request()
+    request.binds = [Bind("/dev/infiniband", "/dev/infiniband"), Bind("/data", "/data")]
+    plan = plan_container(request)
+    device, plain = find_bind(plan, "/dev/infiniband")[3], find_bind(plan, "/data")[3]
+    assert isinstance(device, int)
+    assert isinstance(plain, int)
+    assert not device & MS_NODEV
+    assert plain & MS_NODEV
+
+
+def test_plan_home_elsewhere() -> None:
+    plan = plan_container(make_request(home="/scratch/job:/home/me"))
+    assert find_bind(plan, "/home/me")[1] == OLD + "/scratch/job"
+
+
+def test_plan_fakeroot_home_is_root() -> None:
+    assert find_bind(plan_container(make_request(fakeroot=True)), "/root")[1] == OLD + "/home/user"
+
+
+def test_plan_working_folder_order() -> None:
+    assert plan_container(make_request(pwd="/x")).rest[-1] == ("chdir", "/x", 1)
+    request = make_request(verb="run")
+    request.payload.workdir = "/workspace"
+    assert plan_container(request).rest[-1] == ("chdir", "/workspace\n/home/user\n/", 0)
+
+
+def test_plan_driver_libraries_are_gathered_in_one_folder() -> None:
+    request = make_request()
+    request.additions.libraries = [("/usr/lib/libcuda.so.580.1", "libcuda.so.1")]
+    plan = plan_container(request)
+    assert ("file", f"{SESSION}/libs/libcuda.so.1", "must") in plan.rest
+    assert "/.singularity.d/libs" in destinations(plan)
+
+
+def test_plan_is_pure() -> None:
+    assert plan_container(make_request()).rest == plan_container(make_request()).rest
+
+
+def test_operations_are_flat_and_come_back() -> None:
+    plan = plan_container(make_request(contain=True, hostname="node", dns="1.1.1.1"))
+    everything = [*plan.making, *plan.rest]
+    assert decode(encode(everything)) == everything
+    assert all(describe(each) for each in everything)
+
+
+def test_operations_every_kind_can_be_performed() -> None:
+    assert Builder("/nowhere", lambda level, text: None).kinds() == set(kinds())

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Why a machine refuses namespaces: the very setting is named, and the way out."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from kedge.runtime.refusals import explain_refusal
+
+
+def make_problem(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "number", "said"),
+    [
+        ("user/max_user_namespaces", "0", errno.ENOSPC, "sysctl user.max_user_namespaces=15000"),
+        ("user/max_mnt_namespaces", "0", errno.ENOSPC, "sysctl user.max_mnt_namespaces=15000"),
+        ("kernel/unprivileged_userns_clone", "0", errno.EPERM, "sysctl kernel.unprivileged_userns_clone=1"),
+        ("kernel/apparmor_restrict_unprivileged_userns", "1", errno.EACCES, "AppArmor profile"),
+    ],
+)
+def test_refusal_names_the_setting(tmp_path: Path, setting: str, value: str, number: int, said: str) -> None:
+    path = tmp_path / "proc/sys" / setting
+    path.parent.mkdir(parents=True)
+    path.write_text(value + "\n")
+    problem = explain_refusal(make_problem(number), "a namespace", tmp_path)
+    assert setting.replace("/", ".") in problem.message
+    assert problem.hint is not None
+    assert said in problem.hint
+    assert "--runtime apptainer" in problem.hint
+
+
+def test_refusal_inside_another_container(tmp_path: Path) -> None:
+    (tmp_path / ".dockerenv").touch()
+    problem = explain_refusal(make_problem(errno.EPERM), "a namespace", tmp_path)
+    assert "inside another container" in problem.message
+    assert "seccomp=unconfined" in str(problem.hint)
+
+
+def test_refusal_all_in_use(tmp_path: Path) -> None:
+    problem = explain_refusal(make_problem(errno.ENOSPC), "a namespace", tmp_path)
+    assert "in use" in problem.message
+
+
+def test_refusal_unknown_says_so(tmp_path: Path) -> None:
+    problem = explain_refusal(make_problem(errno.EPERM), "a namespace", tmp_path)
+    assert "none of the known settings" in problem.message
+    assert problem.context["kernel says"] == os.strerror(errno.EPERM)
