@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Ranks of one launch share one container: real namespaces, processes that are killed, memory that is read."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kedge.posix.spawn import start_of
+from kedge.runtime import sharing
+from kedge.runtime.options import RunOptions
+from kedge.runtime.sharing import find_launch, make_key
+from tests.requirements import require_user_namespaces
+
+# A rank in small: joins, or makes the namespaces and a mount, and becomes a program that reports and waits.
+RANK = """
+import os, sys, time
+from kedge.posix.spawn import replace_process
+from kedge.posix import libc
+from kedge.posix.constants import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, MS_PRIVATE, MS_REC
+from kedge.runtime.sharing import Sharing
+from kedge.runtime.supervise import run_supervised
+
+folder, key, built, kind, code = sys.argv[1:]
+uid, gid, has_pid = os.getuid(), os.getgid(), kind == "pid"
+
+def program():
+    replace_process(sys.executable, [sys.executable, "-c", code, folder], os.environ)
+
+def build():
+    if os.path.exists(f"{folder}/slow"):
+        os.write(1, b"building\\n")
+        time.sleep(60)
+    libc.mount("shared", folder, "tmpfs", 0)
+    if has_pid:
+        libc.mount("proc", "/proc", "proc", 0)
+    open(f"{folder}/mounted", "w").close()
+    sharing.publish("a note")
+    os.write(2, f"{built}\\n".encode())
+
+sharing = Sharing()
+if sharing.enter_or_build(key):
+    assert sharing.note == "a note", sharing.note
+    if sharing.must_fork:
+        run_supervised(program, with_init=False)
+    program()
+libc.unshare(CLONE_NEWUSER | CLONE_NEWNS | (CLONE_NEWPID if has_pid else 0))
+for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+    with open(f"/proc/self/{name}", "w") as file:
+        file.write(text)
+libc.mount("none", "/", "", MS_REC | MS_PRIVATE)
+if has_pid:
+    run_supervised(lambda: (build(), program()), is_shared=True)
+build()
+program()
+"""
+REPORT = """
+import os, sys
+assert os.path.exists(sys.argv[1] + "/mounted")
+print(os.getpid(), os.readlink("/proc/self/ns/mnt"), os.readlink("/proc/self/ns/user"), flush=True)
+sys.stdin.read()
+"""
+# Reads a word of its own from the other process, at the address that the other says.
+READER = """
+import ctypes, os, sys
+word = ctypes.create_string_buffer(b"from rank %d" % os.getpid())
+print(os.getpid(), ctypes.addressof(word), flush=True)
+pid, address = (int(field) for field in sys.stdin.readline().split())
+class Range(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+copy = ctypes.create_string_buffer(64)
+library = ctypes.CDLL(None, use_errno=True)
+library.process_vm_readv.restype = ctypes.c_ssize_t
+here, there = Range(ctypes.addressof(copy), 9), Range(address, 9)
+count = library.process_vm_readv(pid, ctypes.byref(here), 1, ctypes.byref(there), 1, 0)
+print(copy.value.decode() if count == 9 else os.strerror(ctypes.get_errno()), flush=True)
+sys.stdin.read()
+"""
+
+Rank = subprocess.Popen[str]
+
+
+@pytest.fixture
+def ranks(tmp_path: Path) -> Iterator[Callable[..., Rank]]:
+    """Starts ranks; all that still live are ended afterwards."""
+    require_user_namespaces()
+    started: list[Rank] = []
+
+    def start(key: str, code: str = REPORT, kind: str = "") -> Rank:
+        (tmp_path / "mount").mkdir(exist_ok=True)
+        rank = subprocess.Popen(
+            [sys.executable, "-c", RANK, str(tmp_path / "mount"), key, "built", kind, code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(rank)
+        return rank
+
+    yield start
+    for rank in started:
+        rank.kill()
+        rank.communicate()
+
+
+@pytest.fixture
+def key() -> str:
+    return f"test {uuid.uuid4()}"
+
+
+def read_line(rank: Rank) -> str:
+    assert rank.stdout is not None
+    line = rank.stdout.readline().strip()
+    assert line or rank.poll() is None, rank.communicate()[1]
+    return line
+
+
+def write_line(rank: Rank, text: str) -> None:
+    assert rank.stdin is not None
+    rank.stdin.write(text + "\n")
+    rank.stdin.flush()
+
+
+def end(rank: Rank) -> str:
+    """Let a rank end; what it said on standard error."""
+    _, errors = rank.communicate(timeout=30)
+    assert rank.returncode == 0, errors
+    return errors
+
+
+def record_of(key: str) -> Path:
+    return Path(sharing._find_folder()) / sharing._digest(key)
+
+
+def test_sharing_sixteen_ranks_have_one_container(ranks: Callable[..., Rank], key: str) -> None:
+    started = [ranks(key) for _ in range(16)]
+    seen = {tuple(read_line(rank).split()[1:]) for rank in started}
+    assert len(seen) == 1, "all in one mount and one user namespace"
+    assert "".join(end(rank) for rank in started).count("built") == 1
+    mounts, users = seen.pop()
+    assert (mounts, users) != tuple(str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in ("mnt", "user"))
+
+
+def test_sharing_other_keys_have_other_containers(ranks: Callable[..., Rank], key: str) -> None:
+    started = [ranks(key), ranks(key + " other")]
+    assert len({tuple(read_line(rank).split()[1:]) for rank in started}) == 2
+
+
+def test_sharing_ranks_read_each_others_memory(ranks: Callable[..., Rank], key: str) -> None:
+    first, second = ranks(key, READER), ranks(key, READER)
+    places = [read_line(rank) for rank in (first, second)]
+    write_line(first, places[1])
+    assert read_line(first) == "from rank"
+
+
+def test_sharing_unshared_processes_cannot_read_each_other(ranks: Callable[..., Rank], key: str) -> None:
+    first, second = ranks(key, READER), ranks(key + " other", READER)
+    places = [read_line(rank) for rank in (first, second)]
+    write_line(first, places[1])
+    assert read_line(first) == "Operation not permitted"
+
+
+def test_sharing_first_rank_may_end_early(ranks: Callable[..., Rank], key: str) -> None:
+    first, second = ranks(key), None
+    names = read_line(first).split()[1:]
+    second = ranks(key)
+    assert read_line(second).split()[1:] == names
+    end(first)
+    third = ranks(key)
+    assert read_line(third).split()[1:] == names
+    assert "built" not in end(third)
+
+
+def test_sharing_container_is_built_anew_when_all_have_ended(ranks: Callable[..., Rank], key: str) -> None:
+    first = ranks(key)
+    read_line(first)
+    assert "built" in end(first)
+    second = ranks(key)
+    read_line(second)
+    assert "built" in end(second)
+
+
+def test_sharing_number_used_again_is_not_joined(ranks: Callable[..., Rank], key: str) -> None:
+    own = os.getpid()
+    mounts = Path("/proc/self/ns/mnt").stat().st_ino
+    record_of(key).write_text(f"{own} {start_of(own) + 1} {mounts} \n99999999 1 1 \ngarbage\n{own}\n")
+    first = ranks(key)
+    read_line(first)
+    assert "built" in end(first)
+
+
+def test_sharing_member_that_went_elsewhere_is_not_joined(ranks: Callable[..., Rank], key: str) -> None:
+    own = os.getpid()
+    record_of(key).write_text(f"{own} {start_of(own)} 1 a note\n")  # lives, but in another mount namespace
+    first = ranks(key)
+    read_line(first)
+    assert "built" in end(first)
+
+
+def test_sharing_builder_killed_with_the_lock_is_replaced(ranks: Callable[..., Rank], key: str, tmp_path: Path) -> None:
+    (tmp_path / "mount").mkdir()
+    slow = tmp_path / "mount" / "slow"
+    slow.touch()
+    first = ranks(key)
+    assert read_line(first) == "building"
+    slow.unlink()
+    others = [ranks(key) for _ in range(3)]
+    time.sleep(0.3)
+    assert all(other.poll() is None for other in others), "they wait"
+    first.send_signal(signal.SIGKILL)
+    assert len({tuple(read_line(rank).split()[1:]) for rank in others}) == 1
+    assert "".join(end(rank) for rank in others).count("built") == 1
+
+
+def test_sharing_with_process_namespace_outlasts_the_first(ranks: Callable[..., Rank], key: str) -> None:
+    first = ranks(key, kind="pid")
+    names = read_line(first).split()
+    second = ranks(key, kind="pid")
+    seen = read_line(second).split()
+    assert seen[1:] == names[1:]
+    assert (int(names[0]), int(seen[0])) == (2, 3), "numbers of one namespace"
+    assert first.stdin is not None
+    first.stdin.close()
+    time.sleep(0.5)
+    assert second.poll() is None, "the first one's end did not take it along"
+    end(second)
+    first.stdin = None
+    first.communicate(timeout=20)
+    assert first.returncode == 0
+
+
+def test_sharing_records_of_the_dead_are_swept(ranks: Callable[..., Rank], key: str) -> None:
+    old, live = record_of(key + " old"), record_of(key + " live")
+    old.write_text("99999999 1 1 \n")
+    live.write_text(f"{os.getpid()} {start_of(os.getpid())} 1 \n")
+    for path in (old, live):
+        os.utime(path, (1, 1))
+    read_line(ranks(key))
+    assert not old.exists()
+    assert live.exists()
+    live.unlink()
+
+
+def test_sharing_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bad, good = tmp_path / "bad", tmp_path / "good"
+    for place in (bad, good):
+        place.mkdir()
+    (bad / f"kedge-{os.getuid()}").symlink_to(tmp_path)
+    monkeypatch.setattr(sharing, "_PLACES", (str(tmp_path / "missing"), str(bad), str(good)))
+    assert sharing._find_folder() == f"{good}/kedge-{os.getuid()}/sharing"
+    (good / f"kedge-{os.getuid()}").chmod(0o777)
+    with pytest.raises(Exception, match="needs a folder of its own"):
+        sharing._find_folder()
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "1"}, "SLURM_JOB_ID=7 SLURM_STEP_ID=1"),
+        (
+            {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "1", "PMIX_NAMESPACE": "slurm.pmix.7.1"},
+            "PMIX_NAMESPACE=slurm.pmix.7.1",
+        ),
+        ({"OMPI_MCA_ess_base_jobid": "99", "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0"}, "OMPI_MCA_ess_base_jobid=99"),
+        ({"FLUX_JOB_ID": "f1", "FLUX_TASK_RANK": "3"}, "FLUX_JOB_ID=f1"),
+    ],
+)
+def test_sharing_launch_is_told_by_its_name(environ: dict[str, str], expected: str) -> None:
+    assert find_launch(environ) == expected
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {},
+        {"SLURM_JOB_ID": "7"},  # a batch script: several launches may come from it
+        {"PBS_JOBID": "7.server"},
+        {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "1", "MPI_LOCALRANKID": "0"},  # MPICH's mpirun in an interactive step
+    ],
+)
+def test_sharing_launch_without_a_name_is_told_by_the_parent(environ: dict[str, str]) -> None:
+    parent = os.getppid()
+    assert find_launch(environ) == f"parent {parent} {start_of(parent)}"
+
+
+def test_sharing_key_is_of_what_shapes_the_container() -> None:
+    def key(environ: dict[str, str] | None = None, cwd: str = "/", image: str = "i", **values: object) -> str:
+        return make_key(RunOptions(**values), image, environ or {}, cwd)
+
+    base = key()
+    same = [key(verb="run"), key(arguments=["a"]), key(env=["A=1"]), key(pwd="/x"), key({"RANK": "1"}), key(verbose=1)]
+    assert set(same) == {base}
+    others = [
+        *(key(bind=["/a"]), key(nv=True), key(contain=True), key(pid=True), key(cwd="/x"), key(image="j")),
+        *(key({"APPTAINER_BIND": "/a"}), key({"HOME": "/x"}), key(overlay=["/o"]), key(home="/h")),
+    ]
+    assert len({*others, base}) == len(others) + 1
+    assert key({"NVIDIA_VISIBLE_DEVICES": "1"}) == base
+    assert key({"NVIDIA_VISIBLE_DEVICES": "1"}, contain=True) != key({"NVIDIA_VISIBLE_DEVICES": "0"}, contain=True)
