@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""--device VENDOR/CLASS=NAME: devices as the Container Device Interface describes them in /etc/cdi and /var/run/cdi.
+
+Environment, mounts and device nodes are taken over. Hooks are programs for root; what NVIDIA's do is done here.
+"""
+
+from __future__ import annotations
+
+from kedge.runtime.devices.cdi_hooks import apply_hooks, as_list, as_mappings
+from kedge.runtime.facts import Additions, Bind
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from kedge.runtime.facts import HostFacts, ImageFacts
+    from kedge.runtime.options import RunOptions
+    from kedge.runtime.views import View
+
+FOLDERS = ("/etc/cdi", "/var/run/cdi")
+_MAXIMUM_SIZE = 8 << 20
+_HONOURED = ("env", "deviceNodes", "mounts", "hooks")
+_HINT = "'--cdi-dirs' names other folders; 'nvidia-ctk cdi generate' makes a specification of NVIDIA's GPUs"
+
+
+class Specification:
+    """One file: the devices of one vendor and class."""
+
+    __slots__ = ("devices", "edits", "kind", "path", "rank")
+
+    def __init__(self, path: str, rank: int, content: dict[str, Any]) -> None:
+        self.path = path
+        self.rank = rank  # folders that come later win
+        self.kind = str(content.get("kind") or "")
+        self.edits = _as_mapping(content.get("containerEdits"))
+        self.devices = {
+            str(device["name"]): _as_mapping(device.get("containerEdits"))
+            for device in content.get("devices") or []
+            if isinstance(device, dict) and device.get("name") is not None
+        }
+
+
+def plan_cdi(options: RunOptions, host: HostFacts, image: ImageFacts) -> Additions:
+    """What the named devices add; raises DeviceProblem when one is not known."""
+    folders = _list_folders(options)
+    specifications, problems = read_specifications(host.view, folders)
+    names = [name.strip() for words in options.device for name in words.split(",") if name.strip()]
+    additions = Additions()
+    used: list[Specification] = []
+    edits: list[dict[str, Any]] = []
+    for name in names:
+        specification, edit = find_device(name, specifications, problems, folders)
+        if specification not in used:
+            used.append(specification)
+            edits.append(specification.edits)
+        edits.append(edit)
+    additions.notes += [f"devices of {each.kind} are as {each.path} says" for each in used]
+    additions.notes += problems
+    for edit in edits:
+        _apply_edit(additions, host.view, edit)
+    apply_hooks(additions, host, image, edits)
+    return additions
+
+
+def _list_folders(options: RunOptions) -> list[str]:
+    told = [each.strip() for words in options.cdi_dirs for each in words.split(",") if each.strip()]
+    return told or list(FOLDERS)
+
+
+def read_specifications(view: View, folders: list[str]) -> tuple[list[Specification], list[str]]:
+    """All specifications that can be read, and one sentence for each that cannot."""
+    found, problems = [], []
+    for rank, folder in enumerate(folders):
+        for name in view.names(folder):
+            if not name.endswith((".json", ".yaml")):
+                continue
+            path = f"{folder.rstrip('/')}/{name}"
+            try:
+                content = _parse(view, path)
+            except ValueError as problem:
+                problems.append(f"{path} cannot be used: {problem}")
+                continue
+            found.append(Specification(path, rank, content))
+    return found, problems
+
+
+def _parse(view: View, path: str) -> dict[str, Any]:
+    data = view.read(path, _MAXIMUM_SIZE + 1)
+    if data is None:
+        raise ValueError("it cannot be read")
+    if len(data) > _MAXIMUM_SIZE:
+        raise ValueError(f"it has more than {_MAXIMUM_SIZE >> 20} MiB")
+    try:
+        text = data.decode()
+        if path.endswith(".json"):
+            import json  # late: --device with JSON only
+
+            content = json.loads(text)
+        else:
+            from kedge.runtime.devices.cdi_yaml import SpecificationError, parse_yaml  # late: --device with YAML only
+
+            try:
+                content = parse_yaml(text)
+            except SpecificationError as problem:
+                raise ValueError(str(problem)) from None
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    if not isinstance(content, dict) or not isinstance(content.get("kind"), str) or not content.get("cdiVersion"):
+        raise ValueError("it is no device specification (cdiVersion and kind are missing)")
+    if not isinstance(content.get("devices") or [], list):
+        raise ValueError("'devices' is no list")
+    return content
+
+
+def find_device(
+    name: str, specifications: list[Specification], problems: list[str], folders: list[str]
+) -> tuple[Specification, dict[str, Any]]:
+    """The specification that has a device, and the device's own edits; the folder that comes last wins."""
+    from kedge.errors import DeviceProblem  # late: error paths only, and the one place that raises here
+
+    kind, equals, device = name.partition("=")
+    if not equals or "/" not in kind or not device:
+        raise DeviceProblem(
+            f"'{name}' is no name of a device", hint="write VENDOR/CLASS=NAME, as in '--device nvidia.com/gpu=0'"
+        )
+    where = " and ".join(folders)
+    context = {f"problem {number}": text for number, text in enumerate(problems, 1)}
+    if not specifications:
+        if problems:
+            raise DeviceProblem(f"no device specification in {where} can be read", context=context, hint=_HINT)
+        raise DeviceProblem(f"there is no device '{name}': {where} hold no device specifications", hint=_HINT)
+    holders = [each for each in specifications if each.kind == kind and device in each.devices]
+    if not holders:
+        known = [f"{each.kind}={one}" for each in specifications for one in each.devices]
+        context = {"known": ", ".join(known[:64]) or "none", **context}
+        raise DeviceProblem(f"there is no device '{name}' in {where}", context=context, hint=_HINT)
+    best = max(each.rank for each in holders)
+    chosen = [each for each in holders if each.rank == best]
+    if len(chosen) > 1:
+        raise DeviceProblem(
+            f"'{name}' is described twice", context={"files": f"{chosen[0].path}, {chosen[1].path}"}, hint="remove one"
+        )
+    return chosen[0], chosen[0].devices[device]
+
+
+def _apply_edit(additions: Additions, view: View, edit: dict[str, Any]) -> None:
+    for text in as_list(edit.get("env")):
+        name, equals, value = str(text).partition("=")
+        if equals and name:
+            additions.variables[name] = value
+    for node in as_mappings(edit.get("deviceNodes")):
+        path = str(node.get("path") or "")
+        source = str(node.get("hostPath") or path)
+        if not path.startswith("/") or not view.kind(source):
+            additions.warnings.append(f"--device: {source or 'a device without a path'} is not there: left out")
+        elif source == path and path.startswith("/dev/"):
+            additions.devices.append(path)
+        else:
+            additions.binds.append(Bind(source, path, origin="--device"))
+    for mount in as_mappings(edit.get("mounts")):
+        _apply_mount(additions, view, mount)
+    for name, value in edit.items():
+        if name not in _HONOURED and value:
+            additions.warnings.append(f"--device: '{name}' of the specification cannot be done without root: left out")
+
+
+def _apply_mount(additions: Additions, view: View, mount: dict[str, Any]) -> None:
+    source, destination = str(mount.get("hostPath") or ""), str(mount.get("containerPath") or "")
+    kind = str(mount.get("type") or "bind")
+    if not source.startswith("/") or not destination.startswith("/") or kind not in ("bind", "none"):
+        additions.warnings.append(f"--device: the mount of '{source}' to '{destination}' ({kind}) is left out")
+        return
+    if not view.kind(source):
+        additions.warnings.append(
+            f"--device: {source} is not there: the specification is older than the driver ('nvidia-ctk cdi generate')"
+        )
+        return
+    options = [str(option) for option in as_list(mount.get("options"))]
+    additions.binds.append(Bind(view.resolve(source), destination, readonly="ro" in options, origin="--device"))
+
+
+def _as_mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Decides which libcuda runs: the host driver's, or the newer one that many images carry (`cuda-compat`).
+
+The carried one works on data-center cards only, only on the driver branches that it lists, and must not hide a newer
+one of the host (CUDA errors 803 and 804). The library lists its branches in an ELF note.
+"""
+
+from __future__ import annotations
+
+from kedge.runtime.devices.driver import is_version, order_version
+from kedge.runtime.devices.libraries import split_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from kedge.runtime.devices.driver import Card
+    from kedge.runtime.views import View
+
+HOST_LIBRARIES = "/.singularity.d/libs"
+_PLACES = ("/usr/local/cuda/compat", "/usr/local/cuda/compat/lib.real", "/usr/local/cuda/compat/lib")
+_TOOLKITS = "/usr/local"
+_SECTION, _OWNER = ".note.cuda.fwd_compatibility", "NVIDIA Corporation"
+_CUDA_MAJORS = ((580, 13), (525, 12), (450, 11), (410, 10), (384, 9))  # first driver branch that runs a CUDA major
+
+_NOT_DATA_CENTER = ("GEFORCE", "TITAN", "QUADRO", "NVS", "CMP", "ORIN", "XAVIER", "THOR", "TEGRA")
+_SERVER_LETTERS = ("A", "B", "H", "K", "L", "M", "P", "V")
+
+
+class Carried:
+    """The driver libraries inside an image."""
+
+    __slots__ = ("branches", "cuda", "folder", "version")
+
+    def __init__(self, folder: str, version: str) -> None:
+        self.folder = folder
+        self.version = version
+        self.branches: list[int] | None = None  # host branches it runs on; None: it does not say
+        self.cuda = ""
+
+
+class Decision:
+    """Folders that go first in LD_LIBRARY_PATH, the reason, and what the user must know besides."""
+
+    __slots__ = ("note", "prepend", "uses_image", "warning")
+
+    def __init__(self, note: str = "", *, uses_image: bool = False, warning: str = "") -> None:
+        self.note = note
+        self.uses_image = uses_image
+        self.warning = warning
+        self.prepend: list[str] = []
+
+
+def decide_libcuda(view: View, version: str, cards: list[Card], library_path: str) -> Decision:
+    """The decision for the image of `view` on a host driver of `version`; `library_path` is the image's own."""
+    carried = find_carried(view)
+    decision = Decision() if carried is None else compare_drivers(view, carried, version, cards)
+    if decision.uses_image and carried is not None:
+        decision.prepend = [carried.folder]
+        return decision
+    foreign = [folder for folder in library_path.split(":") if folder.startswith("/") and has_libcuda(view, folder)]
+    if foreign and version:
+        decision.prepend = [HOST_LIBRARIES]
+        decision.note = decision.note or f"host libcuda {version} is used, not the one of the image in {foreign[0]}"
+    return decision
+
+
+def has_libcuda(view: View, folder: str) -> bool:
+    """Whether the dynamic loader finds a libcuda in a folder of the image."""
+    return folder.rstrip("/") != HOST_LIBRARIES and view.kind(folder.rstrip("/") + "/libcuda.so.1") == "f"
+
+
+def find_carried(view: View) -> Carried | None:
+    """The compat libraries of an image, of the toolkit that /usr/local/cuda means first."""
+    toolkits = [name for name in view.names(_TOOLKITS) if name.startswith("cuda-")]
+    places = [*_PLACES, *(f"{_TOOLKITS}/{name}/compat" for name in reversed(toolkits))]
+    for folder in places:
+        for name in view.names(folder):
+            stem, suffix = split_name(name)
+            if stem == "libcuda" and is_version(suffix) and view.kind(f"{folder}/{name}") == "f":
+                return Carried(folder, suffix)
+    return None
+
+
+def compare_drivers(view: View, carried: Carried, version: str, cards: list[Card]) -> Decision:
+    """Which of the two libcuda it is, by the rule in the module's first lines."""
+    ours, theirs = order_version(version), order_version(carried.version)
+    if not ours:
+        return Decision("the version of the host's driver is not known: its libcuda is used")
+    host = f"host libcuda {version} is used"
+    if ours >= theirs:
+        relation = "the same as" if ours == theirs else "newer than"
+        return Decision(f"{host}: it is {relation} the image's compat libraries ({carried.version})")
+    read_branches(view, carried)
+    wanted, offered = cuda_major(theirs[0], carried.cuda), cuda_major(ours[0])
+    is_behind = 0 < offered < wanted
+    obstacle = find_obstacle(carried, ours[0], theirs[0], cards)
+    if obstacle:
+        warning = (
+            f"This image needs CUDA {wanted}, driver {version} of this node offers CUDA {offered}, and {obstacle}. "
+            f"GPU programs will fail: take an image for CUDA {offered}, or a node with a newer driver."
+        )
+        return Decision(f"{host}: {obstacle}", warning=warning if is_behind else "")
+    if not any(card.model for card in cards) and not is_behind:
+        return Decision(f"{host}: it runs CUDA {wanted} too, and the kind of card is not known")
+    reason = f"it is newer than the host's driver {version}"
+    return Decision(f"libcuda {carried.version} of the image is used ({carried.folder}): {reason}", uses_image=True)
+
+
+def find_obstacle(carried: Carried, ours: int, theirs: int, cards: list[Card]) -> str:
+    """Why newer libraries of the image cannot run on this host's driver branch and cards; empty when they can."""
+    libraries = f"the image's compat libraries ({carried.version})"
+    for card in cards:
+        if card.model and not is_data_center(card.model):
+            return f"{libraries} run on data-center cards only, not on {card.model}"
+    if carried.branches is None:
+        return "" if ours < theirs else f"{libraries} are of the same branch"
+    if ours not in carried.branches:
+        return f"{libraries} run on drivers {', '.join(str(branch) for branch in carried.branches)} only"
+    return ""
+
+
+def read_branches(view: View, carried: Carried) -> None:
+    """Fill in what the library says about itself, if it says anything that can be read."""
+    import json  # late: only where the image's driver is newer than the host's
+
+    from kedge.runtime.devices.elf_notes import read_note
+
+    text = read_note(view, f"{carried.folder}/libcuda.so.{carried.version}", _SECTION, _OWNER)
+    try:
+        told = json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        return
+    if not isinstance(told, dict):
+        return
+    facts = {key.lower(): value for key, value in told.items()}
+    branches, cuda = facts.get("driver"), facts.get("cuda version")
+    if isinstance(branches, list) and branches and all(type(each) is int for each in branches):
+        carried.branches = branches[:64]
+    carried.cuda = cuda[:16] if isinstance(cuda, str) else ""
+
+
+def cuda_major(branch: int, told: str = "") -> int:
+    """The newest CUDA major that a driver branch runs; 0 when it is older than all known."""
+    major = told.partition(".")[0]
+    if major.isascii() and major.isdigit():
+        return int(major)
+    return next((cuda for first, cuda in _CUDA_MAJORS if branch >= first), 0)
+
+
+def is_data_center(model: str) -> bool:
+    """Whether a card is one of those that the compat libraries support, by its name in /proc."""
+    words = model.upper().replace("NVIDIA", " ").replace("-", " ").split()
+    if not words or any(word in _NOT_DATA_CENTER for word in words):
+        return False
+    if "TESLA" in words or "GRID" in words:
+        return True
+    if "RTX" in words:
+        return "SERVER" in words  # of the RTX cards only the server editions
+    digits = words[0].lstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    letters = words[0][: len(words[0]) - len(digits)]
+    count = len(digits) - len(digits.lstrip("0123456789"))
+    if letters in ("GB", "GH"):
+        return count >= 3  # GB200 and GH200; GB10 is a workstation
+    if letters == "T":
+        return count == 1  # T4; T400 to T1200 are workstation cards
+    return letters in _SERVER_LETTERS and count > 0
