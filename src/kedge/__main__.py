@@ -5,6 +5,6 @@ from __future__ import annotations
 
 import sys
 
-from kedge.cli.main import main
+from kedge.cli.entry import main
 
 sys.exit(main())

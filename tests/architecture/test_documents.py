@@ -70,7 +70,7 @@ def test_documents_commands_are_found_and_judged() -> None:
     assert judge_command(["pull", "--sandbox", "x", "docker://y"]) is None
     assert judge_command(["pull", "--sanbox", "x"]) == "'kedge pull' has no --sanbox"
     assert judge_command(["cache", "wash"]) == "'kedge cache' has no 'wash'"
-    assert judge_command(["run", "x"]) == "there is no verb 'run'"
+    assert judge_command(["fly", "x"]) == "there is no verb 'fly'"
 
 
 def test_documents_references_can_be_read() -> None:

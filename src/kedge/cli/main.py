@@ -8,11 +8,11 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from kedge.cli.options import GlobalOptions, Parser, add_globals
 from kedge.cli.signals import raised_signals
-from kedge.cli.verbs import GROUPS, VERBS, VerbModule, find_verb, load_verb
+from kedge.cli.verbs import GROUPS, VERBS, VerbModule, WordsModule, find_verb, load_verb
 from kedge.errors import UsageError
 from kedge.release import VERSION
 
@@ -80,6 +80,10 @@ def dispatch(words: list[str], options: GlobalOptions) -> int:
 def run_verb(name: str, rest: Sequence[str], options: GlobalOptions, *, dry_run: bool) -> int:
     """Import the verb, parse its arguments and run it."""
     module = load_verb(find_verb(name))
+    if find_verb(name).reads_words:
+        leading = [f"--{each}" for each in ("json", "quiet", "silent", "debug", "nocolor") if getattr(options, each)]
+        leading += ["--verbose"] * options.verbose + ["--dry-run"] * dry_run
+        return cast(WordsModule, module).run_words(name, rest, leading=leading)
     parser = make_parser(name, options)
     arguments = parser.parse_args(rest)
     if dry_run and not hasattr(arguments, "dry_run"):

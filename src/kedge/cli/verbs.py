@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -26,6 +27,7 @@ class Verb:
     summary: str
     group: str
     guarded: bool = False  # runs in a child, so that a kill for memory can be explained
+    reads_words: bool = False  # its module has `run_words`, which reads the words behind the verb itself
 
 
 class VerbModule(Protocol):
@@ -40,9 +42,21 @@ class VerbModule(Protocol):
         ...
 
 
-GROUPS = ("Images", "Trust", "Store and access", "Setup")
+class WordsModule(Protocol):
+    """What the module of a verb that reads its words itself offers besides."""
+
+    def run_words(self, verb: str, words: Sequence[str], *, leading: Sequence[str]) -> int:
+        """Do what the words say, with the options before the verb; returns the exit status, and raises nothing."""
+        ...
+
+
+GROUPS = ("Containers", "Images", "Trust", "Store and access", "Setup")
 
 VERBS = {
+    "run": Verb("kedge.cli.container", "run what an image is made for, in a container", "Containers", reads_words=True),
+    "exec": Verb("kedge.cli.container", "run a command in a container", "Containers", reads_words=True),
+    "shell": Verb("kedge.cli.container", "start a shell in a container", "Containers", reads_words=True),
+    "test": Verb("kedge.cli.container", "run the tests that an image carries", "Containers", reads_words=True),
     "pull": Verb(
         "kedge.cli.pull", "get an image from anywhere: SIF, sandbox folder, SquashFS or OCI layout", "Images", True
     ),
@@ -60,6 +74,7 @@ VERBS = {
     "key": Verb("kedge.cli.key", "manage the keys that sign and verify", "Trust"),
     "cache": Verb("kedge.cli.cache", "show, list, limit and clean what is stored", "Store and access"),
     "registry": Verb("kedge.cli.registry", "log in to registries, and out", "Store and access"),
+    "pyxis": Verb("kedge.cli.pyxis", "be the importer of Pyxis: images for srun --container-image", "Setup", True),
     "config": Verb("kedge.cli.config", "show and change settings, and where each comes from", "Setup"),
     "completion": Verb("kedge.cli.completion", "print the completion script of a shell", "Setup"),
     "version": Verb("kedge.cli.version", "show the version, and what it runs with", "Setup"),

@@ -215,21 +215,24 @@ def refuse(flag: Flag, origin: str) -> KedgeError:
 
 def _check_words(options: RunOptions) -> None:
     """Say which word is missing, or stands in another's place."""
-    from_words = options.arguments[0] if options.arguments else ""
+    first = options.arguments[0] if options.arguments else ""
     problem = ""
     if not options.image:
-        problem = "there is no image"
-    elif options.verb in ("exec", "start") and not from_words:
-        problem = "there is no command to run" if options.verb == "exec" else "the instance has no name"
-    elif options.verb == "exec" and from_words.startswith("-"):
-        problem = (
-            f"'{from_words}' stands behind the image, where the command is expected; options come before the image"
-        )
+        problem = "needs an image"
+    elif options.verb == "exec" and not first:
+        problem = "needs a command to run"
+    elif options.verb == "start" and not first:
+        problem = "needs a name for the instance"
+    elif options.verb == "exec" and first.startswith("-"):
+        problem = f"finds '{first}' where the command should be; options come before the image"
     if problem:
         from kedge.errors import UsageError
 
-        shown = options.verb if options.verb != "start" else "instance start"
-        raise UsageError(f"kedge {shown}: {problem}", hint=USAGES[options.verb])
+        raise UsageError(f"'{_show(options.verb)}' {problem}", hint=f"usage: {USAGES[options.verb]}")
+
+
+def _show(verb: str) -> str:
+    return "kedge instance start" if verb == "start" else f"kedge {verb}"
 
 
 def _check_values(options: RunOptions) -> None:
@@ -253,25 +256,24 @@ def _explain_unknown(verb: str, name: str) -> KedgeError:
     from kedge.errors import UsageError
     from kedge.model.nearest import propose  # late: only a mistake needs it
 
-    shown = "instance start" if verb == "start" else verb
     others = [flag.verbs[0] for flag in FLAGS if name.lstrip("-") in (*flag.names, flag.short)]
     if others:
         hint: str | None = f"'kedge {others[0]}' has it"
     else:
         known = [f"--{each}" for flag in FLAGS if verb in flag.verbs and flag.group != "refused" for each in flag.names]
         hint = propose(name, known) if name.startswith("--") else None
-    return UsageError(f"'kedge {shown}' has no option {name}", hint=hint or f"'kedge {shown} --help' lists them")
+    return UsageError(f"'{_show(verb)}' has no option {name}", hint=hint or f"'{_show(verb)} --help' lists them")
 
 
 def _explain_missing(verb: str, flag: Flag, origin: str) -> KedgeError:
     from kedge.errors import UsageError
 
-    return UsageError(f"{origin} needs a value: {origin} {flag.metavar}", hint=USAGES[verb])
+    return UsageError(f"{origin} needs a value: {origin} {flag.metavar}", hint=f"usage: {USAGES[verb]}")
 
 
 def _explain_value(verb: str, origin: str, value: str, rule: str) -> KedgeError:
     from kedge.errors import InvalidSetting, UsageError
 
     if origin.startswith("-"):
-        return UsageError(f"'{value}' is no value for {origin}: {rule}", hint=USAGES[verb])
+        return UsageError(f"'{value}' is no value for {origin}: {rule}", hint=f"usage: {USAGES[verb]}")
     return InvalidSetting(f"the variable {origin} is '{value}': {rule}", hint=f"unset {origin}")

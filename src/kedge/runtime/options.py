@@ -88,7 +88,7 @@ class RunOptions:
     nocolor: bool = False
     given: dict[str, str]  # flag or variable that set an attribute, for messages: {'nv': '--nv'}
     notes: list[str]  # said with --verbose
-    warnings: list[str]  # said unless --quiet
+    warnings: list[str]  # said unless --silent
 
     _LISTS = (
         *("arguments", "env", "env_file", "no_env", "keep", "bind", "mount", "scratch", "overlay", "no_mount"),

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge exec|run|shell|test IMAGE`: containers on this machine. Imports nothing that a start does not need.
+
+What kedge itself cannot do ends with 255, as Apptainer's failures do: other numbers are the program's own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from kedge.runtime.flag_table import FLAGS, GROUPS, REFUSALS, Flag
+from kedge.runtime.flags import HelpWanted, parse_words
+from kedge.runtime.options import RunOptions
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+OWN_FAILURE = 255
+
+_POSITIONALS = {
+    "exec": ("COMMAND [ARGUMENT ...]", "what to run in the container"),
+    "run": ("[ARGUMENT ...]", "for the image's own script"),
+    "shell": ("", ""),
+    "test": ("[ARGUMENT ...]", "for the image's test script"),
+}
+
+
+def run_words(verb: str, words: Sequence[str], *, leading: Sequence[str] = ()) -> int:
+    """Do what the words behind the verb say; returns only when no program was started in this process."""
+    options = RunOptions()
+    try:
+        parse_words(verb, [*leading, *words], os.environ, into=options)
+        speaker = Speaker(options)
+        speaker.say_collected()
+        from kedge.ops.run import run_container  # late: mistakes in the words are found without it
+
+        return run_container(options, speaker.say)
+    except HelpWanted:
+        return show_help(verb)
+    except SystemExit:
+        raise
+    except BaseException as problem:
+        return report(problem, [verb, *words], options)
+
+
+class Speaker:
+    """Says on the standard streams what the runtime has to say, as the options for messages allow."""
+
+    def __init__(self, options: RunOptions) -> None:
+        self.options = options
+
+    def say_collected(self) -> None:
+        """What was noticed while the words were read."""
+        for text in self.options.warnings:
+            self.say("warn", text)
+        for text in self.options.notes:
+            self.say("note", text)
+        self.options.warnings.clear()
+        self.options.notes.clear()
+
+    def say(self, level: str, text: str) -> None:
+        """`out` is the result; `warn` is said unless --silent, `note` with --verbose."""
+        if level == "out":
+            sys.stdout.write(text if text.endswith("\n") else text + "\n")
+            sys.stdout.flush()  # the process may become a program that knows nothing of this buffer
+        elif level == "warn" and not self.options.silent:
+            _write_message(f"kedge: warning: {text}")
+        elif level == "note" and self.options.verbose and not (self.options.quiet or self.options.silent):
+            _write_message(f"kedge: {text}")
+
+
+def _write_message(text: str) -> None:
+    """One line on standard error, which nothing in a path or an image can make into something else."""
+    if "://" in text:
+        from kedge.cli.redaction import redact  # late: only addresses carry secrets
+
+        text = redact(text)
+    shown = "".join(each if each.isprintable() or each in "\n\t" else f"\\x{ord(each):02x}" for each in text)
+    try:
+        os.write(2, (shown + "\n").encode(errors="backslashreplace"))
+    except OSError:
+        return  # nobody listens
+
+
+def report(problem: BaseException, words: list[str], options: RunOptions) -> int:
+    """Tell the user about a failure as all verbs do; the status says that it is kedge's and not the program's."""
+    # late, all of it: success needs none
+    from kedge.cli.main import prepare_streams
+    from kedge.cli.options import GlobalOptions
+    from kedge.cli.report import report_failure
+
+    prepare_streams()
+    shown = GlobalOptions(
+        json=options.json or _has_leading(words[1:], "--json"), debug=options.debug, nocolor=options.nocolor
+    )
+    status = report_failure(problem, words, shown)
+    return status if status >= 128 else OWN_FAILURE  # ended by a signal: as for every other verb
+
+
+def _has_leading(words: list[str], wanted: str) -> bool:
+    """Whether an option stands before the image, also behind the mistake that ended the parsing."""
+    for word in words:
+        if not word.startswith("-"):
+            break
+        if word == wanted:
+            return True
+    return False
+
+
+def show_help(verb: str) -> int:
+    """Print the options."""
+    from kedge.cli.main import make_parser, prepare_streams  # late: only help needs a whole parser
+
+    prepare_streams()
+    try:
+        sys.stdout.write(make_parser(verb).format_help())
+        sys.stdout.flush()
+    except OSError as problem:
+        return report(problem, [verb, "--help"], RunOptions())
+    return 0
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The parser that help, completion and the reference page are made from; words are read by `flags`."""
+    import argparse  # late: as above
+
+    verb = parser.prog.split()[-1]
+    parser.add_argument("image", metavar="IMAGE", help="a SIF, SquashFS or sandbox, docker://NAME, instance://NAME …")
+    name, text = _POSITIONALS[verb]
+    if name:
+        parser.add_argument("arguments", metavar=name, nargs=argparse.REMAINDER, help=text)
+    for group, title in GROUPS.items():
+        flags = [flag for flag in FLAGS if flag.group == group and verb in flag.verbs]
+        if group == "messages":
+            flags = [flag for flag in flags if flag.names == ["dry-run"]]  # the others are options of every verb
+        if flags:
+            section = parser.add_argument_group(title)
+            for flag in flags:
+                _add_flag(section, flag)
+
+
+def _add_flag(section: argparse._ArgumentGroup, flag: Flag) -> None:
+    names = [*(["-" + flag.short] if flag.short else []), *("--" + name for name in flag.names)]
+    text = REFUSALS[flag.help][0] if flag.group == "refused" else flag.help
+    if flag.takes_value:
+        action = "append" if flag.kind == "list" else "store"
+        section.add_argument(*names, dest=flag.names[0], metavar=flag.metavar, action=action, help=text)
+    else:
+        section.add_argument(*names, dest=flag.names[0].replace("-", "_"), action="store_true", help=text)

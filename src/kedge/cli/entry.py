@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Where the `kedge` command begins: starts of containers go straight on, and pay for nothing they do not need."""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CONTAINER_VERBS = ("exec", "run", "shell", "test")
+
+# the global options that may stand before a verb; `shell` has another use for -s
+_LEADING = {
+    **{"-s": "--silent", "-q": "--quiet", "-v": "--verbose", "-d": "--debug"},
+    **{each: each for each in ("--silent", "--quiet", "--verbose", "--debug", "--json", "--nocolor", "--dry-run")},
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    count = 0
+    while count < len(words) and words[count] in _LEADING:
+        count += 1
+    if count < len(words) and words[count] in CONTAINER_VERBS:
+        from kedge.cli.container import run_words
+
+        return run_words(words[count], words[count + 1 :], leading=[_LEADING[word] for word in words[:count]])
+    from kedge.cli.main import main as run_main  # late: argparse and what it needs cost more than a container
+
+    return run_main(words)
