@@ -22,6 +22,7 @@ class HostFacts:
         gid: int = 1000,
         groups: tuple[tuple[int, str], ...] = (),  # supplementary and own groups: (number, name)
         user: str = "user",
+        gecos: str = "",  # the user's full name, as passwd has it
         home: str = "/home/user",
         login_shell: str = "/bin/sh",
         cwd: str = "/home/user",
@@ -35,6 +36,7 @@ class HostFacts:
         self.gid = gid
         self.groups = groups
         self.user = user
+        self.gecos = gecos
         self.home = home
         self.login_shell = login_shell
         self.cwd = cwd

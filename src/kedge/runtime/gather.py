@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 
 from kedge.runtime.facts import HostFacts
-from kedge.runtime.identity import find_groups, find_user
+from kedge.runtime.identity import find_gecos, find_groups, find_user
 from kedge.runtime.views import FolderView
 
 TYPE_CHECKING = False
@@ -27,6 +27,7 @@ def gather_host(environ: Mapping[str, str]) -> HostFacts:
         gid=gid,
         groups=find_groups(gid),
         user=user,
+        gecos=find_gecos(uid),
         home=home,
         login_shell=login_shell,
         cwd=find_folder(),

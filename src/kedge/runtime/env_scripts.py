@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Reads the environment scripts of an image without a shell, where they are plain enough.
+
+Plain: assignments, export, unset, `if` with test or [ ], and sourcing of the image's own scripts. That covers what
+Apptainer, Singularity and kedge write into every image and most of what people add. All else raises `NotPlain`.
+"""
+
+from __future__ import annotations
+
+from kedge.runtime.shell_words import NotPlain, is_name, read_word
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kedge.runtime.views import View
+
+_READ_ONLY = ("APPTAINER_NAME", "APPTAINER_CONTAINER", "APPTAINER_INSTANCE")
+_OWN_FOLDERS = ("/scif/", "/.singularity.d/")  # what is in these is not changed by binds
+_FILE_TESTS = {"-d": "d", "-f": "f", "-e": "dfc"}
+_DEEPEST = 8  # scripts that source each other
+
+
+class Variables:
+    """Shell variables: set or not, exported or not."""
+
+    def __init__(self, values: dict[str, str] | None = None, exported: set[str] | None = None) -> None:
+        self.values = dict(values or {})
+        self.exported = set(exported or ())
+        self.exports_all = False
+
+    def copy(self) -> Variables:
+        """The same variables, to try something on."""
+        return Variables(self.values, self.exported)
+
+    def lookup(self, name: str) -> str | None:
+        """The value; None when it is unset."""
+        return self.values.get(name)
+
+    def assign(self, name: str, value: str, *, is_exported: bool = False) -> None:
+        """Set it; names that a runtime guards keep their value, as with Apptainer."""
+        if name in _READ_ONLY and name in self.values:
+            return
+        self.values[name] = value
+        if is_exported or self.exports_all:
+            self.exported.add(name)
+
+    def unset(self, name: str) -> None:
+        """Make it as if it never was."""
+        self.values.pop(name, None)
+        self.exported.discard(name)
+
+    def exports(self) -> dict[str, str]:
+        """What a program gets."""
+        return {name: value for name, value in self.values.items() if name in self.exported}
+
+
+def run_script(text: str, variables: Variables, view: View | None, depth: int = 0) -> None:
+    """Do what the script does to `variables`; raises NotPlain, with `variables` half changed, when it needs a shell."""
+    if "\0" in text or depth > _DEEPEST:
+        raise NotPlain("no script")
+    _Reader(text, variables, view, depth).run()
+
+
+class _Reader:
+    def __init__(self, text: str, variables: Variables, view: View | None, depth: int) -> None:
+        self.text = text
+        self.at = 0
+        self.variables = variables
+        self.view = view
+        self.depth = depth
+        self.open_ifs: list[bool] = []  # for each `if`: whether one of its branches was taken
+        self.commands: dict[str, Callable[[], None]] = {
+            "export": self._run_export,
+            "unset": self._run_unset,
+            "if": self._run_if,
+            "elif": self._run_else,
+            "else": self._run_else,
+            "fi": self._run_fi,
+            ".": self._run_source,
+            "source": self._run_source,
+        }
+
+    def run(self) -> None:
+        while self._find_statement():
+            word = self._read_literal()
+            run = self.commands.get(word)
+            if run is not None:
+                run()
+            else:
+                self._run_assignments(word)
+        if self.open_ifs:
+            raise NotPlain("an if that does not end")
+
+    def _find_statement(self) -> bool:
+        """Go to the next statement, past blank lines and comments."""
+        text, size = self.text, len(self.text)
+        while self.at < size:
+            character = text[self.at]
+            if character == "#":
+                self._skip_line()
+            elif character in " \t\n":
+                self.at += 1
+            else:
+                return True
+        return False
+
+    def _skip_line(self) -> None:
+        end = self.text.find("\n", self.at)
+        self.at = len(self.text) if end < 0 else end
+
+    def _read_literal(self) -> str:
+        """The first word of a statement, up to a blank or the equals sign of an assignment."""
+        start = self.at
+        while self.at < len(self.text) and self.text[self.at] not in " \t\n;=":
+            self.at += 1
+        return self.text[start : self.at]
+
+    def _has_more(self) -> bool:
+        """Whether the statement goes on; if not, go past its end."""
+        text = self.text
+        while text.startswith("\\\n", self.at) or text[self.at : self.at + 1] in (" ", "\t"):
+            self.at += 2 if text[self.at] == "\\" else 1
+        following = text[self.at : self.at + 1]
+        if following == "#":
+            self._skip_line()
+            following = text[self.at : self.at + 1]
+        if following in ("", "\n", ";"):
+            if text.startswith(";;", self.at):
+                raise NotPlain(";;")
+            self.at += 1
+            return False
+        return True
+
+    def _read_value(self) -> str:
+        value, self.at = read_word(self.text, self.at, self.variables.lookup)
+        return value
+
+    def _run_assignments(self, name: str) -> None:
+        """`NAME=VALUE`, several of them maybe; a command after them needs a shell."""
+        while True:
+            if not is_name(name) or self.text[self.at : self.at + 1] != "=":
+                raise NotPlain(name)
+            self.at += 1
+            self.variables.assign(name, self._read_value())
+            if not self._has_more():
+                return
+            name = self._read_literal()
+
+    def _run_export(self) -> None:
+        while self._has_more():
+            name = self._read_literal()
+            if not is_name(name):
+                raise NotPlain(name)
+            if self.text[self.at : self.at + 1] == "=":
+                self.at += 1
+                self.variables.assign(name, self._read_value(), is_exported=True)
+            elif self.variables.lookup(name) is not None:
+                self.variables.exported.add(name)
+            else:
+                raise NotPlain(name)  # an export that comes before the value
+
+    def _run_unset(self) -> None:
+        while self._has_more():
+            name = self._read_literal()
+            if name in _READ_ONLY or not is_name(name):
+                raise NotPlain(name)
+            self.variables.unset(name)
+
+    def _run_source(self) -> None:
+        if not self._has_more():
+            raise NotPlain("nothing to source")
+        path = self._read_value()
+        data = None
+        if self.view is not None and path.startswith(_OWN_FOLDERS) and ".." not in path:
+            data = self.view.read(path)
+        if data is None or self._has_more():
+            raise NotPlain(path)
+        run_script(data.decode(errors="surrogateescape"), self.variables, self.view, self.depth + 1)
+
+    def _run_if(self) -> None:
+        self.open_ifs.append(False)
+        self._choose()
+
+    def _choose(self) -> None:
+        """Read a condition and its `then`; go on behind it, or at the next branch."""
+        is_true = self._read_condition()
+        if not self._find_statement() or self._read_literal() != "then":
+            raise NotPlain("an if without then")
+        if is_true:
+            self.open_ifs[-1] = True
+        else:
+            self._skip_branch()
+
+    def _run_else(self) -> None:
+        """The end of a branch that was run: nothing else of this `if` is."""
+        if not self.open_ifs:
+            raise NotPlain("else")
+        while self._skip_branch() != "fi":
+            pass
+
+    def _run_fi(self) -> None:
+        if not self.open_ifs or self._has_more():
+            raise NotPlain("fi")
+        self.open_ifs.pop()
+
+    def _skip_branch(self) -> str:
+        """Go past a branch that is not run, line by line; a branch that follows is taken if none was."""
+        depth = 0
+        while self._find_statement():
+            start = self.at
+            self._skip_line()
+            word = find_branch_word(self.text[start : self.at])
+            depth += word == "if"
+            if depth == 0 and word:
+                self.at = start + len(word)
+                if word == "fi":
+                    self._run_fi()
+                elif not self.open_ifs[-1]:
+                    self._take_branch(word)
+                return word
+            depth -= word == "fi"
+        raise NotPlain("an if that does not end")
+
+    def _take_branch(self, word: str) -> None:
+        if word == "elif":
+            self._choose()
+        else:
+            self.open_ifs[-1] = True
+
+    def _read_condition(self) -> bool:
+        if not self._has_more():
+            raise NotPlain("an if without a condition")
+        command = self._read_literal()
+        words: list[str] = []
+        while self._has_more():
+            word, self.at = read_word(self.text, self.at, self.variables.lookup, is_value=False)
+            words.append(word)
+        if command == "[" and words[-1:] == ["]"]:
+            words.pop()
+        elif command != "test":
+            raise NotPlain(command)
+        if words[:1] == ["!"]:
+            return not self._test(words[1:])
+        return self._test(words)
+
+    def _test(self, words: list[str]) -> bool:
+        if len(words) == 3 and words[1] in ("=", "!="):
+            return (words[0] == words[2]) == (words[1] == "=")
+        if len(words) == 2 and words[0] in ("-n", "-z"):
+            return bool(words[1]) == (words[0] == "-n")
+        if len(words) == 2 and words[0] in _FILE_TESTS and self.view is not None:
+            path = words[1]
+            if path.startswith(_OWN_FOLDERS) and ".." not in path:
+                kind = self.view.kind(path)
+                return bool(kind) and kind in _FILE_TESTS[words[0]]
+        raise NotPlain(" ".join(words))
+
+
+def find_branch_word(line: str) -> str:
+    """`if`, `elif`, `else` or `fi` when the line begins with it, empty when it is none of an `if`'s lines.
+
+    A line on which they could be anywhere else raises NotPlain: quotes that go over lines, here documents.
+    """
+    if line.count('"') % 2 or line.count("'") % 2 or "<<" in line or line.endswith("\\"):
+        raise NotPlain(line)
+    words = line.replace(";", " ; ").split()
+    first = words[0] if words[0] in ("if", "elif", "else", "fi") else ""
+    if first == "if" and words[-1] == "fi" and words.count("if") == words.count("fi") == 1:
+        return ""  # all of it is on this line
+    if any(word in ("if", "elif", "fi") for word in words[1:]) or (first != "else" and "else" in words[1:]):
+        raise NotPlain(line)
+    return first

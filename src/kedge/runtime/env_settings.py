@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What both evaluators of an environment, our own reader and the image's shell, work from."""
+
+from __future__ import annotations
+
+from kedge.runtime.env_scripts import Variables
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    Step = tuple[str, str]  # what, and the path of a script
+
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+PROMPT = "Apptainer> "
+
+
+class Settings:
+    """Everything that both evaluators work from."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.texts: dict[str, str] = {}  # path of a script: its text
+        self.requests: dict[str, str] = {}  # what the user asks for
+        self.additions: dict[str, str] = {}  # what devices ask for; taken as it is
+        self.is_literal = False  # --no-eval
+        self.library_folders = ""  # go before LIBRARIES where nothing else is in LD_LIBRARY_PATH
+        self.first_libraries = ""  # go before everything but the user's
+        self.restored: dict[str, str] = {}  # host variables and our own, for what no script set
+        self.variables = Variables()  # what scripts see at their start
+        self.warnings: list[str] = []
+        self.notes: list[str] = []

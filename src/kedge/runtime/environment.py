@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the program in a container gets: its environment, in Apptainer's order, and the words that start it.
+
+The image's scripts run on variables of their own, the user's requests come after them, the host's variables fill in
+what is still unset. A list of steps says so; our own reader takes them as far as it can, the image's shell the rest.
+"""
+
+from __future__ import annotations
+
+from kedge.runtime.entrypoint import choose_entry, read_workdir, resolve_oci_words
+from kedge.runtime.env_requests import PATH_REQUESTS, collect_requests, select_host_variables
+from kedge.runtime.env_scripts import run_script
+from kedge.runtime.env_settings import DEFAULT_PATH, PROMPT, Settings
+from kedge.runtime.facts import Payload
+from kedge.runtime.leaks import guard_variables
+from kedge.runtime.library_path import LIBRARIES, find_library_folders
+from kedge.runtime.shell_words import NotPlain, expand_quoted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from kedge.runtime.entrypoint import Entry
+    from kedge.runtime.env_scripts import Variables
+    from kedge.runtime.env_settings import Step
+    from kedge.runtime.facts import Additions, HostFacts, ImageFacts
+    from kedge.runtime.options import RunOptions
+    from kedge.runtime.views import View
+
+_FOLDER = "/.singularity.d/env"
+_TWINS = ("APPTAINER_", "SINGULARITY_")
+
+
+def plan_payload(options: RunOptions, host: HostFacts, image: ImageFacts, additions: Additions) -> Payload:
+    """The program, its arguments and its environment."""
+    entry = choose_entry(options, image)
+    settings = gather_settings(options, host, image, additions)
+    workdir = ""
+    if options.verb == "run" and not options.no_workdir and not options.pwd:
+        workdir = read_workdir(image.oci_config)
+        if workdir:
+            settings.notes.append(f"starts in {workdir}, the image's WORKDIR (--no-workdir: in the current folder)")
+    start = options.pwd or workdir or (home_inside(options, host) if options.contain else host.cwd)
+    settings.variables.assign("PWD", start, is_exported=True)
+    done = run_steps(settings, image.view)
+    if entry.words and done < len(settings.steps):
+        from kedge.runtime.action_script import make_shell_payload  # late: only where a script needs a shell
+
+        payload = make_shell_payload(settings, done, entry, image.view, options.verb)
+    else:
+        payload = make_plain_payload(settings, entry)
+    payload.workdir = workdir
+    payload.warnings = [*settings.warnings, *entry.warnings]
+    payload.notes = [*settings.notes, *entry.notes, *payload.notes]
+    return payload
+
+
+def home_inside(options: RunOptions, host: HostFacts) -> str:
+    """Where the home folder is in the container."""
+    source, _, destination = options.home.partition(":")
+    if not source:
+        return "/root" if options.fakeroot else host.home
+    return destination or source
+
+
+def gather_settings(options: RunOptions, host: HostFacts, image: ImageFacts, additions: Additions) -> Settings:
+    """All that is known before the first script runs."""
+    settings = Settings()
+    settings.steps = list_steps(image.view)
+    settings.is_literal = options.no_eval
+    settings.requests = collect_requests(options, host, settings.warnings)
+    settings.additions = {name: value for name, value in additions.variables.items() if name not in settings.requests}
+    passed = select_host_variables(options, host.environ)
+    warnings, notes = guard_variables(passed, options, host, image.view)
+    settings.warnings += warnings
+    settings.notes += notes
+    settings.restored = {name: value for name, value in passed.items() if name not in settings.requests}
+    settings.restored.update(describe_container(options, host, image))
+    if additions.libraries:
+        settings.library_folders = ":".join(find_library_folders(image.view))
+    settings.first_libraries = ":".join(additions.prepend_library_path)
+    _start_variables(settings, options, host)
+    return settings
+
+
+def _start_variables(settings: Settings, options: RunOptions, host: HostFacts) -> None:
+    """The few variables that an image's scripts see; UID and GID are a shell's own and not exported."""
+    variables = settings.variables
+    uid, gid = (0, 0) if options.fakeroot else (host.uid, host.gid)
+    variables.values.update(UID=str(uid), GID=str(gid), EUID=str(uid))
+    variables.assign("HOME", home_inside(options, host), is_exported=True)
+    for name in ("SINGULARITY_APPNAME", "SINGULARITY_SHELL", *(f"APPTAINER_{x}" for x in ("NAME", "CONTAINER"))):
+        if settings.restored.get(name):
+            variables.assign(name, settings.restored[name], is_exported=True)
+
+
+def describe_container(options: RunOptions, host: HostFacts, image: ImageFacts) -> dict[str, str]:
+    """The APPTAINER_ variables that say inside what runs here, and their old twins."""
+    found = {"APPTAINER_COMMAND": options.command_name or options.verb, "APPTAINER_APPNAME": options.app}
+    if options.app:
+        found["SINGULARITY_APPNAME"] = options.app
+    twins = {"CONTAINER": image.path, "NAME": image.name, "BIND": ",".join(_list_destinations(options, host))}
+    if options.no_eval:
+        twins["NO_EVAL"] = "1"
+    if options.shell:
+        twins["SHELL"] = options.shell
+    for prefix in _TWINS:
+        for name, value in twins.items():
+            found[prefix + name] = value
+    return found
+
+
+def _list_destinations(options: RunOptions, host: HostFacts) -> list[str]:
+    """Where binds are inside, for a runtime that is started in this container."""
+    asked = [name for name in host.environ if name.endswith(("_BIND", "_BINDPATH", "_MOUNT"))]
+    if not (options.bind or options.mount or asked):
+        return []
+    from kedge.runtime.binds import collect_binds  # late: most containers have no binds
+
+    return [bind.destination for bind in collect_binds(options, host.environ, host.cwd)]
+
+
+def list_steps(view: View) -> list[Step]:
+    """What happens to the environment, in order."""
+    steps: list[Step] = []
+    if view.kind(_FOLDER) == "d":
+        for name in view.names(_FOLDER):
+            path = f"{_FOLDER}/{name}"
+            if not name.endswith(".sh") or name.startswith(".") or view.kind(path) != "f":
+                continue
+            if name == "99-runtimevars.sh":
+                continue  # part of the last step, for all images
+            if name == "90-environment.sh":
+                steps.append(("default-path", ""))
+            steps.append(("script", path))
+            if name in ("10-docker2singularity.sh", "10-docker.sh"):
+                steps.append(("repair-path", ""))
+            if name == "99-base.sh":
+                steps.append(("requests", ""))
+    elif view.kind("/environment") == "f":  # Singularity before 2.3
+        steps += [("script", "/environment"), ("repair-path", "")]
+    if ("requests", "") not in steps:
+        steps.append(("requests", ""))
+    steps.append(("finish", ""))
+    return steps
+
+
+def run_steps(settings: Settings, view: View) -> int:
+    """Take the steps that need no shell; returns how many that were, with the variables as they are then."""
+    has_shell = view.is_executable("/bin/sh") or view.is_executable("/bin/bash")
+    for number, (kind, path) in enumerate(settings.steps):
+        before = settings.variables
+        settings.variables = before.copy()
+        try:
+            run_step(settings, kind, path, view)
+        except NotPlain:
+            settings.variables = before
+            if has_shell:
+                return number
+            if kind == "script":
+                settings.warnings.append(f"{path} was left out: it needs a shell, and the image has none")
+            else:
+                settings.warnings.append("variables that need a shell are taken as they are: the image has none")
+                settings.is_literal = True
+                run_step(settings, kind, path, view)
+    return len(settings.steps)
+
+
+def run_step(settings: Settings, kind: str, path: str, view: View) -> None:
+    """One step, by our own reader."""
+    variables = settings.variables
+    if kind == "script":
+        text = settings.texts[path] = (view.read(path) or b"").decode(errors="surrogateescape")
+        run_script(text, variables, view)
+    elif kind == "default-path":
+        set_default_path(variables)
+    elif kind == "repair-path":
+        present = variables.values.get("PATH", "").split(":") if variables.values.get("PATH") else []
+        missing = [folder for folder in DEFAULT_PATH.split(":") if folder not in present]
+        variables.assign("PATH", ":".join([*present, *missing]), is_exported=True)
+    elif kind == "requests":
+        run_requests(settings)
+    else:
+        run_finish(settings)
+
+
+def set_default_path(variables: Variables) -> None:
+    """Images without a PATH of their own."""
+    if "PATH" not in variables.values:
+        variables.assign("PATH", DEFAULT_PATH, is_exported=True)
+
+
+def run_requests(settings: Settings) -> None:
+    """What the user asked for, after one evaluation unless --no-eval."""
+    variables = settings.variables
+    set_default_path(variables)
+    for name, value in settings.additions.items():
+        variables.assign(name, value, is_exported=True)
+    own = PATH_REQUESTS.values()
+    for name, value in settings.requests.items():
+        value = value if settings.is_literal else expand_quoted(value, variables.lookup)
+        if name == "LD_LIBRARY_PATH" and value:
+            value = f"{value}:{LIBRARIES}"
+        variables.assign(name, value, is_exported=name not in own)
+
+
+def run_finish(settings: Settings) -> None:
+    """Changes of paths, the host's variables, and what every container has."""
+    variables = settings.variables
+    values = variables.values
+    asked = {name: values.pop(own, "") for name, own in PATH_REQUESTS.items()}
+    _finish_path(variables, asked)
+    _finish_libraries(settings, asked)
+    for name, value in settings.restored.items():
+        if name not in values:
+            variables.assign(name, value, is_exported=True)
+        elif not values[name]:
+            variables.unset(name)
+    if not values.get("PS1"):
+        variables.assign("PS1", PROMPT, is_exported=True)
+    prompt, command = values["PS1"], values.get("PROMPT_COMMAND")
+    if command:
+        forget = 'PROMPT_COMMAND="${PROMPT_COMMAND%%; PROMPT_COMMAND=*}"'
+        variables.assign("PROMPT_COMMAND", f'{command}; {forget}; PS1="{prompt}"', is_exported=True)
+    else:
+        variables.assign("PROMPT_COMMAND", f'PS1="{prompt}"; unset PROMPT_COMMAND', is_exported=True)
+    place = values.get("APPTAINER_ENVIRONMENT") or f"{_FOLDER}/91-environment.sh"
+    for prefix in _TWINS:
+        variables.assign(f"{prefix}ENVIRONMENT", place, is_exported=True)
+
+
+def _finish_path(variables: Variables, asked: dict[str, str]) -> None:
+    path = variables.values.get("PATH", "")
+    if asked["PREPEND_PATH"]:
+        path = f"{asked['PREPEND_PATH']}:{path}"
+    if asked["APPEND_PATH"]:
+        path = f"{path}:{asked['APPEND_PATH']}"
+    variables.assign("PATH", asked["PATH"] or path, is_exported=True)
+
+
+def _finish_libraries(settings: Settings, asked: dict[str, str]) -> None:
+    """The image's own libraries before those of the host, devices' choices before both, the user's before all."""
+    variables = settings.variables
+    value = variables.values.get("LD_LIBRARY_PATH", "")
+    if settings.library_folders and value in ("", LIBRARIES):
+        value = f"{settings.library_folders}:{LIBRARIES}"
+    if settings.first_libraries and "LD_LIBRARY_PATH" not in settings.requests:
+        value = f"{settings.first_libraries}:{value}" if value else settings.first_libraries
+    if asked["PREPEND_LD_LIBRARY_PATH"]:
+        value = f"{asked['PREPEND_LD_LIBRARY_PATH']}:{value}" if value else asked["PREPEND_LD_LIBRARY_PATH"]
+    if asked["APPEND_LD_LIBRARY_PATH"]:
+        value = f"{value}:{asked['APPEND_LD_LIBRARY_PATH']}" if value else asked["APPEND_LD_LIBRARY_PATH"]
+    if value and value != variables.values.get("LD_LIBRARY_PATH"):
+        variables.assign("LD_LIBRARY_PATH", value, is_exported=True)
+
+
+def make_plain_payload(settings: Settings, entry: Entry) -> Payload:
+    """The payload where no shell was needed for the environment."""
+    environ = settings.variables.exports()
+    environ.update(entry.variables)
+    words = entry.words
+    if entry.script:
+        try:
+            words = resolve_oci_words(entry, environ.get, is_literal=settings.is_literal) or words
+        except NotPlain:
+            words = entry.words  # the script itself does it, with the image's shell
+    payload = Payload(words, environ)
+    if words and "/" not in words[0]:
+        payload.search = [folder or "." for folder in environ.get("PATH", "").split(":")]
+    return payload

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Keeps out what silently changes programs in a container: the host's module paths, preloads and locale.
+
+Each guard can be switched off: --keep NAME, --keep user-site, --keep locale, --keep all. What the user sets for the
+container itself (--env, --env-file, APPTAINERENV_X) never meets a guard.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from kedge.runtime.facts import HostFacts
+    from kedge.runtime.options import RunOptions
+    from kedge.runtime.views import View
+
+# Variables with which an interpreter, the loader or a shell takes code from the host, and variables that name the
+# host's installation of one. Module systems' own (LOADEDMODULES, MODULEPATH) change nothing inside and pass.
+_GUARDED = frozenset(
+    (
+        *("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONUSERBASE", "PYTHONEXECUTABLE"),
+        *("VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "MAMBA_EXE", "MAMBA_ROOT_PREFIX", "_CE_CONDA", "_CE_M"),
+        *("LD_PRELOAD", "LD_AUDIT", "GCONV_PATH", "LOCPATH"),
+        *("R_HOME", "R_LIBS", "R_LIBS_USER", "R_LIBS_SITE", "R_PROFILE", "R_ENVIRON"),
+        *("PERL5LIB", "PERL5OPT", "PERLLIB", "PERL_LOCAL_LIB_ROOT"),
+        *("RUBYLIB", "RUBYOPT", "GEM_HOME", "GEM_PATH", "NODE_PATH"),
+        *("LUA_PATH", "LUA_CPATH", "JULIA_LOAD_PATH", "JULIA_PROJECT", "JULIA_BINDIR"),
+        *("CLASSPATH", "JAVA_HOME", "TCLLIBPATH", "OCTAVE_PATH"),
+        *("OPAL_PREFIX", "PMIX_INSTALL_PREFIX"),  # the host's Open MPI, which the image's cannot be
+        *("BASH_ENV", "ENV"),
+    )
+)
+_GUARDED_PREFIXES = ("CONDA_", "LUA_PATH_", "LUA_CPATH_")
+_PYTHON_PREFIXES = ("/usr", "/usr/local", "/opt/conda", "/opt/venv")
+_ALWAYS_THERE = ("", "C", "POSIX", "C.UTF-8", "C.utf8")
+_LOCALES = "/usr/lib/locale"
+
+
+class Kept:
+    """What the user let in with --keep."""
+
+    def __init__(self, options: RunOptions) -> None:
+        self.names = {name.strip() for listed in options.keep for name in listed.split(",")}
+        self.has_all = "all" in self.names
+
+    def holds(self, name: str) -> bool:
+        """Whether this guard is switched off."""
+        return self.has_all or name in self.names
+
+
+def guard_variables(
+    passed: dict[str, str], options: RunOptions, host: HostFacts, view: View
+) -> tuple[list[str], list[str]]:
+    """Take out of `passed` what leaks; returns warnings and notes about what was done."""
+    kept = Kept(options)
+    warnings: list[str] = []
+    notes: list[str] = []
+    outside = [name for name in passed if _is_guarded(name) and not kept.holds(name)]
+    for name in outside:
+        del passed[name]
+    if "BASH_ENV" in outside and len(outside) == 1:
+        notes.append("BASH_ENV stays outside (--keep BASH_ENV)")  # every login with Lmod has it
+        outside = []
+    parts = [", ".join(sorted(outside))] if outside else []
+    if _guard_user_site(passed, options, host, kept):
+        found = _find_user_site(host, view)
+        if found:
+            parts.append(f"your own packages in ~/.local/lib/{found} (user-site)")
+    if parts:
+        example = "user-site" if not outside else min(outside)
+        warnings.append(f"kept outside: {'; '.join(parts)}. '--keep {example}' or '--keep all' lets in")
+    if not kept.holds("locale"):
+        _guard_locale(passed, view, warnings, notes)
+    return warnings, notes
+
+
+def _is_guarded(name: str) -> bool:
+    return name in _GUARDED or name.startswith(_GUARDED_PREFIXES)
+
+
+def _guard_user_site(passed: dict[str, str], options: RunOptions, host: HostFacts, kept: Kept) -> bool:
+    """Tell Python to leave ~/.local alone, unless the user said something about it."""
+    if "PYTHONNOUSERSITE" in host.environ or kept.holds("user-site"):
+        return False
+    passed["PYTHONNOUSERSITE"] = "1"
+    return not (options.no_home or options.contain)
+
+
+def _find_user_site(host: HostFacts, view: View) -> str:
+    """The folder below ~/.local/lib that a Python of the image would take packages from."""
+    for name in host.view.names(f"{host.home}/.local/lib"):
+        if name.startswith("python") and any(view.kind(f"{each}/lib/{name}") for each in _PYTHON_PREFIXES):
+            return name
+    return ""
+
+
+def _guard_locale(passed: dict[str, str], view: View, warnings: list[str], notes: list[str]) -> None:
+    """Locales that the image lacks become one that it has."""
+    missing: dict[str, list[str]] = {}
+    for name, value in passed.items():
+        if (name == "LANG" or name.startswith("LC_")) and value not in _ALWAYS_THERE:
+            missing.setdefault(value, []).append(name)
+    absent = [value for value in missing if not has_locale(view, value)]
+    if not absent:
+        return
+    instead = "C.UTF-8" if has_plain_utf8(view) else "C"
+    for value in absent:
+        for name in missing[value]:
+            passed[name] = instead
+    text = f"the image has no locale {', '.join(absent)}; {instead} is used (--keep locale)"
+    # English speakers see no difference, and nearly every image lacks it
+    (notes if all(value.startswith("en_") for value in absent) else warnings).append(text)
+
+
+def has_locale(view: View, name: str) -> bool:
+    """Whether the image has a locale, as a folder or in glibc's archive; musl takes any name."""
+    if _has_musl(view):
+        return True
+    base, dot, encoding = name.partition(".")
+    encoding, at, modifier = encoding.partition("@")
+    short = f"{base}{dot}{encoding.lower().replace('-', '')}{at}{modifier}"
+    if any(view.kind(f"{_LOCALES}/{each}") == "d" for each in (name, short)):
+        return True
+    archive = view.read(f"{_LOCALES}/locale-archive", 1 << 20)
+    return archive is not None and short.encode(errors="surrogateescape") + b"\0" in archive
+
+
+def has_plain_utf8(view: View) -> bool:
+    """Whether C.UTF-8 works: it is built into glibc since 2.35 and into musl, and most others ship it as a folder."""
+    if any(view.kind(f"{_LOCALES}/{each}") == "d" for each in ("C.utf8", "C.UTF-8")) or _has_musl(view):
+        return True
+    # glibc before 2.34 has its version in the name of the file
+    for folder in ("/lib64", "/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/lib"):
+        if view.kind(f"{folder}/libc.so.6"):
+            return "/libc-2." not in view.resolve(f"{folder}/libc.so.6")
+    return True
+
+
+def _has_musl(view: View) -> bool:
+    return any(view.kind(f"/lib/ld-musl-{machine}.so.1") for machine in ("x86_64", "aarch64"))

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""LD_LIBRARY_PATH where libraries of the host are in the container: the image's own libraries come first."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from kedge.runtime.views import View
+
+LIBRARIES = "/.singularity.d/libs"
+_STANDARD = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
+_DEEPEST = 4  # files that include each other
+
+
+def find_library_folders(view: View) -> list[str]:
+    """Where the image's loader looks by itself; empty for images that are not glibc's, which need nothing."""
+    if not view.read("/etc/ld.so.cache", 16) and not view.kind("/etc/ld.so.conf"):
+        return []
+    listed = _read_list(view, "/etc/ld.so.conf", 0)
+    found: dict[str, str] = {}
+    for path in (*listed, *_STANDARD):
+        if view.kind(path) == "d":
+            found.setdefault(view.resolve(path), path)
+    return list(found.values())
+
+
+def _read_list(view: View, path: str, depth: int) -> list[str]:
+    """The folders that an ld.so.conf names, with what it includes."""
+    folders: list[str] = []
+    for line in (view.read(path) or b"").decode(errors="surrogateescape").splitlines():
+        words = line.partition("#")[0].split()
+        if words[:1] == ["include"] and depth < _DEEPEST:
+            for pattern in words[1:]:
+                for each in _match_files(view, pattern):
+                    folders += _read_list(view, each, depth + 1)
+        elif words and words[0].startswith("/"):
+            folders.append(words[0].rstrip("/") or "/")
+    return folders
+
+
+def _match_files(view: View, pattern: str) -> list[str]:
+    """`folder/*.conf`, the only kind of pattern that is used there, or one file."""
+    folder, _, name = pattern.rpartition("/")
+    folder = folder if folder.startswith("/") else f"/etc/{folder}".rstrip("/")
+    start, star, end = name.partition("*")
+    if not star:
+        return [f"{folder}/{name}"]
+    return [f"{folder}/{each}" for each in view.names(folder) if each.startswith(start) and each.endswith(end)]
