@@ -57,7 +57,7 @@ def as_stored_image(image: ImageSource, tag: str | None, options: LayerOptions |
         with _as_tree(image, place) as (root, source), explained(place):
             result = write_layer(root, source, spool, threads=options.threads)
             spool.flush()
-        section = _make_section(image, options.progress)
+        section = make_section(image, options.progress)
         yield _single_layer(image, section, spool, result, tag)
 
 
@@ -107,7 +107,7 @@ def _read_stretch(file: BinaryIO, offset: int, size: int) -> Iterator[bytes]:
         yield piece
 
 
-def _make_section(image: ImageSource, progress: Progress) -> dict[str, Any]:
+def make_section(image: ImageSource, progress: Progress) -> dict[str, Any]:
     """The `config` part: the one it was made from, changed by what `.singularity.d` says since."""
     known = image.config.section if image.config is not None else {}
     if not isinstance(image, TreeImage) or image.objects is None:

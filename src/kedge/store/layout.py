@@ -8,6 +8,7 @@ names/<hex>.json                     what a reference meant when it was last ask
 leases/, using/                      who works on what, who reads what
 tmp/                                 files on their way to one of the above, named after the process that made them
 attempts/                            marks of pulls under way, read when one was killed
+held/<owner>/                        links to images that a job was promised
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def report_config(config: ImageConfig, record: SourceRecord) -> InspectReport:
 def decorate(root: Node, sink: ContentSink, config: ImageConfig, record: SourceRecord) -> ImageRecord:
     """Change the tree in place; returns what `describe` gives, with the warnings of the tree added."""
     documents = describe(config, record)
-    editor = _Editor(root, sink, record.created)
+    editor = TreeEditor(root, sink, record.created)
     for folder in files.FOLDERS:
         editor.make_folder(folder.encode())
     editor.open_to_all(_FOLDER.rstrip(b"/"))
@@ -88,7 +88,7 @@ def _sorted(value: object) -> object:
 
 
 @dataclass(slots=True)
-class _Editor:
+class TreeEditor:
     """Changes to one tree; every new node carries the same time."""
 
     root: Node

@@ -6,7 +6,7 @@ from __future__ import annotations
 from kedge.errors import UsageError
 from kedge.runtime.adapters import apptainer, charliecloud, enroot, podman
 from kedge.runtime.adapters.request import Adapter, ForeignImage, ForeignPlan, Request
-from kedge.runtime.adapters.rules import HONOURED, IGNORED, OWN, REFUSED, is_given, option_names, show_option
+from kedge.runtime.adapters.rules import HONOURED, IGNORED, OWN, REFUSED, flag_name, is_given, option_names, show_option
 from kedge.runtime.facts import Additions, Bind, HostFacts
 from kedge.runtime.options import RunOptions
 
@@ -58,8 +58,8 @@ def plan_foreign(
     plan = ForeignPlan(runtime)
     words: list[str] = []
     for name in option_names():
-        if not is_given(options, name):
-            continue
+        if not is_given(options, name) or (name in ("net", "network") and options.network == "host"):
+            continue  # the host's network is what all of them have unasked
         rule, shown = adapter.rules[name], show_option(options, name)
         if rule.how == REFUSED:
             plan.refused.append((shown, rule.text))
@@ -75,12 +75,15 @@ def plan_foreign(
 
 def render_table() -> str:
     """What becomes of each option with each runtime, in Markdown."""
-    lines = ["| option | " + " | ".join(RUNTIMES) + " |", "|---|" + "---|" * len(RUNTIMES)]
+    shown_as = {"podman": "podman, podman-hpc"}  # the two take the same
+    columns = [adapter for adapter in RUNTIMES.values() if adapter.name != "podman-hpc"]
+    heads = [shown_as.get(adapter.name, adapter.name) for adapter in columns]
+    lines = ["| option | " + " | ".join(heads) + " |", "|---|" + "---|" * len(heads)]
     for name in option_names():
-        rules = [adapter.rules[name] for adapter in RUNTIMES.values()]
+        rules = [adapter.rules[name] for adapter in columns]
         if all(rule.how == OWN for rule in rules):
             continue
         shown = [rule.text if rule.how == HONOURED else f"*{rule.how}*: {rule.text}" for rule in rules]
-        label = "verbs" if name == "verb" else f"`--{name.replace('_', '-')}`"
+        label = "verbs" if name == "verb" else f"`{flag_name(name)}`"
         lines.append(f"| {label} | " + " | ".join(text.replace("|", "\\|") for text in shown) + " |")
     return "\n".join(lines) + "\n"

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from kedge.runtime.adapters.request import ForeignPlan, Request
 from kedge.runtime.adapters.rules import EXPANDED, OWN_RULES, Rule, each, flag, honoured, ignored, refused, valued
 from kedge.runtime.facts import Bind
+from kedge.runtime.flag_table import FLAGS
 
-# Variables that would be added to what the flags say already; flags that stand alone beat theirs by themselves.
-_TWINS = ("BIND", "BINDPATH", "MOUNT", "ENV", "ENV_FILE", "OVERLAY", "OVERLAYIMAGE", "FUSESPEC", "FUSEMOUNT", "SCRATCH")
 _PREFIXES = ("APPTAINER_", "SINGULARITY_")
+_BINDS = ("BIND", "BINDPATH", "MOUNT")
 
 
 def _choose_root(unpack: str) -> Rule:
@@ -37,6 +37,7 @@ _RULES: dict[str, Rule] = {
     "keep": ignored("it lets every variable of the host in"),
     "bind": honoured("`--bind`"),
     "mount": honoured("`--bind`"),
+    "contain_libs": honoured("`--bind`"),
     "scratch": each("--scratch"),
     "overlay": each("--overlay"),
     "home": valued("--home"),
@@ -54,13 +55,14 @@ _RULES: dict[str, Rule] = {
     "underlay": flag("--underlay"),
     "fusemount": each("--fusemount"),
     "fakeroot": flag("--fakeroot"),
+    "ignore_subuid": flag("--ignore-subuid"),
     "userns": flag("--userns"),
     "pid": flag("--pid"),
     "ipc": flag("--ipc"),
     "uts": flag("--uts"),
     "hostname": valued("--hostname"),
     "net": flag("--net"),
-    "network": valued("--network"),
+    "network": Rule("honoured", "`--network`", lambda value: [] if value == "host" else ["--network", value]),
     "no_init": flag("--no-init"),
     "no_umask": flag("--no-umask"),
     "no_privs": flag("--no-privs"),
@@ -101,7 +103,7 @@ class Apptainer:
         binds = [word for bind in request.binds for word in ("--bind", show_bind(bind))]
         quiet = ["--quiet"] if options.quiet else []
         plan.argv = [self.program, *quiet, options.verb, *words, *binds, request.image.path, *options.arguments]
-        dropped = {prefix + twin for prefix in _PREFIXES for twin in _TWINS}
+        dropped = list_twins()
         dropped.update(name.strip() for names in options.no_env for name in names.split(","))
         plan.environ = {
             name: value
@@ -121,12 +123,18 @@ class Singularity(Apptainer):
         """As Apptainer's, less what only that has."""
         return {
             **_RULES,
-            "underlay": flag("--underlay"),
+            "ignore_subuid": ignored("only Apptainer knows it"),
             "sharens": ignored("only Apptainer shares namespaces between the processes of a node"),
             "device": refused("it takes CDI devices only together with --oci"),
             "cdi_dirs": ignored("it takes CDI devices only together with --oci"),
             "root": _choose_root("--tmp-sandbox"),
         }
+
+
+def list_twins() -> set[str]:
+    """The variables whose values are among the words already, and would be added to them a second time."""
+    names = {*_BINDS, *(name for flag in FLAGS if flag.kind == "list" for name in flag.variables)}
+    return {prefix + name for prefix in _PREFIXES for name in names}
 
 
 def show_bind(bind: Bind) -> str:

@@ -26,6 +26,7 @@ _RULES: dict[str, Rule] = {
     "keep": ignored("every variable of the host is handed over"),
     "bind": honoured("`--mount`"),
     "mount": honoured("`--mount`"),
+    "contain_libs": honoured("`--mount`"),
     "scratch": honoured("`--mount` of a tmpfs"),
     "overlay": refused("it has no overlays that stay"),
     "home": honoured("`--mount`"),
@@ -43,6 +44,7 @@ _RULES: dict[str, Rule] = {
     "underlay": ignored("mount points are made in an overlay"),
     "fusemount": refused("it starts no FUSE programs"),
     "fakeroot": flag("--root"),
+    "ignore_subuid": honoured("it never uses them"),
     "userns": honoured("always"),
     "pid": flag("--pid", since="4.1"),
     "ipc": flag("--ipc", since="4.1"),
@@ -88,7 +90,7 @@ class Enroot:
     def fill(self, request: Request, words: list[str], plan: ForeignPlan) -> None:
         """`enroot start OPTIONS --mount … --env … IMAGE /bin/sh -c … PROGRAM …`."""
         options = request.options
-        if options.network not in ("", "none"):
+        if options.network not in ("", "none", "host"):
             plan.refused.append(("--network", "it has 'none' only, and the host's"))
         mounts = plan_mounts(request, with_additions=not options.nv)  # for NVIDIA its own hook does it
         started = plan_start(request, mounts.home)

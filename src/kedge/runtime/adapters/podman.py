@@ -32,6 +32,7 @@ _RULES: dict[str, Rule] = {
     "keep": ignored("every variable of the host is handed over"),
     "bind": honoured("`--volume`"),
     "mount": honoured("`--volume`"),
+    "contain_libs": honoured("`--volume`"),
     "scratch": honoured("`--tmpfs`"),
     "overlay": refused("it has no overlay images"),
     "home": honoured("`--volume`"),
@@ -49,6 +50,7 @@ _RULES: dict[str, Rule] = {
     "underlay": ignored("mount points are made in an overlay"),
     "fusemount": refused("it starts no FUSE programs"),
     "fakeroot": honoured("no `--userns=keep-id`"),
+    "ignore_subuid": ignored("its users come from /etc/subuid"),
     "userns": honoured("always"),
     "pid": honoured("no `--pid=host`"),
     "ipc": honoured("no `--ipc=host`"),
@@ -141,7 +143,7 @@ def _namespace_flags(request: Request) -> list[str]:
     options = request.options
     flags = [] if options.fakeroot else ["--userns=keep-id"]
     flags += [f"--{name}=host" for name in ("pid", "ipc", "uts") if not getattr(options, name)]
-    flags.append(f"--network={(options.network or 'none') if options.net else 'host'}")
+    flags.append(f"--network={options.network or ('none' if options.net else 'host')}")
     if options.pid and not options.no_init:
         flags.append("--init")
     return flags

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from kedge.runtime.flag_table import FLAGS
 from kedge.runtime.options import RunOptions
 
 HONOURED, IGNORED, REFUSED, OWN = "honoured", "ignored", "refused", "own"
@@ -68,13 +69,21 @@ _OWN = Rule(OWN, "kedge's own")
 # what kedge sees to itself, whatever the runtime
 OWN_RULES = {
     name: _OWN
-    for name in ("image", "arguments", "command_name", "runtime", "pull", "dry_run", "json", "verbose", "given")
+    for name in (
+        *("image", "arguments", "command_name", "pid_file", "runtime", "pull", "pull_words", "dry_run", "json"),
+        *("verbose", "silent", "debug", "nocolor", "given", "notes", "warnings"),
+    )
 }
 
 
 def option_names() -> tuple[str, ...]:
     """Every attribute of RunOptions, in the order it has there."""
     return tuple(RunOptions.__annotations__)
+
+
+def flag_name(name: str) -> str:
+    """The flag that sets an attribute."""
+    return next((f"--{each.names[0]}" for each in FLAGS if each.attribute == name), f"--{name.replace('_', '-')}")
 
 
 def is_given(options: RunOptions, name: str) -> bool:
@@ -88,8 +97,8 @@ def show_option(options: RunOptions, name: str) -> str:
         return options.given[name]
     for parent, children in _STANDS_FOR_OTHERS.items():
         if name in children and is_given(options, parent):
-            return f"--{name.replace('_', '-')} (part of {options.given.get(parent, '--' + parent)})"
-    return f"--{name.replace('_', '-')}"
+            return f"{flag_name(name)} (part of {options.given.get(parent, flag_name(parent))})"
+    return flag_name(name)
 
 
 _DEFAULTS = RunOptions()
