@@ -204,8 +204,8 @@ def plan(container: Container) -> tuple[Request, Payload]:
     request.is_writable = container.layering.is_writable
     request.private_size = container.layering.private_size
     home = request.home[1]
-    request.passwd = make_passwd(view.read("/etc/passwd") or b"", host, home) if view.kind("/etc/passwd") else None
-    request.group = make_group(view.read("/etc/group") or b"", host) if view.kind("/etc/group") else None
+    request.passwd = make_passwd(view.read("/etc/passwd"), host, home, fakeroot=options.fakeroot)
+    request.group = make_group(view.read("/etc/group"), host)
     request.has_terminal = os.ttyname(0) if options.contain and os.isatty(0) else ""
     return request, payload
 
