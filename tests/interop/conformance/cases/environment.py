@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Variables: the image's, the host's, and those that are asked for; their order, quoting and evaluation."""
+
+from __future__ import annotations
+
+from tests.interop.conformance.case import IMAGES, Case, execute, run
+
+ALL = "env | sort"
+FOREIGN = {  # of the host: what a job has around it
+    "HOST_ONLY": "host",
+    "BOTH": "host",
+    "FROM_IMAGE": "host",
+    "EMPTY_ON_HOST": "",
+    "MULTI": "one\ntwo",
+    "TRICKY": "a $HOME `b` \"c\" 'd' \\e",
+    "SPACED": "  x  ",
+    "OMP_NUM_THREADS": "4",
+    "SLURM_JOB_ID": "17",
+    "http_proxy": "http://proxy:3128",
+    "HTTPS_PROXY": "http://proxy:3129",
+    "BASH_FUNC_module%%": "() {  echo; }",
+    "with-dash": "1",
+    "with.dot": "1",
+    "_": "/usr/bin/previous",
+    "1DIGIT": "x",
+}
+SHOW = 'printf "[%s]\\n" "$A" "$B" "$C"'
+
+
+def variables(name: str, *flags: str, image: str = "base.sif", command: str = ALL, **more: object) -> Case:
+    return Case(f"environment-{name}", execute(image, command, *flags), **more)  # type: ignore[arg-type]
+
+
+def forwarded(name: str, value: str) -> Case:
+    """One value on each of the three ways in."""
+    environment = {"APPTAINERENV_A": value, "SINGULARITYENV_B": value, "C": value}
+    return variables(f"forwarded-{name}", command=SHOW, environment=environment)
+
+
+CASES = [
+    variables("plain"),
+    variables("host", environment=FOREIGN),
+    variables("host-definition", image="definition.sif", environment={**FOREIGN, "WITH_DEFAULT": "from host"}),
+    variables("image-traps", image="variables.sif", environment={"EMPTY": "host", "SINGLE": "host", "NO_VALUE": "h"}),
+    variables("exotic", image="exotic.sif", environment={"CASE": "host", "LIST": "host"}),
+    variables("exotic-cleanenv", "--cleanenv", image="exotic.sif"),
+    variables("definition", image="definition.sif"),
+    variables("definition-forwarded", image="definition.sif", environment={"APPTAINERENV_WITH_DEFAULT": "forwarded"}),
+    variables("definition-run", image="definition.sif", command="echo $DEFINED $FROM_POST $LATER"),
+    variables("cleanenv", "--cleanenv", environment=FOREIGN),
+    variables("cleanenv-short", "-e", environment=FOREIGN),
+    variables("cleanenv-definition", "-e", image="definition.sif", environment=FOREIGN),
+    variables("cleanenv-forwarded", "-e", environment={**FOREIGN, "APPTAINERENV_A": "1", "SINGULARITYENV_B": "2"}),
+    variables("cleanenv-variable", environment={**FOREIGN, "APPTAINER_CLEANENV": "1"}),
+    variables("cleanenv-singularity-variable", environment={**FOREIGN, "SINGULARITY_CLEANENV": "1"}),
+    variables("contain", "--contain", environment=FOREIGN, ignore="^PWD="),
+    variables("containall", "--containall", environment=FOREIGN, ignore="^PWD="),
+    variables("env", "--env", "A=1,B=2"),
+    variables("env-twice", "--env", "A=1", "--env", "B=2,A=3", command=SHOW),
+    variables("env-spaces", "--env", "A=one two", command=SHOW),
+    variables("env-quoted-comma", "--env", '"A=one,two",B=3', command=SHOW),
+    variables("env-evaluated", "--env", "A=$HOME/x", "--env", "B=`echo run`", "--env", "C=$(echo run)", command=SHOW),
+    variables("env-no-eval", "--no-eval", "--env", "A=$HOME/x", "--env", "B=`echo run`", command=SHOW),
+    variables("env-empty", "--env", "A=,BOTH=", environment={"A": "host"}, command="env | grep -E '^(A|BOTH)='; true"),
+    variables("env-equals", "--env", "A=b=c", command=SHOW),
+    variables("env-without-value", "--env", "A", command=SHOW, status=1, difference="usage", our_status=255),
+    variables("env-over-image", "--env", "BOTH=flag,FROM_IMAGE=flag", command="echo $BOTH $FROM_IMAGE"),
+    variables("env-over-definition", "--env", "BOTH=flag", image="definition.sif", command="echo $BOTH"),
+    variables("env-over-forwarded", "--env", "A=flag", environment={"APPTAINERENV_A": "variable"}, command=SHOW),
+    variables("env-path", "--env", "PATH=/data:/bin", command="echo $PATH"),
+    variables("env-prepend-path", "--env", "PREPEND_PATH=/data/first", command="echo $PATH"),
+    variables("env-append-path", "--env", "APPEND_PATH=/data/last", command="echo $PATH"),
+    variables("env-path-refers", "--env", "PATH=$PATH:/data", command="echo $PATH"),
+    variables("env-library-path", "--env", "LD_LIBRARY_PATH=/data/lib", command="echo $LD_LIBRARY_PATH"),
+    variables(
+        "env-library-path-image", "--env", "LD_LIBRARY_PATH=/d", image="variables.sif", command="echo $LD_LIBRARY_PATH"
+    ),
+    variables("env-home", "--env", "HOME=/elsewhere", command="echo $HOME"),
+    variables("env-unicode", "--env", "A=äöü…", command=SHOW),
+    variables("env-quotes", "--env", "A=it's", "--env", 'B="""say"""', command=SHOW),
+    variables("env-dollar-escaped", "--env", "A=\\$HOME", "--env", "B=a\\\\b", command=SHOW),
+    variables(
+        "env-file", "--env-file", "vars", setup="printf 'A=1\\nexport B=2\\nC=\"$A and $B\"\\n' > vars", command=SHOW
+    ),
+    variables(
+        "env-file-comments",
+        *("--env-file", "vars"),
+        setup="printf '# a comment\\n\\nA=one # trailing\\nB='\"'\"'single $HOME'\"'\"'\\nC=$HOME\\n' > vars",
+        command=SHOW,
+    ),
+    variables(
+        "env-file-order",
+        *("--env-file", "vars", "--env", "A=flag"),
+        setup="printf 'A=file\\nB=file\\nC=file\\n' > vars",
+        environment={"APPTAINERENV_B": "variable", "C": "host"},
+        command=SHOW,
+    ),
+    variables(
+        "env-file-two",
+        *("--env-file", "one", "--env-file", "two"),
+        setup="echo A=1 > one; echo B=1 >> one; echo A=2 > two",
+        command=SHOW,
+    ),
+    variables("env-file-missing", "--env-file", "no-such-file", status=255, mentions=("no-such-file",)),
+    variables("env-file-computed", "--env-file", "vars", setup="echo 'A=$(echo computed)' > vars", command=SHOW),
+    forwarded("plain", "value"),
+    forwarded("empty", ""),
+    forwarded("spaces", "  a  b  "),
+    forwarded("dollar", "$HOME ${HOME}"),
+    forwarded("command", "$(echo run) `echo run`"),
+    forwarded("quotes", 'it\'s "quoted"'),
+    forwarded("backslash", "a\\nb\\\\c"),
+    variables(
+        "forwarded-ends-in-backslash",
+        command=SHOW,
+        environment={"APPTAINERENV_A": "one\\", "APPTAINERENV_B": "two"},
+        difference="quoting",
+        ours=r"\[one\\\]\n\[two\]\n\[\]\n",
+    ),
+    forwarded("newline", "one\ntwo\n"),
+    forwarded("star", "* ? [a]"),
+    forwarded("semicolon", "a; echo b"),
+    forwarded("unicode", "äöü…"),
+    forwarded("json", '{"a": [1, 2], "b": "c"}'),
+    variables(
+        "forwarded-no-eval",
+        "--no-eval",
+        command=SHOW,
+        environment={"APPTAINERENV_A": "$HOME", "SINGULARITYENV_B": "$(echo no)", "C": "`x`"},
+    ),
+    variables(
+        "forwarded-precedence",
+        command='echo "$A"',
+        environment={"APPTAINERENV_A": "apptainer", "SINGULARITYENV_A": "singularity", "A": "host"},
+    ),
+    variables("forwarded-path", environment={"APPTAINERENV_PATH": "/data:/bin"}, command="echo $PATH"),
+    variables("forwarded-prepend", environment={"APPTAINERENV_PREPEND_PATH": "/x:/y"}, command="echo $PATH"),
+    variables("forwarded-append", environment={"SINGULARITYENV_APPEND_PATH": "/x:/y"}, command="echo $PATH"),
+    variables(
+        "forwarded-both-ends",
+        environment={"APPTAINERENV_APPEND_PATH": "/last", "APPTAINERENV_PREPEND_PATH": "/first"},
+        command="echo $PATH",
+    ),
+    variables(
+        "forwarded-library-path", environment={"APPTAINERENV_LD_LIBRARY_PATH": "/x"}, command="echo $LD_LIBRARY_PATH"
+    ),
+    variables("forwarded-home", environment={"APPTAINERENV_HOME": "/x"}, command="echo $HOME"),
+    variables("forwarded-prompt", environment={"APPTAINERENV_PS1": "mine> "}, command='echo "$PS1"'),
+    variables("host-library-path", environment={"LD_LIBRARY_PATH": "/opt/host/lib"}, command="echo $LD_LIBRARY_PATH"),
+    variables(
+        "host-preload",
+        environment={"LD_PRELOAD_NOT": "x", "CUDA_VISIBLE_DEVICES": "0,1", "NVIDIA_VISIBLE_DEVICES": "all"},
+    ),
+    variables(
+        "host-python",
+        environment={"PYTHONPATH": "/host/python", "PYTHONHOME": "/host"},
+        command="env | grep ^PYTHON | sort",
+        difference="host-python",
+        ours="PYTHONNOUSERSITE=1\n",
+    ),
+    variables("host-own-variables", environment={"APPTAINER_TMPDIR": "/tmp", "SINGULARITY_NOTHING": "x"}),
+    variables("noshell", image="noshell.sif", command="", environment={"A": "host"}, status=255),
+    Case("environment-noshell-env", ("exec", f"{IMAGES}/noshell.sif", "env"), environment={"A": "host"}, ignore="^_="),
+    Case("environment-run", run("command.sif", "sh", "-c", ALL), environment=FOREIGN),
+    Case("environment-test", ("test", f"{IMAGES}/definition.sif", "argument"), environment=FOREIGN),
+    Case("environment-shell", ("shell", f"{IMAGES}/base.sif"), environment=FOREIGN, stdin="env | sort\n"),
+    variables("box", image="box", environment=FOREIGN),
+    variables("image-wins-over-host", command="echo $BOTH", environment={"BOTH": "host"}),
+    variables("path-of-host-kept-outside", command="echo $PATH", environment={"PATH": "/strange:/usr/bin:/bin"}),
+]

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Containers that stay: started, joined, listed, stopped."""
+
+from __future__ import annotations
+
+from tests.interop.conformance.case import IMAGES, Case
+
+BASE = f"{IMAGES}/base.sif"
+INSIDE = "$runtime exec instance://$n"
+QUIET = ">/dev/null 2>&1"
+
+
+def instance(name: str, *lines: str, start: str = BASE, arguments: str = "", **more: object) -> Case:
+    """Start an instance, `$n`, do what `lines` say, stop it."""
+    first = f"$runtime instance start {start} $n {arguments} {QUIET} || echo cannot start"
+    text = "\n".join([f"n=i-{name}", first, *lines, f"$runtime instance stop $n {QUIET}; echo stopped $?"])
+    return Case(f"instance-{name}", script=text, **more)  # type: ignore[arg-type]
+
+
+PLAIN = [
+    Case("instance-unknown", script="$runtime exec instance://no-such true; echo $?", mentions=("no-such",)),
+    Case("instance-bad-name", script=f"$runtime instance start {BASE} 'a/b' {QUIET}; echo $?"),
+    Case("instance-stop-unknown", script=f"$runtime instance stop no-such {QUIET}; echo $?"),
+    Case("instance-start-missing-image", script=f"$runtime instance start /no/such.sif n {QUIET}; echo $?"),
+    Case("instance-list-empty", script="$runtime instance list --json | tr -d ' \\n'"),
+]
+CASES = [
+    *PLAIN,
+    instance("start", f"{INSIDE} sh -c 'echo inside; cat /data/file'"),
+    instance(
+        "same-processes",
+        f"{INSIDE} readlink /proc/self/ns/pid > a",
+        f"{INSIDE} readlink /proc/self/ns/pid > b",
+        "cmp a b && echo same",
+    ),
+    instance("layer-kept", f"{INSIDE} touch /data/kept", f"{INSIDE} ls /data", start=f"--writable-tmpfs {BASE}"),
+    instance("bind", f"{INSIDE} cat /mnt/x", start=f"-B sub:/mnt {BASE}", setup="mkdir sub; echo x > sub/x"),
+    instance(
+        "environment",
+        f"B=later {INSIDE} sh -c 'echo \"[$A] [$B] $FROM_IMAGE $APPTAINER_NAME $APPTAINER_INSTANCE\"'",
+        environment={"APPTAINERENV_A": "asked for"},
+    ),
+    instance("environment-all", f"{INSIDE} env | sort", environment={"HOST": "host"}, ignore="^(PPID|_|OLDPWD)="),
+    instance("forwarded", "APPTAINERENV_A=1 $runtime exec --env B=2 instance://$n sh -c 'echo $A $B'"),
+    instance(
+        "startscript",
+        "i=0; until [ -e /tmp/started-peer ] || [ $i = 60 ]; do sleep 0.1; i=$((i + 1)); done",
+        "cat /tmp/started-peer",
+        start=f"{IMAGES}/definition.sif",
+        arguments="'a b'",
+        setup="rm -f /tmp/started-peer",
+    ),
+    instance("run", "$runtime run instance://$n one", start=f"{IMAGES}/definition.sif"),
+    instance("test", "$runtime test instance://$n one", start=f"{IMAGES}/definition.sif"),
+    instance("shell", "echo 'echo typed' | $runtime shell instance://$n"),
+    instance("code", f"{INSIDE} sh -c 'exit 9'; echo $?"),
+    instance("cwd", f"{INSIDE} pwd", "$runtime exec --pwd /data instance://$n pwd"),
+    instance("cwd-elsewhere", f"cd /tmp; {INSIDE} pwd; cd /; {INSIDE} pwd"),
+    instance("user", f"{INSIDE} id"),
+    instance("process-numbers", f"{INSIDE} sh -c '[ $$ -lt 100 ] && echo small'"),
+    instance("twice", f"$runtime instance start {BASE} $n {QUIET}; echo $?"),
+    instance("contain", f"{INSIDE} sh -c 'pwd; ls -A /tmp'", start=f"--contain {BASE}"),
+    instance("fakeroot", f"{INSIDE} id -u", start=f"--fakeroot {BASE}"),
+    instance("hostname", f"{INSIDE} hostname", start=f"--hostname staying {BASE}"),
+    instance("list", "$runtime instance list 2>/dev/null | awk -v n=$n '$1 == n {print $1, $NF}'"),
+    instance("list-json", "$runtime instance list --json | grep -o '\"instance\": *\"'$n'\"' | tr -d ' '"),
+    instance(
+        "list-pattern", "$runtime instance list 'i-list-p*' | grep -c $n; $runtime instance list 'other*' | grep -c $n"
+    ),
+    instance("list-after-stop", f"$runtime instance stop $n {QUIET}; $runtime instance list | grep -c $n"),
+    instance("stop-pattern", f"$runtime instance stop 'i-stop-p*' {QUIET}; echo $?"),
+    instance("stop-all", f"$runtime instance stop --all {QUIET}; echo $?", "$runtime instance list | grep -c $n"),
+    instance("exec-after-stop", f"$runtime instance stop $n {QUIET}; {INSIDE} true {QUIET}; echo $?"),
+    instance("stdin", f"echo through | {INSIDE} cat"),
+    instance("children-end", f"{INSIDE} sh -c 'sleep 300 {QUIET} & echo started'"),
+    instance(
+        "signal",
+        f"{INSIDE} sh -c 'trap \"echo got; exit 3\" TERM; echo ready; while :; do sleep 0.1; done' > out & p=$!",
+        "i=0; until grep -qs ready out || [ $i = 60 ]; do sleep 0.1; i=$((i + 1)); done",
+        "kill -TERM $p; wait $p; echo $?; cat out",
+    ),
+]

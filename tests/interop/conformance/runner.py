@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Runs a case through one of the two runtimes, each in a place of its own that looks the same from inside.
+
+A place is a mount namespace that a sleeping process keeps: the tree of the real Apptainer, or this machine with that
+tree's users. /srv, /home, /tmp and /var/tmp are folders of the place; entering costs a few milliseconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.builders.apptainer import PEER_USER
+from tests.interop.conformance.case import HOME, Case
+from tests.interop.conformance.images import build_images, make_images
+from tests.requirements import REPOSITORY, require_peer, require_program
+
+TIME_LIMIT = 60
+PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+USER = {"PATH": PATH, "HOME": HOME, "USER": "peer", "LOGNAME": "peer", "LANG": "C.UTF-8", "TERM": "xterm"}
+FOLDERS = {"srv": "/srv", "home": "/home", "tmp": "/tmp", "var_tmp": "/var/tmp"}
+USERS = ("passwd", "group", "hosts", "resolv.conf", "subuid", "subgid")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What is compared."""
+
+    status: int
+    stdout: str
+    after: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """One runtime and where it runs."""
+
+    folder: Path  # of this machine; holds srv, home, tmp and var_tmp
+    program: tuple[str, ...]
+    holder: int  # the process whose mount namespace it is
+
+    def enter(
+        self, *words: str, cwd: str = "/srv", environment: dict[str, str] | None = None, stdin: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command there as the ordinary user."""
+        user = ["--reuid", str(PEER_USER), "--regid", str(PEER_USER), "--clear-groups"]
+        variables = [f"{name}={value}" for name, value in {**USER, "PWD": cwd, **(environment or {})}.items()]
+        start = ["nsenter", f"--mount=/proc/{self.holder}/ns/mnt", "setpriv", *user, "env", "-i", "-C", cwd, *variables]
+        return subprocess.run(
+            [*start, *words],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            errors="backslashreplace",
+            timeout=TIME_LIMIT,
+            check=False,
+        )
+
+    def run(self, case: Case) -> tuple[Result, str]:
+        """Run a case; what is compared, and what it said on stderr."""
+        own = self.folder / "srv/case" / case.name
+        own.mkdir(parents=True)
+        os.chown(own, PEER_USER, PEER_USER)
+        cwd = case.cwd or f"/srv/case/{case.name}"
+        if case.setup:
+            made = self.enter("sh", "-euc", case.setup, cwd=f"/srv/case/{case.name}")
+            assert made.returncode == 0, f"the set-up of {case.name} failed: {made.stderr}"
+        if case.script:
+            words = ["sh", "-c", f"runtime={shlex.quote(shlex.join(self.program))}\n{case.script}"]
+        else:
+            words = [*self.program, *case.words]
+        done = self.enter(*words, cwd=cwd, environment=dict(case.environment), stdin=case.stdin)
+        after = self.enter("sh", "-c", case.after, cwd=f"/srv/case/{case.name}").stdout if case.after else ""
+        return Result(done.returncode, normalise(done.stdout, case.ignore), normalise(after, "")), done.stderr
+
+
+@dataclass(frozen=True)
+class Places:
+    """Both runtimes."""
+
+    apptainer: Place
+    kedge: Place
+
+    def run_both(self, case: Case) -> tuple[tuple[Result, str], tuple[Result, str]]:
+        """Run a case through both at the same time: what Apptainer did, and what kedge did."""
+        with ThreadPoolExecutor(2) as pool:
+            theirs = pool.submit(self.apptainer.run, case)
+            ours = pool.submit(self.kedge.run, case)
+            return theirs.result(), ours.result()
+
+
+def normalise(text: str, ignore: str) -> str:
+    """Take out the lines that a case ignores, and the one thing that must differ: the runtime's own name."""
+    lines = text.splitlines(keepends=True)
+    kept = "".join(line for line in lines if not (ignore and re.search(ignore, line)))
+    return re.sub(r"\b(Apptainer|kedge)>", "RUNTIME>", kept)
+
+
+@contextlib.contextmanager
+def hold_namespace(argv: list[str], script: str) -> Iterator[int]:
+    """Start a process that runs `script` as root in a mount namespace of its own, and waits; its number."""
+    text = f"set -e\n{script}\necho $$\nexec cat"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([*argv, "sh", "-c", text], text=True, **pipes) as process:
+        assert process.stdin
+        assert process.stdout
+        line = process.stdout.readline().strip()
+        assert line, f"{argv} failed"
+        try:
+            yield int(line)
+        finally:
+            process.stdin.close()  # cat ends, and the namespace with it
+
+
+def make_folders(place: Path, images: Path, kept: tuple[str, ...] = ()) -> str:
+    """The folders of a place, and the shell text that puts them where they belong; `kept` stay in sight."""
+    for name in FOLDERS:
+        (place / name).mkdir(parents=True)
+        (place / name).chmod(0o1777 if "tmp" in name else 0o755)
+    for name in ("srv/images", "srv/case", "home/peer"):
+        (place / name).mkdir()
+        os.chown(place / name, PEER_USER, PEER_USER)
+    texts = [f"mount --bind {images} {place}/srv/images"]
+    if "/home" in kept:  # a view of both
+        texts.append(f"mount -t overlay -o lowerdir={place}/home:/home overlay /home")
+        texts.append(f"mount --bind {place}/home/peer /home/peer")
+    texts += [f"mount --rbind {place / name} {path}" for name, path in FOLDERS.items() if path not in kept]
+    return "\n".join(texts)
+
+
+def list_needed() -> tuple[str, ...]:
+    """Which of the folders hold the code or the interpreter that the tests run."""
+    needed = [Path(path).resolve() for path in (REPOSITORY, sys.executable, sys.prefix)]
+    return tuple(folder for folder in FOLDERS.values() if any(each.is_relative_to(folder) for each in needed))
+
+
+def find_kedge(place: Path) -> tuple[str, ...]:
+    """The command that is installed beside this Python, or one that we write."""
+    installed = Path(sys.executable).parent / "kedge"
+    if installed.exists():
+        return (str(installed),)
+    text = f"import sys; sys.path.insert(0, {str(REPOSITORY / 'src')!r}); from kedge.cli.main import main; main()"
+    made = place / "srv/kedge"
+    made.write_text(f'#!/bin/sh\nexec {sys.executable} -c {shlex.quote(text)} "$@"\n')
+    made.chmod(0o755)
+    return ("/srv/kedge",)
+
+
+@contextlib.contextmanager
+def open_places() -> Iterator[Places]:
+    """Make the images and both places; all is removed at the end."""
+    script = require_peer()
+    for program in ("nsenter", "setpriv", "unshare"):
+        require_program(program)
+    tree = Path(os.environ.get("KEDGE_PEERS") or "/var/tmp/kedge-peers") / "sid"
+    space = Path(tempfile.mkdtemp(prefix="kedge-conformance-", dir="/var/tmp"))
+    space.chmod(0o755)
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, space, ignore_errors=True)
+        stack.callback(shutil.rmtree, tree / space.relative_to("/"), ignore_errors=True)  # an empty folder, to mount on
+        images = space / "images"
+        images.mkdir()
+        make_images(images)
+        mounts = make_folders(space / "apptainer", images)
+        start = [str(script), "root", "-d", str(space), "--"]
+        holder = stack.enter_context(hold_namespace(start, mounts))
+        apptainer = Place(space / "apptainer", ("apptainer", "-q"), holder)
+        build_images(images, apptainer.enter)
+        users = [f"mount --bind {tree}/etc/{name} /etc/{name}" for name in USERS if Path(f"/etc/{name}").exists()]
+        mounts = make_folders(space / "kedge", images, list_needed())
+        start = ["unshare", "--mount", "--propagation", "private"]
+        holder = stack.enter_context(hold_namespace(start, "\n".join([*users, mounts])))
+        kedge = Place(space / "kedge", find_kedge(space / "kedge"), holder)
+        yield Places(apptainer, kedge)

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""kedge does what the real Apptainer does, case by case, or does otherwise as docs/compatibility.md says.
+
+Nothing is recorded: Apptainer is asked in the same run. Where kedge differs on purpose the case names the section that
+says why, and the test wants the difference to be there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tests.interop.conformance.case import Case
+from tests.interop.conformance.cases import CASES
+from tests.interop.conformance.runner import Places, Result, open_places
+from tests.requirements import REPOSITORY
+
+pytestmark = [pytest.mark.peer, pytest.mark.root]
+PAGE = REPOSITORY / "docs/compatibility.md"
+
+
+@pytest.fixture(scope="module")
+def places() -> Iterator[Places]:
+    with open_places() as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_conformance_kedge_does_as_apptainer(places: Places, case: Case) -> None:
+    (theirs, said), (ours, message) = places.run_both(case)
+    assert theirs.status == case.status, f"Apptainer does not do what the case expects of it: {theirs}\n{said}"
+    assert case.prints in (None, theirs.stdout), f"Apptainer does not print what the case expects of it: {said}"
+    assert "this is a bug" not in message
+    told = f"\nApptainer said: {said}\nkedge said: {message}"
+    assert not [word for word in case.mentions if word not in said or word not in message], told
+    if case.difference:
+        judge_difference(case, theirs, ours, told)
+    else:
+        assert ours == theirs, told
+
+
+def judge_difference(case: Case, theirs: Result, ours: Result, told: str) -> None:
+    """A difference that is meant is there, and is the one that is meant."""
+    assert ours != theirs, f"there is no difference any more: take 'difference' out of the case{told}"
+    assert ours.status == (case.status if case.our_status is None else case.our_status), told
+    assert case.ours is None or re.fullmatch(case.ours, ours.stdout), f"kedge printed {ours.stdout!r}{told}"
+
+
+def list_sections() -> set[str]:
+    """The names in the first column of the page's table that tests show."""
+    return set(re.findall(r"^\| `([\w-]+)` \|", PAGE.read_text(), re.MULTILINE))
+
+
+def test_conformance_page_lists_the_differences() -> None:
+    named = {case.difference for case in CASES if case.difference}
+    assert named == list_sections(), "docs/compatibility.md and the cases differ"
+
+
+def test_conformance_cases_have_names_of_their_own() -> None:
+    twice = [name for name, count in Counter(case.name for case in CASES).items() if count > 1]
+    assert not twice
+    assert len(CASES) > 500
