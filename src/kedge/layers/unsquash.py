@@ -1,26 +1,44 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Unpacks a SquashFS tree straight to its final place: every file is written once, where it stays.
+"""Unpacks a SquashFS tree straight to its final place, by several processes: every file is written once.
 
 For images that are run from, not edited: the owner can read everything, no file is setuid, times are kept.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Protocol
 
-from kedge.layers.privileges import Privileges, choose_privileges
+from kedge.layers.privileges import choose_privileges
 from kedge.layers.sandbox import refuse_way_out
 from kedge.model.progress import Progress
-from kedge.model.tree import ContentSource, Kind, Node, walk
+from kedge.model.tree import Kind, Node, walk
 from kedge.posix.beneath import open_folder
+from kedge.posix.workers import share_work
 
 _BLOCK = 4096
 _HOLE = 65536  # runs of zeros from this size on become holes
+_BATCH_FILES = 200
+_BATCH_BYTES = 16 << 20
+_STRETCH = 64 << 20  # what one process writes of a large file before another may go on; a multiple of every block size
 _LATEST = (1 << 62) // 10**9  # seconds that utimensat takes as nanoseconds
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class StretchSource(Protocol):
+    """Gives the bytes of regular files back, also from the middle."""
+
+    def chunks(self, node: Node) -> Iterator[bytes]:
+        """The content of a regular file in order."""
+        ...
+
+    def stretch(self, node: Node, start: int, length: int) -> Iterator[bytes]:
+        """The content from `start`, a multiple of the block size, on."""
+        ...
 
 
 def make_usable(root: Node) -> None:
@@ -46,82 +64,163 @@ def measure_tree(root: Node) -> int:
     return total
 
 
-class TreeExtractor:
-    """Writes a tree that was read from an image into the new folder `target`; `advance` counts the files' bytes."""
+class _Batch:
+    """Files of one folder that one process makes; or a stretch of one large file."""
 
-    def __init__(self, source: ContentSource, progress: Progress, advance: Callable[[int], None]) -> None:
+    __slots__ = ("folder", "length", "nodes", "size", "start")
+
+    def __init__(self, folder: bytes, start: int = -1, length: int = 0) -> None:
+        self.folder = folder
+        self.nodes: list[tuple[bytes, Node]] = []
+        self.size = 0
+        self.start = start  # -1: whole files
+        self.length = length
+
+
+class _Plan:
+    """A tree in the order it is made: folders, contents in batches, then what needs the rest to be there."""
+
+    def __init__(self, root: Node) -> None:
+        self.folders: list[tuple[bytes, Node]] = [(b"", root)]
+        self.batches: list[_Batch] = []
+        self.specials: list[tuple[bytes, bytes, Node]] = []  # devices, pipes, sockets
+        self.unfinished: list[tuple[bytes, bytes, Node]] = []  # files whose metadata is set when all of it is written
+        self.links: list[tuple[bytes, bytes, bytes, bytes]] = []  # folder and name of the first name, and of another
+        self._first: dict[int, tuple[bytes, bytes]] = {}
+        stack = [(b"", root)]
+        while stack:
+            path, folder = stack.pop()
+            deeper = self._take_folder(path, folder)
+            self.folders += deeper
+            stack += reversed(deeper)
+
+    def _take_folder(self, path: bytes, folder: Node) -> list[tuple[bytes, Node]]:
+        deeper: list[tuple[bytes, Node]] = []
+        batch = _Batch(path)
+        for name, node in folder.sorted_children():
+            refuse_way_out(name)
+            if node.kind is Kind.DIRECTORY:
+                deeper.append((b"%s/%s" % (path, name), node))
+            elif id(node) in self._first:
+                self.links.append((*self._first[id(node)], path, name))
+            else:
+                self._first[id(node)] = (path, name)
+                batch = self._take_file(batch, path, name, node)
+        if batch.nodes:
+            self.batches.append(batch)
+        return deeper
+
+    def _take_file(self, batch: _Batch, path: bytes, name: bytes, node: Node) -> _Batch:
+        if node.kind not in (Kind.FILE, Kind.SYMLINK):
+            self.specials.append((path, name, node))
+            return batch
+        if node.xattrs or node.size >= 2 * _STRETCH:
+            self.unfinished.append((path, name, node))
+        if node.size >= 2 * _STRETCH:
+            for start in range(0, node.size, _STRETCH):
+                stretch = _Batch(path, start, min(_STRETCH, node.size - start))
+                stretch.nodes.append((name, node))
+                self.batches.append(stretch)
+            return batch
+        batch.nodes.append((name, node))
+        batch.size += node.size
+        if len(batch.nodes) < _BATCH_FILES and batch.size < _BATCH_BYTES:
+            return batch
+        self.batches.append(batch)
+        return _Batch(path)
+
+
+class TreeExtractor:
+    """Writes a tree that was read from an image into a new folder; `advance` counts the files' bytes."""
+
+    def __init__(
+        self, source: StretchSource, progress: Progress, advance: Callable[[int], None], workers: int = 1
+    ) -> None:
         self._source = source
         self._advance = advance
-        self._privileges: Privileges = choose_privileges(progress)
-        self._is_root = os.geteuid() == 0
-        self._first_names: dict[int, bytes] = {}  # of files with several names: where the first is
+        self._workers = workers
+        self._privileges = choose_privileges(progress)
+        self._owner = (os.geteuid(), os.getegid())
         self._now = time.time_ns()  # the time of access: cleaners of /tmp go by it
         self._root = b""
+        self._plan = _Plan(Node(Kind.DIRECTORY))
 
     def extract(self, root: Node, target: Path) -> None:
-        """Make `target` and everything in it; a caller removes what an error leaves."""
+        """Make `target` and everything in it; the caller removes what an error leaves."""
         self._root = os.fsencode(target)
+        self._plan = plan = _Plan(root)
         before = os.umask(0)  # files are made with their final mode
         try:
-            target.mkdir(0o700)
-            folder = open_folder(target)
-            try:
-                self._fill(folder, b"", root)
-            finally:
-                os.close(folder)
+            for path, _ in plan.folders:
+                self._make_folder(path)
+            share_work(len(plan.batches), self._workers, self._make_batch, self._advance)
+            for path, name, node in plan.specials:
+                with _Folder(self._root, path) as folder:
+                    self._make_special(folder, name, node)
+                    self._set_metadata(folder, name, node)
+            for path, name, node in plan.unfinished:
+                with _Folder(self._root, path) as folder:
+                    self._set_metadata(folder, name, node)
+            for first, old, path, name in plan.links:
+                with _Folder(self._root, first) as source, _Folder(self._root, path) as folder:
+                    os.link(old, name, src_dir_fd=source, dst_dir_fd=folder, follow_symlinks=False)
+            for path, node in reversed(plan.folders):  # last and deepest first: they may be read-only
+                self._finish_folder(path, node)
         finally:
             os.umask(before)
 
-    def _fill(self, folder: int, path: bytes, node: Node) -> None:
-        """Without recursion: a hostile tree may be deeper than Python's stack. Descriptors are one per level."""
-        levels: list[tuple[int, bytes, Node, Iterator[tuple[bytes, Node]]]]
-        levels = [(os.dup(folder), path, node, iter(node.sorted_children()))]
+    def _make_folder(self, path: bytes) -> None:
         try:
-            while levels:
-                current, where, owner, children = levels[-1]
-                for name, child in children:
-                    refuse_way_out(name)
-                    if child.kind is Kind.DIRECTORY:
-                        os.mkdir(name, 0o700, dir_fd=current)
-                        deeper = open_folder(name, at=current)
-                        levels.append((deeper, where + b"/" + name, child, iter(child.sorted_children())))
-                        break
-                    self._make(current, where, name, child)
-                else:
-                    self._finish_folder(current, owner)
-                    os.close(current)
-                    levels.pop()
-        finally:
-            for level in levels:
-                os.close(level[0])
+            os.mkdir(self._root + path, 0o700)  # noqa: PTH102 - a name is bytes
+        except OSError as problem:
+            if problem.errno != errno.ENAMETOOLONG:
+                raise
+            parent, _, name = path.rpartition(b"/")
+            with _Folder(self._root, parent) as folder:
+                os.mkdir(name, 0o700, dir_fd=folder)
 
-    def _make(self, folder: int, where: bytes, name: bytes, node: Node) -> None:
-        first = self._first_names.get(id(node))
-        if first is not None:
-            os.link(first, name, dst_dir_fd=folder, follow_symlinks=False)
-            return
-        if node.kind is Kind.FILE:
-            self._make_file(folder, name, node)
-        else:
-            self._make_special(folder, name, node)
-        self._first_names[id(node)] = b"%s%s/%s" % (self._root, where, name)
+    def _make_batch(self, number: int) -> int:
+        """In a process of its own."""
+        batch = self._plan.batches[number]
+        with _Folder(self._root, batch.folder) as folder:
+            if batch.start >= 0:
+                name, node = batch.nodes[0]
+                self._make_stretch(folder, name, node, batch)
+                return batch.length
+            for name, node in batch.nodes:
+                if node.kind is Kind.FILE:
+                    self._make_file(folder, name, node)
+                else:
+                    os.symlink(node.target, name, dir_fd=folder)
+                    self._give_away(folder, name, node)
+                    self._set_time(name, node, folder)
+        return batch.size
 
     def _make_file(self, folder: int, name: bytes, node: Node) -> None:
         mode = usable_mode(node)
-        file = os.open(name, _CREATE, mode, dir_fd=folder)
+        file = os.open(name, _CREATE | os.O_EXCL, mode, dir_fd=folder)
         try:
             if node.size:
-                self._write(file, node)
-            if self._is_root or node.xattrs:
-                self._set_owner(folder, name, node)
+                self._write(file, self._source.chunks(node), node.size)
+            if self._give_away(folder, name, node):
                 os.fchmod(file, mode)
             os.utime(file, ns=(self._now, _as_nanoseconds(node.mtime)))
         finally:
             os.close(file)
 
-    def _write(self, file: int, node: Node) -> None:
+    def _make_stretch(self, folder: int, name: bytes, node: Node, batch: _Batch) -> None:
+        file = os.open(name, _CREATE, usable_mode(node) | 0o200, dir_fd=folder)
+        try:
+            os.lseek(file, batch.start, os.SEEK_SET)
+            self._write(file, self._source.stretch(node, batch.start, batch.length), 0)
+            if batch.start + batch.length == node.size and os.fstat(file).st_size < node.size:
+                os.ftruncate(file, node.size)
+        finally:
+            os.close(file)
+
+    def _write(self, file: int, chunks: Iterator[bytes], size: int) -> None:
         ends_in_hole = False
-        for chunk in self._source.chunks(node):
+        for chunk in chunks:
             ends_in_hole = len(chunk) >= _HOLE and not chunk[0] and not chunk.strip(b"\0")
             if ends_in_hole:
                 os.lseek(file, len(chunk), os.SEEK_CUR)
@@ -129,35 +228,71 @@ class TreeExtractor:
                 written = os.write(file, chunk)
                 while written < len(chunk):
                     written += os.write(file, chunk[written:])
-        if ends_in_hole:
-            os.ftruncate(file, node.size)
-        self._advance(node.size)
+        if ends_in_hole and size:
+            os.ftruncate(file, size)
+
+    def _give_away(self, folder: int, name: bytes, node: Node) -> bool:
+        """As root, give the file to its owner; an id that is not mapped in this user namespace is left out."""
+        if self._owner[0] or (node.uid, node.gid) == self._owner:
+            return False
+        try:
+            os.chown(name, node.uid, node.gid, dir_fd=folder, follow_symlinks=False)
+        except OSError as problem:
+            if problem.errno not in (errno.EPERM, errno.EINVAL):
+                raise
+        return True
 
     def _make_special(self, folder: int, name: bytes, node: Node) -> None:
-        if node.kind is Kind.SYMLINK:
-            os.symlink(node.target, name, dir_fd=folder)
-        elif node.kind is Kind.FIFO:
+        if node.kind is Kind.FIFO:
             os.mkfifo(name, 0o600, dir_fd=folder)
         elif node.kind is Kind.SOCKET:
             os.mknod(name, 0o140600, dir_fd=folder)
         else:
             self._privileges.make_device(folder, name, node)
-        self._set_owner(folder, name, node)
-        if node.kind is not Kind.SYMLINK:
-            os.chmod(name, usable_mode(node), dir_fd=folder)
-        os.utime(name, ns=(self._now, _as_nanoseconds(node.mtime)), dir_fd=folder, follow_symlinks=False)
 
-    def _set_owner(self, folder: int, name: bytes, node: Node) -> None:
-        self._privileges.set_owner(folder, name, node)
+    def _set_metadata(self, folder: int, name: bytes, node: Node) -> None:
+        self._give_away(folder, name, node)
         if node.xattrs:
             self._privileges.set_xattrs(folder, name, node)
+        if node.kind is not Kind.SYMLINK:
+            os.chmod(name, usable_mode(node), dir_fd=folder)
+        self._set_time(name, node, folder)
 
-    def _finish_folder(self, folder: int, node: Node) -> None:
-        """Last: a folder may be read-only, and making files in it changes its time."""
-        if self._is_root or node.xattrs:
-            self._set_owner(folder, b".", node)
-        os.fchmod(folder, usable_mode(node))
-        os.utime(folder, ns=(self._now, _as_nanoseconds(node.mtime)))
+    def _set_time(self, name: bytes, node: Node, folder: int) -> None:
+        times = (self._now, _as_nanoseconds(node.mtime))
+        os.utime(name, ns=times, dir_fd=folder, follow_symlinks=False)
+
+    def _finish_folder(self, path: bytes, node: Node) -> None:
+        with _Folder(self._root, path) as folder:
+            if self._owner[0] == 0 or node.xattrs:
+                self._set_metadata(folder, b".", node)
+                return
+            os.fchmod(folder, usable_mode(node))
+            os.utime(folder, ns=(self._now, _as_nanoseconds(node.mtime)))
+
+
+class _Folder:
+    """A folder of the tree, opened; also where its path is longer than the kernel takes at once."""
+
+    def __init__(self, root: bytes, path: bytes) -> None:
+        try:
+            self._folder = open_folder(root + path)
+        except OSError as problem:
+            if problem.errno != errno.ENAMETOOLONG:
+                raise
+            self._folder = open_folder(root)
+            for part in path.split(b"/")[1:]:
+                above = self._folder
+                try:
+                    self._folder = open_folder(part, at=above)
+                finally:
+                    os.close(above)
+
+    def __enter__(self) -> int:
+        return self._folder
+
+    def __exit__(self, *problem: object) -> None:
+        os.close(self._folder)
 
 
 def _as_nanoseconds(seconds: int) -> int:

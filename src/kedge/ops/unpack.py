@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from kedge.runtime.node import find_named, is_volatile
 from kedge.store.store import Store
 
 if TYPE_CHECKING:
+    from kedge.model.manifest import ImageConfig
+    from kedge.model.progress import Progress, Task
     from kedge.ops.image_source import ImageSource, LayeredImage
     from kedge.ops.resolve import Resolved
 
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
 PULL_POLICIES = ("missing", "newer", "always", "never")
 _EXPANSION = 3  # compressed layers to files on a disk
+_MAXIMUM_WORKERS = 16
 _FORMAT = "v1"  # part of an identity: raise it when the unpacked files change
 
 
@@ -127,19 +131,22 @@ class _Unpacker:
                 f"{source} holds an {image.file_system} file system, which is mounted, not unpacked",
                 hint="run it with --root-from kernel as root, or where fuse2fs is installed",
             )
-        with explained(image.path), Path(image.path).open("rb") as file:
-            threads = self.workplace.threads
-            with SquashReader(file, image.offset, image.size, threads=threads) as reader:
-                tree = reader.read_tree()
-                size = measure_tree(tree)
+        workers = min(self.workplace.threads, _MAXIMUM_WORKERS)
+        with (
+            explained(image.path),
+            Path(image.path).open("rb") as file,
+            SquashReader(file, image.offset, image.size) as reader,
+        ):
+            tree = reader.read_tree()
+            size = measure_tree(tree)
 
-                def build(root: Path) -> int:
-                    task = self.workplace.progress.task(f"unpacking {Path(source).name}", size)
-                    TreeExtractor(reader, self.workplace.progress, task.advance).extract(tree, root)
-                    task.finish()
-                    return size
+            def build(root: Path) -> int:
+                bar = _LateBar(self.workplace.progress, f"unpacking {Path(source).name}", size)
+                TreeExtractor(reader, self.workplace.progress, bar.advance, workers).extract(tree, root)
+                bar.finish()
+                return size
 
-                return self._make(Order(identity, source, size, image.read_config()), build)
+            return self._make(Order(identity, source, size, image.read_config()), build)
 
     def _unpack_local(self) -> _Done:
         """An archive, a layout, a daemon's image, or programs of this machine."""
@@ -157,7 +164,8 @@ class _Unpacker:
 
     def _unpack_layers(self, image: LayeredImage) -> _Done:
         size = _EXPANSION * sum(layer.size for layer in image.manifest.layers)
-        order = Order(self._name_layers(image.manifest.digest.hex), self.reference.redacted, size, image.config_bytes)
+        identity = self._name_layers(image.manifest.digest.hex)
+        order = Order(identity, self.reference.redacted, size, _pack_section(image.config))
         return self._make(order, lambda root: _write_tree(root, image))
 
     def _name_layers(self, digest: str) -> str:
@@ -206,7 +214,7 @@ class _Unpacker:
         from kedge.ops.resolve import read_config
 
         refuse_artifacts(resolved)
-        return read_config(resolved, store)[0]
+        return _pack_section(read_config(resolved, store)[1])
 
     def _unpack_sif(self, store: Store) -> _Done:
         from kedge.ops.fetch_sif import find_sif_source
@@ -252,6 +260,32 @@ class _Unpacker:
         respect_quota(store, self.workplace.settings, self.workplace.progress)
         with mark_attempt(marks, what):
             yield
+
+
+class _LateBar:
+    """A task that begins with its first news: a bar has a thread, and processes are best forked before there is one."""
+
+    def __init__(self, progress: Progress, label: str, total: int) -> None:
+        self._progress = progress
+        self._label = label
+        self._total = total
+        self._task: Task | None = None
+
+    def advance(self, amount: int) -> None:
+        """Add to what is done."""
+        if self._task is None:
+            self._task = self._progress.task(self._label, self._total)
+        self._task.advance(amount)
+
+    def finish(self) -> None:
+        """The piece is complete."""
+        if self._task is not None:
+            self._task.finish()
+
+
+def _pack_section(config: ImageConfig) -> bytes:
+    """The part of a config that a SIF carries as well."""
+    return json.dumps(config.section, sort_keys=True).encode() if config.section else b""
 
 
 def _write_tree(root: Path, image: ImageSource) -> int:

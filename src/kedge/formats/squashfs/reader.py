@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from itertools import islice
 from types import TracebackType
 from typing import BinaryIO, Self
 
@@ -127,6 +128,20 @@ class SquashReader:
         if count:
             yield from self._blocks.stream(self._places(content, node.size, count))
         if tail and has_tail:
+            yield self._read_tail(content, tail)
+
+    def stretch(self, node: Node, start: int, length: int) -> Iterator[bytes]:
+        """The content of a regular file from `start`, a multiple of the block size, on."""
+        content = node.content
+        if not isinstance(content, FileContent):
+            raise TypeError(f"this content is not of a SquashFS image that was read: {content!r}")
+        block_size = self.superblock.block_size
+        whole, tail = divmod(node.size, block_size)
+        has_tail = bool(tail) and content.fragment != INVALID_FRAGMENT
+        count = whole + bool(tail and not has_tail)
+        first, last = start // block_size, -(-(start + length) // block_size)
+        yield from self._blocks.stream(islice(self._places(content, node.size, count), first, last))
+        if has_tail and start + length == node.size:
             yield self._read_tail(content, tail)
 
     def _places(self, content: FileContent, size: int, count: int) -> Iterator[BlockPlace]:
