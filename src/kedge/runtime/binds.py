@@ -141,7 +141,7 @@ def _make_bind(parts: list[str], cwd: str) -> Bind:
     destination = source
     if len(parts) > 1:
         destination = _check_destination(parts[1], parts[0])
-    bind = Bind(source, _clean(destination))
+    bind = Bind(source, _clean(destination, follow_up=True))
     for option in parts[2:]:
         name, _, value = option.partition("=")
         if not _is_option(option):
@@ -161,7 +161,7 @@ def _make_mount(fields: list[str], cwd: str) -> Bind:
         elif key in ("source", "src"):
             bind.source = _make_absolute(value, cwd) if value else ""
         elif key in ("destination", "dst", "target"):
-            bind.destination = _clean(_check_destination(value, "")) if value else ""
+            bind.destination = _clean(_check_destination(value, ""), follow_up=True) if value else ""
         else:
             _set_mount_option(bind, key, value, bool(has_value))
     if not bind.source or not bind.destination:
@@ -228,9 +228,14 @@ def _make_absolute(path: str, cwd: str) -> str:
     return joined if ".." in path.split("/") else os.path.normpath(joined)
 
 
-def _clean(path: str) -> str:
-    """Without doubled, trailing and single-dot parts."""
-    parts = [part for part in path.split("/") if part not in ("", ".")]
+def _clean(path: str, *, follow_up: bool = False) -> str:
+    """Without doubled, trailing and single-dot parts; `..` is taken by its text where asked, as in a new tree."""
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == ".." and follow_up:
+            parts[-1:] = []
+        elif part not in ("", "."):
+            parts.append(part)
     return "/" + "/".join(parts)
 
 
