@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from kedge.runtime.operations import Operation
     from kedge.runtime.options import RunOptions
     from kedge.runtime.plan import Plan
+    from kedge.runtime.sharing import Sharing
 
     Say = Callable[[str, str], None]
 
@@ -58,6 +59,7 @@ class Container:
         self.image_binds = ImageBinds(self.binds)
         self.base = choose_base(os.environ)
         self.performed: list[Operation] = []
+        self.sharing: Sharing | None = None
 
 
 def run_container(options: RunOptions, say: Say | None = None) -> int:
@@ -75,12 +77,52 @@ def run_container(options: RunOptions, say: Say | None = None) -> int:
 
         return run_in_instance(options, say)
     container = Container(options, say)
+    if options.sharens and share(container):
+        return finish_inside(container)
     servers = enter_namespaces(container)
     if options.pid:
         from kedge.runtime.supervise import run_supervised  # late: only a process-id namespace needs a second process
 
         run_supervised(lambda: end_with(finish(container, servers)), with_init=not options.no_init)
     return finish(container, servers)
+
+
+def share(container: Container) -> bool:
+    """Join the container that another rank of the same launch has built; else this one builds it for the others."""
+    import kedge.ops.inside  # noqa: F401 - while the host's tree is still there
+    from kedge.runtime.sharing import Sharing, make_key  # late: only with --sharens
+
+    located = container.located
+    identity = located.image.identity or located.root.folder
+    container.sharing = Sharing()
+    return container.sharing.enter_or_build(make_key(container.options, identity, os.environ, container.host.cwd))
+
+
+def finish_inside(container: Container) -> int:
+    """In a container that was joined: become the program."""
+    from kedge.ops.inside import Inside  # late: as above
+
+    located, options = container.located, container.options
+    inside = Inside(container.host_root)
+
+    def start() -> int:
+        image = ImageFacts(
+            view=container.host.view,
+            path=located.shown,
+            kind=located.image.kind,
+            oci_config=located.read_config(options),
+        )
+        payload = inside.plan(options, container.host, image)
+        for level, texts in (("warn", payload.warnings), ("note", payload.notes)):
+            for text in texts:
+                container.say(level, text)
+        return become(container, payload)
+
+    if container.sharing is not None and container.sharing.must_fork:
+        from kedge.runtime.supervise import run_supervised
+
+        run_supervised(lambda: end_with(start()), with_init=False)
+    return start()
 
 
 def end_with(status: int) -> None:
@@ -129,7 +171,7 @@ def make_servers(container: Container) -> list[FuseServer]:
 
 def build(container: Container, servers: list[FuseServer]) -> Payload:
     """Put everything in its place, up to the working folder."""
-    builder = Builder(container.base, container.say, servers)
+    builder = Builder(container.base, container.say, servers, container.host_root)
     builder.prepare()
     perform_root(container, builder)
     request, payload = plan(container)
@@ -213,6 +255,8 @@ def plan(container: Container) -> tuple[Request, Payload]:
 def become(container: Container, payload: Payload) -> int:
     """Become the program; where it cannot be started, go back to the host's tree and say why."""
     libc.control_process(PR_SET_NO_NEW_PRIVS, 1)
+    if container.sharing is not None:
+        container.sharing.publish()
     if "PWD" in payload.environ:
         payload.environ["PWD"] = os.getcwd()
     program = payload.argv[0]

@@ -46,9 +46,16 @@ _RELATIME = 4096  # ST_RELATIME, which has not
 class Builder:
     """Builds one container below `base`; `say(level, text)` hears what was left out and which way was taken."""
 
-    def __init__(self, base: str, say: Callable[[str, str], None], servers: list[FuseServer] | None = None) -> None:
+    def __init__(
+        self,
+        base: str,
+        say: Callable[[str, str], None],
+        servers: list[FuseServer] | None = None,
+        host_root: int = -1,
+    ) -> None:
         self.base = base
         self.say = say
+        self.host_root = host_root  # a descriptor: the way back when something fails after the root was entered
         self.servers = servers or []
         self.container = FolderView(base + NEW)
         self.refused: list[tuple[str, str]] = []  # mount points that could not be made, and their shape
@@ -97,6 +104,7 @@ class Builder:
             except OSError as problem:
                 policy = operation[-1] if operation[-1] in (WARN, MAY, LATER) else MUST
                 if policy == MUST:
+                    self._look_out()
                     raise self._explain(operation, problem) from problem
                 if policy == LATER:
                     self.refused.append((str(operation[1])[len(NEW) :], "d" if operation[0] == "folder" else "f"))
@@ -233,6 +241,12 @@ class Builder:
                 if operation[2]:
                     raise
                 self.say("note", f"cannot go to {folder}: {problem.strerror}")
+
+    def _look_out(self) -> None:
+        """Let the host's tree be the root: errors are explained with what is there."""
+        if self.host_root >= 0:
+            os.fchdir(self.host_root)
+            os.chroot(".")
 
     def _explain(self, operation: Operation, problem: OSError) -> Exception:
         from kedge.errors import MountFailed  # late: success needs no errors

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Programs in a container that is there already: a rank that joins the others of its launch, a command in an instance.
+
+After joining, the root is the container's and nothing of the host can be imported. So the host's tree is made the root
+again while the start is planned, with the container behind a descriptor; the last step goes back into it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from kedge.runtime.environment import plan_payload
+from kedge.runtime.facts import Additions, ImageFacts
+from kedge.runtime.plan import Request, plan_start_folder
+from kedge.runtime.views import FolderView
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from kedge.runtime.facts import HostFacts, Payload
+    from kedge.runtime.options import RunOptions
+
+
+class Inside:
+    """A container that was joined a moment ago; `host_root` is a descriptor of the host's root."""
+
+    def __init__(self, host_root: int) -> None:
+        self.host_root = host_root
+        self.root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.look_out()
+
+    def look_out(self) -> None:
+        """Let the host's tree be the root."""
+        os.fchdir(self.host_root)
+        os.chroot(".")
+
+    def enter(self, folders: list[str], *, is_strict: bool) -> None:
+        """Go into the container for good, to the first of the folders that is there."""
+        os.fchdir(self.root)
+        os.chroot(".")
+        os.chdir("/")
+        for folder in folders:
+            try:
+                os.chdir(folder)
+                return
+            except OSError as problem:
+                if is_strict:
+                    self.look_out()
+                    raise _refuse_folder(folder, problem) from None
+
+    def plan(self, options: RunOptions, host: HostFacts, image: ImageFacts) -> Payload:
+        """What to start, for the container as it is."""
+        image.view = FolderView(f"/proc/self/fd/{self.root}")
+        additions = Additions()
+        if options.nv or options.rocm or options.device:
+            from kedge.runtime.devices import plan_devices  # late: most containers ask for no device
+
+            additions = plan_devices(options, host, image)
+        payload = plan_payload(options, host, image, additions)
+        request = Request(options, host, image, additions, payload)
+        kind, folders, is_strict = plan_start_folder(request)
+        del kind
+        self.enter(str(folders).split("\n"), is_strict=bool(is_strict))
+        return payload
+
+
+def _refuse_folder(folder: str, problem: OSError) -> Exception:
+    from kedge.errors import MountFailed  # late: only for an error
+
+    return MountFailed(
+        f"cannot go to {folder} in the container: {problem.strerror}",
+        hint="the folder must exist inside the container: bind it with -B, or give another --pwd",
+    )
