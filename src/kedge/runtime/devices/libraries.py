@@ -101,7 +101,10 @@ def find_libraries(host: HostFacts, version: str) -> Libraries:
     """The driver's libraries; `version` may be empty, then that of the first libcuda or libnvidia-ml found counts."""
     view = host.view
     cached = read_cache(view.read("/etc/ld.so.cache", MAXIMUM_SIZE) or b"", host.machine, _CACHE_PREFIXES)
-    entries = [(name, view.resolve(path)) for name, path in cached]
+    resolved = [(name, view.resolve(path)) for name, path in cached]
+    # the cache may be older than the driver that it describes
+    there = {path for path in {path for _, path in resolved} if view.kind(path) == "f"}
+    entries = [(name, path) for name, path in resolved if path in there]
     found = _take_all(entries, version)
     if all(found.has(stem) for stem in _BOTH):
         return found
