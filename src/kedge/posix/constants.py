@@ -46,7 +46,11 @@ PR_CAPBSET_DROP = 24
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 PR_CAP_AMBIENT = 47
+PR_CAP_AMBIENT_RAISE = 2
 PR_CAP_AMBIENT_CLEAR_ALL = 4
+
+# capabilities(7)
+CAP_SYS_ADMIN = 21
 
 # statfs(2): file systems that matter when choosing how to mount
 TMPFS_MAGIC = 0x01021994

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 import os
 
+from kedge.posix.constants import PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE
+
 USRQUOTA = 0
 GRPQUOTA = 1
 _Q_GETQUOTA = 0x800007  # linux/quota.h; answered for ext4, XFS and all others with kernel quotas
@@ -18,6 +20,8 @@ _QIF_BLIMITS = 1
 _QIF_SPACE = 2
 _SYS_PIVOT_ROOT = {"x86_64": 155, "ppc64le": 203, "s390x": 217}.get(os.uname().machine, 41)  # 41: the generic table
 _SYS_MOUNT_SETATTR = 442  # the same number on all architectures (Linux 5.12)
+
+_CAPABILITY_VERSION = 0x20080522  # _LINUX_CAPABILITY_VERSION_3 of linux/capability.h
 
 _library = ctypes.CDLL(None, use_errno=True)
 
@@ -139,6 +143,18 @@ def control_process(option: int, value: int = 0) -> None:
     """prctl(2) with one argument."""
     zero = ctypes.c_ulong(0)
     _check(_library.prctl(ctypes.c_int(option), ctypes.c_ulong(value), zero, zero, zero))
+
+
+def keep_capability(capability: int) -> None:
+    """Let the next program have one of this process's capabilities although it is not root: capset(2), prctl(2)."""
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    sets = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable: of numbers below 32, then of the others
+    _check(_library.capget(header, sets))
+    sets[2 + 3 * (capability // 32)] |= 1 << capability % 32
+    _check(_library.capset(header, sets))
+    zero = ctypes.c_ulong(0)
+    arguments = ctypes.c_ulong(PR_CAP_AMBIENT_RAISE), ctypes.c_ulong(capability), zero, zero
+    _check(_library.prctl(ctypes.c_int(PR_CAP_AMBIENT), *arguments))
 
 
 def set_host_name(name: str) -> None:

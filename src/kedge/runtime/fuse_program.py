@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""FUSE programs that look into the container's own mounts, such as fuse-overlayfs: how they are found and started.
+
+The program runs in a copy of our mount namespace that was made before its own mount, so that nothing holds that mount
+but the container: when the container ends, the kernel ends the connection, and the program with it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from kedge.posix import constants, libc
+from kedge.posix.spawn import replace_process, run_detached
+
+_FOLDERS = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+_MESSAGE_LIMIT = 2000
+
+
+def find_program(name: str) -> str:
+    """Where a program is, in PATH or where distributions put it; the empty string when it is nowhere."""
+    for folder in f"{os.environ.get('PATH', '')}:{_FOLDERS}".split(":"):
+        path = f"{folder}/{name}"
+        if folder.startswith("/") and os.access(path, os.X_OK) and os.path.isfile(path):
+            return path
+    return ""
+
+
+def is_privileged() -> bool:
+    """Whether we are root of the whole machine, not of a user namespace only."""
+    if os.geteuid() != 0:
+        return False
+    try:
+        with open("/proc/self/uid_map", encoding="ascii") as file:
+            return file.read().split() == ["0", "0", "4294967295"]
+    except OSError:
+        return True  # a kernel without user namespaces
+
+
+def serve_fuse(argv: list[str], target: str, kind: str) -> None:
+    """Mount FUSE on `target` and let a program (of libfuse 3) serve it; raises OSError with what the program said."""
+    device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
+    errors = os.memfd_create("errors", os.MFD_CLOEXEC)
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    is_ready, say_ready = os.pipe2(os.O_CLOEXEC)
+    try:
+        run_detached(
+            lambda: _become_server([*argv, f"/dev/fd/{device}"], device, errors, (reading, writing, say_ready))
+        )
+        os.close(say_ready)
+        say_ready = -1
+        if not os.read(is_ready, 1):
+            raise OSError("its process could not be prepared")
+        options = f"fd={device},rootmode=40000,user_id={os.getuid()},group_id={os.getgid()}"
+        flags = constants.MS_NOSUID | constants.MS_NODEV
+        libc.mount(kind, target, f"fuse.{kind}", flags, f"{options},allow_other,default_permissions")
+        os.write(writing, b"1")
+    finally:
+        for file in (device, reading, writing, is_ready, say_ready):
+            if file >= 0:
+                os.close(file)
+    try:
+        os.listdir(target)  # waits until the program answers; fails when it has ended
+    except OSError:
+        libc.unmount(target, constants.MNT_DETACH)
+        raise OSError(read_message(errors) or "the program ended without a word") from None
+    finally:
+        os.close(errors)
+
+
+def read_message(errors: int) -> str:
+    """What a program said before it ended, on one line."""
+    text = os.pread(errors, _MESSAGE_LIMIT, 0).decode(errors="replace")
+    return "; ".join(line.strip() for line in text.splitlines() if line.strip())
+
+
+def detach_streams(errors: int) -> None:
+    """Leave the terminal and the pipes of the user, and the signals that are meant for the program in the container.
+
+    libfuse installs its handlers only where a signal is not ignored. The end of the mount is what ends the server.
+    """
+    import signal  # late: only in the process of a server
+
+    os.setsid()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    nothing = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    os.dup2(errors, 2)
+    os.chdir("/")
+
+
+def _become_server(argv: list[str], device: int, errors: int, pipes: tuple[int, int, int]) -> None:
+    reading, writing, say_ready = pipes
+    libc.unshare(constants.CLONE_NEWNS)
+    os.set_inheritable(device, True)
+    detach_streams(errors)
+    os.close(writing)
+    os.write(say_ready, b"1")
+    if os.read(reading, 1):
+        replace_process(argv[0], argv, os.environ)

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Puts an overlay on the container's root: the kernel's own, else fuse-overlayfs; by trying, and by file-system type.
+
+The kernel's overlay is never tried where it is known to hang, to corrupt or to panic, for there trying tells too late.
+"""
+
+from __future__ import annotations
+
+import os
+
+from kedge.posix import constants, libc
+from kedge.runtime.fuse_program import find_program, is_privileged, serve_fuse
+from kedge.runtime.layers_above import NO_KERNEL_UPPER, UPPER, WORK
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Lower layers that have made kernels hang or panic: https://github.com/apptainer/apptainer/issues/2096 and 2657
+_NO_KERNEL_LOWER = {
+    constants.LUSTRE_SUPER_MAGIC: "Lustre",
+    constants.GPFS_SUPER_MAGIC: "GPFS",
+    constants.PANFS_SUPER_MAGIC: "PanFS",
+    constants.ECRYPTFS_SUPER_MAGIC: "eCryptfs",
+}
+_UNSAFE = ',:\\"'  # they mean something in the options of an overlay
+_LONGEST_OPTIONS = 4000  # the kernel takes one page, which may be 4096 bytes
+_PROBE = "user.kedge.probe"
+_MARK = "written-by-fuse-overlayfs"
+
+
+def mount_overlay(lowers: list[str], upper: str, work: str, target: str, *, is_written: bool = False) -> str:
+    """Lay `lowers`, highest first, under `upper` on `target`; returns which way worked and why not a better one.
+
+    `is_written` says that programs will write there, not only we ourselves, who make a few mount points. Raises
+    MountFailed with every reason.
+    """
+    ways: list[tuple[str, Callable[[], None]]] = [
+        ("kernel overlay", lambda: mount_kernel(lowers, upper, work, target)),
+        ("fuse-overlayfs", lambda: mount_fuse(lowers, upper, work, target)),
+    ]
+    refusal = refuse_kernel(lowers, upper)
+    doubt = "" if refusal else doubt_kernel(lowers, upper, is_written=is_written)
+    reasons = []
+    if refusal or doubt:
+        reasons.append(f"kernel overlay: {refusal or doubt}")
+        first = ways.pop(0)
+        ways += [first] if doubt else []
+    for name, mount in ways:
+        try:
+            mount()
+        except OSError as problem:
+            reasons.append(f"{name}: {problem.strerror or problem}")
+        else:
+            return f"{name} ({'; '.join(reasons)})" if reasons else name
+    raise _explain(reasons, upper)
+
+
+def refuse_kernel(lowers: list[str], upper: str) -> str:
+    """Why the kernel's overlay must not be tried; the empty string when it may."""
+    for lower in lowers:
+        name = _NO_KERNEL_LOWER.get(libc.file_system_type(lower))
+        if name:
+            return f"not used above {name}, where kernels hang"
+    if any(has_mark(layer) for layer in (*lowers, upper)):
+        return "a layer was written by fuse-overlayfs, and has deleted files that only it knows"
+    name = NO_KERNEL_UPPER.get(libc.file_system_type(upper))
+    return f"{name} cannot take its changes" if name else ""
+
+
+def doubt_kernel(lowers: list[str], upper: str, *, is_written: bool) -> str:
+    """Why fuse-overlayfs is better where programs write; the empty string when it is not."""
+    if not is_written:
+        return ""
+    if any(libc.file_system_type(lower) == constants.FUSE_SUPER_MAGIC for lower in lowers):
+        return "writing above FUSE is left to fuse-overlayfs where it is installed"
+    if not is_privileged():
+        try:  # without these attributes a folder cannot replace one that was deleted; tmpfs has them since Linux 6.6
+            os.setxattr(upper, _PROBE, b"1")
+            os.removexattr(upper, _PROBE)
+        except OSError:
+            return "the upper file system keeps no user attributes"
+    return ""
+
+
+def mount_kernel(lowers: list[str], upper: str, work: str, target: str) -> None:
+    """The kernel's overlay; raises OSError."""
+    with SafeNames([*lowers, upper, work]) as names:
+        *safe_lowers, safe_upper, safe_work = names
+        options = f"lowerdir={':'.join(safe_lowers)},upperdir={safe_upper},workdir={safe_work}"
+        if not is_privileged():
+            options += ",userxattr"  # trusted attributes are real root's alone
+        libc.mount("overlay", target, "overlay", constants.MS_NOSUID | constants.MS_NODEV, options)
+
+
+def mount_fuse(lowers: list[str], upper: str, work: str, target: str) -> None:
+    """fuse-overlayfs; raises OSError."""
+    program = find_program("fuse-overlayfs")
+    if not program:
+        raise OSError("it is not installed")
+    with SafeNames([*lowers, upper, work], is_inherited=True) as names:
+        *safe_lowers, safe_upper, safe_work = names
+        options = f"lowerdir={':'.join(safe_lowers)},upperdir={safe_upper},workdir={safe_work}"
+        serve_fuse([program, "-f", "-o", options], target, "fuse-overlayfs")
+    leave_mark(work)
+
+
+def leave_mark(work: str) -> None:
+    """Remember that fuse-overlayfs wrote the layer: what it notes about deleted files means nothing to the kernel."""
+    try:
+        file = os.open(f"{work}/{_MARK}", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644)
+    except OSError:
+        return  # the layer works; only its next use may show deleted files
+    os.close(file)
+
+
+def has_mark(layer: str) -> bool:
+    """Whether fuse-overlayfs wrote the layer."""
+    top, _, name = layer.rpartition("/")
+    return name == UPPER and os.path.lexists(f"{top}/{WORK}/{_MARK}")
+
+
+class SafeNames:
+    """Paths fit for mount options: through descriptors where they have special characters or are too long together."""
+
+    def __init__(self, paths: list[str], *, is_inherited: bool = False) -> None:
+        self._paths = paths
+        self._is_inherited = is_inherited
+        self._files: list[int] = []
+
+    def __enter__(self) -> list[str]:
+        is_long = sum(len(os.fsencode(path)) + 1 for path in self._paths) > _LONGEST_OPTIONS
+        return [self._name(path) if is_long or any(c in path for c in _UNSAFE) else path for path in self._paths]
+
+    def _name(self, path: str) -> str:
+        file = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._files.append(file)
+        if self._is_inherited:
+            os.set_inheritable(file, True)
+        return f"/proc/self/fd/{file}"
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files:
+            os.close(file)
+
+
+def _explain(reasons: list[str], upper: str) -> Exception:
+    from kedge.errors import MountFailed  # late: only when something is wrong
+
+    return MountFailed(
+        "no overlay can be put over the image here",
+        context={"tried": "; ".join(reasons), "upper": upper},
+        hint="install fuse-overlayfs, or use an overlay folder on the node's own disk",
+    )
