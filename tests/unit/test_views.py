@@ -82,3 +82,23 @@ def test_table_view_agrees_with_a_folder(tmp_path: Path) -> None:
         assert table.kind(path) == folder.kind(path)
         assert table.resolve(path) == folder.resolve(path)
         assert table.read(path) == folder.read(path)
+
+
+def test_view_of_a_still_tree_says_the_same(tmp_path: Path) -> None:
+    root = str(make_tree(tmp_path))
+    moving, still = FolderView(root), FolderView(root, is_still=True)
+    for path in (
+        "/",
+        "/etc",
+        "/bin/sh",
+        "/absolute",
+        "/climbing",
+        "/out",
+        "/var/run/lock/x",
+        "/bin/../bin/sh",
+        "/../a/b",
+    ):
+        for _ in range(2):
+            assert still.resolve(path) == moving.resolve(path)
+    with pytest.raises(OSError, match="symbolic links"):
+        still.resolve("/loop/x")

@@ -233,7 +233,7 @@ def perform_root(container: Container, builder: Builder) -> None:
 def plan(container: Container) -> tuple[Request, Payload]:
     """Look into the root and make the plan."""
     options, host, located = container.options, container.host, container.located
-    view = FolderView(container.base + NEW)
+    view = FolderView(container.base + NEW, is_still=True)
     image = ImageFacts(view=view, path=located.shown, kind=located.image.kind, oci_config=located.read_config(options))
     additions = Additions()
     if options.nv or options.rocm or options.device or options.contain:

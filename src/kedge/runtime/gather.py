@@ -21,7 +21,7 @@ def gather_host(environ: Mapping[str, str]) -> HostFacts:
     umask = os.umask(0)
     os.umask(umask)
     return HostFacts(
-        view=FolderView("/"),
+        view=FolderView("/", is_still=True),
         environ=environ,
         uid=uid,
         gid=gid,

@@ -100,10 +100,6 @@ class Points:
         """Mount points that the image lacks, or has in the wrong shape."""
         return [(path, shape) for path, shape in self.wanted.items() if not self.image.kind(path)]
 
-    def make_missing(self) -> list[Operation]:
-        """What makes them in the layer above the image."""
-        return [make_point(path, shape, LATER) for path, shape in self.missing()]
-
 
 def make_point(path: str, shape: str, policy: str) -> Operation:
     """What makes a mount point."""
@@ -115,7 +111,8 @@ class Plan:
 
     def __init__(self, points: Points, before: list[Operation], after: list[Operation]) -> None:
         self.missing = points.missing()
-        self.making = points.make_missing()  # mount points; those that cannot be made come from an underlay
+        # mount points, made in the layer above the image; those that cannot be made come from an underlay
+        self.making = [make_point(path, shape, LATER) for path, shape in self.missing]
         self.rest: list[Operation] = [*before, *points.mounts, *after]
 
 

@@ -54,13 +54,22 @@ _KINDS = {stat.S_IFDIR: "d", stat.S_IFREG: "f"}
 class FolderView:
     """The tree below a folder of this machine; `/` is the host itself."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, *, is_still: bool = False) -> None:
         self.root = root.rstrip("/")
+        self._resolved: dict[str, str] | None = {} if is_still else None  # folders, where nothing changes meanwhile
 
     def resolve(self, path: str) -> str:
         """The path with all links followed inside the tree; what does not exist is kept as it is."""
-        left = _split(path)[::-1]
-        done: list[str] = []
+        names = _split(path)
+        if self._resolved is None or len(names) < 2:
+            return self._follow(names[::-1], [], path)
+        folder = "/".join(names[:-1])
+        if folder not in self._resolved:
+            self._resolved[folder] = self._follow(names[-2::-1], [], path)
+        return self._follow(names[-1:], _split(self._resolved[folder]), path)
+
+    def _follow(self, left: list[str], done: list[str], path: str) -> str:
+        """Go on from `done` with the names that are left, the next one last."""
         links = 0
         while left:
             name = left.pop()
