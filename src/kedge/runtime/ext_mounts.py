@@ -36,15 +36,26 @@ class ExtImage:
         self.writable = writable
 
 
-def mount_ext(image: ExtImage, target: str, servers: ExtServers | None) -> None:
-    """Put the file system on `target`: from its server, or by the kernel; raises OSError or a KedgeError."""
+def mount_ext(
+    file: str, offset: int, size: int, target: str, *, writable: bool, servers: ExtServers | None = None
+) -> None:
+    """Put the file system on `target`: by the kernel, or from its server; raises OSError or a KedgeError.
+
+    Without `servers` one is started now, which a process-id namespace that we are in would kill before it has written
+    all changes.
+    """
+    image = ExtImage(file, offset, size, writable=writable)
+    if servers is None and needs_servers():
+        servers = ExtServers([image], target)
+        libc.unshare(constants.CLONE_NEWNS)
+        servers.adopt()
     if servers is not None:
         servers.bind(image, target)
         return
     from kedge.runtime.loop import mount_loop  # late: only real root can use loop devices
 
     hold_lock(lock_image(image))
-    mount_loop(image.path, image.offset, image.size, target, "ext4", writable=image.writable)
+    mount_loop(file, offset, size, target, "ext4", writable=writable)
 
 
 def needs_servers() -> bool:

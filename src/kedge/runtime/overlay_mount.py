@@ -10,7 +10,7 @@ import os
 
 from kedge.posix import constants, libc
 from kedge.runtime.fuse_program import find_program, is_privileged, serve_fuse
-from kedge.runtime.layers_above import NO_KERNEL_UPPER, UPPER, WORK
+from kedge.runtime.layers_above import NO_KERNEL_UPPER, UPPER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _NO_KERNEL_LOWER = {
 _UNSAFE = ',:\\"'  # they mean something in the options of an overlay
 _LONGEST_OPTIONS = 4000  # the kernel takes one page, which may be 4096 bytes
 _PROBE = "user.kedge.probe"
-_MARK = "written-by-fuse-overlayfs"
+_MOST_FOLDERS = 2000  # that are looked through for files of fuse-overlayfs
 
 
 def mount_overlay(lowers: list[str], upper: str, work: str, target: str, *, is_written: bool = False) -> str:
@@ -62,14 +62,16 @@ def refuse_kernel(lowers: list[str], upper: str) -> str:
         name = _NO_KERNEL_LOWER.get(libc.file_system_type(lower))
         if name:
             return f"not used above {name}, where kernels hang"
-    if any(has_mark(layer) for layer in (*lowers, upper)):
-        return "a layer was written by fuse-overlayfs, and has deleted files that only it knows"
     name = NO_KERNEL_UPPER.get(libc.file_system_type(upper))
     return f"{name} cannot take its changes" if name else ""
 
 
 def doubt_kernel(lowers: list[str], upper: str, *, is_written: bool) -> str:
-    """Why fuse-overlayfs is better where programs write; the empty string when it is not."""
+    """Why fuse-overlayfs is better; the empty string when it is not."""
+    layers = [upper, *lowers]
+    for number, layer in enumerate(layers):
+        if layer.endswith("/" + UPPER) and has_whiteout_files(layer, layers[number + 1 :]):
+            return "a layer was written by fuse-overlayfs, which notes deleted files in its own way"
     if not is_written:
         return ""
     if any(libc.file_system_type(lower) == constants.FUSE_SUPER_MAGIC for lower in lowers):
@@ -102,22 +104,30 @@ def mount_fuse(lowers: list[str], upper: str, work: str, target: str) -> None:
         *safe_lowers, safe_upper, safe_work = names
         options = f"lowerdir={':'.join(safe_lowers)},upperdir={safe_upper},workdir={safe_work}"
         serve_fuse([program, "-f", "-o", options], target, "fuse-overlayfs")
-    leave_mark(work)
 
 
-def leave_mark(work: str) -> None:
-    """Remember that fuse-overlayfs wrote the layer: what it notes about deleted files means nothing to the kernel."""
-    try:
-        file = os.open(f"{work}/{_MARK}", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644)
-    except OSError:
-        return  # the layer works; only its next use may show deleted files
-    os.close(file)
+def has_whiteout_files(layer: str, below: list[str]) -> bool:
+    """Whether fuse-overlayfs noted deletions in the layer as files `.wh.NAME`, which mean nothing to the kernel.
 
-
-def has_mark(layer: str) -> bool:
-    """Whether fuse-overlayfs wrote the layer."""
-    top, _, name = layer.rpartition("/")
-    return name == UPPER and os.path.lexists(f"{top}/{WORK}/{_MARK}")
+    They can only be in folders that a layer below has too, so this looks into few; where there are very many, yes.
+    """
+    waiting, seen = [""], 0
+    while waiting:
+        folder = waiting.pop()
+        seen += 1
+        if seen > _MOST_FOLDERS:
+            return True
+        try:
+            with os.scandir(layer + folder) as entries:
+                for entry in entries:
+                    if entry.name.startswith(".wh."):
+                        return True
+                    path = f"{folder}/{entry.name}"
+                    if entry.is_dir(follow_symlinks=False) and any(os.path.isdir(lower + path) for lower in below):
+                        waiting.append(path)
+        except OSError:
+            continue  # what we may not read has nothing of ours
+    return False
 
 
 class SafeNames:
