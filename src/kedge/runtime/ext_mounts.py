@@ -15,7 +15,7 @@ import os
 
 from kedge.posix import constants, libc
 from kedge.posix.spawn import fork_process, replace_process, run_detached
-from kedge.runtime.fuse_program import detach_streams, find_program, is_privileged, read_message
+from kedge.runtime.fuse_program import detach_streams, find_program, is_privileged, keep_only, read_message
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -138,8 +138,8 @@ def start_server(program: str, image: ExtImage, place: str, lock: int) -> str:
     child = fork_process()
     if child == 0:
         try:
-            os.set_inheritable(lock, True)  # held as long as the server lives
             detach_streams(errors)
+            keep_only((lock,))  # held as long as the server lives
             libc.keep_capability(constants.CAP_SYS_ADMIN)  # it mounts by itself, and is not root
             replace_process(
                 program, [program, "-f", "-o", choose_options(program, image), image.path, place], os.environ

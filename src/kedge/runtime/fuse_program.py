@@ -36,15 +36,18 @@ def is_privileged() -> bool:
         return True  # a kernel without user namespaces
 
 
-def serve_fuse(argv: list[str], target: str, kind: str) -> None:
-    """Mount FUSE on `target` and let a program (of libfuse 3) serve it; raises OSError with what the program said."""
+def serve_fuse(argv: list[str], target: str, kind: str, kept: tuple[int, ...] = ()) -> None:
+    """Mount FUSE on `target` and let a program (of libfuse 3) serve it; raises OSError with what the program said.
+
+    `kept` are descriptors that the program needs.
+    """
     device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
     errors = os.memfd_create("errors", os.MFD_CLOEXEC)
     reading, writing = os.pipe2(os.O_CLOEXEC)
     is_ready, say_ready = os.pipe2(os.O_CLOEXEC)
     try:
         run_detached(
-            lambda: _become_server([*argv, f"/dev/fd/{device}"], device, errors, (reading, writing, say_ready))
+            lambda: _become_server([*argv, f"/dev/fd/{device}"], device, errors, kept, (reading, writing, say_ready))
         )
         os.close(say_ready)
         say_ready = -1
@@ -73,6 +76,17 @@ def read_message(errors: int) -> str:
     return "; ".join(line.strip() for line in text.splitlines() if line.strip())
 
 
+def keep_only(kept: tuple[int, ...]) -> None:
+    """Give the next program these descriptors and its streams: a pipe of the user's that it held would never end."""
+    for name in os.listdir("/proc/self/fd"):
+        file = int(name)
+        if file > 2:
+            try:
+                os.set_inheritable(file, file in kept)
+            except OSError:
+                continue  # that of the listing itself
+
+
 def detach_streams(errors: int) -> None:
     """Leave the terminal and the pipes of the user, and the signals that are meant for the program in the container.
 
@@ -90,11 +104,13 @@ def detach_streams(errors: int) -> None:
     os.chdir("/")
 
 
-def _become_server(argv: list[str], device: int, errors: int, pipes: tuple[int, int, int]) -> None:
+def _become_server(
+    argv: list[str], device: int, errors: int, kept: tuple[int, ...], pipes: tuple[int, int, int]
+) -> None:
     reading, writing, say_ready = pipes
     libc.unshare(constants.CLONE_NEWNS)
-    os.set_inheritable(device, True)
     detach_streams(errors)
+    keep_only((device, *kept))
     os.close(writing)
     os.write(say_ready, b"1")
     if os.read(reading, 1):

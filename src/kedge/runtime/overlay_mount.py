@@ -100,10 +100,11 @@ def mount_fuse(lowers: list[str], upper: str, work: str, target: str) -> None:
     program = find_program("fuse-overlayfs")
     if not program:
         raise OSError("it is not installed")
-    with SafeNames([*lowers, upper, work], is_inherited=True) as names:
+    safe = SafeNames([*lowers, upper, work])
+    with safe as names:
         *safe_lowers, safe_upper, safe_work = names
         options = f"lowerdir={':'.join(safe_lowers)},upperdir={safe_upper},workdir={safe_work}"
-        serve_fuse([program, "-f", "-o", options], target, "fuse-overlayfs")
+        serve_fuse([program, "-f", "-o", options], target, "fuse-overlayfs", tuple(safe.files))
 
 
 def has_whiteout_files(layer: str, below: list[str]) -> bool:
@@ -133,10 +134,9 @@ def has_whiteout_files(layer: str, below: list[str]) -> bool:
 class SafeNames:
     """Paths fit for mount options: through descriptors where they have special characters or are too long together."""
 
-    def __init__(self, paths: list[str], *, is_inherited: bool = False) -> None:
+    def __init__(self, paths: list[str]) -> None:
         self._paths = paths
-        self._is_inherited = is_inherited
-        self._files: list[int] = []
+        self.files: list[int] = []
 
     def __enter__(self) -> list[str]:
         is_long = sum(len(os.fsencode(path)) + 1 for path in self._paths) > _LONGEST_OPTIONS
@@ -144,13 +144,11 @@ class SafeNames:
 
     def _name(self, path: str) -> str:
         file = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._files.append(file)
-        if self._is_inherited:
-            os.set_inheritable(file, True)
+        self.files.append(file)
         return f"/proc/self/fd/{file}"
 
     def __exit__(self, *_: object) -> None:
-        for file in self._files:
+        for file in self.files:
             os.close(file)
 
 
