@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Containers for tests: a small sandbox and SIF with busybox, and `kedge exec` as an ordinary user or as root.
+
+The important tests run in both roles: as root, as CI is, and as a user without any right, as users are.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.builders.busybox import read_busybox
+from tests.requirements import open_way, require_program, require_user_namespaces
+
+USER = 1507  # nobody's number: no database knows it
+APPLETS = (
+    *("sh", "ls", "cat", "id", "pwd", "echo", "env", "true", "false", "sleep", "touch", "rm", "mkdir", "readlink"),
+    *(
+        "stat",
+        "test",
+        "grep",
+        "head",
+        "wc",
+        "ps",
+        "kill",
+        "mount",
+        "chmod",
+        "hostname",
+        "dd",
+        "ln",
+        "sort",
+        "cut",
+        "nc",
+    ),
+)
+
+
+def make_sandbox(folder: Path, *, runscript: str = 'echo runs "$@"', environment: str = "") -> Path:
+    """A folder that is an image: busybox, the files of a distribution that matter, and `.singularity.d`."""
+    from kedge.formats.singularityd import files
+
+    for name in ("bin", "etc", "proc", "sys", "dev", "tmp", "var/tmp", "root", "home", ".singularity.d/env"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    (folder / "bin/busybox").write_bytes(read_busybox())
+    (folder / "bin/busybox").chmod(0o755)
+    for name in APPLETS:
+        (folder / "bin" / name).symlink_to("busybox")
+    (folder / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
+    (folder / "etc/group").write_text("root:x:0:\n")
+    for name, text in files.ENVIRONMENT.items():
+        _write_script(folder / ".singularity.d/env" / name, text)
+    _write_script(folder / ".singularity.d/env/90-environment.sh", f"#!/bin/sh\n{environment}\n")
+    _write_script(folder / ".singularity.d/runscript", f"#!/bin/sh\n{runscript}\n")
+    return folder
+
+
+def give_to(runner: Runner, folder: Path) -> Path:
+    """Let the runner's user own a tree."""
+    if os.getuid() == 0:
+        for place, folders, names in os.walk(folder):
+            for name in (*folders, *names, "."):
+                os.chown(Path(place, name), runner.uid, runner.uid, follow_symlinks=False)
+    return folder
+
+
+def _write_script(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """Runs `kedge` with a home and a node directory of its own."""
+
+    folder: Path
+    uid: int
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def home(self) -> Path:
+        """The home folder of who runs it."""
+        return self.folder / "home"
+
+    def argv(self, *words: str) -> list[str]:
+        """The command line, as the user."""
+        kedge = [sys.executable, "-m", "kedge", *words]
+        if self.uid == os.getuid():
+            return kedge
+        user = str(self.uid)
+        return [require_program("setpriv"), "--reuid", user, "--regid", user, "--clear-groups", *kedge]
+
+    def variables(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
+        """The environment it runs with: nothing of the tester's own but where Python is."""
+        kept = {name: os.environ[name] for name in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE") if name in os.environ}
+        own = {
+            "HOME": str(self.home),
+            "PATH": "/usr/bin:/bin",
+            "KEDGE_NODEDIR": str(self.folder / "node"),
+            "KEDGE_CACHEDIR": str(self.folder / "cache"),
+            "KEDGE_KEEP": "PYTHONPATH",
+        }
+        return {**kept, **own, **self.environment, **(more or {})}
+
+    def run(
+        self,
+        *words: str,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | str | None = None,
+        stdin: str | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run to the end."""
+        return subprocess.run(
+            self.argv(*words),
+            env=self.variables(env),
+            cwd=cwd or self.home,
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    def read(self, *words: str, **named: object) -> str:
+        """What it prints; a failure fails the test."""
+        done = self.run(*words, **named)  # type: ignore[arg-type]
+        assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+
+def make_runner(folder: Path, uid: int) -> Runner:
+    """A runner whose folders its user owns."""
+    for name in ("home", "node", "cache"):
+        (folder / name).mkdir(mode=0o700, exist_ok=True)
+        if os.getuid() == 0:
+            os.chown(folder / name, uid, uid)
+    open_way(folder)
+    return Runner(folder, uid)
+
+
+def each_role(role: str) -> Iterator[Runner]:
+    """A fixture's body: `user` is an ordinary user, `root` is root where we are.
+
+    The folder is not pytest's: each start of pytest closes those to all others.
+    """
+    if role == "root" and os.getuid() != 0:
+        pytest.skip("needs real root")
+    if role == "user":
+        require_user_namespaces()
+    uid = os.getuid() if role == "root" or os.getuid() != 0 else USER
+    with tempfile.TemporaryDirectory(prefix=f"kedge-{role}-", ignore_cleanup_errors=True) as folder:
+        yield make_runner(Path(folder), uid)

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Containers for real: what a program sees, how it ends, what it may touch; as an ordinary user and as root."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.builders.containers import Runner, each_role, give_to, make_sandbox
+
+
+@pytest.fixture(scope="module", params=["user", "root"])
+def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
+    yield from each_role(request.param)
+
+
+@pytest.fixture(scope="module")
+def image(runner: Runner) -> str:
+    return str(give_to(runner, make_sandbox(runner.folder / "image", environment="export FROM_IMAGE=yes")))
+
+
+def test_exec_image_of_another_user(runner: Runner) -> None:
+    image = str(make_sandbox(runner.folder / "others"))  # the tester's own: not the runner's, where that is a user
+    said = runner.read(
+        "exec", "-B", f"{runner.home}:/etc/deep/home", image, "ls", "-d", "/etc/deep/home", "/etc/passwd"
+    )
+    assert said.split() == ["/etc/deep/home", "/etc/passwd"]
+
+
+def test_exec_runs_as_the_caller(runner: Runner, image: str) -> None:
+    said = runner.read("exec", image, "id", "-u").strip()
+    assert said == str(runner.uid)
+
+
+def test_exec_starts_in_the_current_folder_with_home(runner: Runner, image: str) -> None:
+    work = runner.home / "work"
+    work.mkdir(exist_ok=True)
+    os.chown(work, runner.uid, runner.uid)
+    assert runner.read("exec", image, "pwd", cwd=work).strip() == str(work)
+    runner.read("exec", image, "touch", "made-inside", cwd=work)
+    assert (work / "made-inside").stat().st_uid == runner.uid
+
+
+def test_exec_root_is_read_only(runner: Runner, image: str) -> None:
+    done = runner.run("exec", image, "touch", "/bin/new")
+    assert done.returncode == 1
+    assert "Read-only" in done.stderr
+    assert not Path(image, "bin/new").exists()
+
+
+@pytest.mark.parametrize("status", [0, 1, 3, 127, 254])
+def test_exec_status_is_the_programs(runner: Runner, image: str, status: int) -> None:
+    assert runner.run("exec", image, "sh", "-c", f"exit {status}").returncode == status
+
+
+@pytest.mark.parametrize("flags", [(), ("--pid",)])
+def test_exec_signal_that_kills_it_kills_us(runner: Runner, image: str, flags: tuple[str, ...]) -> None:
+    done = runner.run("exec", *flags, image, "sh", "-c", "kill -TERM $$")
+    assert done.returncode == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("flags", [(), ("--pid",), ("--containall",)])
+def test_exec_signals_reach_the_program(runner: Runner, image: str, flags: tuple[str, ...]) -> None:
+    script = "trap 'echo caught; exit 5' USR1; echo ready; while :; do sleep 0.05; done"
+    with subprocess.Popen(
+        runner.argv("exec", *flags, image, "sh", "-c", script),
+        env=runner.variables(),
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=runner.home,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGUSR1)
+        assert process.stdout.read() == "caught\n"
+        assert process.wait(20) == 5
+
+
+def test_exec_missing_program_is_255(runner: Runner, image: str) -> None:
+    done = runner.run("exec", image, "no-such-program")
+    assert done.returncode == 255
+    assert '"no-such-program": executable file not found in $PATH' in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_exec_environment(runner: Runner, image: str) -> None:
+    said = runner.read("exec", "--env", "GIVEN=1", image, "env", env={"HOST_VARIABLE": "a b"})
+    lines = said.splitlines()
+    assert {"FROM_IMAGE=yes", "GIVEN=1", "HOST_VARIABLE=a b", f"APPTAINER_CONTAINER={image}"} <= set(lines)
+
+
+def test_run_runs_the_script(runner: Runner, image: str) -> None:
+    assert runner.read("run", image, "one", "two words") == "runs one two words\n"
+
+
+def test_shell_reads_standard_input(runner: Runner, image: str) -> None:
+    done = runner.run("shell", image, stdin="echo from $0; exit 4\n")
+    assert done.returncode == 4
+    assert done.stdout.startswith("from ")
+
+
+def test_exec_binds(runner: Runner, image: str) -> None:
+    data = runner.folder / "data"
+    data.mkdir(exist_ok=True)
+    (data / "file").write_text("content\n")
+    os.chown(data, runner.uid, runner.uid)
+    assert runner.read("exec", "-B", f"{data}:/mnt/deep/data", image, "cat", "/mnt/deep/data/file") == "content\n"
+    done = runner.run("exec", "-B", f"{data}:/data:ro", image, "touch", "/data/new")
+    assert done.returncode == 1
+    assert "Read-only" in done.stderr
+    runner.read("exec", "-B", f"{data}:/data", image, "touch", "/data/new")
+    assert (data / "new").exists()
+
+
+def test_exec_missing_bind_source_is_one_error(runner: Runner, image: str) -> None:
+    done = runner.run("exec", "-B", "/no/such/folder:/data", image, "true")
+    assert done.returncode == 255
+    assert "there is no /no/such/folder" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_exec_contain_sees_nothing_of_home_and_tmp(runner: Runner, image: str, tmp_path: Path) -> None:
+    (runner.home / "secret").write_text("x")
+    said = runner.read("exec", "--contain", image, "sh", "-c", "ls -A $HOME /tmp /dev; pwd", cwd=tmp_path)
+    assert "secret" not in said
+    assert str(tmp_path) not in said
+    assert "urandom" in said
+    assert "vda" not in said
+
+
+def test_exec_pid_namespace_has_few_processes(runner: Runner, image: str) -> None:
+    said = runner.read("exec", "--pid", image, "sh", "-c", "echo $$; ps | wc -l")
+    number, count = said.split()
+    assert int(number) <= 3
+    assert int(count) <= 5
+
+
+def test_exec_hostname(runner: Runner, image: str) -> None:
+    said = runner.read("exec", "--hostname", "boat", image, "sh", "-c", "hostname; cat /etc/hostname")
+    assert said == "boat\nboat\n"
+
+
+def test_exec_net_none_has_only_loopback(runner: Runner, image: str) -> None:
+    said = runner.read("exec", "--net", "--network", "none", image, "ls", "/proc/self/net/dev_snmp6")
+    assert said.split() in ([], ["lo"])
+
+
+def test_exec_writable_tmpfs_keeps_nothing(runner: Runner, image: str) -> None:
+    script = "echo new > /etc/new && cat /etc/new"
+    assert runner.read("exec", "--writable-tmpfs", image, "sh", "-c", script) == "new\n"
+    assert not Path(image, "etc/new").exists()
+
+
+def test_exec_overlay_folder_keeps_changes(runner: Runner, image: str) -> None:
+    overlay = runner.folder / "overlay"
+    overlay.mkdir(exist_ok=True)
+    os.chown(overlay, runner.uid, runner.uid)
+    runner.read("exec", "--overlay", str(overlay), image, "sh", "-c", "echo kept > /etc/kept")
+    assert runner.read("exec", "--overlay", f"{overlay}:ro", image, "cat", "/etc/kept") == "kept\n"
+    assert not Path(image, "etc/kept").exists()
+
+
+def test_exec_fakeroot_is_root_inside(runner: Runner, image: str) -> None:
+    said = runner.read("exec", "--fakeroot", image, "sh", "-c", "id -u; echo $HOME")
+    assert said == "0\n/root\n"
+
+
+def test_exec_pwd_must_exist(runner: Runner, image: str) -> None:
+    assert runner.read("exec", "--pwd", "/etc", image, "pwd") == "/etc\n"
+    done = runner.run("exec", "--pwd", "/no/such", image, "pwd")
+    assert done.returncode == 255
+    assert "cannot go to /no/such" in done.stderr
+
+
+def test_exec_dry_run_changes_and_starts_nothing(runner: Runner, image: str) -> None:
+    said = runner.read("exec", "--dry-run", image, "sh", "-c", "touch $HOME/started")
+    assert "make container:/ read-only" in said
+    assert not (runner.home / "started").exists()
+    plan = json.loads(runner.read("exec", "--dry-run", "--json", image, "true"))
+    assert plan["program"][-1] == "true"
+    assert {"kind", "fields", "text"} == set(plan["operations"][0])
+
+
+def test_exec_leaves_nothing_behind(runner: Runner, image: str) -> None:
+    runner.read("exec", image, "true")
+    assert not list((runner.folder / "node/session").iterdir())
+
+
+def test_exec_cannot_gain_privileges(runner: Runner, image: str) -> None:
+    assert "NoNewPrivs:\t1" in runner.read("exec", image, "cat", "/proc/self/status")
+
+
+def test_exec_without_overlay_has_all_mount_points(runner: Runner, image: str) -> None:
+    data = runner.folder / "below"
+    data.mkdir(exist_ok=True)
+    (data / "file").write_text("x\n")
+    words = ("exec", "--underlay", "-B", f"{data}:/new/place", image, "sh", "-c")
+    said = runner.read(*words, "cat /new/place/file; ls /bin/busybox; pwd; touch /x 2>&1 || true")
+    assert said.startswith("x\n/bin/busybox\n")
+    assert "Read-only" in said
+
+
+def test_exec_standard_output_is_only_the_programs(runner: Runner, image: str) -> None:
+    done = runner.run("exec", image, "echo", "one")
+    assert done.stdout == "one\n"
+    assert done.stderr == ""
+
+
+def test_exec_broken_pipe_ends_the_program(runner: Runner, image: str) -> None:
+    with subprocess.Popen(
+        runner.argv("exec", image, "sh", "-c", "while :; do echo line; done"),
+        env=runner.variables(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=runner.home,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(20) in (-signal.SIGPIPE, 1)
+
+
+def test_exec_deleted_current_folder_is_no_problem(runner: Runner, image: str) -> None:
+    gone = runner.folder / f"gone-{time.monotonic_ns()}"
+    gone.mkdir()
+    shown = " ".join(runner.argv("exec", image, "pwd"))
+    done = subprocess.run(
+        ["sh", "-c", f"cd {gone} && rmdir {gone} && {shown}"],
+        env=runner.variables(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
