@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""SquashFS mounted by squashfuse: found on the host, started beside the container, gone with it.
+
+The program runs in the host's mount namespace, where nothing but the container holds its mount: when the last process
+of the container ends, however it ends, the kernel ends the connection, and the program with it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from kedge.posix import constants, libc
+from kedge.posix.spawn import fork_process, replace_process, run_detached
+from kedge.runtime.fuse_program import detach_streams, find_program, read_message
+
+_DEVICE = "/dev/fuse"
+_NAMES = ("squashfuse_ll", "squashfuse")  # the first has threads, and keeps attributes as long as it is mounted
+_BUNDLED = tuple(
+    f"{prefix}/libexec/{name}/bin/squashfuse_ll"
+    for prefix in ("/usr", "/usr/local")
+    for name in ("apptainer", "singularity")
+)
+_HOUR = 3600
+_END = "\0\0"  # of the words for a server
+_PATIENCE = 10.0  # seconds until a program that mounts by itself must have done so
+
+
+class FuseServer:
+    """A process that waits to become a FUSE program.
+
+    To be made inside the container's user namespace (the kernel ties the device to it) and before its mount and
+    process-id namespaces (which it would keep alive).
+    """
+
+    def __init__(self) -> None:
+        self._maker = os.getpid()
+        self._device = os.open(_DEVICE, os.O_RDWR | os.O_CLOEXEC)
+        self._errors = os.memfd_create("errors", os.MFD_CLOEXEC)
+        reading, self._writing = os.pipe2(os.O_CLOEXEC)
+        self._life, living = os.pipe2(os.O_CLOEXEC)  # ends when the server does: nobody else has the other end
+        run_detached(lambda: self._wait(reading, living))
+        os.close(reading)
+        os.close(living)
+
+    def mount(self, target: str, argv: list[str], kind: str, options: str = "") -> None:
+        """Mount FUSE on `target` and let the program of libfuse 3 serve it; raises OSError with what the program said.
+
+        `argv` ends with what comes before the mount point.
+        """
+        data = f"fd={self._device},rootmode=40000,user_id={os.getuid()},group_id={os.getgid()},allow_other"
+        flags = constants.MS_NOSUID | constants.MS_NODEV | constants.MS_RDONLY
+        words = "\0".join([*argv, f"/dev/fd/{self._device}"])
+        try:
+            libc.mount("kedge", target, f"fuse.{kind}", flags, f"{data},{options}" if options else data)
+            os.write(self._writing, (words + _END).encode("utf-8", "surrogateescape"))
+            os.close(self._device)  # the server's alone now: when it ends, the mount fails and does not wait
+            self._device = -1
+            if not self._answers(target):
+                libc.unmount(target, constants.MNT_DETACH)
+                raise OSError(errno.EIO, read_message(self._errors) or "the program ended without a word")
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Let go of a server that is not needed; it ends."""
+        for file in (self._device, self._writing, self._errors, self._life):
+            if file >= 0:
+                os.close(file)
+        self._device = self._writing = self._errors = self._life = -1
+
+    def _answers(self, target: str) -> bool:
+        """Wait until the program serves the mount; False when it has ended."""
+        if os.getpid() == self._maker:
+            return _can_look(target)
+        # The process that made us has the device as well, so that the mount would wait for ever for a dead server:
+        # another process looks, and the first that has news counts.
+        import select  # late: only inside a process-id namespace
+
+        news, telling = os.pipe2(os.O_CLOEXEC)
+        child = fork_process()
+        if child == 0:
+            os._exit(0 if _can_look(target) else 1)
+        os.close(telling)
+        waiting = select.poll()
+        for file in (news, self._life):
+            waiting.register(file, select.POLLIN | select.POLLHUP)
+        is_over = any(file == self._life for file, _ in waiting.poll())
+        os.close(news)
+        if is_over:
+            os.kill(child, 9)
+        return os.waitpid(child, 0)[1] == 0
+
+    def _wait(self, reading: int, living: int) -> None:
+        """In the process itself: hold nothing of the user's, and become the program when its words come."""
+        device = self._device
+        detach_streams(self._errors)
+        for name in os.listdir("/proc/self/fd"):
+            if int(name) > 2 and int(name) not in (device, reading, living):
+                _close_quietly(int(name))
+        words = b""
+        while not words.endswith(_END.encode()):
+            piece = os.read(reading, 65536)
+            if not piece:
+                return
+            words += piece
+        for file in (device, living):
+            os.set_inheritable(file, True)
+        argv = words.decode("utf-8", "surrogateescape")[: -len(_END)].split("\0")
+        replace_process(argv[0], argv, os.environ)
+
+
+def _can_look(target: str) -> bool:
+    try:
+        os.stat(f"{target}/.")  # waits until the program answers; fails when it has ended
+    except OSError:
+        return False
+    return True
+
+
+def _close_quietly(file: int) -> None:
+    try:
+        os.close(file)
+    except OSError:
+        return  # that of the listing itself
+
+
+def mount_squashfuse(file: str, offset: int, target: str, program: str, server: FuseServer | None) -> None:
+    """Put the SquashFS in a file on `target`; raises OSError. Without a server the program mounts by itself."""
+    known = _read_program(program)
+    options = [f"offset={offset}"] if offset else []
+    if b"uid=%" in known and b"gid=%" in known:  # else all files are root's, whom the container may not know
+        options += [f"uid={os.getuid()}", f"gid={os.getgid()}"]
+    if not program.endswith("_ll"):
+        options += ["kernel_cache", f"attr_timeout={_HOUR}", f"entry_timeout={_HOUR}", f"negative_timeout={_HOUR}"]
+    # not `timeout=`: to squashfuse it means that an idle mount is to go away
+    argv = [program, "-f", *(["-o", ",".join(options)] if options else []), file]
+    if server is not None and _is_fuse3(known):
+        server.mount(target, argv, "squashfuse")
+        return
+    if server is not None:
+        server.close()
+    _mount_inside(argv, target)
+
+
+def find_squashfuse(environ: dict[str, str] | None = None) -> tuple[str, bool]:
+    """The program, and whether it is one of libfuse 3; an empty string when there is none.
+
+    One of libfuse 3 is preferred, the one that comes with Apptainer as well; KEDGE_SQUASHFUSE says which to take.
+    """
+    wanted = (os.environ if environ is None else environ).get("KEDGE_SQUASHFUSE", "")
+    if wanted:
+        path = wanted if "/" in wanted else find_program(wanted)
+        return (path, _is_fuse3(_read_program(path))) if os.access(path, os.X_OK) else ("", False)
+    older = ""
+    for path in (*(find_program(name) for name in _NAMES), *_BUNDLED):
+        if not path or not os.access(path, os.X_OK):
+            continue
+        if _is_fuse3(_read_program(path)):
+            return path, True
+        older = older or path
+    return older, False
+
+
+def can_use_fuse() -> str:
+    """Why squashfuse cannot be used here; the empty string when it can."""
+    try:
+        os.close(os.open(_DEVICE, os.O_RDWR | os.O_CLOEXEC))
+    except FileNotFoundError:
+        return f"there is no {_DEVICE}"
+    except OSError as problem:
+        return f"{_DEVICE} cannot be opened: {problem.strerror}"
+    if find_squashfuse()[0]:
+        return ""
+    chosen = os.environ.get("KEDGE_SQUASHFUSE", "")
+    return f"KEDGE_SQUASHFUSE names {chosen}, which is no program" if chosen else "squashfuse is not installed"
+
+
+def _read_program(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(4 << 20)
+    except OSError:
+        return b""
+
+
+def _is_fuse3(program: bytes) -> bool:
+    """Whether a program takes an open device in place of a mount point: those of libfuse 3 do."""
+    return b"libfuse3" in program or b"fusermount3" in program
+
+
+def _mount_inside(argv: list[str], target: str) -> None:
+    """Let a program of libfuse 2 mount by itself: inside the container's namespace, and as long as we live."""
+    import time  # late: only with an old squashfuse
+
+    errors = os.memfd_create("errors", os.MFD_CLOEXEC)
+    before = os.stat(target).st_dev
+    parent = os.getpid()
+    child = fork_process()
+    if child == 0:
+        try:
+            libc.control_process(constants.PR_SET_PDEATHSIG, 9)  # it would keep the namespace alive for itself
+            detach_streams(errors)
+            libc.keep_capability(constants.CAP_SYS_ADMIN)  # to mount, without being root
+            if os.getppid() == parent:
+                replace_process(argv[0], [*argv[:-1], "-o", "allow_other,ro", argv[-1], target], os.environ)
+        finally:
+            os._exit(1)
+    try:
+        end = time.monotonic() + _PATIENCE
+        while time.monotonic() < end:
+            if os.stat(target).st_dev != before:
+                return
+            if os.waitpid(child, os.WNOHANG)[0]:
+                raise OSError(errno.EIO, read_message(errors) or "the program ended without a word")
+            time.sleep(0.002)
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+        raise OSError(errno.ETIMEDOUT, f"{argv[0]} did not mount it within {_PATIENCE:g} s")
+    finally:
+        os.close(errors)
