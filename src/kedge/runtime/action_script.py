@@ -27,10 +27,9 @@ _UNSETTABLE = frozenset(
 )
 
 _START = f"""unset {_SHELL_OWN}
-command -v source >/dev/null 2>&1 || source() {{ . "$1"; }}
+command -v source >/dev/null 2>&1 || eval 'source() {{ command . "$@"; }}'
 kedge_here=$PWD
 export PWD
-kedge_source() {{ command . "$1"; }}
 kedge_repair_path() {{
     for kedge_folder in {DEFAULT_PATH.replace(":", " ")}; do
         case ":${{PATH-}}:" in
@@ -140,7 +139,7 @@ def render_script(settings: Settings, done: int, entry: Entry) -> str:
     lines = ["unset kedge_action\n", _START, _render_variables(settings)]
     for kind, path in settings.steps[done:]:
         if kind == "script":
-            lines.append(f"kedge_source {quote(path)}\n")
+            lines.append(f"command . {quote(path)}\n")  # command: a syntax error in it is not the end
         elif kind == "default-path":
             lines.append("kedge_default_path\n")
         elif kind == "repair-path":
@@ -167,6 +166,7 @@ def _render_variables(settings: Settings) -> str:
             lines.append(f"export {name}={quote(value)}\n")
         else:
             lines.append(f"{name}={quote(value)}\n")
+    lines += [f"export {name}\n" for name in sorted(variables.exported) if name not in variables.values]
     return "".join(lines)
 
 
@@ -222,8 +222,9 @@ def _render_restore(settings: Settings) -> str:
             # bash counts down when it becomes another program
             lines.append(f'[ -z "${{BASH_VERSION-}}" ] && SHLVL={value} || SHLVL={int(value) + 1}\nexport SHLVL\n')
             continue
+        quietly = " 2>/dev/null" if name.startswith(("LANG", "LC_")) else ""  # bash complains of unknown locales
         lines.append(
-            f'if [ -z "${{{name}+x}}" ]; then export {name}={quote(value)}; '
+            f'if [ -z "${{{name}+x}}" ]; then export {name}={quote(value)}{quietly}; '
             f'elif [ -z "${{{name}}}" ]; then unset {name}; fi\n'
         )
     guarded = ("APPTAINER_NAME", "APPTAINER_CONTAINER")

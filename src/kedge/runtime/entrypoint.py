@@ -18,7 +18,7 @@ _FOLDER = "/.singularity.d"
 _EVAL_LINE = 'eval "set ${SINGULARITY_OCI_RUN}"'
 _SCRIPT_NAMES = {"run": "runscript", "test": "test", "start": "startscript"}
 _KNOWN_STARTS = (
-    *("if [ ", "else", "fi", "done", "set -- ", 'exec "$@"', _EVAL_LINE),
+    *("if [ ", "else", "fi", "done", 'exec "$@"', _EVAL_LINE),
     *('for arg in "$@"; do', 'for word in "$@"; do', "CMDLINE_ARGS=", "SINGULARITY_OCI_RUN="),
 )
 
@@ -111,14 +111,30 @@ def is_oci_script(text: str) -> bool:
     if _EVAL_LINE not in text or not text.startswith("#!/bin/sh\nOCI_ENTRYPOINT="):
         return False
     try:
-        end = _read_assigned(text)[1]
+        at = _read_assigned(text)[1]
+        while at < len(text):
+            end = text.find("\n", at) + 1 or len(text)
+            line = text[at:end].strip()
+            if line.startswith("set -- "):
+                end = _skip_words(text, text.index("set -- ", at) + len("set -- "))
+            elif line and not line.startswith(("#", *_KNOWN_STARTS)):
+                return False
+            at = end
     except NotPlain:
         return False
-    for line in text[end:].splitlines():
-        line = line.strip()
-        if line and not line.startswith(("#", *_KNOWN_STARTS)):
-            return False
     return True
+
+
+def _skip_words(text: str, at: int) -> int:
+    """Past the quoted words of a `set`, which may go over lines."""
+    while at < len(text) and text[at] not in ";\n":
+        if text[at] == " ":
+            at += 1
+        elif text.startswith('"$@"', at):
+            at += len('"$@"')
+        else:
+            at = read_word(text, at, _refuse_name)[1]
+    return at + 1
 
 
 def resolve_oci_words(entry: Entry, lookup: Callable[[str], str | None], *, is_literal: bool) -> list[str]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _READ_ONLY = ("APPTAINER_NAME", "APPTAINER_CONTAINER", "APPTAINER_INSTANCE")
 _OWN_FOLDERS = ("/scif/", "/.singularity.d/")  # what is in these is not changed by binds
 _FILE_TESTS = {"-d": "d", "-f": "f", "-e": "dfc"}
+_BRANCH_WORDS = ("if", "elif", "else", "fi")
 _DEEPEST = 8  # scripts that source each other
 
 
@@ -148,17 +149,18 @@ class _Reader:
             name = self._read_literal()
 
     def _run_export(self) -> None:
+        values: dict[str, str] = {}  # all are expanded before the first is assigned
         while self._has_more():
             name = self._read_literal()
             if not is_name(name):
                 raise NotPlain(name)
             if self.text[self.at : self.at + 1] == "=":
                 self.at += 1
-                self.variables.assign(name, self._read_value(), is_exported=True)
-            elif self.variables.lookup(name) is not None:
-                self.variables.exported.add(name)
+                values[name] = self._read_value()
             else:
-                raise NotPlain(name)  # an export that comes before the value
+                self.variables.exported.add(name)
+        for name, value in values.items():
+            self.variables.assign(name, value, is_exported=True)
 
     def _run_unset(self) -> None:
         while self._has_more():
@@ -205,12 +207,11 @@ class _Reader:
         self.open_ifs.pop()
 
     def _skip_branch(self) -> str:
-        """Go past a branch that is not run, line by line; a branch that follows is taken if none was."""
+        """Go past a branch that is not run; a branch that follows is taken if none was."""
         depth = 0
         while self._find_statement():
             start = self.at
-            self._skip_line()
-            word = find_branch_word(self.text[start : self.at])
+            word = find_branch_word(self._cut_statement())
             depth += word == "if"
             if depth == 0 and word:
                 self.at = start + len(word)
@@ -221,6 +222,14 @@ class _Reader:
                 return word
             depth -= word == "fi"
         raise NotPlain("an if that does not end")
+
+    def _cut_statement(self) -> str:
+        """The text up to the next line or semicolon, quoted or not, without a comment."""
+        start = self.at
+        ends = [end for end in (self.text.find(mark, start) for mark in ("\n", ";", " #", "\t#")) if end >= 0]
+        end = min(ends, default=len(self.text))
+        self.at = end + 1
+        return self.text[start:end]
 
     def _take_branch(self, word: str) -> None:
         if word == "elif":
@@ -257,17 +266,16 @@ class _Reader:
         raise NotPlain(" ".join(words))
 
 
-def find_branch_word(line: str) -> str:
-    """`if`, `elif`, `else` or `fi` when the line begins with it, empty when it is none of an `if`'s lines.
+def find_branch_word(statement: str) -> str:
+    """`if`, `elif`, `else` or `fi` when the statement begins with it, else the empty string.
 
-    A line on which they could be anywhere else raises NotPlain: quotes that go over lines, here documents.
+    Text in which they could be anywhere else raises NotPlain: quotes that are not closed, here documents.
     """
-    if line.count('"') % 2 or line.count("'") % 2 or "<<" in line or line.endswith("\\"):
-        raise NotPlain(line)
-    words = line.replace(";", " ; ").split()
-    first = words[0] if words[0] in ("if", "elif", "else", "fi") else ""
-    if first == "if" and words[-1] == "fi" and words.count("if") == words.count("fi") == 1:
-        return ""  # all of it is on this line
-    if any(word in ("if", "elif", "fi") for word in words[1:]) or (first != "else" and "else" in words[1:]):
-        raise NotPlain(line)
-    return first
+    is_even = not any(statement.count(mark) % 2 for mark in "\"'`")
+    is_closed = all(statement.count(pair[0]) == statement.count(pair[1]) for pair in ("{}", "()"))
+    if not is_even or not is_closed or "<<" in statement or "\\" in statement:
+        raise NotPlain(statement)
+    words = statement.split()
+    if any(word in _BRANCH_WORDS for word in words[1:]):
+        raise NotPlain(statement)
+    return words[0] if words and words[0] in _BRANCH_WORDS else ""

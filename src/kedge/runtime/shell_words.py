@@ -211,6 +211,6 @@ def _find_name_end(text: str, at: int) -> int:
 
 def _look_up(name: str, lookup: Lookup) -> str | None:
     value = lookup(name)
-    if value is None and (name in _DYNAMIC or name.startswith("BASH")):
+    if value is None and (name in _DYNAMIC or (name.startswith("BASH") and name != "BASH_ENV")):
         raise NotPlain(name)
     return value

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Images written down as tables, and the payload that is planned for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kedge.formats.singularityd import files
+from kedge.formats.singularityd.environment import render_environment
+from kedge.formats.singularityd.runscript import render_runscript
+from kedge.runtime.environment import plan_payload
+from kedge.runtime.facts import Additions, HostFacts, ImageFacts, Payload
+from kedge.runtime.options import RunOptions
+from kedge.runtime.views import TableView
+
+PROGRAMS = ("/bin/sh", "/bin/bash", "/bin/true", "/bin/busybox")
+ENV = "/.singularity.d/env/"
+
+
+def make_image(
+    *variables: str,
+    environment: str = "",
+    entrypoint: tuple[str, ...] = (),
+    command: tuple[str, ...] = ("/bin/sh",),
+    shells: tuple[str, ...] = ("/bin/sh", "/bin/bash"),
+    more: Mapping[str, bytes | str | None] | None = None,
+    config: bytes = b"",
+) -> ImageFacts:
+    """An image as kedge makes it from an OCI image with these ENV entries, ENTRYPOINT and CMD."""
+    entries: dict[str, bytes | str | None] = {ENV + name: text for name, text in files.ENVIRONMENT.items()}
+    entries[ENV + files.OCI_ENVIRONMENT] = render_environment(list(variables))[0]
+    entries[ENV + files.CUSTOM_ENVIRONMENT] = f"{files.ENVIRONMENT[files.CUSTOM_ENVIRONMENT]}{environment}\n"
+    entries["/.singularity.d/runscript"] = render_runscript(entrypoint, command)
+    entries["/.singularity.d/startscript"] = files.STARTSCRIPT
+    entries.update({path: b"\x7fELF" for path in shells})
+    entries.update(more or {})
+    executables = tuple(path for path in PROGRAMS if path in entries)
+    return ImageFacts(view=TableView(entries, executables), path="/images/thing.sif", oci_config=config)
+
+
+def make_plain_image(
+    entries: Mapping[str, bytes | str | None], *, executables: tuple[str, ...] = PROGRAMS, config: bytes = b""
+) -> ImageFacts:
+    """A folder that no container tool made."""
+    return ImageFacts(view=TableView(entries, executables), path="/images/plain", oci_config=config)
+
+
+def make_host(environ: Mapping[str, str] | None = None, **facts: object) -> HostFacts:
+    """A host with these variables; its files are a table too."""
+    facts.setdefault("view", TableView({"/home/user": None}))
+    return HostFacts(environ={"PATH": "/usr/bin", **(environ or {})}, **facts)  # type: ignore[arg-type]
+
+
+def plan(
+    image: ImageFacts,
+    environ: Mapping[str, str] | None = None,
+    *words: str,
+    additions: Additions | None = None,
+    host: HostFacts | None = None,
+    **options: object,
+) -> Payload:
+    """The payload for `exec` of these words, or for another verb."""
+    values = {"verb": "exec", "image": "thing.sif", "arguments": list(words) or ["env"], **options}
+    return plan_payload(RunOptions(**values), host or make_host(environ), image, additions or Additions())

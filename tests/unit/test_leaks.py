@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What of the host does not reach a program in a container, how that is said, and how to let it in."""
+
+from __future__ import annotations
+
+import pytest
+
+from kedge.runtime.leaks import has_locale, has_plain_utf8
+from kedge.runtime.views import TableView
+from tests.builders.payloads import make_host, make_image, plan
+
+GUARDED = (
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "LD_PRELOAD",
+    "R_LIBS_USER",
+    "PERL5LIB",
+    "CONDA_PREFIX",
+    "VIRTUAL_ENV",
+    "BASH_ENV",
+)
+
+
+@pytest.mark.parametrize("name", GUARDED)
+def test_leaks_guarded_variables_stay_outside(name: str) -> None:
+    assert name not in plan(make_image(), {name: "/host"}).environ
+    assert plan(make_image(), {name: "/host"}, keep=[name]).environ[name] == "/host"
+    assert plan(make_image(), {name: "/host"}, keep=["all"]).environ[name] == "/host"
+    assert plan(make_image(), {name: "/host", f"APPTAINERENV_{name}": "/mine"}).environ[name] == "/mine"
+    assert plan(make_image(), {name: "/host"}, env=[f"{name}=/mine"]).environ[name] == "/mine"
+    assert plan(make_image(f"{name}=/image"), {name: "/host"}).environ[name] == "/image"
+
+
+def test_leaks_are_said_in_one_line() -> None:
+    payload = plan(make_image(), dict.fromkeys(("PYTHONPATH", "LD_PRELOAD", "CONDA_PREFIX"), "/x"))
+    assert len(payload.warnings) == 1
+    assert "CONDA_PREFIX, LD_PRELOAD, PYTHONPATH" in payload.warnings[0]
+    assert "--keep" in payload.warnings[0]
+
+
+def test_leaks_nothing_is_said_when_nothing_was_done() -> None:
+    host = {
+        "LOADEDMODULES": "gcc",
+        "SLURM_JOB_ID": "1",
+        "CUDA_VISIBLE_DEVICES": "0",
+        "OMPI_MCA_btl": "tcp",
+        "LANG": "C",
+    }
+    payload = plan(make_image(), host)
+    assert not payload.warnings
+    assert {name: payload.environ[name] for name in host} == host
+    assert not plan(make_image(), {"PYTHONPATH": "/x"}, cleanenv=True).warnings
+    assert not plan(make_image(), {"PYTHONPATH": "/x"}, keep=["PYTHONPATH"]).warnings
+
+
+def test_leaks_bash_env_alone_is_only_a_note() -> None:
+    payload = plan(make_image(), {"BASH_ENV": "/usr/share/lmod/init/bash"})
+    assert not payload.warnings
+    assert any("BASH_ENV" in note for note in payload.notes)
+
+
+def test_leaks_user_packages_of_python() -> None:
+    home = TableView({"/home/user/.local/lib/python3.11/site-packages/x.py": ""})
+    with_python = make_image(more={"/usr/lib/python3.11": None})
+    other_python = make_image(more={"/usr/lib/python3.12": None})
+    payload = plan(with_python, host=make_host(view=home))
+    assert payload.environ["PYTHONNOUSERSITE"] == "1"
+    assert "python3.11" in payload.warnings[0]
+    assert not plan(other_python, host=make_host(view=home)).warnings
+    assert not plan(with_python, host=make_host(view=home), contain=True).warnings
+    kept = plan(with_python, host=make_host(view=home), keep=["user-site"])
+    assert "PYTHONNOUSERSITE" not in kept.environ
+    assert not kept.warnings
+    own = plan(with_python, host=make_host({"PYTHONNOUSERSITE": ""}, view=home))
+    assert own.environ["PYTHONNOUSERSITE"] == ""
+    assert plan(with_python, {"APPTAINERENV_PYTHONNOUSERSITE": ""}).environ["PYTHONNOUSERSITE"] == ""
+
+
+def test_leaks_locales_that_the_image_lacks_become_plain_utf8() -> None:
+    host = {"LANG": "de_DE.UTF-8", "LC_TIME": "fr_FR.UTF-8", "LC_ALL": "C"}
+    payload = plan(make_image(), host)
+    assert [payload.environ[name] for name in ("LANG", "LC_TIME", "LC_ALL")] == ["C.UTF-8", "C.UTF-8", "C"]
+    assert "de_DE.UTF-8, fr_FR.UTF-8" in payload.warnings[0]
+    assert plan(make_image(), host, keep=["locale"]).environ["LANG"] == "de_DE.UTF-8"
+    assert plan(make_image(), {**host, "APPTAINERENV_LANG": "xx"}).environ["LANG"] == "xx"
+    english = plan(make_image(), {"LANG": "en_US.UTF-8"})
+    assert english.environ["LANG"] == "C.UTF-8"
+    assert not english.warnings
+    assert any("en_US.UTF-8" in note for note in english.notes)
+
+
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        ({"/usr/lib/locale/de_DE.utf8": None}, True),
+        ({"/usr/lib/locale/de_DE.UTF-8": None}, True),
+        ({"/usr/lib/locale/locale-archive": b"\0xde_DE.utf8\0"}, True),
+        ({"/usr/lib/locale/locale-archive": b"\0en_US.utf8\0"}, False),
+        ({"/lib/ld-musl-x86_64.so.1": b""}, True),
+        ({}, False),
+    ],
+)
+def test_leaks_locales_are_found(entries: dict[str, bytes | None], *, expected: bool) -> None:
+    assert has_locale(TableView(entries), "de_DE.UTF-8") == expected
+
+
+def test_leaks_old_images_without_plain_utf8_get_c() -> None:
+    old: dict[str, bytes | str | None] = {"/lib64/libc.so.6": "-> libc-2.17.so", "/lib64/libc-2.17.so": b""}
+    assert not has_plain_utf8(TableView(old))
+    assert has_plain_utf8(TableView({**old, "/usr/lib/locale/C.utf8": None}))
+    assert has_plain_utf8(TableView({"/lib/x86_64-linux-gnu/libc.so.6": b""}))
+    assert plan(make_image(more=old), {"LANG": "de_DE.UTF-8"}).environ["LANG"] == "C"
