@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,6 +22,7 @@ from kedge.ops.image_target import WriteOptions
 from kedge.ops.layered import make_section
 from kedge.ops.stored import Shape, StoredFile, attempt, find_source
 from kedge.ops.workplace import Workplace
+from kedge.registry.access import AccessOptions
 from kedge.store.holds import Holds
 from kedge.store.layout import Layout
 from kedge.store.store import Store
@@ -52,6 +53,7 @@ def get_image(uri: str, workplace: Workplace, environ: Mapping[str, str]) -> Got
     Where the registry cannot be reached, what its answer was last time counts.
     """
     reference = Reference.parse(uri)
+    workplace = replace(workplace, access=AccessOptions(username=reference.user))
     owner = name_owner(environ)
     holds = _open_holds(workplace)
     name = reference.default_name(".sqsh")

@@ -16,6 +16,7 @@ __all__ = [
     "ForeignImage",
     "ForeignPlan",
     "Request",
+    "apply_rules",
     "find_adapter",
     "plan_foreign",
     "render_table",
@@ -54,13 +55,21 @@ def plan_foreign(
     has_terminal: bool = False,
 ) -> ForeignPlan:
     """The command line that asks `runtime` for the same; `require_suited` of the result says whether it can."""
-    adapter = find_adapter(runtime)
     plan = ForeignPlan(runtime)
-    words: list[str] = []
+    words = apply_rules(runtime, options, plan)
+    find_adapter(runtime).fill(
+        Request(options, binds, image, host, additions or Additions(), has_terminal), words, plan
+    )
+    return plan
+
+
+def apply_rules(runtime: str, options: RunOptions, plan: ForeignPlan) -> list[str]:
+    """What the rules alone say, before an image is at hand: words of the command line; notes and refusals."""
+    rules, words = find_adapter(runtime).rules, []
     for name in option_names():
         if not is_given(options, name) or (name in ("net", "network") and options.network == "host"):
             continue  # the host's network is what all of them have unasked
-        rule, shown = adapter.rules[name], show_option(options, name)
+        rule, shown = rules[name], show_option(options, name)
         if rule.how == REFUSED:
             plan.refused.append((shown, rule.text))
         elif rule.how == IGNORED:
@@ -69,8 +78,7 @@ def plan_foreign(
             words += rule.words(getattr(options, name))
     if options.verb not in _VERBS:
         plan.refused.append((f"'{options.verb}'", "only exec, run, shell and test can be handed to another runtime"))
-    adapter.fill(Request(options, binds, image, host, additions or Additions(), has_terminal), words, plan)
-    return plan
+    return words
 
 
 def render_table() -> str:

@@ -90,7 +90,8 @@ class Apptainer:
 
     name = "apptainer"
     program = "apptainer"
-    forms: tuple[str, ...] = ("sif", "squashfs", "folder")
+    forms: tuple[str, ...] = ("sif", "squashfs", "folder", "ext3")
+    reads_scripts = True
 
     @property
     def rules(self) -> Mapping[str, Rule]:

@@ -12,22 +12,23 @@ from collections.abc import Mapping
 from kedge.runtime.adapters.mounts import plan_mounts
 from kedge.runtime.adapters.request import ForeignPlan, Request
 from kedge.runtime.adapters.rules import EXPANDED, OWN_RULES, Rule, flag, honoured, ignored, refused
-from kedge.runtime.adapters.start_script import plan_start
+from kedge.runtime.adapters.start import merge_environment, plan_start
+from kedge.runtime.facts import Bind
 
-_SCRIPT = honoured("by kedge's start script")
+_LIKE_KEDGE = honoured("as kedge does it")
 _BOUND = honoured("libraries and programs bound one by one")
 _NONE = honoured("nothing is added unasked")
 _NO_NAMESPACE = "it makes user and mount namespaces only"
 
 _RULES: dict[str, Rule] = {
     **OWN_RULES,
-    "verb": honoured("`exec`, `run`, `shell`, `test`, by kedge's start script"),
-    "cleanenv": honoured("only `USER` stays, which ch-run needs"),
-    "env": _SCRIPT,
-    "env_file": _SCRIPT,
+    "verb": honoured("`exec`, `run`, `shell`, `test`, as kedge does it"),
+    "cleanenv": _LIKE_KEDGE,
+    "env": _LIKE_KEDGE,
+    "env_file": _LIKE_KEDGE,
     "no_env": honoured("taken out of the environment beforehand"),
-    "no_eval": _SCRIPT,
-    "keep": ignored("it lets every variable of the host in"),
+    "no_eval": _LIKE_KEDGE,
+    "keep": _LIKE_KEDGE,
     "bind": honoured("`--bind`; read-only ones are writable, with a note"),
     "mount": honoured("`--bind`; read-only ones are writable, with a note"),
     "contain_libs": honoured("`--bind`"),
@@ -36,8 +37,8 @@ _RULES: dict[str, Rule] = {
     "home": honoured("`--bind`"),
     "no_home": honoured("not bound"),
     "workdir": ignored("private folders are in memory"),
-    "pwd": honoured("by kedge's start script, or `--cd`"),
-    "no_workdir": honoured("it never goes to the image's WORKDIR"),
+    "pwd": honoured("`--cd`"),
+    "no_workdir": _LIKE_KEDGE,
     "no_mount": honoured("home, cwd and tmp only"),
     "contain": honoured("`--private-tmp`, home and current folder not bound; /dev stays the host's"),
     "containall": EXPANDED,
@@ -71,11 +72,14 @@ _RULES: dict[str, Rule] = {
     "no_rocm": _NONE,
     "device": _BOUND,
     "cdi_dirs": _BOUND,
-    "app": _SCRIPT,
-    "shell": _SCRIPT,
+    "app": _LIKE_KEDGE,
+    "shell": _LIKE_KEDGE,
     "root": honoured("`unpack` gives it a folder, all others a SquashFS file"),
     "quiet": flag("--quiet"),
 }
+
+# ch-run finds programs by PATH, and names its mount point after USER; a TMPDIR would be bound in place of /tmp
+_NEEDED = ("PATH", "USER", "HOME")
 
 
 class Charliecloud:
@@ -84,6 +88,7 @@ class Charliecloud:
     name = "charliecloud"
     program = "ch-run"
     forms: tuple[str, ...] = ("squashfs", "folder")
+    reads_scripts = False
 
     @property
     def rules(self) -> Mapping[str, Rule]:
@@ -94,26 +99,27 @@ class Charliecloud:
         """`ch-run OPTIONS --bind … IMAGE -- /bin/sh -c … PROGRAM …`."""
         options, image = request.options, request.image
         mounts = plan_mounts(request)
-        started = plan_start(request, mounts.home)
-        plan.notes += mounts.notes
-        plan.refused += started.refused
-        flags = [*words, *self._choose_writing(request, plan)]
+        started = plan_start(request, mounts, plan)
+        plan.details += mounts.notes
+        flags = [*words, *self._choose_writing(request, plan), f"--cd={started.folder}"]
         if options.contain:
             flags.append("--private-tmp")
-        if not image.has_shell:
-            flags += [f"--set-env=HOME={mounts.home}", *([f"--cd={options.pwd}"] if options.pwd else [])]
-        for bind in mounts.binds:
-            if bind.destination == "/tmp" and bind.source == "/tmp":
-                continue  # ch-run does it itself
-            if ":" in bind.source + bind.destination:
-                plan.refused.append((f"the bind {bind!r}", "ch-run cannot take a path with a colon"))
-            if bind.readonly and bind.origin:
-                plan.notes.append(f"ch-run binds {bind.source} so that it can be written: it knows no read-only binds")
-            if bind.image_source or bind.partition:
-                plan.refused.append((f"the bind {bind!r}", "ch-run cannot bind from inside an image file"))
-            flags.append(f"--bind={bind.source}:{bind.destination}")
+        flags += [f"--bind={self._show_bind(bind, plan)}" for bind in mounts.binds if bind.source != "/tmp"]
+        absent = [name for name in request.host.environ if name not in started.names and name in _NEEDED]
+        flags += ["--env-no-expand", *(f"--unset-env={name}" for name in absent)]
+        flags += [f"--set-env={name}={value}" for name, value in sorted(started.spelled.items())]
         plan.argv = [self.program, *flags, image.path, "--", *started.argv]
-        plan.environ = self._keep_needed(request, started.environ)
+        own = {name: value for name, value in request.host.environ.items() if name in _NEEDED}
+        plan.environ = merge_environment(own, started)
+
+    def _show_bind(self, bind: Bind, plan: ForeignPlan) -> str:
+        if ":" in bind.source + bind.destination:
+            plan.refused.append((f"the bind {bind!r}", "ch-run cannot take a path with a colon"))
+        if bind.image_source or bind.partition:
+            plan.refused.append((f"the bind {bind!r}", "ch-run cannot bind from inside an image file"))
+        if bind.readonly and bind.origin:
+            plan.notes.append(f"ch-run binds {bind.source} so that it can be written: it knows no read-only binds")
+        return f"{bind.source}:{bind.destination}"
 
     def _choose_writing(self, request: Request, plan: ForeignPlan) -> list[str]:
         options = request.options
@@ -122,9 +128,3 @@ class Charliecloud:
         if request.image.kind != "folder":
             plan.refused.append(("--writable", "a SquashFS file cannot be written; give a folder"))
         return ["--write"]
-
-    def _keep_needed(self, request: Request, environ: dict[str, str]) -> dict[str, str]:
-        """ch-run takes programs from PATH and names its mount point after USER; it binds TMPDIR in place of /tmp."""
-        host = request.host
-        needed = {"USER": host.user, "HOME": host.home, "PATH": host.environ.get("PATH", "/usr/bin:/bin")}
-        return {name: value for name, value in {**environ, **needed}.items() if name != "TMPDIR"}

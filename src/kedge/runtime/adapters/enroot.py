@@ -3,27 +3,29 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 
 from kedge.runtime.adapters.mounts import plan_mounts
 from kedge.runtime.adapters.request import ForeignPlan, Request
 from kedge.runtime.adapters.rules import EXPANDED, OWN_RULES, Rule, flag, honoured, ignored, refused
-from kedge.runtime.adapters.start_script import plan_start
-from kedge.runtime.facts import Bind
+from kedge.runtime.adapters.start import Started, merge_environment, plan_start
+from kedge.runtime.facts import Additions, Bind
 
-_SCRIPT = honoured("by kedge's start script")
+_LIKE_KEDGE = honoured("as kedge does it")
 _MOUNTED = honoured("libraries and programs, `--mount` for each")
 _NONE = honoured("nothing is added unasked")
 
 _RULES: dict[str, Rule] = {
     **OWN_RULES,
-    "verb": honoured("`exec`, `run`, `shell`, `test`, by kedge's start script"),
-    "cleanenv": honoured("only what stays is named with `--env`"),
-    "env": _SCRIPT,
-    "env_file": _SCRIPT,
-    "no_env": honoured("not named with `--env`"),
-    "no_eval": _SCRIPT,
-    "keep": ignored("every variable of the host is handed over"),
+    "verb": honoured("`exec`, `run`, `shell`, `test`, as kedge does it"),
+    "cleanenv": _LIKE_KEDGE,
+    "env": _LIKE_KEDGE,
+    "env_file": _LIKE_KEDGE,
+    "no_env": _LIKE_KEDGE,
+    "no_eval": _LIKE_KEDGE,
+    "keep": _LIKE_KEDGE,
     "bind": honoured("`--mount`"),
     "mount": honoured("`--mount`"),
     "contain_libs": honoured("`--mount`"),
@@ -32,8 +34,8 @@ _RULES: dict[str, Rule] = {
     "home": honoured("`--mount`"),
     "no_home": honoured("not mounted"),
     "workdir": ignored("private folders are in memory"),
-    "pwd": _SCRIPT,
-    "no_workdir": honoured("the start script stays in the current folder"),
+    "pwd": honoured("by the image's shell"),
+    "no_workdir": _LIKE_KEDGE,
     "no_mount": honoured("home, cwd and tmp only"),
     "contain": honoured("home and temporary folders in memory; /dev stays the host's"),
     "containall": EXPANDED,
@@ -67,11 +69,12 @@ _RULES: dict[str, Rule] = {
     "no_rocm": _NONE,
     "device": _MOUNTED,
     "cdi_dirs": _MOUNTED,
-    "app": _SCRIPT,
-    "shell": _SCRIPT,
+    "app": _LIKE_KEDGE,
+    "shell": _LIKE_KEDGE,
     "root": ignored("it mounts SquashFS files with squashfuse"),
     "quiet": honoured("it says little"),
 }
+_LINES = "KEDGE_LINES"
 _OPTIONS = "x-create=auto,rbind,nosuid,nodev"
 
 
@@ -81,6 +84,7 @@ class Enroot:
     name = "enroot"
     program = "enroot"
     forms: tuple[str, ...] = ("squashfs",)
+    reads_scripts = False
 
     @property
     def rules(self) -> Mapping[str, Rule]:
@@ -92,25 +96,44 @@ class Enroot:
         options = request.options
         if options.network not in ("", "none", "host"):
             plan.refused.append(("--network", "it has 'none' only, and the host's"))
-        mounts = plan_mounts(request, with_additions=not options.nv)  # for NVIDIA its own hook does it
-        started = plan_start(request, mounts.home)
-        plan.notes += mounts.notes
-        plan.refused += started.refused
+        if options.nv:
+            request = replace(request, additions=Additions())  # its own hook does it
+        mounts = plan_mounts(request)
+        started = plan_start(request, mounts, plan)
+        plan.details += mounts.notes
         flags = list(words)
         for folder in mounts.empty:
             flags += ["--mount", f"tmpfs:{folder}:tmpfs:x-create=dir,rw,nosuid,nodev,mode=1777"]
         for bind in mounts.binds:
             flags += ["--mount", self._show_mount(bind, plan)]
-        environ = {**started.environ, **self._choose_devices(request)}
-        for name, value in sorted(environ.items()):
-            if "\n" in value:
-                plan.notes.append(f"enroot cannot take the variable {name}: its value has more than one line")
-            elif not name.startswith("ENROOT_"):
-                flags += ["--env", name]  # the value comes from the environment, where no other user can read it
-        plan.argv = [self.program, "start", *flags, request.image.path, *started.argv]
+        started.inherited |= self._choose_devices(request)
+        argv = self._enter_folder(request, started, plan)
+        for name in started.names:
+            flags += ["--env", f"{name}={started.spelled[name]}" if name in started.spelled else name]
+        plan.argv = [self.program, "start", *flags, request.image.path, *argv]
         # a site's default may be otherwise; home is mounted like everything else
         own = {"ENROOT_ROOTFS_WRITABLE": "n", "ENROOT_MOUNT_HOME": "n", "ENROOT_REMAP_ROOT": "n"}
-        plan.environ = {**request.host.environ, **own, **environ}
+        plan.environ = {**merge_environment(request.host.environ, started), **own}
+
+    def _enter_folder(self, request: Request, started: Started, plan: ForeignPlan) -> list[str]:
+        """Enroot knows no folder to begin in, and keeps variables in lines: the image's shell sees to both."""
+        torn = {name: value for name, value in started.inherited.items() if "\n" in value}
+        if not torn and started.folder == "/":
+            return started.argv
+        if not request.image.facts.view.is_executable("/bin/sh"):
+            plan.notes.append(
+                "without a shell in the image, enroot starts the program in / and with values of one line"
+            )
+            for name in torn:
+                del started.inherited[name]
+            return started.argv
+        lines = [f"export {name}={shlex.quote(torn[name])}" for name in sorted(torn)]
+        for name in torn:
+            del started.inherited[name]
+        script = "\n".join([*lines, f"cd {shlex.quote(started.folder)} || exit 255", f"unset {_LINES}"])
+        # printf %b undoes what makes one line of it
+        started.inherited[_LINES] = script.replace("\\", "\\\\").replace("\n", "\\n")
+        return ["/bin/sh", "-c", f'eval "$(printf %b "${_LINES}")"; exec "$@"', "kedge", *started.argv]
 
     def _show_mount(self, bind: Bind, plan: ForeignPlan) -> str:
         if any(mark in bind.source + bind.destination for mark in (":", " ", "\t", "\n")):

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kedge.runtime.adapters.request import Request
+from kedge.runtime.environment import home_inside
 from kedge.runtime.facts import Bind
 
 _LIBRARIES = "/.singularity.d/libs"
@@ -23,15 +24,15 @@ class Mounts:
     notes: list[str] = field(default_factory=list)
 
 
-def plan_mounts(request: Request, *, with_additions: bool = True) -> Mounts:
+def plan_mounts(request: Request) -> Mounts:
     """Everything to mount; devices are the runtime's business."""
     options, host = request.options, request.host
     absent = {name.strip() for names in options.no_mount for name in names.split(",")}
-    source, _, destination = (options.home or host.home).partition(":")
-    home = destination or ("/root" if options.fakeroot else source)
+    source, home = options.home.partition(":")[0] or host.home, home_inside(options, host)
     mounts = Mounts(home)
     _add_temporary(request, mounts, absent)
-    if options.home or not (options.contain or options.no_home or "home" in absent):
+    is_wanted = not (options.contain or options.no_home or "home" in absent) and host.view.kind(source) == "d"
+    if options.home or is_wanted:
         mounts.binds.append(Bind(source, home, origin="--home"))
     elif options.contain and not options.no_home:
         mounts.empty.append(home)
@@ -39,11 +40,9 @@ def plan_mounts(request: Request, *, with_additions: bool = True) -> Mounts:
         mounts.binds.append(Bind(host.cwd, host.cwd, origin="the current folder"))
     mounts.empty += [folder for folders in options.scratch for folder in folders.split(",")]
     mounts.binds += request.binds
-    if with_additions:
-        mounts.binds += [
-            Bind(file, f"{_LIBRARIES}/{name}", readonly=True) for file, name in request.additions.libraries
-        ]
-        mounts.binds += request.additions.binds
+    mounts.binds += [Bind(file, f"{_LIBRARIES}/{name}", readonly=True) for file, name in request.additions.libraries]
+    mounts.binds += request.additions.binds
+    mounts.binds = [bind for bind in mounts.binds if not bind.is_optional or host.view.kind(bind.source)]
     others = sorted(absent - {"home", "cwd", "tmp"})
     if others:
         mounts.notes.append(f"--no-mount leaves out home, cwd and tmp only: {', '.join(others)} cannot be left out")

@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from kedge.runtime.adapters.mounts import plan_mounts
 from kedge.runtime.adapters.request import ForeignPlan, Request
 from kedge.runtime.adapters.rules import EXPANDED, OWN_RULES, Rule, each, flag, honoured, ignored, refused, valued
-from kedge.runtime.adapters.start_script import VARIABLE, plan_start
-from kedge.runtime.facts import Bind
+from kedge.runtime.adapters.start import merge_environment, plan_start
+from kedge.runtime.facts import Additions, Bind
 
-_SCRIPT = honoured("by kedge's start script")
+_LIKE_KEDGE = honoured("as kedge does it")
 _CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 
 
@@ -23,13 +24,13 @@ def _split_commas(word: str) -> Rule:
 
 _RULES: dict[str, Rule] = {
     **OWN_RULES,
-    "verb": honoured("`exec`, `run`, `shell`, `test`, by kedge's start script"),
-    "cleanenv": honoured("only what stays is named with `--env`"),
-    "env": _SCRIPT,
-    "env_file": _SCRIPT,
-    "no_env": honoured("not named with `--env`"),
-    "no_eval": _SCRIPT,
-    "keep": ignored("every variable of the host is handed over"),
+    "verb": honoured("`exec`, `run`, `shell`, `test`, as kedge does it"),
+    "cleanenv": _LIKE_KEDGE,
+    "env": _LIKE_KEDGE,
+    "env_file": _LIKE_KEDGE,
+    "no_env": _LIKE_KEDGE,
+    "no_eval": _LIKE_KEDGE,
+    "keep": _LIKE_KEDGE,
     "bind": honoured("`--volume`"),
     "mount": honoured("`--volume`"),
     "contain_libs": honoured("`--volume`"),
@@ -38,8 +39,8 @@ _RULES: dict[str, Rule] = {
     "home": honoured("`--volume`"),
     "no_home": honoured("not mounted"),
     "workdir": ignored("private folders are in memory"),
-    "pwd": honoured("by kedge's start script, or `--workdir`"),
-    "no_workdir": honoured("the start script stays in the current folder"),
+    "pwd": honoured("`--workdir`"),
+    "no_workdir": _LIKE_KEDGE,
     "no_mount": honoured("home, cwd and tmp only"),
     "contain": honoured("home and temporary folders in memory; /dev has few devices anyway"),
     "containall": EXPANDED,
@@ -73,8 +74,8 @@ _RULES: dict[str, Rule] = {
     "no_rocm": honoured("nothing is added unasked"),
     "device": each("--device"),
     "cdi_dirs": ignored("it reads /etc/cdi and /var/run/cdi"),
-    "app": _SCRIPT,
-    "shell": _SCRIPT,
+    "app": _LIKE_KEDGE,
+    "shell": _LIKE_KEDGE,
     "root": ignored("it takes a folder"),
     "quiet": flag("--quiet"),
 }
@@ -86,6 +87,7 @@ class Podman:
     name = "podman"
     program = "podman"
     forms: tuple[str, ...] = ("folder",)
+    reads_scripts = False
 
     @property
     def rules(self) -> Mapping[str, Rule]:
@@ -96,10 +98,11 @@ class Podman:
         """`podman run OPTIONS --volume … --env … --rootfs FOLDER /bin/sh -c … PROGRAM …`."""
         options, image = request.options, request.image
         use_cdi = options.nv and _has_nvidia_file(request)
-        mounts = plan_mounts(request, with_additions=not use_cdi)
-        started = plan_start(request, mounts.home)
-        plan.notes += mounts.notes
-        plan.refused += started.refused
+        if use_cdi:
+            request = replace(request, additions=Additions())
+        mounts = plan_mounts(request)
+        started = plan_start(request, mounts, plan)
+        plan.details += mounts.notes
         flags = [*_basic_flags(request), *_namespace_flags(request), *_privilege_flags(request), *words]
         flags += [f"--tmpfs={folder}:rw,mode=1777" for folder in mounts.empty]
         for bind in mounts.binds:
@@ -108,16 +111,14 @@ class Podman:
             flags.append(show_volume(bind))
         if use_cdi:
             flags += ["--device", "nvidia.com/gpu=all"]
-        else:
+        elif not options.device:  # named ones are CDI's, and Podman finds them itself
             flags += [word for device in request.additions.devices for word in ("--device", device)]
-        if not image.has_shell and options.pwd:
-            flags.append(f"--workdir={options.pwd}")
-        flags += _environment_flags(request, started.environ)
+        flags += [f"--workdir={started.folder}", "--http-proxy=false"]
+        for name in started.names:
+            flags += ["--env", f"{name}={started.spelled[name]}" if name in started.spelled else name]
         root = image.path if options.writable else f"{image.path}:O"
         plan.argv = [self.program, "run", *flags, "--rootfs", root, *started.argv]
-        # podman itself needs its own HOME, PATH and runtime folder
-        handed = {VARIABLE: started.environ[VARIABLE]} if VARIABLE in started.environ else {}
-        plan.environ = {**request.host.environ, **handed}
+        plan.environ = merge_environment(request.host.environ, started)
 
 
 class PodmanHpc(Podman):
@@ -155,15 +156,6 @@ def _privilege_flags(request: Request) -> list[str]:
     if not (options.fakeroot or options.keep_privs):
         flags.append("--cap-drop=all")
     return flags
-
-
-def _environment_flags(request: Request, environ: Mapping[str, str]) -> list[str]:
-    """By name alone where podman finds the value in its own environment, which other users cannot read."""
-    host, flags = request.host.environ, []
-    for name, value in sorted(environ.items()):
-        is_known = name == VARIABLE or host.get(name) == value
-        flags += ["--env", name if is_known else f"{name}={value}"]
-    return ["--http-proxy=false", *flags]
 
 
 def show_volume(bind: Bind) -> str:

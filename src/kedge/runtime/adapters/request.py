@@ -9,7 +9,7 @@ from typing import Protocol
 
 from kedge.errors import RuntimeUnsuited
 from kedge.runtime.adapters.rules import Rule
-from kedge.runtime.facts import Additions, Bind, HostFacts
+from kedge.runtime.facts import Additions, Bind, HostFacts, ImageFacts
 from kedge.runtime.options import RunOptions
 
 
@@ -18,12 +18,8 @@ class ForeignImage:
     """The image in the form that the runtime takes, and what is known about it."""
 
     path: str
-    kind: str = "sif"  # sif, squashfs or folder
-    has_shell: bool = True  # /bin/sh is there
-    has_scripts: bool = True  # /.singularity.d/env is there
-    environment: tuple[str, ...] = ()  # of the OCI config: NAME=VALUE
-    entrypoint: tuple[str, ...] = ()
-    command: tuple[str, ...] = ()
+    kind: str  # sif, squashfs or folder
+    facts: ImageFacts  # a look into it, for runtimes that have to be told what to start
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +41,9 @@ class ForeignPlan:
     runtime: str
     argv: list[str] = field(default_factory=list)
     environ: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # what the user does not get; said always
+    details: list[str] = field(default_factory=list)  # said with --verbose
+    is_idle: bool = False  # there is nothing to start, which is well: the image has no test
     refused: list[tuple[str, str]] = field(default_factory=list)  # the option as the user knows it, and why
 
     def require_suited(self) -> None:
@@ -77,6 +75,11 @@ class Adapter(Protocol):
     @property
     def forms(self) -> tuple[str, ...]:
         """The kinds of images it takes, the one to convert others into first."""
+        ...
+
+    @property
+    def reads_scripts(self) -> bool:
+        """Whether it knows `/.singularity.d` itself; others are told what to start."""
         ...
 
     @property

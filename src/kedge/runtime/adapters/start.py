@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What runtimes that know nothing of `/.singularity.d` are told to start: the same program, in the same environment
+and folder, that kedge itself would start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kedge.runtime.adapters.mounts import Mounts
+from kedge.runtime.adapters.request import ForeignPlan, Request
+from kedge.runtime.environment import plan_payload
+
+# Variables that a runtime's own program, or the shell or loader under it, would take for itself.
+_PROGRAMS_OWN = frozenset(
+    (
+        *("HOME", "PATH", "TMPDIR", "USER", "LOGNAME", "SHELL", "IFS", "ENV", "BASH_ENV", "SHELLOPTS", "BASHOPTS"),
+        *("XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "GLIBC_TUNABLES"),
+    )
+)
+_PROGRAMS_PREFIXES = ("LD_", "ENROOT_", "CH_", "CONTAINERS_", "PODMAN", "PYTHON")
+
+
+@dataclass(slots=True)
+class Started:
+    """The program and its environment, and the folder that it begins in."""
+
+    argv: list[str]
+    folder: str
+    inherited: dict[str, str] = field(default_factory=dict)  # may stand in the environment of the runtime's program
+    spelled: dict[str, str] = field(default_factory=dict)  # must be said: the program has these for itself
+
+    @property
+    def names(self) -> list[str]:
+        """All names, sorted."""
+        return sorted({*self.inherited, *self.spelled})
+
+
+def plan_start(request: Request, mounts: Mounts, plan: ForeignPlan) -> Started:
+    """What is to be started; says on the way what there is to say about it."""
+    options, facts = request.options, request.image.facts
+    payload = plan_payload(options, request.host, facts, request.additions)
+    plan.notes += [*request.additions.warnings, *payload.warnings]
+    plan.details += [*request.additions.notes, *payload.notes]
+    argv = list(payload.argv)
+    plan.is_idle = not argv
+    if argv and "/" not in argv[0]:
+        argv[0] = next(
+            (path for folder in payload.search if facts.view.is_executable(path := f"{folder}/{argv[0]}")), argv[0]
+        )
+    started = Started(argv, options.pwd or payload.workdir or choose_folder(request, mounts))
+    for name, value in payload.environ.items():
+        if name == "PWD":
+            continue  # every runtime sets it itself
+        is_own = name in _PROGRAMS_OWN or name.startswith(_PROGRAMS_PREFIXES)
+        (started.spelled if is_own else started.inherited)[name] = value
+    return started
+
+
+def choose_folder(request: Request, mounts: Mounts) -> str:
+    """The current folder where it is inside as well, else the home folder, else the root."""
+    view = request.image.facts.view
+    wanted = [mounts.home] if request.options.contain else [request.host.cwd, mounts.home]
+    for folder in wanted:
+        if view.kind(folder) == "d" or folder in mounts.empty or _is_bound(folder, mounts):
+            return folder
+    return "/"
+
+
+def _is_bound(folder: str, mounts: Mounts) -> bool:
+    return any(folder == bind.destination or folder.startswith(bind.destination + "/") for bind in mounts.binds)
+
+
+def merge_environment(program: Mapping[str, str], started: Started) -> dict[str, str]:
+    """The environment for the runtime's program: its own, and what the container is to inherit from it."""
+    return {**program, **started.inherited}
