@@ -87,6 +87,8 @@ def _write_message(text: str) -> None:
 
 def report(problem: BaseException, words: list[str], options: RunOptions) -> int:
     """Tell the user about a failure as all verbs do; the status says that it is kedge's and not the program's."""
+    if getattr(problem, "is_reported", False) and not options.json:
+        return OWN_FAILURE  # a child that made the image ready has said what went wrong
     # late, all of it: success needs none
     from kedge.cli.main import prepare_streams
     from kedge.cli.options import GlobalOptions
