@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from kedge.runtime.adapters.mounts import plan_mounts
 from kedge.runtime.adapters.request import ForeignPlan, Request
 from kedge.runtime.adapters.rules import EXPANDED, OWN_RULES, Rule, flag, honoured, ignored, refused
-from kedge.runtime.adapters.start import merge_environment, plan_start
+from kedge.runtime.adapters.start import Started, merge_environment, plan_start
 from kedge.runtime.facts import Bind
 
 _LIKE_KEDGE = honoured("as kedge does it")
@@ -101,6 +101,8 @@ class Charliecloud:
         mounts = plan_mounts(request)
         started = plan_start(request, mounts, plan)
         plan.details += mounts.notes
+        if mounts.home in mounts.empty:
+            self._make_home(request, started)
         flags = [*words, *self._choose_writing(request, plan), f"--cd={started.folder}"]
         if options.contain:
             flags.append("--private-tmp")
@@ -111,6 +113,17 @@ class Charliecloud:
         plan.argv = [self.program, *flags, image.path, "--", *started.argv]
         own = {name: value for name, value in request.host.environ.items() if name in _NEEDED}
         plan.environ = merge_environment(own, started)
+
+    def _make_home(self, request: Request, started: Started) -> None:
+        """ch-run has no empty folders, but the root can be written: the image's shell makes one."""
+        view = request.image.facts.view
+        has_shell = view.is_executable("/bin/sh") and any(map(view.is_executable, ("/bin/mkdir", "/usr/bin/mkdir")))
+        if started.folder != started.spelled.get("HOME"):
+            return
+        started.folder = "/"
+        if has_shell:
+            code = 'mkdir -p "$HOME" && cd "$HOME"; exec "$@"'
+            started.argv = ["/bin/sh", "-c", code, "kedge", *started.argv]
 
     def _show_bind(self, bind: Bind, plan: ForeignPlan) -> str:
         if ":" in bind.source + bind.destination:
