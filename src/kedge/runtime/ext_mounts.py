@@ -227,18 +227,16 @@ def hold_lock(file: int) -> None:
 
 
 def find_users(path: str) -> list[str]:
-    """Our own processes that have the file open, in words."""
+    """Processes of this machine that have the file in their command lines, as fuse2fs has, in words."""
     found = []
-    wanted = os.stat(path)
     for name in filter(str.isdecimal, os.listdir("/proc")):
         try:
-            for number in os.listdir(f"/proc/{name}/fd"):
-                if os.path.samestat(os.stat(f"/proc/{name}/fd/{number}"), wanted):
-                    with open(f"/proc/{name}/comm", encoding="utf-8", errors="replace") as file:
-                        found.append(f"process {name} ({file.read().strip()})")
-                    break
+            with open(f"/proc/{name}/cmdline", "rb") as file:
+                words = file.read().split(b"\0")
         except OSError:
-            continue  # another user's, or it has ended
+            continue  # it has ended
+        if os.fsencode(path) in words[1:] and int(name) != os.getpid():
+            found.append(f"process {name} ({os.path.basename(os.fsdecode(words[0]))})")
     return found
 
 
@@ -253,8 +251,7 @@ def _knows_ext() -> bool:
 def _explain_lock(image: ExtImage) -> KedgeError:
     from kedge.errors import FileProblem  # late: only when something is wrong
 
-    users = [each for each in find_users(image.path) if not each.startswith(f"process {os.getpid()} ")]
-    context = {"used by": ", ".join(users) or "a process of another user or on another node"}
+    context = {"used by": ", ".join(find_users(image.path)) or "a process on another node, or not visible here"}
     if image.writable:
         message = f"{image.path} is in use, and an ext3 image can be written to only while nobody else uses it"
         hint = f"wait for the other container to end, use '--overlay {image.path}:ro' in all of them, or a copy of it"

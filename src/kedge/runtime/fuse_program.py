@@ -12,6 +12,10 @@ import os
 from kedge.posix import constants, libc
 from kedge.posix.spawn import replace_process, run_detached
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _FOLDERS = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 _MESSAGE_LIMIT = 2000
 
@@ -36,10 +40,10 @@ def is_privileged() -> bool:
         return True  # a kernel without user namespaces
 
 
-def serve_fuse(argv: list[str], target: str, kind: str, kept: tuple[int, ...] = ()) -> None:
+def serve_fuse(argv: list[str], target: str, kind: str, prepare: Callable[[], None]) -> None:
     """Mount FUSE on `target` and let a program (of libfuse 3) serve it; raises OSError with what the program said.
 
-    `kept` are descriptors that the program needs.
+    `prepare` is called in the program's own mount namespace before it starts.
     """
     device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
     errors = os.memfd_create("errors", os.MFD_CLOEXEC)
@@ -47,7 +51,7 @@ def serve_fuse(argv: list[str], target: str, kind: str, kept: tuple[int, ...] = 
     is_ready, say_ready = os.pipe2(os.O_CLOEXEC)
     try:
         run_detached(
-            lambda: _become_server([*argv, f"/dev/fd/{device}"], device, errors, kept, (reading, writing, say_ready))
+            lambda: _become_server([*argv, f"/dev/fd/{device}"], device, errors, prepare, (reading, writing, say_ready))
         )
         os.close(say_ready)
         say_ready = -1
@@ -105,12 +109,13 @@ def detach_streams(errors: int) -> None:
 
 
 def _become_server(
-    argv: list[str], device: int, errors: int, kept: tuple[int, ...], pipes: tuple[int, int, int]
+    argv: list[str], device: int, errors: int, prepare: Callable[[], None], pipes: tuple[int, int, int]
 ) -> None:
     reading, writing, say_ready = pipes
     libc.unshare(constants.CLONE_NEWNS)
     detach_streams(errors)
-    keep_only((device, *kept))
+    keep_only((device,))
+    prepare()
     os.close(writing)
     os.write(say_ready, b"1")
     if os.read(reading, 1):

@@ -24,6 +24,7 @@ _NO_KERNEL_LOWER = {
     constants.ECRYPTFS_SUPER_MAGIC: "eCryptfs",
 }
 _UNSAFE = ',:\\"'  # they mean something in the options of an overlay
+_SAFE_PLACE = "/tmp"  # any folder that every machine has
 _LONGEST_OPTIONS = 4000  # the kernel takes one page, which may be 4096 bytes
 _PROBE = "user.kedge.probe"
 _MOST_FOLDERS = 2000  # that are looked through for files of fuse-overlayfs
@@ -39,6 +40,7 @@ def mount_overlay(lowers: list[str], upper: str, work: str, target: str, *, is_w
         ("kernel overlay", lambda: mount_kernel(lowers, upper, work, target)),
         ("fuse-overlayfs", lambda: mount_fuse(lowers, upper, work, target)),
     ]
+    _check_folders([*lowers, upper, work])
     refusal = refuse_kernel(lowers, upper)
     doubt = "" if refusal else doubt_kernel(lowers, upper, is_written=is_written)
     reasons = []
@@ -100,11 +102,25 @@ def mount_fuse(lowers: list[str], upper: str, work: str, target: str) -> None:
     program = find_program("fuse-overlayfs")
     if not program:
         raise OSError("it is not installed")
-    safe = SafeNames([*lowers, upper, work])
-    with safe as names:
-        *safe_lowers, safe_upper, safe_work = names
-        options = f"lowerdir={':'.join(safe_lowers)},upperdir={safe_upper},workdir={safe_work}"
-        serve_fuse([program, "-f", "-o", options], target, "fuse-overlayfs", tuple(safe.files))
+    # It resolves links before it looks for colons, so here safe names are places in its own mount namespace.
+    # What lies above must stay one mount, or nothing could be moved between its two folders.
+    top, _, upper_name = upper.rpartition("/")
+    other, _, work_name = work.rpartition("/")
+    if top != other or any(c in upper_name + work_name for c in _UNSAFE):
+        raise OSError(f"the folders {upper} and {work} must be beside each other")
+    names = [f"{_SAFE_PLACE}/{number}" for number in range(len(lowers) + 1)]
+    options = f"lowerdir={':'.join(names[1:])},upperdir={names[0]}/{upper_name},workdir={names[0]}/{work_name}"
+    argv = [program, "-f", "-o", options]
+    serve_fuse(argv, target, "fuse-overlayfs", lambda: bind_folders([top, *lowers], names))
+
+
+def bind_folders(folders: list[str], names: list[str]) -> None:
+    """Let folders appear under other names, which hide what was in their place."""
+    files = [os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for folder in folders]
+    libc.mount("kedge", _SAFE_PLACE, "tmpfs", constants.MS_NOSUID | constants.MS_NODEV, "mode=755")
+    for file, name in zip(files, names, strict=True):
+        os.mkdir(name)
+        libc.mount(f"/proc/self/fd/{file}", name, "", constants.MS_BIND | constants.MS_REC)
 
 
 def has_whiteout_files(layer: str, below: list[str]) -> bool:
@@ -136,7 +152,7 @@ class SafeNames:
 
     def __init__(self, paths: list[str]) -> None:
         self._paths = paths
-        self.files: list[int] = []
+        self._files: list[int] = []
 
     def __enter__(self) -> list[str]:
         is_long = sum(len(os.fsencode(path)) + 1 for path in self._paths) > _LONGEST_OPTIONS
@@ -144,12 +160,24 @@ class SafeNames:
 
     def _name(self, path: str) -> str:
         file = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        self.files.append(file)
+        self._files.append(file)
         return f"/proc/self/fd/{file}"
 
     def __exit__(self, *_: object) -> None:
-        for file in self.files:
+        for file in self._files:
             os.close(file)
+
+
+def _check_folders(folders: list[str]) -> None:
+    for folder in folders:
+        if not os.path.isdir(folder):
+            from kedge.errors import MountFailed  # late: only when something is wrong
+
+            raise MountFailed(
+                f"the overlay has no folder '{os.path.basename(folder)}'",
+                context={"missing": folder},
+                hint="an overlay image holds the folders 'upper' and 'work': 'kedge overlay create' makes them",
+            )
 
 
 def _explain(reasons: list[str], upper: str) -> Exception:

@@ -1,0 +1,470 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Overlays, underlays and ext3 images in real namespaces, as an ordinary user."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from kedge.posix.spawn import start_of
+from tests.requirements import open_way, require_program, require_user_namespaces
+
+USER = 1501
+# A container in small: namespaces and a file system in memory at `base`; the test's own lines follow.
+START = """
+import json, os, sys
+from kedge.errors import KedgeError
+from kedge.posix import libc
+from kedge.posix.constants import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, MS_BIND, MS_REC, MS_SLAVE
+from kedge.runtime.ext_mounts import ExtImage, ExtServers, mount_ext
+from kedge.runtime.overlay_mount import mount_overlay
+
+base, image = sys.argv[1:3]
+uid, gid = os.getuid(), os.getgid()
+libc.unshare(CLONE_NEWUSER)
+for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+    with open("/proc/self/" + name, "w") as file:
+        file.write(text)
+
+def enter_mounts(flags=0):
+    libc.unshare(CLONE_NEWNS | flags)
+    libc.mount("none", "/", "", MS_REC | MS_SLAVE)
+
+def prepare(*folders):
+    libc.mount("kedge", base, "tmpfs", 0, "mode=755")
+    for folder in folders:
+        os.makedirs(f"{base}/{folder}")
+
+def write(path, text="x"):
+    with open(path, "w") as file:
+        file.write(text)
+
+def read(path):
+    with open(path) as file:
+        return file.read()
+
+def answer(**values):
+    print(json.dumps(values), flush=True)
+"""
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A folder that belongs to the ordinary user."""
+    require_user_namespaces()
+    folder = tmp_path / "place"
+    (folder / "base").mkdir(parents=True)
+    open_way(tmp_path)
+    give(folder, folder / "base")
+    return folder
+
+
+def give(*paths: Path) -> None:
+    if os.geteuid() == 0:
+        for path in paths:
+            os.chown(path, USER, USER)
+
+
+def command_of(place: Path, lines: str) -> list[str]:
+    drop = [require_program("setpriv"), "--reuid", str(USER), "--regid", str(USER), "--clear-groups"]
+    python = [sys.executable, "-c", START + textwrap.dedent(lines), str(place / "base"), str(place / "image.img")]
+    return [*(drop if os.geteuid() == 0 else []), *python]
+
+
+def perform(place: Path, lines: str, **environment: str) -> dict[str, object]:
+    done = subprocess.run(
+        command_of(place, lines), capture_output=True, text=True, timeout=60, env=os.environ | environment, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert isinstance(found, dict)
+    return found
+
+
+def make_ext(place: Path) -> Path:
+    """An ext3 image with upper and work that belong to the user."""
+    content, image = place / "content", place / "image.img"
+    for name in ("upper", "work"):
+        (content / name).mkdir(parents=True)
+        give(content / name)
+    program = require_program("mkfs.ext3")
+    subprocess.run([program, "-q", "-F", "-d", str(content), str(image), "16M"], check=True, capture_output=True)
+    give(image)
+    return image
+
+
+def wait_until_unused(image: Path) -> None:
+    """Until the server of the image has written everything and ended."""
+    end = time.monotonic() + 15
+    while time.monotonic() < end:
+        if not any(str(image) in read_words(path) for path in Path("/proc").glob("[0-9]*")):
+            return
+        time.sleep(0.02)
+    pytest.fail("a FUSE server outlives the container")
+
+
+def read_words(process: Path) -> str:
+    try:
+        words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+    return words if "fuse" in words and start_of(int(process.name)) > 0 else ""
+
+
+def check_ext(image: Path) -> None:
+    program = require_program("e2fsck")
+    done = subprocess.run([program, "-fn", str(image)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+OVERLAY = """
+enter_mounts()
+prepare("lower/dir", "upper", "work", "root")
+write(f"{base}/lower/dir/old")
+write(f"{base}/lower/file")
+way = mount_overlay([base + "/lower"], base + "/upper", base + "/work", base + "/root", is_written=True)
+os.unlink(f"{base}/root/file")
+os.mkdir(f"{base}/root/new")
+write(f"{base}/root/dir/old", "changed")
+answer(way=way, root=sorted(os.listdir(base + "/root")), old=read(base + "/root/dir/old"),
+       lower=read(base + "/lower/dir/old"))
+"""
+
+
+def test_the_kernels_overlay_is_used_where_it_works(place):
+    found = perform(place, OVERLAY)
+    assert str(found["way"]).startswith("kernel overlay")
+    assert found["root"] == ["dir", "new"]
+    assert (found["old"], found["lower"]) == ("changed", "x")
+
+
+def test_fuse_overlayfs_is_used_where_the_kernel_refuses(place):
+    require_program("fuse-overlayfs")
+    refused = """
+    real = libc.mount
+    def mount(source, target, kind, flags, data=""):
+        if kind == "overlay":
+            raise OSError(22, "Invalid argument")
+        real(source, target, kind, flags, data)
+    libc.mount = mount
+    """
+    found = perform(place, textwrap.dedent(refused) + OVERLAY)
+    assert found["way"] == "fuse-overlayfs (kernel overlay: Invalid argument)"
+    assert found["root"] == ["dir", "new"]
+    assert (found["old"], found["lower"]) == ("changed", "x")
+
+
+def test_lustre_below_is_never_given_to_the_kernel(place):
+    lustre = """
+    tried = []
+    real = libc.mount
+    libc.mount = lambda *words: (tried.append(words[2]), real(*words))[1]
+    libc.file_system_type = lambda path: 0x0BD00BD0 if path.endswith("lower") else 0
+    """
+    found = perform(
+        place,
+        textwrap.dedent(lustre)
+        + """
+enter_mounts()
+prepare("lower", "upper", "work", "root")
+try:
+    way = mount_overlay([base + "/lower"], base + "/upper", base + "/work", base + "/root")
+except KedgeError as problem:
+    way = problem.context["tried"]
+answer(way=way, tried=tried)
+""",
+    )
+    assert "Lustre" in str(found["way"])
+    assert "overlay" not in found["tried"]  # type: ignore[operator]
+
+
+def test_no_way_at_all_is_one_error_with_every_reason(place):
+    found = perform(
+        place,
+        """
+        import kedge.runtime.overlay_mount as module
+        def refuse(*words): raise OSError(1, "Operation not permitted")
+        module.mount_kernel = refuse
+        module.find_program = lambda name: ""
+        enter_mounts()
+        prepare("lower", "upper", "work", "root")
+        try:
+            mount_overlay([base + "/lower"], base + "/upper", base + "/work", base + "/root")
+        except KedgeError as problem:
+            answer(text=problem.message, tried=problem.context["tried"], hint=problem.hint)
+        """,
+    )
+    assert found["tried"] == "kernel overlay: Operation not permitted; fuse-overlayfs: it is not installed"
+    assert "fuse-overlayfs" in str(found["hint"])
+
+
+@pytest.mark.parametrize("way", ["kernel", "fuse"])
+def test_paths_with_special_characters_and_many_layers_work(place, way):
+    if way == "fuse":
+        require_program("fuse-overlayfs")
+    found = perform(
+        place,
+        f"""
+        from kedge.runtime.overlay_mount import mount_fuse, mount_kernel
+        odd = "a,b:c\\\\d e" + '"'
+        enter_mounts()
+        names = [f"{{odd}}/{{number}}-{{'long' * 30}}" for number in range(60)]
+        prepare(*names, odd + "/upper", odd + "/work", "root")
+        for number, name in enumerate(names):
+            write(f"{{base}}/{{name}}/{{number}}")
+        write(f"{{base}}/{{names[0]}}/same", "highest")
+        write(f"{{base}}/{{names[1]}}/same", "lower")
+        lowers = [f"{{base}}/{{name}}" for name in names]
+        mount_{way}(lowers, f"{{base}}/{{odd}}/upper", f"{{base}}/{{odd}}/work", base + "/root")
+        write(base + "/root/new")
+        answer(count=len(os.listdir(base + "/root")), same=read(base + "/root/same"),
+               upper=os.listdir(f"{{base}}/{{odd}}/upper"))
+        """,
+    )
+    assert found == {"count": 62, "same": "highest", "upper": ["new"]}
+
+
+def test_layers_that_fuse_overlayfs_wrote_keep_files_deleted(place):
+    """The kernel does not know its notes of deleted files, and would show `.wh.file` and the deleted file."""
+    require_program("fuse-overlayfs")
+    found = perform(
+        place,
+        """
+        enter_mounts()
+        prepare("lower/dir", "layer/upper/dir", "layer/work", "upper", "work", "root")
+        write(f"{base}/lower/dir/gone")
+        write(f"{base}/layer/upper/dir/.wh.gone", "")
+        lowers = [base + "/layer/upper", base + "/lower"]
+        way = mount_overlay(lowers, base + "/upper", base + "/work", base + "/root")
+        answer(way=way, names=os.listdir(base + "/root/dir"))
+        """,
+    )
+    assert "was written by fuse-overlayfs" in str(found["way"])
+    assert found["names"] == []
+
+
+def test_a_layer_without_upper_is_refused_in_words(place):
+    found = perform(
+        place,
+        """
+        enter_mounts()
+        prepare("lower", "layer", "upper", "work", "root")
+        try:
+            mount_overlay([base + "/layer/upper", base + "/lower"], base + "/upper", base + "/work", base + "/root")
+        except KedgeError as problem:
+            answer(text=problem.message, hint=problem.hint)
+        """,
+    )
+    assert found["text"] == "the overlay has no folder 'upper'"
+    assert "kedge overlay create" in str(found["hint"])
+
+
+def test_an_underlay_shows_all_of_the_image_and_what_was_missing(place):
+    found = perform(
+        place,
+        """
+        from kedge.runtime.enter import Builder
+        from kedge.runtime.underlay import plan_underlay
+        from kedge.runtime.views import FolderView
+        enter_mounts()
+        builder = Builder(base, lambda level, text: answer(said=text))
+        builder.prepare()
+        libc.mount("image", base + "/lower", "tmpfs", 0, "")
+        for folder in ("etc/ssl", "usr/bin", "usr/lib/deep", "home", "var"):
+            os.makedirs(f"{base}/lower/{folder}")
+        for name in ("etc/passwd", "usr/bin/tool", "usr/lib/deep/lib"):
+            write(f"{base}/lower/{name}", name)
+        os.symlink("usr/bin", f"{base}/lower/bin")
+        os.symlink("/run", f"{base}/lower/var/run")
+        libc.mount(base + "/lower", base + "/root", "", MS_BIND | MS_REC)
+        missing = [("/data/set", "d"), ("/etc/hosts", "f"), ("/usr/lib/deep/nvidia", "d"), ("/bin/smi", "f"),
+                   ("/var/run/munge", "d"), ("/home/user/work", "d")]
+        builder.perform(plan_underlay(missing, FolderView(base + "/lower")))
+        root = base + "/root"
+        libc.mount(base + "/lower/home", root + "/data/set", "", MS_BIND)
+        texts = [read(root + path) for path in ("/etc/passwd", "/bin/tool", "/usr/lib/deep/lib")]
+        view = FolderView(root)
+        def try_writing(path):
+            try:
+                write(path)
+                return "written"
+            except OSError as problem:
+                return problem.strerror
+        answer(texts=texts, link=os.readlink(root + "/bin"), names=sorted(os.listdir(root)),
+               kinds=[view.kind(path) for path, shape in missing], shapes=[shape for path, shape in missing],
+               writing=[try_writing(root + path) for path in ("/etc/passwd", "/usr/lib/deep/new")])
+        """,
+    )
+    assert found["texts"] == ["etc/passwd", "usr/bin/tool", "usr/lib/deep/lib"]
+    assert found["link"] == "usr/bin"
+    assert found["names"] == ["bin", "data", "etc", "home", "run", "usr", "var"]
+    assert found["kinds"] == found["shapes"]
+    assert found["writing"] == ["Read-only file system", "Read-only file system"]
+
+
+WRITE_EXT = """
+servers = ExtServers([ExtImage(image, 0, 0, writable=True)], base)
+enter_mounts({flags})
+def work():
+    servers.adopt()
+    prepare("layer", "lower", "root")
+    write(f"{{base}}/lower/gone")
+    mount_ext(image, 0, 0, base + "/layer", writable=True, servers=servers)
+    servers.close()
+    mount_overlay([base + "/lower"], base + "/layer/upper", base + "/layer/work", base + "/root", is_written=True)
+    write(base + "/root/kept", "kept" * 50000)
+    os.unlink(base + "/root/gone")
+    answer(names=sorted(os.listdir(base + "/root")))
+{then}
+"""
+READ_EXT = """
+servers = ExtServers([ExtImage(image, 0, 0, writable=False)], base)
+enter_mounts()
+servers.adopt()
+prepare("layer", "lower", "root", "upper", "work")
+write(f"{base}/lower/gone")
+mount_ext(image, 0, 0, base + "/layer", writable=False, servers=servers)
+way = mount_overlay([base + "/layer/upper", base + "/lower"], base + "/upper", base + "/work", base + "/root")
+try:
+    write(base + "/layer/upper/refused")
+    refused = ""
+except OSError as problem:
+    refused = problem.strerror
+answer(names=sorted(os.listdir(base + "/root")), kept=len(read(base + "/root/kept")), refused=refused, way=way)
+"""
+IN_A_PROCESS_NAMESPACE = """
+child = os.fork()
+if child == 0:
+    work()
+    os._exit(0)  # the first process of the namespace: its end kills all others in it
+os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.parametrize(("flags", "then"), [("0", "work()"), ("CLONE_NEWPID", IN_A_PROCESS_NAMESPACE)])
+def test_an_ext3_image_keeps_what_was_written_and_is_clean_afterwards(place, flags, then):
+    for name in ("fuse2fs", "fuse-overlayfs"):
+        require_program(name)
+    image = make_ext(place)
+    assert perform(place, WRITE_EXT.format(flags=flags, then=then)) == {"names": ["kept"]}
+    wait_until_unused(image)
+    check_ext(image)
+    found = perform(place, READ_EXT)
+    assert found["names"] == ["kept"]
+    assert found["kept"] == 200_000
+    assert found["refused"] == "Read-only file system"
+    wait_until_unused(image)
+
+
+def test_an_ext3_image_can_be_mounted_without_a_prepared_server(place):
+    require_program("fuse2fs")
+    image = make_ext(place)
+    found = perform(
+        place,
+        """
+        enter_mounts()
+        prepare("layer")
+        mount_ext(image, 0, 0, base + "/layer", writable=False)
+        answer(names=sorted(os.listdir(base + "/layer")))
+        """,
+    )
+    assert found["names"] == ["lost+found", "upper", "work"]
+    wait_until_unused(image)
+
+
+def test_an_ext3_file_system_inside_a_file_is_found_at_its_offset(place):
+    require_program("fuse2fs")
+    image = make_ext(place)
+    image.write_bytes(bytes(8192) + image.read_bytes())
+    found = perform(
+        place,
+        """
+        enter_mounts()
+        prepare("layer")
+        size = os.path.getsize(image) - 8192
+        mount_ext(image, 8192, size, base + "/layer", writable=False)
+        answer(names=sorted(os.listdir(base + "/layer")))
+        """,
+    )
+    assert found["names"] == ["lost+found", "upper", "work"]
+    wait_until_unused(image)
+
+
+def test_an_ext3_image_has_one_writer_or_many_readers(place):
+    require_program("fuse2fs")
+    image = make_ext(place)
+    hold = """
+    enter_mounts()
+    prepare("layer")
+    mount_ext(image, 0, 0, base + "/layer", writable=WRITABLE)
+    answer(pid=os.getpid())
+    sys.stdin.read()
+    """
+    attempt = """
+    try:
+        ExtServers([ExtImage(image, 0, 0, writable=WRITABLE)], base)
+        answer(text="")
+    except KedgeError as problem:
+        answer(text=problem.message, users=problem.context["used by"], hint=problem.hint)
+    """
+    for held, wanted, words in (
+        ("True", "True", "only while nobody else uses it"),
+        ("True", "False", "in use by a container that writes"),
+        ("False", "True", "only while nobody else uses it"),
+        ("False", "False", ""),
+    ):
+        command = command_of(place, hold.replace("WRITABLE", held))
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+            assert holder.stdout is not None
+            assert "pid" in holder.stdout.readline()
+            found = perform(place, attempt.replace("WRITABLE", wanted))
+            assert words in str(found["text"]), (held, wanted)
+            assert bool(words) == bool(found["text"])
+            if words:
+                assert "fuse2fs" in str(found["users"])
+                assert ":ro" in str(found["hint"])
+            holder.communicate("")
+        wait_until_unused(image)
+
+
+def test_a_damaged_ext3_image_is_one_error_with_what_fuse2fs_says(place):
+    require_program("fuse2fs")
+    image = make_ext(place)
+    with image.open("r+b") as file:
+        file.seek(1024 + 24)
+        file.write(b"\xff\xff")  # the block size
+    found = perform(
+        place,
+        """
+        try:
+            ExtServers([ExtImage(image, 0, 0, writable=False)], base)
+        except KedgeError as problem:
+            answer(text=problem.message, said=problem.context["fuse2fs"])
+        """,
+    )
+    assert "could not mount" in str(found["text"])
+    assert found["said"]
+
+
+def test_without_fuse2fs_the_error_says_what_to_install(place):
+    make_ext(place)
+    found = perform(
+        place,
+        """
+        import kedge.runtime.ext_mounts as module
+        module.find_program = lambda name: ""
+        try:
+            ExtServers([ExtImage(image, 0, 0, writable=False)], base)
+        except KedgeError as problem:
+            answer(text=problem.message, hint=problem.hint)
+        """,
+    )
+    assert "fuse2fs" in str(found["text"])
+    assert "SquashFS" in str(found["hint"])
