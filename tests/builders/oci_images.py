@@ -39,6 +39,7 @@ def make_image(
     tag: str | None = "docker.io/library/test:1",
     architecture: str = "arm64",
     compressed: bool = True,
+    section: Mapping[str, object] | None = None,
 ) -> StoredImage:
     """An OCI image of these layers, with the right digests throughout."""
     plain = [make_tar(files) for files in layers]
@@ -47,7 +48,7 @@ def make_image(
         {
             "architecture": architecture,
             "os": "linux",
-            "config": {"Env": ["PATH=/bin"], "Cmd": ["/bin/sh"]},
+            "config": dict(section or {"Env": ["PATH=/bin"], "Cmd": ["/bin/sh"]}),
             "rootfs": {"type": "layers", "diff_ids": [str(Digest.of(data)) for data in plain]},
         }
     ).encode()

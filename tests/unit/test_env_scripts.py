@@ -73,7 +73,7 @@ def read(script: str, view: TableView | None = None, **values: str) -> dict[str,
         ("A=1\nB=2\nexport A B # both", {"A": "1", "B": "2"}),
         ("A=1", {}),
         ("export A; A=later", {"A": "later"}),
-        ("export A=1 B='two words' C=\"$A\"", {"A": "1", "B": "two words", "C": ""}),
+        ("export A=1 B='two words' C=\"$D\"", {"A": "1", "B": "two words", "C": ""}),
         ('export A="${A:-"v\\"al"}"', {"A": 'v"al'}),
         ('export A="${A:-"{\\"k\\": \\$v}"}"', {"A": '{"k": $v}'}),
         ('A=x\nexport A="${A:-y}" B="${NO-n}" C="${A:+z}" D="${NO:+z}"', {"A": "x", "B": "n", "C": "z", "D": ""}),
@@ -131,6 +131,10 @@ def test_reader_takes_a_script_that_sources_itself_to_the_shell() -> None:
     view = TableView({"/.singularity.d/env/a.sh": ". /.singularity.d/env/a.sh"})
     with pytest.raises(NotPlain):
         read(". /.singularity.d/env/a.sh", view)
+
+
+def test_reader_assigns_in_order_as_apptainer_does() -> None:
+    assert read("export A=1 B=$A") == {"A": "1", "B": "1"}
 
 
 def test_reader_keeps_names_that_a_runtime_guards() -> None:

@@ -53,10 +53,11 @@ def test_leaks_nothing_is_said_when_nothing_was_done() -> None:
     assert not plan(make_image(), {"PYTHONPATH": "/x"}, keep=["PYTHONPATH"]).warnings
 
 
-def test_leaks_bash_env_alone_is_only_a_note() -> None:
-    payload = plan(make_image(), {"BASH_ENV": "/usr/share/lmod/init/bash"})
+def test_leaks_what_every_login_has_is_only_a_note() -> None:
+    payload = plan(make_image(), {"BASH_ENV": "/usr/share/lmod/init/bash", "BASH_FUNC_which%%": "() { :; }"})
     assert not payload.warnings
-    assert any("BASH_ENV" in note for note in payload.notes)
+    assert any("BASH_ENV, BASH_FUNC_which%%" in note for note in payload.notes)
+    assert "BASH_FUNC_which%%" not in payload.environ
 
 
 def test_leaks_user_packages_of_python() -> None:

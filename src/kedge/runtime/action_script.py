@@ -10,7 +10,7 @@ from kedge.runtime.env_requests import PATH_REQUESTS
 from kedge.runtime.env_settings import DEFAULT_PATH, PROMPT
 from kedge.runtime.facts import Payload
 from kedge.runtime.library_path import LIBRARIES
-from kedge.runtime.shell_words import quote
+from kedge.runtime.shell_words import is_name, quote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -107,6 +107,8 @@ def make_shell_payload(settings: Settings, done: int, entry: Entry, view: View, 
     evaluate = "".join(f"${name}" for name in names)
     values = settings.variables.values
     environ: dict[str, str] = {"HOME": values.get("HOME", "/"), "PWD": values.get("PWD", "/")}
+    # names that no shell can assign; bash hands them on, others drop them
+    environ.update((name, value) for name, value in settings.restored.items() if not is_name(name))
     environ.update(zip(names, pieces, strict=True))
     code = f'kedge_action="{evaluate}"; unset {" ".join(names)}; eval "$kedge_action"'
     payload = Payload([shell, "-c", code, f"/.singularity.d/actions/{verb}", *entry.words], environ)
@@ -216,7 +218,7 @@ def _render_restore(settings: Settings) -> str:
     """The host's variables where no script set them; what a script set to nothing is unset."""
     lines = []
     for name, value in settings.restored.items():
-        if name in _UNSETTABLE:
+        if name in _UNSETTABLE or not is_name(name):
             continue
         if name == "SHLVL" and value.isdigit():
             # bash counts down when it becomes another program

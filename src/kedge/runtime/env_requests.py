@@ -41,7 +41,7 @@ def select_host_variables(options: RunOptions, environ: Mapping[str, str]) -> di
         passed = {
             name: value
             for name, value in environ.items()
-            if name not in _NEVER_PASSED and not name.startswith(_OWN_PREFIXES) and is_name(name)
+            if name not in _NEVER_PASSED and not name.startswith(_OWN_PREFIXES)
         }
         path = environ.get("PATH", "")
         passed["USER_PATH"] = f"{path}:/bin:/usr/bin:/sbin:/usr/sbin:/usr/local/bin:/usr/local/sbin"

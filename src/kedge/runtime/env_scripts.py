@@ -149,18 +149,15 @@ class _Reader:
             name = self._read_literal()
 
     def _run_export(self) -> None:
-        values: dict[str, str] = {}  # all are expanded before the first is assigned
+        """`export A=1 B=$A`: B sees the new A, as with Apptainer; a POSIX shell would expand both first."""
         while self._has_more():
             name = self._read_literal()
             if not is_name(name):
                 raise NotPlain(name)
+            self.variables.exported.add(name)
             if self.text[self.at : self.at + 1] == "=":
                 self.at += 1
-                values[name] = self._read_value()
-            else:
-                self.variables.exported.add(name)
-        for name, value in values.items():
-            self.variables.assign(name, value, is_exported=True)
+                self.variables.assign(name, self._read_value())
 
     def _run_unset(self) -> None:
         while self._has_more():

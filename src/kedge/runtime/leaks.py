@@ -29,7 +29,8 @@ _GUARDED = frozenset(
         *("BASH_ENV", "ENV"),
     )
 )
-_GUARDED_PREFIXES = ("CONDA_", "LUA_PATH_", "LUA_CPATH_")
+_GUARDED_PREFIXES = ("CONDA_", "LUA_PATH_", "LUA_CPATH_", "BASH_FUNC_")
+_QUIETLY = ("BASH_ENV", "ENV", "BASH_FUNC_")  # every login on a cluster has these: a word with --verbose is enough
 _PYTHON_PREFIXES = ("/usr", "/usr/local", "/opt/conda", "/opt/venv")
 _ALWAYS_THERE = ("", "C", "POSIX", "C.UTF-8", "C.utf8")
 _LOCALES = "/usr/lib/locale"
@@ -57,9 +58,10 @@ def guard_variables(
     outside = [name for name in passed if _is_guarded(name) and not kept.holds(name)]
     for name in outside:
         del passed[name]
-    if "BASH_ENV" in outside and len(outside) == 1:
-        notes.append("BASH_ENV stays outside (--keep BASH_ENV)")  # every login with Lmod has it
-        outside = []
+    quiet = [name for name in outside if name.startswith(_QUIETLY)]
+    if quiet:
+        notes.append(f"kept outside: {', '.join(sorted(quiet))} (--keep NAME)")
+    outside = [name for name in outside if name not in quiet]
     parts = [", ".join(sorted(outside))] if outside else []
     if _guard_user_site(passed, options, host, kept):
         found = _find_user_site(host, view)
