@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""--scratch and --workdir: folders for throw-away files, in memory or below a folder of the user's.
+
+The names below --workdir are Apptainer's: tmp, var_tmp and home for --contain, scratch/PATH for each --scratch.
+"""
+
+from __future__ import annotations
+
+import os
+
+from kedge.runtime.facts import Bind
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from kedge.errors import KedgeError
+    from kedge.runtime.facts import HostFacts
+    from kedge.runtime.options import RunOptions
+
+
+class ScratchPlan:
+    """What the two options come to."""
+
+    def __init__(self) -> None:
+        self.workdir = ""  # absolute; empty where none was given
+        self.binds: list[Bind] = []  # folders below the work folder
+        self.memory: list[str] = []  # destinations that get an empty file system in memory
+        self.folders: list[tuple[str, int]] = []  # to be made on the host first: path and mode, parents first
+
+    def make_folders(self) -> None:
+        """Make what is missing on the host; raises FileProblem."""
+        for path, mode in self.folders:
+            try:
+                os.mkdir(path, 0o700)
+                os.chmod(path, mode)  # whatever the umask is
+            except FileExistsError:
+                if not os.path.isdir(path):
+                    raise _problem(f"{path} is in the way: --workdir needs a folder there") from None
+            except OSError as problem:
+                raise _problem(f"the folder {path} cannot be made: {problem.strerror}") from None
+
+
+def plan_scratch(options: RunOptions, host: HostFacts) -> ScratchPlan:
+    """Where scratch folders come from, and the folders that --contain finds below --workdir."""
+    plan = ScratchPlan()
+    destinations = [_check_destination(path) for text in options.scratch for path in text.split(",") if path]
+    if not options.workdir:
+        plan.memory = destinations
+        return plan
+    plan.workdir = _check_workdir(os.path.normpath(os.path.join(host.cwd, options.workdir)))
+    if options.contain:
+        has_home = not options.no_home and not options.home
+        plan.folders += [(f"{plan.workdir}/{name}", 0o1777) for name in ("tmp", "var_tmp")]
+        plan.folders += [(f"{plan.workdir}/home", 0o700)] if has_home else []
+    for destination in destinations:
+        place = f"{plan.workdir}/scratch"
+        for name in ("", *destination.strip("/").split("/")):
+            place = f"{place}/{name}" if name else place
+            if (place, 0o750) not in plan.folders:
+                plan.folders.append((place, 0o750))
+        plan.binds.append(Bind(place, destination, origin="--scratch"))
+    return plan
+
+
+def _check_destination(path: str) -> str:
+    where = os.path.normpath(path)
+    if not path.startswith("/") or ".." in path.split("/") or where.strip("/") == "":
+        from kedge.errors import UsageError  # late: only when something is wrong
+
+        raise UsageError(
+            f"--scratch {path}: this is the place in the container, and must be an absolute path below /",
+            hint="for example --scratch /scratch; --workdir says where on the host the files go",
+        )
+    return "/" + where.strip("/")
+
+
+def _check_workdir(where: str) -> str:
+    if not os.path.isdir(where):
+        raise _problem(f"--workdir {where} is not a folder", hint=f"make it first: mkdir -p {where}")
+    if not os.access(where, os.W_OK | os.X_OK):
+        raise _problem(f"you may not write to --workdir {where}")
+    return where
+
+
+def _problem(message: str, hint: str = "give another folder with --workdir") -> KedgeError:
+    from kedge.errors import FileProblem  # late: only when something is wrong
+
+    return FileProblem(message, hint=hint)
