@@ -111,6 +111,13 @@ def test_compat_stale_libcuda_on_the_images_path_is_overruled() -> None:
     assert plan(image, "580.95.05").prepend_library_path == [LIBS]
 
 
+def test_compat_libcuda_in_the_images_system_folders_is_overruled() -> None:
+    tree: dict[str, bytes | str | None] = {"/usr/lib64/libcuda.so.1": b"", "/etc/ld.so.cache": b"cache"}
+    additions = plan(make_image(tree), "580.95.05")
+    assert additions.prepend_library_path == [LIBS]
+    assert any("/usr/lib64" in note for note in additions.notes)
+
+
 def test_compat_link_out_of_the_image_is_not_followed() -> None:
     tree: dict[str, bytes | str | None] = {"/usr/local/cuda/compat": "-> /../../../../etc"}
     assert plan(make_image(tree), "535.54.03").prepend_library_path == []

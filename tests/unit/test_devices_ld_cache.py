@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The loader's cache: all layouts and byte orders, the right machine only, nothing of a damaged one; and the real one."""
+"""The loader's cache: all layouts and byte orders, the right machine only, nothing of a damaged one; the real one."""
 
 from __future__ import annotations
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from kedge.runtime.devices.driver import is_version, order_version
 from kedge.runtime.devices.libraries import split_name
+from kedge.runtime.library_path import LIBRARIES, find_library_folders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kedge.runtime.devices.driver import Card
     from kedge.runtime.views import View
 
-HOST_LIBRARIES = "/.singularity.d/libs"
 _PLACES = ("/usr/local/cuda/compat", "/usr/local/cuda/compat/lib.real", "/usr/local/cuda/compat/lib")
 _TOOLKITS = "/usr/local"
 _SECTION, _OWNER = ".note.cuda.fwd_compatibility", "NVIDIA Corporation"
@@ -56,16 +56,18 @@ def decide_libcuda(view: View, version: str, cards: list[Card], library_path: st
     if decision.uses_image and carried is not None:
         decision.prepend = [carried.folder]
         return decision
-    foreign = [folder for folder in library_path.split(":") if folder.startswith("/") and has_libcuda(view, folder)]
+    # the image's own folders come before the host's libraries in LD_LIBRARY_PATH
+    folders = [*library_path.split(":"), *find_library_folders(view)]
+    foreign = [folder for folder in folders if folder.startswith("/") and has_libcuda(view, folder)]
     if foreign and version:
-        decision.prepend = [HOST_LIBRARIES]
+        decision.prepend = [LIBRARIES]
         decision.note = decision.note or f"host libcuda {version} is used, not the one of the image in {foreign[0]}"
     return decision
 
 
 def has_libcuda(view: View, folder: str) -> bool:
     """Whether the dynamic loader finds a libcuda in a folder of the image."""
-    return folder.rstrip("/") != HOST_LIBRARIES and view.kind(folder.rstrip("/") + "/libcuda.so.1") == "f"
+    return folder.rstrip("/") != LIBRARIES and view.kind(folder.rstrip("/") + "/libcuda.so.1") == "f"
 
 
 def find_carried(view: View) -> Carried | None:

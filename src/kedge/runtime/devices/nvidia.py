@@ -105,7 +105,8 @@ def read_capabilities(host: HostFacts, image: ImageFacts, additions: Additions) 
 
 def list_programs(host: HostFacts, capabilities: set[str]) -> list[Bind]:
     """The driver's programs, which go to /usr/bin wherever the host keeps them."""
-    folders = [*_PROGRAM_FOLDERS, *(each for each in host.environ.get("PATH", "").split(":") if each.startswith("/"))]
+    named = (each for each in host.environ.get("PATH", "").split(":") if each.startswith("/"))
+    folders = [each for each in dict.fromkeys([*_PROGRAM_FOLDERS, *named]) if host.view.kind(each) == "d"]
     binds = []
     for group, names in _PROGRAMS.items():
         for name in names if group in capabilities else ():
