@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""--nv with a driver that has no GPU behind it: its libraries get into a container, and a program computes with them."""
+"""--nv with a driver that has no GPU behind it: its libraries get inside, and a program computes with them."""
 
 from __future__ import annotations
 
