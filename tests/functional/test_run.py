@@ -172,6 +172,13 @@ def test_exec_fakeroot_is_root_inside(runner: Runner, image: str) -> None:
     assert said == "0\n/root\n"
 
 
+def test_exec_fakeroot_lets_package_managers_do_their_work(runner: Runner, image: str) -> None:
+    script = "touch /x && chown 5:5 /x && mknod /null c 1 3 && mkfifo /pipe && stat -c %F /pipe"
+    assert runner.read("exec", "--fakeroot", "--writable-tmpfs", image, "sh", "-c", script) == "fifo\n"
+    done = runner.run("exec", "--writable-tmpfs", image, "sh", "-c", "touch /x && chown 5:5 /x")
+    assert done.returncode == (0 if runner.uid == 0 else 1)
+
+
 def test_exec_pwd_must_exist(runner: Runner, image: str) -> None:
     assert runner.read("exec", "--pwd", "/etc", image, "pwd") == "/etc\n"
     done = runner.run("exec", "--pwd", "/no/such", image, "pwd")

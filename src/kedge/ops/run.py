@@ -23,7 +23,7 @@ from kedge.runtime.gather import gather_host
 from kedge.runtime.identity import make_group, make_passwd
 from kedge.runtime.image_binds import ImageBinds
 from kedge.runtime.layering import choose_layering, plan_layers
-from kedge.runtime.namespaces import enter_other_namespaces, enter_user_namespace, wants_user_namespace
+from kedge.runtime.namespaces import ROOT_ALONE, enter_other_namespaces, enter_user_namespace, wants_user_namespace
 from kedge.runtime.operations import NEW
 from kedge.runtime.plan import Request, plan_container
 from kedge.runtime.roots import plan_root
@@ -60,6 +60,7 @@ class Container:
         self.base = choose_base(os.environ)
         self.performed: list[Operation] = []
         self.sharing: Sharing | None = None
+        self.emulate: Callable[[], None] | None = None  # lets calls that only a real root may make succeed unheard
 
 
 def run_container(options: RunOptions, say: Say | None = None) -> int:
@@ -150,6 +151,12 @@ def enter_namespaces(container: Container) -> list[FuseServer]:
         if wants_user_namespace(options, host.uid):
             known = enter_user_namespace(host, as_root=options.fakeroot or host.uid == 0)
             container.say("note", f"users that the container knows: {known}")
+            if known == ROOT_ALONE and options.fakeroot:
+                from kedge.runtime.emulation import (
+                    find_emulation,
+                )  # late: only with --fakeroot, while the host is there
+
+                container.emulate = find_emulation(host.machine)
         servers = make_servers(container)
         enter_other_namespaces(options)
     except OSError as problem:
@@ -255,6 +262,8 @@ def plan(container: Container) -> tuple[Request, Payload]:
 def become(container: Container, payload: Payload) -> int:
     """Become the program; where it cannot be started, go back to the host's tree and say why."""
     libc.control_process(PR_SET_NO_NEW_PRIVS, 1)
+    if container.emulate is not None:
+        container.emulate()
     if container.sharing is not None:
         container.sharing.publish()
     if "PWD" in payload.environ:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 
-from kedge.posix.constants import PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE
+from kedge.posix.constants import PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, PR_SET_SECCOMP
 
 USRQUOTA = 0
 GRPQUOTA = 1
@@ -155,6 +155,20 @@ def keep_capability(capability: int) -> None:
     zero = ctypes.c_ulong(0)
     arguments = ctypes.c_ulong(PR_CAP_AMBIENT_RAISE), ctypes.c_ulong(capability), zero, zero
     _check(_library.prctl(ctypes.c_int(PR_CAP_AMBIENT), *arguments))
+
+
+class _FilterProgram(ctypes.Structure):
+    """struct sock_fprog of linux/filter.h."""
+
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
+
+
+def filter_calls(program: bytes) -> None:
+    """Put a seccomp filter, an array of struct sock_filter, on this process and all its children to come."""
+    wanted = _FilterProgram(len(program) // 8, program)
+    mode = ctypes.c_ulong(2)  # SECCOMP_MODE_FILTER
+    zero = ctypes.c_ulong(0)
+    _check(_library.prctl(ctypes.c_int(PR_SET_SECCOMP), mode, ctypes.byref(wanted), zero, zero))
 
 
 def set_host_name(name: str) -> None:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from kedge.runtime.options import RunOptions
 
 
+ROOT_ALONE = "root alone"
+
+
 def wants_user_namespace(options: RunOptions, uid: int) -> bool:
     """Whether the container gets a user namespace: always for users, for root only where it is asked for."""
     return uid != 0 or options.userns or options.fakeroot
@@ -46,7 +49,7 @@ def enter_user_namespace(host: HostFacts, *, as_root: bool) -> str:
     _write("/proc/self/setgroups", "deny")  # the kernel asks for this before it lets a user map groups
     _write("/proc/self/uid_map", f"{inside_uid} {uid} 1\n")
     _write("/proc/self/gid_map", f"{inside_gid} {gid} 1\n")
-    return "root alone" if as_root else "the calling user alone"
+    return ROOT_ALONE if as_root else "the calling user alone"
 
 
 def enter_other_namespaces(options: RunOptions) -> None:
