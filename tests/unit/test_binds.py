@@ -25,7 +25,7 @@ def show(bind: Bind) -> str:
 
 def collect(*binds: str, mount: tuple[str, ...] = (), **environ: str) -> list[str]:
     options = RunOptions(bind=list(binds), mount=list(mount))
-    return [show(bind) for bind in collect_binds(options, environ, "/work")]
+    return [show(bind) for bind in collect_binds(options, environ, "/here")]
 
 
 @pytest.mark.parametrize(
@@ -47,11 +47,11 @@ def collect(*binds: str, mount: tuple[str, ...] = (), **environ: str) -> list[st
         (",/a,", ["/a /a"]),
         ("", []),
         (" /a:/x , /b ", ["/a /x", "/b /b"]),
-        ("a:/x", ["/work/a /x"]),
-        ("./a:/x", ["/work/a /x"]),
-        (".:/x", ["/work /x"]),
-        ("../a:/x", ["/work/../a /x"]),
-        ("data", ["/work/data /work/data"]),
+        ("a:/x", ["/here/a /x"]),
+        ("./a:/x", ["/here/a /x"]),
+        (".:/x", ["/here /x"]),
+        ("../a:/x", ["/here/../a /x"]),
+        ("data", ["/here/data /here/data"]),
         (r"/c\,d:/x", ["/c,d /x"]),
         (r"/c\,d", ["/c,d /c,d"]),
         (r"/c\,d,/e", ["/c,d /c,d", "/e /e"]),
@@ -112,7 +112,7 @@ def test_binds_mistakes_are_explained(spec: str, problem: str) -> None:
         ("src=/a,dst=/x,ro=true", ["/a /x ro"]),
         ("src=/a,dst=/x,ro=false", ["/a /x"]),
         ("src=/a,dst=/x,rw", ["/a /x"]),
-        ("src=a,dst=/x", ["/work/a /x"]),
+        ("src=a,dst=/x", ["/here/a /x"]),
         ("src=/a,src=/b,dst=/x", ["/b /x"]),
         ("src=/e:f,dst=/x", ["/e:f /x"]),
         ('"src=/c,d",dst=/x', ["/c,d /x"]),
@@ -248,7 +248,7 @@ def test_binds_mounts_written_are_read_again(binds: list[tuple[str, str, bool]])
 def test_binds_arbitrary_text_gives_binds_or_a_domain_error(text: str) -> None:
     for options in (RunOptions(bind=[text]), RunOptions(mount=[text])):
         try:
-            found = collect_binds(options, {}, "/work")
+            found = collect_binds(options, {}, "/here")
         except KedgeError:
             continue
         assert all(bind.source.startswith("/") and bind.destination.startswith("/") for bind in found)

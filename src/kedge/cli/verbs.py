@@ -75,6 +75,7 @@ VERBS = {
     "cache": Verb("kedge.cli.cache", "show, list, limit and clean what is stored", "Store and access"),
     "registry": Verb("kedge.cli.registry", "log in to registries, and out", "Store and access"),
     "pyxis": Verb("kedge.cli.pyxis", "be the importer of Pyxis: images for srun --container-image", "Setup", True),
+    "shim": Verb("kedge.cli.shim", "give kedge the names apptainer and singularity", "Setup"),
     "config": Verb("kedge.cli.config", "show and change settings, and where each comes from", "Setup"),
     "completion": Verb("kedge.cli.completion", "print the completion script of a shell", "Setup"),
     "version": Verb("kedge.cli.version", "show the version, and what it runs with", "Setup"),

@@ -18,6 +18,7 @@ from kedge.runtime.binds import collect_binds
 from kedge.runtime.facts import Additions, HostFacts, ImageFacts
 from kedge.runtime.gather import gather_host
 from kedge.runtime.options import RunOptions
+from kedge.runtime.shim_file import is_shim
 
 Say = Callable[[str, str], None]
 
@@ -92,7 +93,7 @@ def find_runtime(text: str, environ: Mapping[str, str]) -> tuple[Adapter, str]:
     folders = _list_folders(environ)
     for folder in folders:
         path = f"{folder}/{adapter.program}"
-        if os.access(path, os.X_OK) and Path(path).is_file():
+        if os.access(path, os.X_OK) and Path(path).is_file() and not is_shim(path):
             return adapter, path
     module = {"ch-run": "charliecloud"}.get(adapter.program, adapter.program)
     raise RuntimeUnsuited(
@@ -119,7 +120,7 @@ def find_setuid_apptainer(environ: Mapping[str, str] | None = None) -> str:
     for name, starter in _STARTERS.items():
         for folder in _list_folders(os.environ if environ is None else environ):
             program = Path(folder) / name
-            if not os.access(program, os.X_OK):
+            if not os.access(program, os.X_OK) or is_shim(str(program)):
                 continue
             prefixes = dict.fromkeys((program.parent.parent, program.resolve().parent.parent))
             others = [Path("/"), Path("/usr"), Path("/usr/local")] if folder in ("/usr/bin", "/bin") else []

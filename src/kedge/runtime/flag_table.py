@@ -169,7 +169,8 @@ FLAGS = (
          variables="PID_FILE", verbs=("start",)),
     Flag("root-from", "text", "image", "how the image's files get there", attribute="root",
          metavar="auto|unpack|squashfuse|kernel", variables="KEDGE_ROOT_FROM"),
-    Flag("unsquash", "switch", "image", "--root-from unpack", attribute="root", value="unpack", variables="UNSQUASH"),
+    Flag("unsquash tmp-sandbox", "switch", "image", "--root-from unpack", attribute="root", value="unpack",
+         variables="UNSQUASH TMP_SANDBOX"),
     Flag("pull", "text", "image", "when a reference is asked for again", metavar="missing|newer|always|never",
          variables="KEDGE_PULL"),
     Flag("runtime", "text", "image", "another runtime to drive, as apptainer", metavar="NAME",
@@ -196,6 +197,10 @@ FLAGS = (
          variables="RUNSCRIPT_TIMEOUT"),
     Flag("ignore-fakeroot-command", "switch", "idle", "--fakeroot never uses the fakeroot program",
          variables="IGNORE_FAKEROOT_COMMAND"),
+    Flag("no-tmp-sandbox", "switch", "idle", "--root-from says how the files get there",
+         variables="NO_TMP_SANDBOX"),
+    Flag("no-oci", "switch", "idle", "there is one way to run an image", variables="NO_OCI"),
+    Flag("oci", "switch", "refused", "oci", variables="OCI"),
     Flag("apply-cgroups", "text", "refused", "cgroups", metavar="FILE", variables="APPLY_CGROUPS"),
     Flag("blkio-weight", "text", "refused", "cgroups", metavar="N", variables="BLKIO_WEIGHT"),
     Flag("blkio-weight-device", "list", "refused", "cgroups", metavar="LIST", variables="BLKIO_WEIGHT_DEVICE"),
@@ -231,6 +236,7 @@ FLAGS = (
 
 # key -> (why not, what to do instead)
 REFUSALS = {
+    "oci": ("kedge starts no OCI runtime", "leave it out, or take --compat, which does as Docker does"),
     "cgroups": (
         "kedge makes no control groups",
         "ask the scheduler for it (srun --mem=8G), or: systemd-run --user --scope -p MemoryMax=8G kedge ...",

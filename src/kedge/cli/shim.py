@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge shim`: give kedge the names `apptainer` and `singularity`, so that scripts written for them run unchanged."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kedge.cli.options import add_dry_run
+
+if TYPE_CHECKING:
+    from kedge.cli.console import Console
+    from kedge.ops.shim import Shim
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The subcommands and their arguments."""
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    install = commands.add_parser("install", help="write apptainer, singularity and run-singularity")
+    install.add_argument("--force", action="store_true", help="replace programs of these names that are not kedge's")
+    remove = commands.add_parser("remove", help="remove them again; what is not kedge's stays")
+    for each in (install, remove):
+        each.add_argument("--dir", type=Path, metavar="DIR", help="the folder (~/.local/bin)")
+        add_dry_run(each)
+    commands.add_parser("list", help="where they are, and whether a shell finds them")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Run one subcommand."""
+    commands = {"install": _install, "remove": _remove, "list": _list}
+    commands[arguments.command](arguments, console)
+    return 0
+
+
+def _install(arguments: argparse.Namespace, console: Console) -> None:
+    from kedge.ops.shim import default_folder, install_shims
+
+    folder = arguments.dir or default_folder(console.environ)
+    shims = install_shims(folder, console.environ, force=arguments.force, dry_run=console.dry_run)
+    if console.json:
+        console.print_json([shim.as_dict() for shim in shims])
+    for shim in shims:
+        console.print(f"{'would write' if console.dry_run else 'wrote'} {shim.path}")
+    for text in explain(shims):
+        console.progress.warn(text)
+
+
+def _remove(arguments: argparse.Namespace, console: Console) -> None:
+    from kedge.ops.shim import default_folder, remove_shims
+
+    folder = arguments.dir or default_folder(console.environ)
+    paths = remove_shims(folder, dry_run=console.dry_run)
+    if console.json:
+        console.print_json([str(path) for path in paths])
+    for path in paths:
+        console.print(f"{'would remove' if console.dry_run else 'removed'} {path}")
+    if not paths:
+        console.progress.note(f"there is nothing of kedge's in {folder}")
+
+
+def _list(arguments: argparse.Namespace, console: Console) -> None:
+    from kedge.ops.shim import list_shims
+
+    del arguments
+    shims = list_shims(console.environ)
+    if console.json:
+        console.print_json([shim.as_dict() for shim in shims])
+    console.print_table(("path", "state", "other"), [(shim.path, shim.state, shim.other) for shim in shims])
+    if not shims:
+        console.progress.note("there are none; 'kedge shim install' writes them")
+
+
+def explain(shims: list[Shim]) -> list[str]:
+    """What a user should do so that the names mean kedge."""
+    texts = []
+    folder = shims[0].path.parent
+    if any(shim.state == "off-path" for shim in shims):
+        texts.append(f'{folder} is not in PATH: export PATH="{folder}:$PATH"')
+    for shim in shims:
+        if shim.state == "hidden":
+            texts.append(
+                f"a shell finds another {shim.program} first{f', {shim.other}' if shim.other else ''}: "
+                f'export PATH="{folder}:$PATH"'
+            )
+        elif shim.other and shim.state == "used":
+            texts.append(f"{shim.program} is kedge now; {shim.other} is there too, under its full name")
+    return texts

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The verbs of Apptainer that start no container, in kedge's words: what is passed on, renamed, left out or refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kedge.errors import FileProblem, UnsupportedFormat, UsageError
+from kedge.model.nearest import propose
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What happens to the options of a verb; what is not named here is passed on as it is."""
+
+    renamed: dict[str, str] = field(default_factory=dict)
+    idle: tuple[str, ...] = ()  # without meaning for kedge
+    idle_values: tuple[str, ...] = ()  # the same, with a value
+    refused: dict[str, str] = field(default_factory=dict)  # and what to do instead
+
+
+_DOCKER_HOST = {"--docker-host": "set the variable DOCKER_HOST, which the docker program reads"}
+_VARIANT = {"--arch-variant": "write it behind the architecture: --arch arm/v7"}
+_REMOTE_FILE = {
+    "-c": "kedge reads the logins of Apptainer and Docker where they are; see 'kedge registry list'",
+    "--config": "kedge reads the logins of Apptainer and Docker where they are; see 'kedge registry list'",
+}
+
+RULES = {
+    "pull": Rule(idle=("--no-cleanup",), refused={**_DOCKER_HOST, **_VARIANT}),
+    "push": Rule(
+        idle=("-U", "--allow-unsigned"),
+        idle_values=("-D", "--description"),
+        refused={
+            **_DOCKER_HOST,
+            "--library": "name the library in the reference: library://HOST/ENTITY/COLLECTION/NAME",
+        },
+    ),
+    "inspect": Rule(),
+    "sif": Rule(),
+    "sign": Rule(),
+    "verify": Rule(),
+    "key": Rule(),
+    "overlay": Rule(),
+    "instance": Rule(),
+    "registry": Rule(refused=_REMOTE_FILE),
+    "remote": Rule(
+        renamed={"-i": "--no-https", "--insecure": "--no-https"},
+        refused={**_REMOTE_FILE, "--tokenfile": "the file's content is the password: --password-stdin < FILE"},
+    ),
+    "cache": Rule(renamed={"-n": "--dry-run"}, idle=("-a", "--all")),
+    "build": Rule(),
+    "run-help": Rule(),
+}
+
+_MISSING = {
+    "capability": "containers have the rights of their caller; there are no capabilities to manage",
+    "checkpoint": "DMTCP inside a container makes checkpoints: kedge exec IMAGE dmtcp_launch ...",
+    "completion": "'kedge completion SHELL' prints the script for kedge",
+    "config": "'kedge config' shows and changes kedge's own settings; nothing needs root",
+    "delete": "images of a library are deleted on its page",
+    "keyserver": "'kedge key' takes the key server with --url",
+    "oci": "'kedge exec' and 'kedge run' run OCI images: kedge run oci:FOLDER",
+    "plugin": "kedge has no plugins",
+    "search": "look on the page of the library, or list the tags of a repository: kedge registry tags NAME",
+}
+
+_REMOTES = {
+    "login": "login",
+    "logout": "logout",
+    "list": "list",
+}
+
+# options of `build` that say how a definition is built: for an image that is there they mean nothing
+_BUILD_IDLE = (
+    *("-f", "--fakeroot", "--fix-perms", "-T", "--notest", "--nv", "--nvccli", "--rocm", "--userns"),
+    *("--no-cleanup", "--writable-tmpfs", "--warn-unused-build-args", "--json"),
+)
+_BUILD_IDLE_VALUES = ("-B", "--bind", "--mount", "--build-arg", "--build-arg-file", "--section")
+_BUILD_REFUSED = {
+    **_DOCKER_HOST,
+    **_VARIANT,
+    "-e": "kedge writes no encrypted images",
+    "--encrypt": "kedge writes no encrypted images",
+    "--passphrase": "kedge writes no encrypted images",
+    "--pem-path": "kedge writes no encrypted images",
+    "--mksquashfs-args": "kedge compresses itself: kedge pull --compress gzip ...",
+    "-r": "there is no remote builder",
+    "--remote": "there is no remote builder",
+    "-u": "kedge changes no image; it writes a new one",
+    "--update": "kedge changes no image; it writes a new one",
+}
+_BUILD_VALUES = ("--arch", "--authfile", "--tmpdir", "--library")
+_SCHEMES = ("docker-daemon:", "docker-archive:", "oci:", "oci-archive:", "host:")
+
+
+def translate_verb(program: str, verb: str, words: list[str]) -> list[str]:
+    """Kedge's words for `apptainer VERB WORDS`."""
+    family, dot, command = verb.partition(".")
+    if dot and family == "instance":  # as Singularity 2 wrote it
+        verb, words = family, [command, *words]
+    if verb in _MISSING:
+        raise UsageError(f"there is no '{program} {verb}' here", hint=_MISSING[verb])
+    rule = RULES.get(verb)
+    if rule is None:
+        known = [*RULES, "exec", "run", "shell", "test", "version"]
+        raise UsageError(
+            f"there is no '{program} {verb}'", hint=propose(verb, known) or f"'{program} --help' lists verbs"
+        )
+    words = apply_rule(f"{program} {verb}", rule, words)
+    special = {"pull": _pull, "cache": _cache, "remote": _remote, "build": _build, "run-help": _show_help}
+    return special[verb](words) if verb in special else [verb, *words]
+
+
+def apply_rule(shown: str, rule: Rule, words: list[str]) -> list[str]:
+    """The words, with the options that the rule names treated so."""
+    kept: list[str] = []
+    position = 0
+    while position < len(words):
+        word = words[position]
+        position += 1
+        name, equals, _ = word.partition("=")
+        if name in rule.refused:
+            raise UsageError(f"'{shown} {name}' cannot be honoured", hint=rule.refused[name])
+        if name in rule.idle_values:
+            position += not equals
+        elif name not in rule.idle:
+            kept.append(rule.renamed.get(word, word))
+    return kept
+
+
+def _pull(words: list[str]) -> list[str]:
+    """Apptainer makes a SIF whatever the output is called."""
+    return (
+        ["pull", *words]
+        if "--sandbox" in words or {"-h", "--help"} & set(words)
+        else ["pull", "--format", "sif", *words]
+    )
+
+
+def _cache(words: list[str]) -> list[str]:
+    """The kinds are called otherwise: everything but a blob is an image."""
+    changed: list[str] = []
+    for index, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if name == "--type" and equals:
+            changed.append(f"--type={_name_kind(value)}")
+        elif index and words[index - 1] in ("-T", "--type"):
+            changed.append(_name_kind(word))
+        else:
+            changed.append(word)
+    return ["cache", *changed]
+
+
+def _name_kind(text: str) -> str:
+    kinds = {
+        "blob" if each.strip() == "blob" else "all" if each.strip() == "all" else "image" for each in text.split(",")
+    }
+    return kinds.pop() if len(kinds) == 1 else "all"
+
+
+def _remote(words: list[str]) -> list[str]:
+    """Logins are registries' here; there are no other remotes."""
+    command = next((word for word in words if not word.startswith("-")), "")
+    if command not in _REMOTES:
+        raise UsageError(
+            f"there is no 'remote {command}' here" if command else "'remote' needs a command",
+            hint="kedge needs no list of remotes: 'kedge registry login HOST', and library://HOST/... in references",
+        )
+    position = words.index(command)
+    return ["registry", _REMOTES[command], *words[:position], *words[position + 1 :]]
+
+
+def _show_help(words: list[str]) -> list[str]:
+    return ["inspect", "--helpfile", *words]
+
+
+def _build(words: list[str]) -> list[str]:
+    """An image that is there, here or in a registry, becomes a SIF or a folder; definitions cannot be built yet."""
+    if {"-h", "--help"} & set(words):
+        return ["pull", "--help"]
+    rule = Rule(idle=_BUILD_IDLE, idle_values=_BUILD_IDLE_VALUES, refused=_BUILD_REFUSED)
+    words = apply_rule("build", rule, _split_letters(words))
+    names: list[str] = []
+    options: list[str] = []
+    position = 0
+    while position < len(words):
+        word = words[position]
+        count = 2 if word in _BUILD_VALUES else 1
+        (options if word.startswith("-") else names).extend(words[position : position + count])
+        position += count
+    if len(names) != 2:
+        raise UsageError("'build' takes an output and what to build it from", hint="build OUTPUT.sif docker://NAME")
+    is_sandbox = any(word in ("-s", "--sandbox") for word in options)
+    options = [word for word in options if word not in ("-s", "--sandbox")]
+    output, spec = names
+    form = ["--format", "sandbox" if is_sandbox else "sif"]
+    if "://" in spec or spec.startswith(_SCHEMES):
+        return ["pull", *form, *options, output, spec]
+    check_image(Path(spec))
+    return ["convert", *form, *_keep_for_convert(options), spec, output]
+
+
+def _split_letters(words: list[str]) -> list[str]:
+    """`-sF` as `-s -F`, because each letter has a fate of its own; `-B` takes the rest of its word."""
+    split: list[str] = []
+    for word in words:
+        if word.startswith("-B"):
+            split += ["-B", *([word[2:]] if word[2:] else [])]
+        elif word.startswith("-") and not word.startswith("--"):
+            split += [f"-{letter}" for letter in word[1:]]
+        else:
+            split.append(word)
+    return split
+
+
+def _keep_for_convert(options: list[str]) -> list[str]:
+    """The options that mean something without a registry."""
+    kept: list[str] = []
+    for index, word in enumerate(options):
+        name = word.partition("=")[0]
+        if name in ("-F", "--force", "--arch", "--tmpdir") or (index and options[index - 1] in ("--arch", "--tmpdir")):
+            kept.append(word)
+    return kept
+
+
+def check_image(path: Path) -> None:
+    """Raise unless it is an image: a definition can only be told by being nothing else."""
+    if path.is_dir():
+        return
+    try:
+        with path.open("rb") as file:
+            head = file.read(2048)
+    except OSError as problem:
+        raise FileProblem(f"{path}: {problem.strerror}", hint="build OUTPUT.sif docker://NAME") from None
+    if head[32:41] == b"SIF_MAGIC" or head[:4] == b"hsqs" or head[1080:1082] == b"\x53\xef" or b"hsqs" in head[:256]:
+        return
+    raise UnsupportedFormat(
+        f"{path}: images cannot be built from a definition file yet",
+        hint="build it where Apptainer is installed, or pull an image that has what you need",
+    )

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What `apptainer ...` and `singularity ...` mean in kedge's words, when kedge has taken their names.
+
+The four verbs that start containers go straight on, as in `entry`; the others are translated by `shim_verbs`.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from kedge.cli.entry import CONTAINER_VERBS
+from kedge.release import VERSION
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# The release whose command line is spoken. As a version with build metadata it is honest, and whoever takes the last
+# word of `apptainer --version` for the version can compare it.
+SPOKEN = f"1.4.5+kedge.{VERSION}"
+
+_GLOBALS = {
+    **{"-d": "--debug", "--debug": "--debug", "-q": "--quiet", "--quiet": "--quiet", "-s": "--silent"},
+    **{"--silent": "--silent", "-v": "--verbose", "--verbose": "--verbose", "--nocolor": "--nocolor"},
+}
+
+
+class Translation:
+    """Kedge's words for a command line, or the text that answers it."""
+
+    def __init__(
+        self, words: Sequence[str] = (), *, text: str = "", status: int = 0, warnings: Sequence[str] = ()
+    ) -> None:
+        self.words = list(words)
+        self.text = text
+        self.status = status
+        self.warnings = list(warnings)
+
+
+def main(program: str, argv: Sequence[str] | None = None) -> int:
+    """Do what the words say to a program of this name; returns the exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        meant = translate(program, words)
+    except BaseException as problem:
+        from kedge.cli.container import report  # late: only a mistake needs it
+        from kedge.runtime.options import RunOptions
+
+        return report(problem, [program, *words], RunOptions())
+    if meant.text:
+        sys.stdout.write(meant.text)
+        return meant.status
+    from kedge.cli.entry import main as run_kedge
+
+    if not any(word in CONTAINER_VERBS for word in meant.words):
+        _load_site()
+    for text in meant.warnings if "--silent" not in meant.words else ():
+        sys.stderr.write(f"kedge: warning: {text}\n")
+    return run_kedge(meant.words)
+
+
+def translate(program: str, words: Sequence[str]) -> Translation:
+    """The same in kedge's words; raises what explains where there is no same."""
+    if program == "run-singularity":
+        return Translation(["run", *words])
+    leading: list[str] = []
+    warnings: list[str] = []
+    position = 0
+    while position < len(words) and words[position].startswith("-"):
+        word = words[position]
+        position += 1
+        if word in ("--version", "-h", "--help"):
+            return Translation(text=f"apptainer version {SPOKEN}\n") if word == "--version" else _explain(program, [])
+        if word in ("-c", "--config") or word.startswith("--config="):
+            position += word in ("-c", "--config")
+            warnings.append(
+                f"{word.partition('=')[0]}: kedge reads no configuration of Apptainer's; see 'kedge config'"
+            )
+        elif word != "--build-config":
+            leading += _read_globals(program, word)
+    verb, rest = "".join(words[position : position + 1]), list(words[position + 1 :])
+    if verb in CONTAINER_VERBS:
+        return Translation([*leading, verb, *rest], warnings=warnings)
+    if verb in ("", "help"):
+        return _explain(program, rest, is_wanted=bool(verb))
+    if verb == "version":
+        return Translation(text=f"{SPOKEN}\n")
+    from kedge.cli.shim_verbs import translate_verb  # late: containers need none of it
+
+    return Translation([*leading, *translate_verb(program, verb, rest)], warnings=warnings)
+
+
+def _read_globals(program: str, word: str) -> list[str]:
+    """`-d`, `--debug` or a cluster such as `-dv`."""
+    if word in _GLOBALS:
+        return [_GLOBALS[word]]
+    letters = [f"-{letter}" for letter in word[1:]]
+    if word.startswith("--") or not all(letter in _GLOBALS for letter in letters):
+        from kedge.errors import UsageError
+
+        raise UsageError(
+            f"'{program}' has no option {word}", hint=f"options of a verb stand behind it: {program} exec {word} ..."
+        )
+    return [_GLOBALS[letter] for letter in letters]
+
+
+def _explain(program: str, rest: list[str], *, is_wanted: bool = True) -> Translation:
+    if rest:
+        return Translation(["help", *rest])
+    return Translation(
+        status=0 if is_wanted else 1,
+        text=f"usage: {program} [global options] VERB ...\n\n"
+        f"This {program} is kedge {VERSION}, which speaks the command line of Apptainer.\n"
+        "exec run shell test instance pull push build inspect run-help cache sif sign verify key overlay registry\n"
+        "remote version; 'kedge --help' lists what else there is, and 'kedge shim remove' takes this name away.\n",
+    )
+
+
+def _load_site() -> None:
+    """Let the libraries of the installation be found, which a start of a container does without."""
+    if sys.flags.no_site:
+        import site  # late: as said
+
+        site.main()

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The files that `kedge shim install` writes, and how they are told from the real programs of the same names."""
+
+from __future__ import annotations
+
+import os
+
+PROGRAMS = ("apptainer", "singularity", "run-singularity")
+MARK = "made by 'kedge shim install'"
+_LONGEST_SHEBANG = 127  # of kernels before 5.1
+_HEAD = 2048
+
+
+def is_shim(path: str) -> bool:
+    """Whether the file is one of ours."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return MARK.encode() in os.read(file, _HEAD)
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+
+
+def make_shim(program: str, python: str, source: str) -> str:
+    """The text of one shim: no module of the site's is imported, and the package is found by its path."""
+    first = f"#!{python} -SI"
+    if len(first) > _LONGEST_SHEBANG or any(each.isspace() for each in python):
+        # a shell starts Python, which reads these two lines as one string
+        quoted = python.replace("'", "'\"'\"'")
+        first = f"#!/bin/sh\n'''exec' '{quoted}' -SI \"$0\" \"$@\"\n' '''"
+    return f"""{first}
+# {program}: {MARK}, and removed by 'kedge shim remove'
+import sys
+
+sys.path.insert(0, {source!r})
+try:
+    from kedge.cli.shim_words import main
+except ImportError as problem:
+    sys.exit(f"{program}: kedge is not in {{sys.path[0]}} ({{problem}}); 'kedge shim install' writes this file again")
+sys.exit(main({program!r}))
+"""

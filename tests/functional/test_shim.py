@@ -1,0 +1,395 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The shims: what real command lines of Apptainer and Singularity become, and the files that give kedge their names."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kedge.cli.main import make_parser
+from kedge.cli.shim_words import SPOKEN, translate
+from kedge.errors import KedgeError, UnsupportedFormat, UsageError
+from kedge.release import VERSION
+from kedge.runtime.flags import parse_words
+from kedge.runtime.shim_file import MARK, PROGRAMS, is_shim, make_shim
+from tests.builders.busybox import read_busybox
+from tests.functional.test_cli_container import FORBIDDEN, run_kedge
+from tests.requirements import REPOSITORY, require_shared, require_user_namespaces
+
+# What the five tutorials and the scripts that they link to type, launchers such as srun left out.
+TUTORIALS = r"""
+singularity pull pytorch:21.08-py3.sif docker://nvcr.io/nvidia/pytorch:21.08-py3
+singularity exec pytorch:21.06-py3_beegfs vim /workspace/examples/resnet50v1.5/README.md
+singularity shell --nv -B /scratch/ws/0/anpo879a-ImgNet/imagenet:/data/imagenet pytorch:21.06-py3
+singularity exec --nv -B /scratch/ws/0/a/imagenet:/data/imagenet pytorch:21.06-py3 python /w/multiproc.py --nnodes=1
+singularity pull library://godlovedc/funny/lolcow
+singularity run lolcow_latest.sif
+singularity shell lolcow_latest.sif
+singularity pull pytorch22.03.sif docker://nvcr.io/nvidia/pytorch:22.03-py3
+singularity shell —-nv pytorch22.03.sif
+singularity shell -B /scratch/ideeps/user:my_scratch pytorch22.03.sif
+singularity run -B /scratch/ideeps/user:my_scratch pytorch20.03.sif sh -c 'cd my_scratch/my_repo && python cnn_gpu.py'
+singularity pull pytorch-k40.sif docker://lucasfernandoaes/pytorch-legacy:1.6.0
+singularity pull docker://nvcr.io/nvidia/tensorflow:21.06-tf1-py3
+singularity run --nv tensorflow_21.06-tf1-py3.sif python cnn_mnist.py
+singularity exec tensorflow_21.06-tf1-py3.sif mpirun --version
+singularity run --nv tensorflow_21.06-tf1-py3.sif python tensorflow_mnist.py
+singularity pull docker://nvcr.io/partners/chainer:4.0.0b1
+singularity pull --disable-cache --docker-login docker://nvcr.io/partners/chainer:4.0.0b1
+singularity exec --nv chainer_4.0.0b1.sif python train_mnist.py -g 0
+singularity exec --bind /groups,/local1 --nv pytorch_21.04-py3.sif python /workspace/multiproc.py --nproc_per_node 4
+apptainer pull docker://nvcr.io/nvidia/pytorch:24.03-py3
+apptainer pull docker://nvcr.io/nvidia/cuda:12.4.1-devel-ubuntu22.04
+apptainer exec --nv cuda_12.4.1-devel-ubuntu22.04.sif nvidia-smi
+apptainer shell --fakeroot --overlay /tmp/cache/cuda-devel_overlay cuda_12.4.1-devel-ubuntu22.04.sif
+apptainer shell --fakeroot --overlay /tmp/cache/pytorch_24.03_overlay pytorch_24.03-py3.sif
+apptainer exec --nv nbody-efficient.sif nvidia-smi
+apptainer exec --nv nbody-efficient.sif nbody -benchmark -numbodies=2000000
+apptainer shell --nv lightning.sif
+apptainer shell --nv -c -B /home/me/work:/home/me/work lightning.sif
+apptainer exec --nv lightning.sif all_reduce_perf_mpi -b 1G -e 4G -f 2 -g 1
+apptainer exec --nv lightning.sif torchrun --nnodes 2 --nproc_per_node 2 --rdzv_endpoint host:10000 ddp.py
+apptainer exec --nv lightning.sif bash -c "export NODE_RANK=\${SLURM_PROCID}; python ptl_ddp_example.py -N 2 -p 2"
+apptainer pull docker://USERNAME/pi-estimator:0.1-mpi
+apptainer run pi-estimator_0.1-mpi.sif pi-mpi.py 10000000
+apptainer pull docker://nvidia/caffe:latest
+apptainer exec --nv caffe_latest.sif caffe device_query -gpu 0
+apptainer pull docker://tensorflow/tensorflow:latest-gpu
+apptainer exec --nv tensorflow_latest-gpu.sif python tf_test.py
+apptainer pull docker://eriksf/pytorch:2.4.1-cuda12.1-cudnn9-runtime
+apptainer exec --nv pytorch_2.4.1-cuda12.1-cudnn9-runtime.sif python pytorch_matmul_scaling_test.py --no-gpu
+apptainer pull docker://USERNAME/bert-classifier:0.0.1
+apptainer exec --nv bert-classifier_0.0.1.sif bert_classifier.py
+apptainer exec docker://python:latest python --version
+apptainer run docker://godlovedc/lolcow:latest
+"""
+
+# The options of job scripts, most frequent first, in the spellings that they have there.
+SCRIPTS = r"""
+singularity exec -B /scratch:/scratch,/home/me --nv /images/x.simg bash -c 'python train.py'
+singularity exec --bind /data --bind /work:/work:ro --cleanenv x.img Rscript a.R
+singularity exec --nv --overlay /scratch/me/overlay-25GB.ext3:ro /scratch/image.sif /bin/bash -c "source /ext3/env.sh"
+singularity exec --nv --overlay a.sqf:ro --overlay b.ext3:rw image.sif bash
+singularity run --pwd /opt/app --home /scratch/me:/home/me -e image.sif --participant-label 01
+singularity run --cleanenv --env OMP_NUM_THREADS=4,FOO=bar image.sif
+singularity run -C -B "$PWD" --writable-tmpfs image.sif
+singularity exec --containall --no-home -W /tmp image.sif true
+singularity exec -c --rocm folder/ python
+singularity exec --contain --env-file vars.sh image.sif env
+singularity exec --writable sandbox/ apt-get update
+singularity exec --no-mount home,tmp --no-https docker://localhost:5000/x:1 true
+singularity exec instance://web ps -ef
+singularity exec --nv=true --pwd=/tmp image.sif true
+singularity -s exec image.sif true
+singularity --quiet --nocolor exec -u -p image.sif true
+singularity -dv run --app foo image.sif
+singularity shell -s /bin/zsh image.sif
+singularity test image.sif
+singularity pull --name x.simg docker://ubuntu
+singularity pull -F --dir /tmp --arch amd64 library://sylabsed/examples/lolcow:latest
+singularity pull --force --no-cleanup x.sif oras://registry.example/x:1
+singularity push -U x.sif oras://registry.example/x:1
+singularity inspect --runscript x.sif
+singularity inspect -j x.sif
+singularity run-help x.sif
+singularity cache list -a
+singularity cache clean -f -D 30
+singularity cache clean --type=library,oci --force
+singularity cache clean -n -T blob
+singularity sif list x.sif
+singularity sif dump 2 x.sif
+singularity sign x.sif
+singularity verify --local x.sif
+singularity key list
+singularity key newpair
+singularity registry login -u '$oauthtoken' --password-stdin docker://nvcr.io
+singularity registry list
+singularity remote login -u me docker://docker.io
+singularity remote logout docker://docker.io
+singularity remote list
+singularity build x.sif docker://ubuntu:22.04
+singularity build --fakeroot --force --tmpdir /tmp x.sif docker-daemon:me/app:latest
+singularity build -s folder library://alpine
+singularity help exec
+"""
+
+
+def list_lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line]
+
+
+def accept(line: str) -> list[str]:
+    """Kedge's words for a command line, after its own parser took them; raises where it does not."""
+    program, *words = shlex.split(line)
+    meant = translate(program, words)
+    position = next((index for index, word in enumerate(meant.words) if not word.startswith("-")), 0)
+    verb, rest = meant.words[position], meant.words[position + 1 :]
+    if verb in ("exec", "run", "shell", "test"):
+        parse_words(verb, [*meant.words[:position], *rest], {})
+    elif verb != "help":
+        make_parser(verb).parse_args(rest)
+    return meant.words
+
+
+@pytest.mark.parametrize("line", list_lines(TUTORIALS))
+def test_shim_accepts_the_tutorials(line: str) -> None:
+    words = accept(line)
+    assert words[0] in ("pull", "exec", "run", "shell")
+
+
+@pytest.mark.parametrize("line", list_lines(SCRIPTS))
+def test_shim_accepts_job_scripts(line: str) -> None:
+    assert accept(line)
+
+
+def test_shim_tutorial_table_is_complete() -> None:
+    folder = require_shared("tutorials")
+    ours = {tuple(shlex.split(line)[1:3]) for line in list_lines(TUTORIALS)}
+    calls = re.compile(r"(?:^|[\s`$])(?:singularity|apptainer) ((?:pull|exec|run|shell|build|push|test)\s[^`\n]*)")
+    found = [call for page in sorted(folder.glob("*.txt")) for call in calls.findall(page.read_text())]
+    assert len(found) > 25
+    for call in found:
+        if call.startswith("run``"):
+            continue
+        words = call.replace("‚Äî", "—").split()
+        if tuple(words[:2]) in ours or words[1].rstrip("`").startswith("command"):
+            continue
+        accept(f"apptainer {call.split(' 2>')[0]}")  # another image of the same shape
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("apptainer exec --nv i.sif ls -l", ["exec", "--nv", "i.sif", "ls", "-l"]),
+        ("apptainer -s shell -s zsh i.sif", ["--silent", "shell", "-s", "zsh", "i.sif"]),
+        ("apptainer -qv exec i x", ["--quiet", "--verbose", "exec", "i", "x"]),
+        ("run-singularity ./i.sif --help", ["run", "./i.sif", "--help"]),
+        ("apptainer pull docker://x", ["pull", "--format", "sif", "docker://x"]),
+        ("apptainer pull --sandbox x docker://x", ["pull", "--sandbox", "x", "docker://x"]),
+        ("apptainer push -U -D text x.sif oras://r/x", ["push", "x.sif", "oras://r/x"]),
+        ("apptainer push --description=text x.sif oras://r/x", ["push", "x.sif", "oras://r/x"]),
+        ("apptainer cache clean -n -T oci,library", ["cache", "clean", "--dry-run", "-T", "image"]),
+        ("apptainer cache clean --type=blob", ["cache", "clean", "--type=blob"]),
+        ("apptainer cache list -T blob,oci", ["cache", "list", "-T", "all"]),
+        ("apptainer remote login -i -u me r.example", ["registry", "login", "--no-https", "-u", "me", "r.example"]),
+        ("apptainer build x.sif docker://y", ["pull", "--format", "sif", "x.sif", "docker://y"]),
+        ("apptainer build -sF x oci:y", ["pull", "--format", "sandbox", "-F", "x", "oci:y"]),
+        ("apptainer build -s -F x oci:y", ["pull", "--format", "sandbox", "-F", "x", "oci:y"]),
+        ("apptainer build --arch arm64 x oci:y", ["pull", "--format", "sif", "--arch", "arm64", "x", "oci:y"]),
+        ("apptainer build -f -B /a -B/b -T x docker://y", ["pull", "--format", "sif", "x", "docker://y"]),
+        ("apptainer run-help x.sif", ["inspect", "--helpfile", "x.sif"]),
+        ("apptainer instance start i.sif web", ["instance", "start", "i.sif", "web"]),
+        ("singularity instance.stop web", ["instance", "stop", "web"]),
+        ("apptainer overlay create --size 512 o.img", ["overlay", "create", "--size", "512", "o.img"]),
+        ("apptainer help inspect", ["help", "inspect"]),
+        ("apptainer --build-config exec i x", ["exec", "i", "x"]),
+    ],
+)  # fmt: skip
+def test_shim_translates(line: str, words: list[str]) -> None:
+    program, *given = shlex.split(line)
+    assert translate(program, given).words == words
+
+
+def test_shim_version_can_be_parsed() -> None:
+    text = translate("singularity", ["--version"]).text
+    assert text == f"apptainer version {SPOKEN}\n"
+    last = text.split()[-1]
+    assert re.fullmatch(r"\d+\.\d+\.\d+\+kedge\.[\d.]+\w*", last)
+    assert last.endswith(VERSION)
+    assert translate("apptainer", ["version"]).text == f"{SPOKEN}\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "message", "hint"),
+    [
+        ("apptainer --nv exec i x", "'apptainer' has no option --nv", "apptainer exec --nv ..."),
+        ("apptainer buld x y", "there is no 'apptainer buld'", "did you mean 'build'?"),
+        ("apptainer capability list", "there is no 'apptainer capability' here", "rights of their caller"),
+        ("singularity oci run", "there is no 'singularity oci' here", "kedge run oci:FOLDER"),
+        ("apptainer search x", "there is no 'apptainer search' here", "kedge registry tags"),
+        ("apptainer remote use x", "there is no 'remote use' here", "kedge registry login HOST"),
+        ("apptainer remote login --tokenfile f h", "'apptainer remote --tokenfile' cannot", "--password-stdin"),
+        ("apptainer pull --docker-host=h docker://x", "'apptainer pull --docker-host' cannot be", "DOCKER_HOST"),
+        ("apptainer build -e x docker://y", "'build -e' cannot be honoured", "no encrypted images"),
+        ("apptainer build x.sif", "'build' takes an output and what to build it from", "docker://NAME"),
+        ("apptainer build x.sif gone.def", "gone.def: No such file or directory", ""),
+        ("apptainer exec --memory 1G i x", "--memory cannot be honoured", "srun"),
+        ("apptainer exec i", "'kedge exec' needs a command to run", "usage"),
+    ],
+)  # fmt: skip
+def test_shim_refuses_with_a_remedy(line: str, message: str, hint: str) -> None:
+    with pytest.raises(KedgeError) as caught:
+        accept(line)
+    assert caught.value.message.startswith(message)
+    assert hint in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("name", ["Definition.nbody", "app.def", "Singularity"])
+def test_shim_says_that_definitions_cannot_be_built_yet(tmp_path: Path, name: str) -> None:
+    recipe = tmp_path / name
+    recipe.write_text("Bootstrap: docker\nFrom: ubuntu\n")
+    with pytest.raises(UnsupportedFormat, match="images cannot be built from a definition file yet"):
+        translate("apptainer", ["build", "--fakeroot", "x.sif", str(recipe)])
+
+
+def test_shim_builds_images_from_images(tmp_path: Path) -> None:
+    (tmp_path / "i.sif").write_bytes(b"#!/usr/bin/env run-singularity\n\0SIF_MAGIC\0" + bytes(100))
+    words = translate(
+        "apptainer", ["build", "-F", "--disable-cache", "--tmpdir", "/t", "x", str(tmp_path / "i.sif")]
+    ).words
+    assert words == ["convert", "--format", "sif", "-F", "--tmpdir", "/t", str(tmp_path / "i.sif"), "x"]
+    words = translate("apptainer", ["build", "--sandbox", "x", str(tmp_path)]).words
+    assert words == ["convert", "--format", "sandbox", str(tmp_path), "x"]
+
+
+def install(folder: Path, *words: str, path: str = "") -> subprocess.CompletedProcess[str]:
+    return run_kedge("shim", "install", "--dir", str(folder), *words, PATH=path or f"{folder}:{os.environ['PATH']}")
+
+
+def test_shim_install_list_and_remove(tmp_path: Path) -> None:
+    folder = tmp_path / "new/bin"
+    done = install(folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [f"wrote {folder / program}" for program in PROGRAMS]
+    for program in PROGRAMS:
+        assert stat.S_IMODE((folder / program).stat().st_mode) & 0o500 == 0o500
+        assert is_shim(str(folder / program))
+    assert install(folder).returncode == 0  # ours are written again
+    shown = json.loads(run_kedge("--json", "shim", "list", PATH=f"{folder}:{os.environ['PATH']}").stdout)
+    assert [(each["program"], each["state"]) for each in shown] == [(program, "used") for program in PROGRAMS]
+    (folder / "other").write_text("mine")
+    done = run_kedge("shim", "remove", "--dir", str(folder))
+    assert done.stdout.splitlines() == [f"removed {folder / program}" for program in PROGRAMS]
+    assert [each.name for each in folder.iterdir()] == ["other"]
+    assert "there is nothing of kedge's" in run_kedge("shim", "remove", "--dir", str(folder)).stderr
+
+
+def test_shim_install_goes_to_the_users_programs_by_default(tmp_path: Path) -> None:
+    done = run_kedge("shim", "install", HOME=str(tmp_path), PATH="/usr/bin:/bin")
+    folder = tmp_path / ".local/bin"
+    assert is_shim(str(folder / "apptainer"))
+    assert done.stderr == f'warning: {folder} is not in PATH: export PATH="{folder}:$PATH"\n'
+    shown = json.loads(run_kedge("--json", "shim", "list", HOME=str(tmp_path), PATH="/usr/bin:/bin").stdout)
+    assert {each["state"] for each in shown} == {"off-path"}
+
+
+def test_shim_install_leaves_other_programs_alone(tmp_path: Path) -> None:
+    real = tmp_path / "singularity"
+    real.write_text("#!/bin/sh\necho real\n")
+    done = install(tmp_path)
+    assert done.returncode == 31
+    assert f"{real} is there, and is not kedge's" in done.stderr
+    assert [each.name for each in tmp_path.iterdir()] == ["singularity"]
+    assert run_kedge("shim", "remove", "--dir", str(tmp_path)).returncode == 0
+    assert real.read_text() == "#!/bin/sh\necho real\n"
+    assert install(tmp_path, "--force").returncode == 0
+    assert is_shim(str(real))
+
+
+def test_shim_install_with_force_replaces_a_link_and_not_what_it_leads_to(tmp_path: Path) -> None:
+    real = tmp_path / "real"
+    real.write_text("real")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/apptainer").symlink_to(real)
+    assert install(tmp_path / "bin", "--force").returncode == 0
+    assert real.read_text() == "real"
+    assert not (tmp_path / "bin/apptainer").is_symlink()
+
+
+def test_shim_install_says_which_program_a_shell_finds(tmp_path: Path) -> None:
+    real = tmp_path / "real/apptainer"
+    real.parent.mkdir()
+    real.write_text("#!/bin/sh\n")
+    real.chmod(0o755)
+    ours = tmp_path / "ours"
+    first = install(ours, path=f"{real.parent}:{ours}:/usr/bin")
+    assert f"a shell finds another apptainer first, {real}" in first.stderr
+    after = install(ours, path=f"{ours}:{real.parent}:/usr/bin")
+    assert f"apptainer is kedge now; {real} is there too" in after.stderr
+
+
+def test_shim_install_dry_run_writes_nothing(tmp_path: Path) -> None:
+    done = install(tmp_path / "bin", "--dry-run")
+    assert done.stdout.startswith("would write")
+    assert not (tmp_path / "bin").exists()
+
+
+@pytest.mark.parametrize("name", ["short", "with blank", "l" * 130])
+def test_shim_starts_whatever_the_interpreter_is_called(tmp_path: Path, name: str) -> None:
+    python = tmp_path / name
+    python.symlink_to(sys.executable)
+    for program in ("singularity", "run-singularity"):
+        path = tmp_path / program
+        path.write_text(make_shim(program, str(python), str(REPOSITORY / "src")))
+        path.chmod(0o755)
+    done = subprocess.run([tmp_path / "singularity", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"apptainer version {SPOKEN}\n"
+    done = subprocess.run([tmp_path / "run-singularity"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.splitlines()[0]) == (255, "kedge: 'kedge run' needs an image")
+
+
+def test_shim_without_its_package_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "apptainer"
+    path.write_text(make_shim("apptainer", sys.executable, "/nowhere"))
+    path.chmod(0o755)
+    done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "kedge is not in /nowhere" in done.stderr
+    assert "'kedge shim install' writes this file again" in done.stderr
+    assert MARK in path.read_text()
+
+
+def test_shim_verbs_find_the_libraries(tmp_path: Path) -> None:
+    install(tmp_path)
+    done = subprocess.run([tmp_path / "apptainer", "inspect", "--help"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    done = subprocess.run([tmp_path / "apptainer", "sif", "list", "/gone"], capture_output=True, text=True, check=False)
+    assert done.returncode == 30
+    done = subprocess.run([tmp_path / "apptainer"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+
+
+def test_shim_starts_of_containers_import_nothing_heavy() -> None:
+    code = (
+        f"import sys; sys.path.insert(0, {str(REPOSITORY / 'src')!r})\n"
+        "fake = type(sys)('kedge.ops.run'); fake.run_container = lambda options, say: 7\n"
+        "sys.modules['kedge.ops.run'] = fake\n"
+        "from kedge.cli.shim_words import main\n"
+        "status = main('singularity', ['-q', 'exec', '--nv', 'i', 'x']); print(*sys.modules); sys.exit(status)"
+    )
+    done = subprocess.run([sys.executable, "-SI", "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 7
+    assert not [name for name in done.stdout.split() if name.split(".")[0] in FORBIDDEN]
+
+
+def test_shim_lets_an_image_run_itself(tmp_path: Path) -> None:
+    require_user_namespaces()
+    root = tmp_path / "root"
+    for folder in ("bin", "dev", "etc", "proc", "sys", "tmp", "var/tmp", ".singularity.d"):
+        (root / folder).mkdir(parents=True)
+    (root / "bin/sh").write_bytes(read_busybox())
+    (root / "bin/sh").chmod(0o755)
+    script = root / ".singularity.d/runscript"
+    script.write_text('#!/bin/sh\necho "$#:$2"\nexit 5\n')
+    script.chmod(0o755)
+    install(tmp_path / "bin")
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    environ = {**os.environ, "PATH": path}
+    subprocess.run(["apptainer", "build", "i.sif", "root"], cwd=tmp_path, env=environ, check=True, capture_output=True)
+    done = subprocess.run(
+        ["./i.sif", "a", "b c"], cwd=tmp_path, env=environ, check=False, capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stdout) == (5, "2:b c\n"), done.stderr
+
+
+def test_shim_usage_error_of_a_global_option_is_one() -> None:
+    with pytest.raises(UsageError):
+        translate("apptainer", ["-Z", "exec"])
