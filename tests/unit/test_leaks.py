@@ -97,17 +97,22 @@ def test_leaks_locales_that_the_image_lacks_become_plain_utf8() -> None:
         ({"/usr/lib/locale/de_DE.UTF-8": None}, True),
         ({"/usr/lib/locale/locale-archive": b"\0xde_DE.utf8\0"}, True),
         ({"/usr/lib/locale/locale-archive": b"\0en_US.utf8\0"}, False),
-        ({"/lib/ld-musl-x86_64.so.1": b""}, True),
         ({}, False),
     ],
 )
 def test_leaks_locales_are_found(entries: dict[str, bytes | None], *, expected: bool) -> None:
-    assert has_locale(TableView(entries), "de_DE.UTF-8") == expected
+    view = TableView(entries)
+    assert has_locale(view, "de_DE.UTF-8", view.names("/usr/lib/locale")) == expected
+
+
+def test_leaks_musl_takes_any_locale() -> None:
+    image = make_image(more={"/lib/ld-musl-x86_64.so.1": b""})
+    assert plan(image, {"LANG": "de_DE.UTF-8"}).environ["LANG"] == "de_DE.UTF-8"
 
 
 def test_leaks_old_images_without_plain_utf8_get_c() -> None:
     old: dict[str, bytes | str | None] = {"/lib64/libc.so.6": "-> libc-2.17.so", "/lib64/libc-2.17.so": b""}
-    assert not has_plain_utf8(TableView(old))
-    assert has_plain_utf8(TableView({**old, "/usr/lib/locale/C.utf8": None}))
-    assert has_plain_utf8(TableView({"/lib/x86_64-linux-gnu/libc.so.6": b""}))
+    assert not has_plain_utf8(TableView(old), [])
+    assert has_plain_utf8(TableView(old), ["C.utf8"])
+    assert has_plain_utf8(TableView({"/lib/x86_64-linux-gnu/libc.so.6": b""}), [])
     assert plan(make_image(more=old), {"LANG": "de_DE.UTF-8"}).environ["LANG"] == "C"

@@ -7,9 +7,8 @@ It travels in environment variables, never in argv, which every user of the mach
 from __future__ import annotations
 
 from kedge.runtime.env_requests import PATH_REQUESTS
-from kedge.runtime.env_settings import DEFAULT_PATH, PROMPT
+from kedge.runtime.env_settings import DEFAULT_PATH, LIBRARIES, PROMPT
 from kedge.runtime.facts import Payload
-from kedge.runtime.library_path import LIBRARIES
 from kedge.runtime.shell_words import is_name, quote
 
 TYPE_CHECKING = False

@@ -54,10 +54,11 @@ def select_host_variables(options: RunOptions, environ: Mapping[str, str]) -> di
 def collect_requests(options: RunOptions, host: HostFacts, warnings: list[str]) -> dict[str, str]:
     """Name to value of all that the user asks for; --env before --env-file before the variables with a prefix."""
     asked: dict[str, str] = {}
+    prefixed = [name for name in host.environ if name.startswith(_PREFIXES)]
     for prefix in reversed(_PREFIXES):
-        for name, value in host.environ.items():
+        for name in prefixed:
             if name.startswith(prefix):
-                asked[name[len(prefix) :]] = value
+                asked[name[len(prefix) :]] = host.environ[name]
     for path in (part for listed in options.env_file for part in listed.split(",")):
         asked.update(read_environment_file(path, host))
     for text in options.env:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PROMPT = "Apptainer> "
+LIBRARIES = "/.singularity.d/libs"  # libraries of the host's drivers
 
 
 class Settings:
@@ -18,7 +19,6 @@ class Settings:
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
-        self.texts: dict[str, str] = {}  # path of a script: its text
         self.requests: dict[str, str] = {}  # what the user asks for
         self.additions: dict[str, str] = {}  # what devices ask for; taken as it is
         self.is_literal = False  # --no-eval

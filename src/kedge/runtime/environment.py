@@ -10,10 +10,9 @@ from __future__ import annotations
 from kedge.runtime.entrypoint import choose_entry, read_workdir, resolve_oci_words
 from kedge.runtime.env_requests import PATH_REQUESTS, collect_requests, select_host_variables
 from kedge.runtime.env_scripts import run_script
-from kedge.runtime.env_settings import DEFAULT_PATH, PROMPT, Settings
+from kedge.runtime.env_settings import DEFAULT_PATH, LIBRARIES, PROMPT, Settings
 from kedge.runtime.facts import Payload
 from kedge.runtime.leaks import guard_variables
-from kedge.runtime.library_path import LIBRARIES, find_library_folders
 from kedge.runtime.shell_words import NotPlain, expand_quoted
 
 TYPE_CHECKING = False
@@ -75,6 +74,8 @@ def gather_settings(options: RunOptions, host: HostFacts, image: ImageFacts, add
     settings.restored = {name: value for name, value in passed.items() if name not in settings.requests}
     settings.restored.update(describe_container(options, host, image))
     if additions.libraries:
+        from kedge.runtime.library_path import find_library_folders  # late: only with libraries of the host
+
         settings.library_folders = ":".join(find_library_folders(image.view))
     settings.first_libraries = ":".join(additions.prepend_library_path)
     _start_variables(settings, options, host)
@@ -121,10 +122,11 @@ def _list_destinations(options: RunOptions, host: HostFacts) -> list[str]:
 def list_steps(view: View) -> list[Step]:
     """What happens to the environment, in order."""
     steps: list[Step] = []
-    if view.kind(_FOLDER) == "d":
-        for name in view.names(_FOLDER):
+    names = view.names(_FOLDER)
+    if names:
+        for name in names:
             path = f"{_FOLDER}/{name}"
-            if not name.endswith(".sh") or name.startswith(".") or view.kind(path) != "f":
+            if not name.endswith(".sh") or name.startswith("."):
                 continue
             if name == "99-runtimevars.sh":
                 continue  # part of the last step, for all images
@@ -145,7 +147,6 @@ def list_steps(view: View) -> list[Step]:
 
 def run_steps(settings: Settings, view: View) -> int:
     """Take the steps that need no shell; returns how many that were, with the variables as they are then."""
-    has_shell = view.is_executable("/bin/sh") or view.is_executable("/bin/bash")
     for number, (kind, path) in enumerate(settings.steps):
         before = settings.variables
         settings.variables = before.copy()
@@ -153,7 +154,7 @@ def run_steps(settings: Settings, view: View) -> int:
             run_step(settings, kind, path, view)
         except NotPlain:
             settings.variables = before
-            if has_shell:
+            if view.is_executable("/bin/sh") or view.is_executable("/bin/bash"):
                 return number
             if kind == "script":
                 settings.warnings.append(f"{path} was left out: it needs a shell, and the image has none")
@@ -168,8 +169,7 @@ def run_step(settings: Settings, kind: str, path: str, view: View) -> None:
     """One step, by our own reader."""
     variables = settings.variables
     if kind == "script":
-        text = settings.texts[path] = (view.read(path) or b"").decode(errors="surrogateescape")
-        run_script(text, variables, view)
+        run_script((view.read(path) or b"").decode(errors="surrogateescape"), variables, view)
     elif kind == "default-path":
         set_default_path(variables)
     elif kind == "repair-path":

@@ -101,10 +101,11 @@ def _guard_locale(passed: dict[str, str], view: View, warnings: list[str], notes
     for name, value in passed.items():
         if (name == "LANG" or name.startswith("LC_")) and value not in _ALWAYS_THERE:
             missing.setdefault(value, []).append(name)
-    absent = [value for value in missing if not has_locale(view, value)]
-    if not absent:
+    there = view.names(_LOCALES) if missing else []
+    absent = [value for value in missing if not has_locale(view, value, there)]
+    if not absent or _has_musl(view):  # musl takes any name
         return
-    instead = "C.UTF-8" if has_plain_utf8(view) else "C"
+    instead = "C.UTF-8" if has_plain_utf8(view, there) else "C"
     for value in absent:
         for name in missing[value]:
             passed[name] = instead
@@ -113,22 +114,22 @@ def _guard_locale(passed: dict[str, str], view: View, warnings: list[str], notes
     (notes if all(value.startswith("en_") for value in absent) else warnings).append(text)
 
 
-def has_locale(view: View, name: str) -> bool:
-    """Whether the image has a locale, as a folder or in glibc's archive; musl takes any name."""
-    if _has_musl(view):
-        return True
+def has_locale(view: View, name: str, there: list[str]) -> bool:
+    """Whether the image has a locale, as one of the folders `there` or in glibc's archive."""
     base, dot, encoding = name.partition(".")
     encoding, at, modifier = encoding.partition("@")
     short = f"{base}{dot}{encoding.lower().replace('-', '')}{at}{modifier}"
-    if any(view.kind(f"{_LOCALES}/{each}") == "d" for each in (name, short)):
+    if name in there or short in there:
         return True
-    archive = view.read(f"{_LOCALES}/locale-archive", 1 << 20)
-    return archive is not None and short.encode(errors="surrogateescape") + b"\0" in archive
+    if "locale-archive" not in there:
+        return False
+    archive = view.read(f"{_LOCALES}/locale-archive", 1 << 20) or b""
+    return short.encode(errors="surrogateescape") + b"\0" in archive
 
 
-def has_plain_utf8(view: View) -> bool:
-    """Whether C.UTF-8 works: it is built into glibc since 2.35 and into musl, and most others ship it as a folder."""
-    if any(view.kind(f"{_LOCALES}/{each}") == "d" for each in ("C.utf8", "C.UTF-8")) or _has_musl(view):
+def has_plain_utf8(view: View, there: list[str]) -> bool:
+    """Whether C.UTF-8 works: it is built into glibc since 2.35, and most others ship it as a folder."""
+    if "C.utf8" in there or "C.UTF-8" in there:
         return True
     # glibc before 2.34 has its version in the name of the file
     for folder in ("/lib64", "/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/lib"):

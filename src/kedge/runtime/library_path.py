@@ -7,7 +7,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kedge.runtime.views import View
 
-LIBRARIES = "/.singularity.d/libs"
 _STANDARD = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 _DEEPEST = 4  # files that include each other
 
