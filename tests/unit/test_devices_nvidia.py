@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,6 +29,7 @@ from tests.builders.gpu_hosts import (
     make_image,
     make_libraries,
 )
+from tests.requirements import REPOSITORY
 
 GNU = "/usr/lib/x86_64-linux-gnu"
 
@@ -270,6 +274,36 @@ def test_nvidia_works_on_real_folders(tmp_path: Path) -> None:
     assert on_disk.binds == in_table.binds
     assert on_disk.devices == in_table.devices
     assert on_disk.warnings == in_table.warnings
+
+
+def test_nvidia_sockets_of_services_are_reached(tmp_path: Path) -> None:
+    place = tmp_path / "var/run/nvidia-persistenced"
+    place.mkdir(parents=True)
+    os.mkfifo(place / "socket")
+    additions = plan(HostFacts(view=FolderView(str(tmp_path)), environ={}))
+    assert "/var/run/nvidia-persistenced/socket" in {bind.destination for bind in additions.binds}
+
+
+def test_nvidia_links_in_a_circle_are_left_out(tmp_path: Path) -> None:
+    folder = tmp_path / "usr/lib64"
+    folder.mkdir(parents=True)
+    (folder / "libcuda.so.1").symlink_to("libcuda.so")
+    (folder / "libcuda.so").symlink_to("libcuda.so.1")
+    assert plan(HostFacts(view=FolderView(str(tmp_path)), environ={})).libraries == []
+
+
+def test_nvidia_imports_little() -> None:
+    code = (
+        "from kedge.runtime.facts import HostFacts, ImageFacts; from kedge.runtime.views import FolderView\n"
+        "from kedge.runtime.options import RunOptions; from kedge.runtime.devices import plan_devices\n"
+        "view = FolderView('/'); host = HostFacts(view=view, environ={}, machine='x86_64')\n"
+        "plan_devices(RunOptions(nv=True, rocm=True, contain=True), host, ImageFacts(view=view, path='/i'))\n"
+        "print(*sys.modules)"
+    )
+    command = [sys.executable, "-SI", "-c", f"import sys; sys.path.insert(0, {str(REPOSITORY / 'src')!r})\n{code}"]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    heavy = {"typing", "re", "dataclasses", "json", "pathlib", "collections", "functools", "kedge.errors", "enum"}
+    assert not heavy & set(loaded)
 
 
 def test_nvidia_mps_pipes_are_reached() -> None:

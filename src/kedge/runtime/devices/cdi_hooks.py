@@ -7,6 +7,7 @@ folders in LD_LIBRARY_PATH do the same.
 
 from __future__ import annotations
 
+from kedge.runtime.devices.libraries import follow_links
 from kedge.runtime.facts import Bind
 
 TYPE_CHECKING = False
@@ -77,7 +78,7 @@ def _add_folders(additions: Additions, view: View, files: dict[str, str], folder
         # ldconfig would make the soname's link; the host's own folder shows what it is
         place, stem = source.rpartition("/")[0], name.partition(".so")[0]
         siblings = [each for each in view.names(place) if each.startswith(stem + ".so")]
-        names = [name, *(each for each in siblings if view.resolve(f"{place}/{each}") == source)]
+        names = [name, *(each for each in siblings if follow_links(view, f"{place}/{each}") == source)]
         additions.libraries += [(source, each) for each in dict.fromkeys(names)]
     for folder in folders:
         if not any(folder == known or folder.startswith(known + "/") for known in _LOADED):

@@ -101,7 +101,7 @@ def find_libraries(host: HostFacts, version: str) -> Libraries:
     """The driver's libraries; `version` may be empty, then that of the first libcuda or libnvidia-ml found counts."""
     view = host.view
     cached = read_cache(view.read("/etc/ld.so.cache", MAXIMUM_SIZE) or b"", host.machine, _CACHE_PREFIXES)
-    resolved = [(name, view.resolve(path)) for name, path in cached]
+    resolved = [(name, follow_links(view, path)) for name, path in cached]
     # the cache may be older than the driver that it describes
     there = {path for path in {path for _, path in resolved} if view.kind(path) == "f"}
     entries = [(name, path) for name, path in resolved if path in there]
@@ -109,7 +109,7 @@ def find_libraries(host: HostFacts, version: str) -> Libraries:
     if all(found.has(stem) for stem in _BOTH):
         return found
     for folder in list_folders(host):
-        more = [(name, view.resolve(f"{folder}/{name}")) for name in view.names(folder) if _is_wanted(name)]
+        more = [(name, follow_links(view, f"{folder}/{name}")) for name in view.names(folder) if _is_wanted(name)]
         entries += [(name, path) for name, path in more if _fits_machine(view, path, host.machine)]
         if not more:
             continue
@@ -154,6 +154,14 @@ def list_folders(host: HostFacts) -> list[str]:
     ]
     folders += [each for each in host.environ.get("LD_LIBRARY_PATH", "").split(":") if each.startswith("/")]
     return list(dict.fromkeys([*folders, _NESTED]))
+
+
+def follow_links(view: View, path: str) -> str:
+    """The file that a path means; the path itself where its links go in a circle."""
+    try:
+        return view.resolve(path)
+    except OSError:
+        return path
 
 
 def split_name(name: str) -> tuple[str, str]:

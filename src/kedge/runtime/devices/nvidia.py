@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from kedge.runtime.devices.driver import Driver
-from kedge.runtime.devices.image_variables import read_image_variable
+from kedge.runtime.devices.image_variables import read_image_variable, read_user_variable
 from kedge.runtime.devices.libraries import Libraries, find_libraries
 from kedge.runtime.devices.selection import VARIABLE, Selection, select_cards
 from kedge.runtime.facts import Additions, Bind
@@ -49,7 +49,7 @@ def plan_nvidia(options: RunOptions, host: HostFacts, image: ImageFacts) -> Addi
     additions = Additions()
     driver = Driver(host.view)
     libraries = find_libraries(host, driver.version)
-    capabilities = read_capabilities(host, image, additions)
+    capabilities = read_capabilities(options, host, image, additions)
     selection = select_cards(options, host, driver)
     additions.libraries = libraries.list_for(capabilities)
     if libraries.version:
@@ -79,10 +79,10 @@ def _plan_special(host: HostFacts) -> Additions | None:
     return None
 
 
-def read_capabilities(host: HostFacts, image: ImageFacts, additions: Additions) -> set[str]:
+def read_capabilities(options: RunOptions, host: HostFacts, image: ImageFacts, additions: Additions) -> set[str]:
     """The groups of driver files that are wanted: NVIDIA_DRIVER_CAPABILITIES of the user, or of the image."""
     name = "NVIDIA_DRIVER_CAPABILITIES"
-    own = host.environ.get(name) or host.environ.get(f"APPTAINERENV_{name}") or ""
+    own = read_user_variable(options, host.environ, name) or host.environ.get(name) or ""
     told = own or read_image_variable(image, name)
     words = {word.strip().lower() for word in told.split(",") if word.strip()}
     if "all" in words:

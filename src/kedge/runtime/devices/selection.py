@@ -8,6 +8,7 @@ only the chosen nodes are there, and numbers count those: they are rewritten, or
 from __future__ import annotations
 
 from kedge.runtime.devices.driver import read_pairs
+from kedge.runtime.devices.image_variables import read_user_variable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,8 +81,6 @@ class _Wish:
 
 def select_cards(options: RunOptions, host: HostFacts, driver: Driver) -> Selection:
     """The cards for this container, by CUDA_VISIBLE_DEVICES, else NVIDIA_VISIBLE_DEVICES, else all."""
-    from kedge.runtime.devices.image_variables import read_user_variable  # late: read together with the rest of --nv
-
     selection = Selection(driver.usable or driver.cards)
     selection.capabilities = [_CAPABILITY_NODES] if host.view.kind(_CAPABILITY_NODES) else []
     cuda, asked = host.environ.get(VARIABLE), host.environ.get("NVIDIA_VISIBLE_DEVICES", "").strip()

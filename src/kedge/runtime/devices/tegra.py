@@ -6,6 +6,7 @@ The lists are lines of `lib|sym|dev|dir, PATH` below /etc/nvidia-container-runti
 
 from __future__ import annotations
 
+from kedge.runtime.devices.libraries import follow_links
 from kedge.runtime.facts import Additions, Bind
 
 TYPE_CHECKING = False
@@ -67,6 +68,6 @@ def _add_library(additions: Additions, view: View, path: str) -> None:
     name = path.rpartition("/")[2]
     if ".so" not in name or name.startswith((*_NEUTRAL, *_NEUTRAL_TOO)):
         return
-    source = view.resolve(path)
+    source = follow_links(view, path)
     if view.kind(source) == "f":
         additions.libraries.append((source, name))

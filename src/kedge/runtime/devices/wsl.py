@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from kedge.runtime.devices.libraries import follow_links
 from kedge.runtime.facts import Additions, Bind
 
 TYPE_CHECKING = False
@@ -19,7 +20,7 @@ def plan_wsl(host: HostFacts) -> Additions:
     additions.devices = ["/dev/dxg"]
     for name in view.names(_LIBRARIES):
         if ".so" in name:
-            additions.libraries.append((view.resolve(f"{_LIBRARIES}/{name}"), name))
+            additions.libraries.append((follow_links(view, f"{_LIBRARIES}/{name}"), name))
     if view.kind(_DRIVERS) == "d":
         additions.binds.append(Bind(_DRIVERS, _DRIVERS, readonly=True, is_optional=True, origin="--nv"))
     if view.is_executable(f"{_LIBRARIES}/nvidia-smi"):
