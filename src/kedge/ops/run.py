@@ -56,6 +56,8 @@ class Container:
         self.located: Located = locate(options, self.host, say)
         self.layering: Layering = choose_layering(options, self.host, self.located.image)
         self.binds = collect_binds(options, os.environ, self.host.cwd)
+        for text in options.warnings:
+            say("warn", text)
         self.image_binds = ImageBinds(self.binds)
         self.base = choose_base(os.environ)
         self.performed: list[Operation] = []

@@ -116,7 +116,7 @@ def _list_destinations(options: RunOptions, host: HostFacts) -> list[str]:
         return []
     from kedge.runtime.binds import collect_binds  # late: most containers have no binds
 
-    return [bind.destination for bind in collect_binds(options, host.environ, host.cwd)]
+    return [bind.destination for bind in collect_binds(options, host.environ, host.cwd) if not bind.outermost]
 
 
 def list_steps(view: View) -> list[Step]:
