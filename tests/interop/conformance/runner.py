@@ -100,8 +100,12 @@ class Places:
 
 
 def normalise(text: str, ignore: str) -> str:
-    """Take out the lines that a case ignores, and the one thing that must differ: the runtime's own name."""
-    lines = text.splitlines(keepends=True)
+    """Take out what a case ignores and what must differ: the runtime's own name, and a variable.
+
+    That variable, which keeps Python packages of the home folder outside, is in every environment of kedge's; the case
+    environment-host-python shows it.
+    """
+    lines = [line for line in text.splitlines(keepends=True) if line != "PYTHONNOUSERSITE=1\n"]
     kept = "".join(line for line in lines if not (ignore and re.search(ignore, line)))
     return re.sub(r"\b(Apptainer|kedge)>", "RUNTIME>", kept)
 

@@ -21,7 +21,6 @@ FOREIGN = {  # of the host: what a job has around it
     "BASH_FUNC_module%%": "() {  echo; }",
     "with-dash": "1",
     "with.dot": "1",
-    "_": "/usr/bin/previous",
     "1DIGIT": "x",
 }
 SHOW = 'printf "[%s]\\n" "$A" "$B" "$C"'
@@ -63,7 +62,9 @@ CASES = [
     variables("env-no-eval", "--no-eval", "--env", "A=$HOME/x", "--env", "B=`echo run`", command=SHOW),
     variables("env-empty", "--env", "A=,BOTH=", environment={"A": "host"}, command="env | grep -E '^(A|BOTH)='; true"),
     variables("env-equals", "--env", "A=b=c", command=SHOW),
-    variables("env-without-value", "--env", "A", command=SHOW, status=1, difference="usage", our_status=255),
+    variables(
+        "env-without-value", "--env", "A", command=SHOW, status=1, difference="refusals", our_status=255, ours=""
+    ),
     variables("env-over-image", "--env", "BOTH=flag,FROM_IMAGE=flag", command="echo $BOTH $FROM_IMAGE"),
     variables("env-over-definition", "--env", "BOTH=flag", image="definition.sif", command="echo $BOTH"),
     variables("env-over-forwarded", "--env", "A=flag", environment={"APPTAINERENV_A": "variable"}, command=SHOW),
@@ -153,14 +154,37 @@ CASES = [
     ),
     variables(
         "host-python",
-        environment={"PYTHONPATH": "/host/python", "PYTHONHOME": "/host"},
-        command="env | grep ^PYTHON | sort",
-        difference="host-python",
-        ours="PYTHONNOUSERSITE=1\n",
+        environment={"PYTHONPATH": "/host/python", "PYTHONUSERBASE": "/host"},
+        command='echo "[$PYTHONPATH] [$PYTHONUSERBASE] [$PYTHONNOUSERSITE]"',
+        difference="leaks",
+        ours=r"\[\] \[\] \[1\]\n",
+    ),
+    *(
+        variables(
+            f"host-leak-{name}",
+            environment={name: "/host/value"},
+            command=f'echo "[${name}]"',
+            prints="[/host/value]\n",
+            difference="leaks",
+            ours=r"\[\]\n",
+        )
+        for name in ("R_LIBS", "PERL5LIB", "CONDA_PREFIX", "VIRTUAL_ENV", "JAVA_HOME", "PYTHONSTARTUP", "LD_PRELOAD")
+    ),
+    *(
+        variables(f"host-leak-{name}-asked-for", "--env", f"{name}=/mine", command=f'echo "[${name}]"')
+        for name in ("PYTHONPATH", "R_LIBS", "CONDA_PREFIX")
+    ),
+    variables("host-leak-forwarded", environment={"APPTAINERENV_PYTHONPATH": "/mine"}, command="echo $PYTHONPATH"),
+    variables(
+        "locale-not-in-image",
+        environment={"LANG": "de_DE.UTF-8", "LC_ALL": "de_DE.UTF-8"},
+        command='echo "$LANG $LC_ALL"',
+        difference="locale",
+        ours="C.UTF-8 C.UTF-8\n",
     ),
     variables("host-own-variables", environment={"APPTAINER_TMPDIR": "/tmp", "SINGULARITY_NOTHING": "x"}),
     variables("noshell", image="noshell.sif", command="", environment={"A": "host"}, status=255),
-    Case("environment-noshell-env", ("exec", f"{IMAGES}/noshell.sif", "env"), environment={"A": "host"}, ignore="^_="),
+    Case("environment-noshell-env", script=f"A=host $runtime exec {IMAGES}/noshell.sif env | sort"),
     Case("environment-run", run("command.sif", "sh", "-c", ALL), environment=FOREIGN),
     Case("environment-test", ("test", f"{IMAGES}/definition.sif", "argument"), environment=FOREIGN),
     Case("environment-shell", ("shell", f"{IMAGES}/base.sif"), environment=FOREIGN, stdin="env | sort\n"),

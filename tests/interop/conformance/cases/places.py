@@ -107,7 +107,12 @@ CASES = [
     ),
     place("no-home-at-home", "pwd; ls at-home", "--no-home", cwd=HOME, setup="touch ~/at-home"),
     place("no-mount-home", "ls -d ~ 2>/dev/null; echo $?", "--no-mount", "home"),
-    place("cwd-in-home", "pwd; ls", setup="mkdir -p ~/work; touch ~/work/file", cwd=f"{HOME}/work"),
+    place(
+        "cwd-in-home",
+        "pwd; ls",
+        setup="mkdir -p ~/project-folder; touch ~/project-folder/file",
+        cwd=f"{HOME}/project-folder",
+    ),
     place(
         "home-linked-in-image", "echo $HOME; touch ~/linked && ls ~/linked", image="linkedhome.sif", after="ls ~/linked"
     ),
@@ -148,7 +153,8 @@ CASES = [
     ),
     place("contain-short", "ls -A /tmp; pwd", "-c"),
     place("contain-variable", "ls -A /tmp; pwd", environment={"APPTAINER_CONTAIN": "1"}),
-    place("contain-tmp-mode", "stat -c %a /tmp /var/tmp ~", "--contain"),
+    place("contain-tmp-mode", "stat -c %a /tmp /var/tmp", "--contain"),
+    place("contain-home-mode", "stat -c %a ~", "--contain"),
     place("contain-tmp-size", size_of("/tmp"), "--contain", difference="sizes", ours="large\n"),
     place("contain-home-size", size_of("~"), "--contain", difference="sizes", ours="large\n"),
     place("contain-etc", "wc -l < /etc/hosts; grep ^peer /etc/passwd", "--contain"),
