@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from kedge.runtime.leaks import has_locale, has_plain_utf8
@@ -103,6 +106,13 @@ def test_leaks_locales_that_the_image_lacks_become_plain_utf8() -> None:
 def test_leaks_locales_are_found(entries: dict[str, bytes | None], *, expected: bool) -> None:
     view = TableView(entries)
     assert has_locale(view, "de_DE.UTF-8", view.names("/usr/lib/locale")) == expected
+
+
+@pytest.mark.parametrize(("given", "expected"), [({}, "None"), ({"LC_CTYPE": "C.UTF-8"}, "C.UTF-8")])
+def test_leaks_what_python_sets_for_itself_stays_outside(given: dict[str, str], expected: str) -> None:
+    code = "import os; from kedge.runtime.gather import copy_environ; print(copy_environ(os.environ).get('LC_CTYPE'))"
+    done = subprocess.run([sys.executable, "-c", code], env=given, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == expected
 
 
 def test_leaks_musl_takes_any_locale() -> None:

@@ -22,7 +22,7 @@ def gather_host(environ: Mapping[str, str]) -> HostFacts:
     os.umask(umask)
     return HostFacts(
         view=FolderView("/", is_still=True),
-        environ=environ,
+        environ=copy_environ(environ),
         uid=uid,
         gid=gid,
         groups=find_groups(gid),
@@ -35,6 +35,20 @@ def gather_host(environ: Mapping[str, str]) -> HostFacts:
         machine=os.uname().machine,
         memory=read_memory(),
     )
+
+
+def copy_environ(environ: Mapping[str, str]) -> dict[str, str]:
+    """The caller's variables, without LC_CTYPE where it is Python that set it at its start (PEP 538)."""
+    copied = dict(environ)
+    if copied.get("LC_CTYPE") in ("C.UTF-8", "C.utf8", "UTF-8") and not copied.get("LC_ALL"):
+        try:
+            with open("/proc/self/environ", "rb") as stream:
+                given = b"\0" + stream.read()
+        except OSError:
+            return copied
+        if b"\0LC_CTYPE=" not in given:
+            del copied["LC_CTYPE"]
+    return copied
 
 
 def find_folder() -> str:
