@@ -138,7 +138,9 @@ def end(rank: Rank) -> str:
 
 
 def record_of(key: str) -> Path:
-    return Path(sharing._find_folder()) / sharing._digest(key)
+    folder = Path(sharing.find_private_folder()) / "sharing"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder / sharing._digest(key)
 
 
 def test_sharing_sixteen_ranks_have_one_container(ranks: Callable[..., Rank], key: str) -> None:
@@ -256,10 +258,10 @@ def test_sharing_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch
         place.mkdir()
     (bad / f"kedge-{os.getuid()}").symlink_to(tmp_path)
     monkeypatch.setattr(sharing, "_PLACES", (str(tmp_path / "missing"), str(bad), str(good)))
-    assert sharing._find_folder() == f"{good}/kedge-{os.getuid()}/sharing"
+    assert sharing.find_private_folder() == f"{good}/kedge-{os.getuid()}"
     (good / f"kedge-{os.getuid()}").chmod(0o777)
-    with pytest.raises(Exception, match="needs a folder of its own"):
-        sharing._find_folder()
+    with pytest.raises(Exception, match="a folder of our own"):
+        sharing.find_private_folder()
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,40 @@ def run_detached(work: Callable[[], None]) -> None:
     os.waitpid(middle, 0)
 
 
+def list_private() -> list[int]:
+    """The open files that a new program would not have: a process that becomes none should let go of them itself."""
+    return [file for file, is_kept in _list_files() if not is_kept]
+
+
+def list_inherited() -> list[int]:
+    """The open files beside the standard streams that this process was started with, or means a new program to have."""
+    return [file for file, is_kept in _list_files() if is_kept]
+
+
+def _list_files() -> list[tuple[int, bool]]:
+    found: list[tuple[int, bool]] = []
+    try:
+        names = os.listdir("/proc/self/fd")  # noqa: PTH208 - pathlib costs more than all of this module
+    except OSError:
+        return found  # no /proc, or one where this process is not
+    for name in names:
+        try:
+            if int(name) > 2:
+                found.append((int(name), os.get_inheritable(int(name))))
+        except OSError:
+            continue  # that of the listing itself
+    return found
+
+
+def close_all(files: list[int]) -> None:
+    """Close them, also those that are closed already."""
+    for file in files:
+        try:
+            os.close(file)
+        except OSError:
+            continue
+
+
 def start_of(pid: int) -> int:
     """The start time of a process; 0 when unknown, -1 when it is dead but not yet waited for."""
     fields = _read_stat(pid)

@@ -92,7 +92,9 @@ class Sharing:
 
     def enter_or_build(self, key: str) -> bool:
         """True when we are inside now. Else build, then `publish`: until then all others wait."""
-        path = f"{_find_folder()}/{_digest(key)}"
+        folder = f"{find_private_folder()}/sharing"
+        _own(folder, os.getuid())
+        path = f"{folder}/{_digest(key)}"
         while True:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             if self._join_any(file, _lock(file, "LOCK_SH")) or self._join_any(file, _lock(file, "LOCK_EX")):
@@ -174,21 +176,20 @@ def _digest(key: str) -> str:
     return blake2b(key.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
-def _find_folder() -> str:
-    """A folder that only this user can write: what its files say is believed."""
+def find_private_folder() -> str:
+    """A folder in memory that only this user can write: what its files say is believed."""
     uid = os.getuid()
     for place in _PLACES:
         folder = f"{place}/kedge-{uid}"
         try:
-            for path in (folder, f"{folder}/sharing"):
-                _own(path, uid)
-            return f"{folder}/sharing"
+            _own(folder, uid)
+            return folder
         except OSError:
             continue
     from kedge.errors import FileProblem  # late: only failures need it
 
     raise FileProblem(
-        "--sharens needs a folder of its own in memory, and cannot have one",
+        "a folder of our own in memory is needed, and cannot be had",
         context={"tried": ", ".join(f"{place}/kedge-{uid}" for place in _PLACES)},
         hint="if such a folder is there and not yours, ask who owns it to remove it",
     )

@@ -11,7 +11,7 @@ import os
 
 from kedge.posix import libc
 from kedge.posix.constants import PR_SET_DUMPABLE, PR_SET_PDEATHSIG
-from kedge.posix.spawn import fork_process, parent_of
+from kedge.posix.spawn import close_all, fork_process, list_private, parent_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ _FROM_TERMINAL = {
     *(_signal.SIGINT, _signal.SIGQUIT, _signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU, _signal.SIGWINCH),
     *(_signal.SIGHUP, _signal.SIGCONT),
 }
+_HARMLESS = {_signal.SIGCONT, _signal.SIGWINCH, _signal.SIGURG, _signal.SIGIO}
 _RECORD = 3  # bytes: a letter and what waitpid said
 _READY, _STOPPED, _ENDED = b"r", b"s", b"e"
 
@@ -39,13 +40,14 @@ def run_supervised(start: Callable[[], None], *, with_init: bool = True, is_shar
     `start` becomes the program. When it raises, the child raises: the caller reports it and exits there. With
     `is_shared` others may have joined, who would die with process 1: it stays until they have ended.
     """
+    private = list_private()
     report_from, report_to = os.pipe()
     before = _Signals()
     child = fork_process()
     if child == 0:
         os.close(report_from)
         _run_first(start, before, with_init=with_init, report_to=report_to, is_shared=is_shared)
-    os.close(report_to)
+    close_all([report_to, *private])
     _supervise(child, report_from)
 
 
@@ -97,6 +99,7 @@ def _run_first(
             os.write(report_to, _READY + bytes(2))
         except BrokenPipeError:
             os._exit(255)  # the outer process was killed before it could take us along
+    private = [file for file in list_private() if file != report_to] if with_init else []
     payload = fork_process() if with_init else 0
     if payload == 0:
         if with_init and outlives:
@@ -104,9 +107,11 @@ def _run_first(
         before.give_back()
         start()
         os._exit(0)
+    close_all(private)
     _let_join()
     _name_process("kedge-init")
     if outlives:
+        os.chdir("/")  # a folder of the host would be kept busy
         _keep_instance(payload)
     _keep_payload(payload, report_to, is_shared=is_shared)
 
@@ -154,8 +159,8 @@ def _keep_instance(payload: int) -> NoReturn:
         number, is_sent = _next_signal()
         if number == _signal.SIGCHLD:
             _reap(payload, -1)
-        elif is_sent and not _send(-payload, number) and number != _signal.SIGCONT:
-            os._exit(128 + number)
+        elif is_sent and number not in _HARMLESS and not _send(-payload, number) and not _send(-1, number):
+            os._exit(128 + number)  # the program is gone, and what it left behind too
 
 
 def _supervise(child: int, report_from: int) -> NoReturn:
