@@ -69,6 +69,7 @@ VERBS = {
         "kedge.cli.inspect", "show labels, environment, scripts and layers, also of remote images", "Images"
     ),
     "sif": Verb("kedge.cli.sif", "list, read, add and delete the objects of a SIF file", "Images"),
+    "overlay": Verb("kedge.cli.overlay", "make a writable layer in a file, for --overlay", "Images"),
     "sign": Verb("kedge.cli.sign", "sign a SIF file", "Trust"),
     "verify": Verb("kedge.cli.verify", "check the signatures of a SIF file", "Trust"),
     "key": Verb("kedge.cli.key", "manage the keys that sign and verify", "Trust"),
