@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from kedge.runtime.devices import plan_devices
+from kedge.runtime.devices.nvidia import list_programs
 from kedge.runtime.facts import Additions, HostFacts, ImageFacts
 from kedge.runtime.options import RunOptions
-from kedge.runtime.views import FolderView
+from kedge.runtime.views import FolderView, TableView
 from tests.builders.gpu_hosts import (
     ARM,
     COMPUTE,
@@ -331,3 +332,12 @@ def test_nvidia_forgotten_flag_is_said_where_a_job_has_a_gpu() -> None:
     assert plan_devices(RunOptions(), host, make_image(env="export A=1\n")).warnings == []
     assert plan_devices(RunOptions(no_nv=True), host, make_image()).warnings == []
     assert plan_devices(RunOptions(), make_host(make_driver_tree()), make_image()).warnings == []
+
+
+def test_nvidia_program_is_taken_before_a_script_around_it() -> None:
+    tree: dict[str, bytes | str | None] = {
+        "/usr/bin/nvidia-smi": "#!/bin/sh\nexec /usr/local/nvidia/bin/nvidia-smi",
+        "/usr/local/nvidia/bin/nvidia-smi": b"\x7fELF",
+    }
+    host = HostFacts(view=TableView(tree, ("/usr/local/nvidia/bin/nvidia-smi",)), environ={})
+    assert [bind.source for bind in list_programs(host, {"utility"})] == ["/usr/local/nvidia/bin/nvidia-smi"]

@@ -16,6 +16,8 @@ from kedge.runtime.views import FolderView
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kedge.runtime.facts import HostFacts, Payload
     from kedge.runtime.options import RunOptions
 
@@ -25,6 +27,7 @@ class Inside:
 
     def __init__(self, host_root: int) -> None:
         self.host_root = host_root
+        self.emulate: Callable[[], None] | None = None
         self.root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self.look_out()
 
@@ -51,16 +54,27 @@ class Inside:
         """What to start, for the container as it is."""
         image.view = FolderView(f"/proc/self/fd/{self.root}")
         additions = Additions()
-        if options.nv or options.rocm or options.device:
+        if options.nv or options.nvccli or options.rocm or options.device:
             from kedge.runtime.devices import plan_devices  # late: most containers ask for no device
 
             additions = plan_devices(options, host, image)
         payload = plan_payload(options, host, image, additions)
         request = Request(options, host, image, additions, payload)
+        if options.fakeroot and knows_root_alone():
+            from kedge.runtime.emulation import find_emulation  # late: only with --fakeroot
+
+            self.emulate = find_emulation(host.machine)
         kind, folders, is_strict = plan_start_folder(request)
         del kind
         self.enter(str(folders).split("\n"), is_strict=bool(is_strict))
         return payload
+
+
+def knows_root_alone() -> bool:
+    """Whether the user namespace has no user but root, so that changes of users must be made believe."""
+    with open("/proc/self/uid_map", encoding="ascii") as file:  # noqa: PTH123 - pathlib costs more than all of this
+        words = file.read().split()
+    return len(words) == 3 and words[0] == "0" and words[2] == "1"
 
 
 def _refuse_folder(folder: str, problem: OSError) -> Exception:

@@ -32,9 +32,10 @@ from kedge.runtime.views import FolderView
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Protocol
 
     from kedge.ops.ready import Located
-    from kedge.runtime.facts import Payload
+    from kedge.runtime.facts import HostFacts, Payload
     from kedge.runtime.fuse import FuseServer
     from kedge.runtime.layering import Layering
     from kedge.runtime.operations import Operation
@@ -43,6 +44,14 @@ if TYPE_CHECKING:
     from kedge.runtime.sharing import Sharing
 
     Say = Callable[[str, str], None]
+
+    class Starting(Protocol):
+        """What a process that becomes a program must know; a container that is built, or one that was joined."""
+
+        host: HostFacts
+        host_root: int
+        sharing: Sharing | None
+        emulate: Callable[[], None] | None
 
 
 class Container:
@@ -86,7 +95,11 @@ def run_container(options: RunOptions, say: Say | None = None) -> int:
     if options.pid:
         from kedge.runtime.supervise import run_supervised  # late: only a process-id namespace needs a second process
 
-        run_supervised(lambda: end_with(finish(container, servers)), with_init=not options.no_init)
+        run_supervised(
+            lambda: end_with(finish(container, servers)),
+            with_init=options.sharens or not options.no_init,
+            is_shared=options.sharens,
+        )
     return finish(container, servers)
 
 
@@ -116,6 +129,7 @@ def finish_inside(container: Container) -> int:
             oci_config=located.read_config(options),
         )
         payload = inside.plan(options, container.host, image)
+        container.emulate = inside.emulate
         for level, texts in (("warn", payload.warnings), ("note", payload.notes)):
             for text in texts:
                 container.say(level, text)
@@ -245,7 +259,7 @@ def plan(container: Container) -> tuple[Request, Payload]:
     view = FolderView(container.base + NEW, is_still=True)
     image = ImageFacts(view=view, path=located.shown, kind=located.image.kind, oci_config=located.read_config(options))
     additions = Additions()
-    if options.nv or options.rocm or options.device or options.contain:
+    if asks_devices(options, host):
         from kedge.runtime.devices import plan_devices  # late: most containers ask for no device
 
         additions = plan_devices(options, host, image)
@@ -261,7 +275,13 @@ def plan(container: Container) -> tuple[Request, Payload]:
     return request, payload
 
 
-def become(container: Container, payload: Payload) -> int:
+def asks_devices(options: RunOptions, host: HostFacts) -> bool:
+    """Whether devices matter: asked for, or --contain hides them, or the scheduler gave GPUs that nobody asked for."""
+    is_asked = options.nv or options.nvccli or options.rocm or bool(options.device)
+    return is_asked or options.contain or "CUDA_VISIBLE_DEVICES" in host.environ
+
+
+def become(container: Starting, payload: Payload) -> int:
     """Become the program; where it cannot be started, go back to the host's tree and say why."""
     libc.control_process(PR_SET_NO_NEW_PRIVS, 1)
     if container.emulate is not None:

@@ -249,8 +249,12 @@ def plan_libraries(request: Request, points: Points, before: list[Operation]) ->
     """Driver libraries below /.singularity.d/libs, and what else devices bring."""
     if request.additions.libraries:
         before.append(("folder", f"{SESSION}/libs", 0o755, MUST))
-        names = dict((name, file) for file, name in request.additions.libraries)
-        for name, file in names.items():
+        bound: dict[str, str] = {}  # file: the name that is bound; its other names are links
+        for name, file in {name: file for file, name in request.additions.libraries}.items():
+            if file in bound:
+                before.append(("link", bound[file], f"{SESSION}/libs/{name}"))
+                continue
+            bound[file] = name
             before.append(("file", f"{SESSION}/libs/{name}", MUST))
             before.append(("bind", OLD + file, f"{SESSION}/libs/{name}", GUARDED | MS_RDONLY, WARN))
         points.add(("bind", f"{SESSION}/libs", points.want(LIBRARIES, "d", by="bind"), 0, MUST))
