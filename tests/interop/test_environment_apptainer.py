@@ -13,6 +13,7 @@ from kedge.formats.oci.writer import write_oci_archive
 from kedge.model.platform import Platform
 from kedge.runtime.environment import plan_payload
 from kedge.runtime.facts import Additions, HostFacts, ImageFacts, Payload
+from kedge.runtime.identity import make_group, make_passwd
 from kedge.runtime.options import RunOptions
 from kedge.runtime.views import FolderView
 from tests.builders.apptainer import Apptainer, apptainer_folder
@@ -176,3 +177,27 @@ def test_scripts_that_apptainer_writes_need_no_shell(peer: Apptainer) -> None:
     finally:
         bare.symlink_to("busybox")
     assert (ours.returncode, ours.stdout) == (theirs.returncode, theirs.stdout) == (0, "entry it's q\"q x\n")
+
+
+ODD_PASSWD = "root:x:0:0:root:/root:/bin/sh\n\nx:*:1500:7:I, x:/h:/bin/zz\nl:x:5:5::/:/no"
+
+
+@pytest.mark.parametrize(
+    ("passwd", "flags"),
+    # with --fakeroot and no line for root Apptainer adds the caller, we add root
+    [("", []), ("", ["--home", "/tmp:/mnt"]), (ODD_PASSWD, []), (ODD_PASSWD, ["--fakeroot"])],
+)
+def test_identity_is_apptainers(peer: Apptainer, passwd: str, flags: list[str]) -> None:
+    (peer.folder / "box/.singularity.d/env/90-environment.sh").write_text("")
+    (peer.folder / "box/etc/passwd").write_text(passwd)
+    (peer.folder / "box/etc/group").write_text("a:x:1:\nb:x:1500:q")
+    host = HostFacts(
+        view=FolderView("/"), environ={}, uid=1500, gid=1500, user="peer", home="/home/peer", groups=((1500, "peer"),)
+    )
+    home = {"--fakeroot": "/root", "--home": "/mnt"}.get("".join(flags[:1]), "/home/peer")
+    ours = [
+        make_passwd(passwd.encode(), host, home, fakeroot="--fakeroot" in flags),
+        make_group(b"a:x:1:\nb:x:1500:q", host),
+    ]
+    theirs = run_theirs(peer, "exec", ["cat", "/etc/passwd", "/etc/group"], {}, *flags)
+    assert b"".join(each or b"" for each in ours).decode() == theirs.stdout

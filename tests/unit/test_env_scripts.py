@@ -137,6 +137,22 @@ def test_reader_assigns_in_order_as_apptainer_does() -> None:
     assert read("export A=1 B=$A") == {"A": "1", "B": "1"}
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        'export A="' + "${A:-" * 9000 + "}" * 9000 + '"',
+        "if [ -n '' ]; then\n" + "A=1\nelif [ -n '' ]; then\n" * 2000 + "A=1\nfi",
+        "A=" + "x" * 100_000,
+        "A='",
+        "export " + "A=1 " * 10_000 + "$(x)",
+    ],
+    ids=["nested", "branches", "long", "open", "many"],
+)
+def test_reader_survives_hostile_scripts(script: str) -> None:
+    with pytest.raises(NotPlain):
+        read(script)
+
+
 def test_reader_keeps_names_that_a_runtime_guards() -> None:
     variables = Variables({"APPTAINER_NAME": "real"}, {"APPTAINER_NAME"})
     run_script("export APPTAINER_NAME=false", variables, None)
@@ -264,6 +280,15 @@ def test_both_evaluators_give_the_same_environment(
     assert {name: value for name, value in found.items() if name not in SHELL_OWN} == {
         name: value for name, value in expected.items() if name not in SHELL_OWN
     }
+
+
+def test_quoted_values_that_nest_too_deeply_are_left_to_a_shell() -> None:
+    deep = "${A:-" * 9000 + "}" * 9000
+    values = {"B": "1"}
+    with pytest.raises(NotPlain):
+        expand_quoted(deep, values.get)
+    with pytest.raises(NotPlain):
+        split_words(f'"{deep}"', values.get)
 
 
 def test_bash_words_are_known() -> None:

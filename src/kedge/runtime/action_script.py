@@ -173,8 +173,7 @@ def _render_variables(settings: Settings) -> str:
 
 def _render_requests(settings: Settings) -> str:
     lines = ["kedge_default_path\n"]
-    for name, value in settings.additions.items():
-        lines.append(f"export {name}={quote(value)}\n")
+    lines += [f"export {name}={quote(value)}\n" for name, value in settings.additions.items() if is_name(name)]
     own = PATH_REQUESTS.values()
     for name, value in settings.requests.items():
         if name in _UNSETTABLE:

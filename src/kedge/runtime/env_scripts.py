@@ -19,6 +19,7 @@ _READ_ONLY = ("APPTAINER_NAME", "APPTAINER_CONTAINER", "APPTAINER_INSTANCE")
 _OWN_FOLDERS = ("/scif/", "/.singularity.d/")  # what is in these is not changed by binds
 _FILE_TESTS = {"-d": "d", "-f": "f", "-e": "dfc"}
 _BRANCH_WORDS = ("if", "elif", "else", "fi")
+_LONGEST = 64_000  # characters; longer ones are read sooner by a shell
 _DEEPEST = 8  # scripts that source each other
 
 
@@ -58,9 +59,12 @@ class Variables:
 
 def run_script(text: str, variables: Variables, view: View | None, depth: int = 0) -> None:
     """Do what the script does to `variables`; raises NotPlain, with `variables` half changed, when it needs a shell."""
-    if "\0" in text or depth > _DEEPEST:
-        raise NotPlain("no script")
-    _Reader(text, variables, view, depth).run()
+    if len(text) > _LONGEST or "\0" in text or depth > _DEEPEST:
+        raise NotPlain("no script of usual size")
+    try:
+        _Reader(text, variables, view, depth).run()
+    except RecursionError:
+        raise NotPlain("nested too deeply") from None
 
 
 class _Reader:

@@ -69,7 +69,10 @@ def split_words(text: str, lookup: Lookup) -> list[str]:
             return words
         if text[at] in "\n;#":
             raise NotPlain(text)
-        word, at = read_word(text, at, lookup, is_value=False)
+        try:
+            word, at = read_word(text, at, lookup, is_value=False)
+        except RecursionError:
+            raise NotPlain("nested too deeply") from None
         words.append(word)
 
 
@@ -78,7 +81,10 @@ def expand_quoted(text: str, lookup: Lookup) -> str:
     if "\\" not in text and "$" not in text and "`" not in text:
         return text
     escaped = text.replace('"', '\\"')
-    value, end = _read_quoted(escaped + '"', 0, lookup)
+    try:
+        value, end = _read_quoted(escaped + '"', 0, lookup)
+    except RecursionError:
+        raise NotPlain("nested too deeply") from None
     if end != len(escaped) + 1:
         raise NotPlain(text)
     return value
