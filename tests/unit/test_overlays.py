@@ -166,9 +166,14 @@ def test_a_folder_on_a_network_file_system_needs_fuse_overlayfs_for_writing_only
     host, tmp_path, monkeypatch, magic, name
 ):
     monkeypatch.setattr(layers_above, "file_system_type", lambda path: magic)
+    monkeypatch.setattr(layers_above, "find_program", lambda wanted: f"/usr/bin/{wanted}")
     (tmp_path / "o").mkdir()
-    assert plan(host, "o")[0].needs_fuse == name
-    assert plan(host, "o:ro")[0].needs_fuse == ""
+    assert plan(host, "o")[0].writable
+    monkeypatch.setattr(layers_above, "find_program", lambda wanted: "")
+    with pytest.raises(FileProblem, match=name) as caught:
+        plan(host, "o")
+    assert "fuse-overlayfs" in str(caught.value.hint)
+    assert not plan(host, "o:ro")[0].writable
 
 
 def test_a_folder_on_fat_is_refused(host, tmp_path, monkeypatch):

@@ -45,6 +45,8 @@ def mount_ext(
     all changes.
     """
     image = ExtImage(file, offset, size, writable=writable)
+    if servers is not None and not servers.has(image):
+        servers = None
     if servers is None and needs_servers():
         servers = ExtServers([image], target)
         libc.unshare(constants.CLONE_NEWNS)
@@ -91,6 +93,10 @@ class ExtServers:
             self._mounts[image.path, image.offset] = os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         os.close(self._waiting)
         os.close(self._release)  # what the process that stayed behind waits for
+
+    def has(self, image: ExtImage) -> bool:
+        """Whether the image is among those that were named at first."""
+        return (image.path, image.offset) in self._mounts
 
     def bind(self, image: ExtImage, target: str) -> None:
         """Let the contents appear on `target`; raises OSError."""

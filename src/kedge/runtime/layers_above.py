@@ -12,6 +12,7 @@ import stat
 
 from kedge.posix import constants
 from kedge.posix.libc import file_system_type
+from kedge.runtime.fuse_program import find_program
 from kedge.runtime.image_file import identify, make_absolute
 
 TYPE_CHECKING = False
@@ -46,7 +47,7 @@ _READONLY_FILE_SYSTEM = 1  # ST_RDONLY of statvfs
 class OverlayLayer:
     """One layer that is put over the image."""
 
-    __slots__ = ("folder", "given", "kind", "needs_fuse", "offset", "path", "size", "warning", "writable")
+    __slots__ = ("folder", "given", "kind", "offset", "path", "size", "warning", "writable")
 
     def __init__(
         self,
@@ -57,7 +58,6 @@ class OverlayLayer:
         size: int = 0,
         writable: bool = False,
         folder: str = "",
-        needs_fuse: str = "",
         given: str = "--overlay",
     ) -> None:
         self.path = path  # absolute, on the host
@@ -66,7 +66,6 @@ class OverlayLayer:
         self.size = size
         self.writable = writable
         self.folder = folder  # what is laid over the image: 'upper', or empty for all that is in the layer
-        self.needs_fuse = needs_fuse  # the file system that a kernel overlay cannot write to; fuse-overlayfs can
         self.given = given  # what asked for it
         self.warning = ""  # said before the start
 
@@ -239,7 +238,12 @@ def _check_folder(layer: OverlayLayer) -> None:
         needed = place if os.path.isdir(place) else where
         if not os.access(needed, os.W_OK | os.X_OK):
             raise FileProblem(f"you may not write to {needed}, which --overlay {where} needs", hint=hint)
-    layer.needs_fuse = NO_KERNEL_UPPER.get(kind, "")
+    if kind in NO_KERNEL_UPPER and not find_program("fuse-overlayfs"):
+        raise FileProblem(
+            f"the overlay folder {where} is on {NO_KERNEL_UPPER[kind]}, where the kernel cannot keep a writable layer",
+            hint="use a folder on the node's own disk, an image ('kedge overlay create'), or --writable-tmpfs; with "
+            "the program fuse-overlayfs it would work, more slowly",
+        )
 
 
 def _read_image(where: str) -> list[OverlayLayer]:
