@@ -113,8 +113,8 @@ def list_programs(host: HostFacts, capabilities: set[str]) -> list[Bind]:
             found = [path for path in (f"{each}/{name}" for each in folders) if host.view.is_executable(path)]
             # A script around the program names places of the host's, so a program is taken where there is one.
             programs = [path for path in found if host.view.read(path, 4) == b"\x7fELF"]
-            for path in (*programs, *found)[:1]:
-                binds.append(_bind(host.view.resolve(path), f"/usr/bin/{name}"))
+            if found:
+                binds.append(_bind(host.view.resolve((programs or found)[0]), f"/usr/bin/{name}"))
     return binds
 
 
