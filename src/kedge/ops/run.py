@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from kedge.ops.ready import Located
+    from kedge.runtime.ext_mounts import ExtServers
     from kedge.runtime.facts import HostFacts, Payload
     from kedge.runtime.fuse import FuseServer
     from kedge.runtime.layering import Layering
@@ -70,6 +71,10 @@ class Container:
         self.image_binds = ImageBinds(self.binds)
         self.base = choose_base(os.environ)
         self.performed: list[Operation] = []
+        for layer in self.layering.layers:
+            if layer.warning:
+                say("warn", layer.warning)
+        self.ext_servers: ExtServers | None = None
         self.sharing: Sharing | None = None
         self.emulate: Callable[[], None] | None = None  # lets calls that only a real root may make succeed unheard
 
@@ -174,6 +179,7 @@ def enter_namespaces(container: Container) -> list[FuseServer]:
 
                 container.emulate = find_emulation(host.machine)
         servers = make_servers(container)
+        container.ext_servers = container.layering.serve_ext(container.base)
         enter_other_namespaces(options)
     except OSError as problem:
         from kedge.ops.fallback import leave_to_other_runtime  # late: only where this machine refuses
@@ -195,6 +201,9 @@ def make_servers(container: Container) -> list[FuseServer]:
 def build(container: Container, servers: list[FuseServer]) -> Payload:
     """Put everything in its place, up to the working folder."""
     builder = Builder(container.base, container.say, servers, container.host_root)
+    if container.ext_servers is not None:
+        container.ext_servers.adopt()
+        builder.ext_servers = container.ext_servers
     builder.prepare()
     perform_root(container, builder)
     request, payload = plan(container)

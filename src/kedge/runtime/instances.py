@@ -41,7 +41,7 @@ class Instance:
     log_out: str = ""
     log_err: str = ""
     since: float = field(default_factory=time.time)
-    devices: dict[str, object] = field(default_factory=dict)  # the options whose libraries later commands need too
+    options: dict[str, object] = field(default_factory=dict)  # those that matter to programs that enter later
 
     @property
     def lives(self) -> bool:

@@ -51,13 +51,18 @@ def make_key(options: RunOptions, image: str, environ: Mapping[str, str], cwd: s
     shape = [
         f"{name}={value}"
         for name, value in sorted(vars(options).items())
-        if name not in _OWN_OPTIONS and value not in (False, "", [], None)
+        if shapes_container(name) and value not in (False, "", [], None)
     ]
     prefixes = ("KEDGE_", "APPTAINER_", "SINGULARITY_")  # binds come from variables too
     shape += [f"{name}={environ[name]}" for name in sorted(environ) if name.startswith(prefixes)]
     if options.contain:  # a private /dev holds the devices of one rank
         shape += [f"{name}={environ[name]}" for name in ("NVIDIA_VISIBLE_DEVICES",) if name in environ]
     return "\n".join([find_launch(environ), image, cwd, environ.get("HOME", ""), _machine(), *shape])
+
+
+def shapes_container(option: str) -> bool:
+    """Whether an option is about the container, and not about one program in it."""
+    return option not in _OWN_OPTIONS
 
 
 def find_launch(environ: Mapping[str, str]) -> str:
