@@ -40,7 +40,7 @@ class Setting:
     kind: str
     summary: str
     default: str | None
-    variables: tuple[str, ...] = ()  # names after the KEDGE_, APPTAINER_ and SINGULARITY_ prefixes
+    variables: tuple[str, ...] = ()  # names after the KEDGE_, APPTAINER_ and SINGULARITY_ prefixes; KEDGE_X is itself
     flags: tuple[str, ...] = ()
     metavar: str = ""
     in_files: bool = True
@@ -113,6 +113,9 @@ SETTINGS: dict[str, Setting] = {
             "SIZE",
         ),
         Setting(
+            "runtime", "text", "the runtime that containers are handed to (kedge itself)", None, ("KEDGE_RUNTIME",)
+        ),
+        Setting(
             "registry_login",
             "presence",
             "a user name for registries is in the environment",
@@ -146,6 +149,7 @@ class Settings:
     architecture: str | None
     node_directory: Path | None
     node_limit: int | None
+    runtime: str | None
     registry_login: bool
     sources: Mapping[str, Source] = field(default_factory=dict)
 
@@ -249,7 +253,8 @@ def _is_usable(folder: Path) -> bool:
 
 def find_variable(setting: Setting, environ: Mapping[str, str]) -> str | None:
     """The variable that decides a setting, or None; an empty variable counts as absent."""
-    candidates = [prefix + name for prefix in PREFIXES for name in setting.variables]
+    own = [name for name in setting.variables if name.startswith("KEDGE_")]
+    candidates = own + [prefix + name for prefix in PREFIXES for name in setting.variables if name not in own]
     if setting.name == "registry_login":
         candidates.append("DOCKER_USERNAME")
     return next((name for name in candidates if environ.get(name)), None)

@@ -50,7 +50,7 @@ def test_pyxis_get_makes_the_files_of_enroot(tmp_path: Path) -> None:
         "Env": ["PATH=/bin", "GREETING=hello world", "TWO=a\nb"],
         "Entrypoint": ["/bin/printf", "<%s>"],
         "Cmd": ["it's default"],
-        "WorkingDir": "/work/here",
+        "WorkingDir": "/some/where",
         "Volumes": {"/vol": {}},
         "Labels": {"maker": "kedge\ntests"},
     }
@@ -73,7 +73,7 @@ def test_pyxis_get_makes_the_files_of_enroot(tmp_path: Path) -> None:
     assert "# maker kedge tests\n" in script
     folder = tmp_path / "root"
     subprocess.run([require_program("unsquashfs"), "-q", "-d", str(folder), str(path)], check=True, capture_output=True)
-    assert (folder / "work/here").is_dir()
+    assert (folder / "some/where").is_dir()
     assert not (folder / ".singularity.d").exists()
 
 

@@ -48,7 +48,9 @@ def plan(
     view = TableView(files, executables=tuple(name for name in PROGRAMS if name in files))
     image = ForeignImage(path, kind, ImageFacts(view=view, path=path, kind=kind))
     options.setdefault("arguments", ["tool", "a b"])
-    there = TableView({"/home/user": None, "/tmp": None, "/var/tmp": None, **(host_files or {})})
+    there = TableView(
+        {"/home/user": None, "/tmp": None, "/var/tmp": None, "/etc/subuid": b"user:100000:65536\n"} | (host_files or {})
+    )
     host = HostFacts(view=there, environ=environ or ENVIRON, cwd="/data/run")
     return plan_foreign(runtime, RunOptions(**options), binds or [], image, host=host, additions=additions)
 
@@ -212,8 +214,9 @@ def test_enroot_words(options: dict[str, object], words: list[str]) -> None:
 
 
 def test_enroot_values_of_several_lines_travel_in_one(tmp_path: Path) -> None:
-    """Enroot keeps variables in a file, a line for each."""
-    found = plan("enroot", environ={**ENVIRON, "TWO": "a\\n'\nb"})
+    """Enroot keeps variables in a file, a line for each, and takes away quotes that go around a value."""
+    found = plan("enroot", environ={**ENVIRON, "TWO": "a\\n'\nb", "QUOTED": '"x"'})
+    assert not has_words(found.argv, "--env", "QUOTED")
     assert "\n" not in found.environ["KEDGE_LINES"]
     assert not has_words(found.argv, "--env", "TWO")
     shown = tmp_path / "shown"
@@ -242,7 +245,7 @@ def test_enroot_refuses_paths_it_cannot_spell() -> None:
 def test_podman_plain_exec() -> None:
     found = plan("podman")
     assert found.argv[:4] == ["podman", "run", "--rm", "--interactive"]
-    expected = ("--read-only", "--userns=keep-id", "--pid=host", "--ipc=host", "--uts=host", "--network=host")
+    expected = ("--read-only", "--userns=keep-id", "--ipc=host", "--uts=host", "--network=host")
     for word in (*expected, "--cap-drop=all", "--umask=0022", "--volume=/home/user:/home/user", "--workdir=/data/run"):
         assert word in found.argv
     assert found.argv[-4:] == ["--rootfs", "/i:O", "/bin/tool", "a b"]
@@ -255,8 +258,8 @@ def test_podman_plain_exec() -> None:
     ("options", "present", "absent"),
     [
         ({"fakeroot": True}, [], ["--userns=keep-id", "--cap-drop=all"]),
-        ({"pid": True}, ["--init"], ["--pid=host"]),
-        ({"pid": True, "no_init": True}, [], ["--pid=host", "--init"]),
+        ({"no_init": True}, [], ["--init"]),
+        ({"ipc": True}, [], ["--ipc=host"]),
         ({"network": "none"}, ["--network=none"], ["--network=host"]),
         ({"hostname": "n"}, ["--hostname"], ["--uts=host"]),
         ({"writable_tmpfs": True}, ["/i:O"], ["--read-only"]),
@@ -283,6 +286,19 @@ def test_podman_gpu_by_cdi_or_one_by_one() -> None:
     found = plan("podman", nv=True, additions=additions)
     assert has_words(found.argv, "--device", "/dev/nvidia0")
     assert "--volume=/usr/lib/libcuda.so.1:/.singularity.d/libs/libcuda.so.1:ro" in found.argv
+
+
+def test_podman_has_an_init_where_one_is_installed() -> None:
+    assert "--init" not in plan("podman").argv
+    there: dict[str, bytes | str | None] = {"/usr/bin/catatonit": b"#!"}
+    assert "--init" in plan("podman", host_files=there).argv
+    assert "--init" not in plan("podman", host_files=there, no_init=True).argv
+
+
+def test_podman_without_subordinate_users_says_that_it_is_root() -> None:
+    found = plan("podman", host_files={"/etc/subuid": b"other:100000:65536\n"})
+    assert "--userns=keep-id" not in found.argv
+    assert "/etc/subuid" in found.notes[0]
 
 
 def test_podman_paths_with_a_colon_go_by_mount() -> None:

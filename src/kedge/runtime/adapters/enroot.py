@@ -117,7 +117,7 @@ class Enroot:
 
     def _enter_folder(self, request: Request, started: Started, plan: ForeignPlan) -> list[str]:
         """Enroot knows no folder to begin in, and keeps variables in lines: the image's shell sees to both."""
-        torn = {name: value for name, value in started.inherited.items() if "\n" in value}
+        torn = {name: value for name, value in started.inherited.items() if _is_torn(value)}
         if not torn and started.folder == "/":
             return started.argv
         if not request.image.facts.view.is_executable("/bin/sh"):
@@ -154,3 +154,8 @@ class Enroot:
             "NVIDIA_VISIBLE_DEVICES": environ.get("NVIDIA_VISIBLE_DEVICES") or "all",
             "NVIDIA_DRIVER_CAPABILITIES": environ.get("NVIDIA_DRIVER_CAPABILITIES") or "compute,utility",
         }
+
+
+def _is_torn(value: str) -> bool:
+    """Whether Enroot would change a value: it reads lines, and takes quotes away that go around all of it."""
+    return "\n" in value or (value[:1] in ('"', "'") and value[-1:] in ('"', "'"))

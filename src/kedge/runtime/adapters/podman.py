@@ -13,6 +13,12 @@ from kedge.runtime.adapters.start import merge_environment, plan_start
 from kedge.runtime.facts import Additions, Bind
 
 _LIKE_KEDGE = honoured("as kedge does it")
+_INITS = (
+    "/usr/libexec/podman/catatonit",
+    "/usr/lib/podman/catatonit",
+    "/usr/bin/catatonit",
+    "/usr/local/bin/catatonit",
+)
 _CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 
 
@@ -53,7 +59,7 @@ _RULES: dict[str, Rule] = {
     "fakeroot": honoured("no `--userns=keep-id`"),
     "ignore_subuid": ignored("its users come from /etc/subuid"),
     "userns": honoured("always"),
-    "pid": honoured("no `--pid=host`"),
+    "pid": honoured("always: without control groups it must"),
     "ipc": honoured("no `--ipc=host`"),
     "uts": honoured("no `--uts=host`"),
     "hostname": valued("--hostname"),
@@ -104,6 +110,8 @@ class Podman:
         started = plan_start(request, mounts, plan)
         plan.details += mounts.notes
         flags = [*_basic_flags(request), *_namespace_flags(request), *_privilege_flags(request), *words]
+        if not (options.fakeroot or _has_range(request)):
+            plan.notes.append("/etc/subuid has no range for you, so podman can only make you root inside")
         flags += [f"--tmpfs={folder}:rw,mode=1777" for folder in mounts.empty]
         for bind in mounts.binds:
             if bind.image_source or bind.partition:
@@ -142,10 +150,11 @@ def _basic_flags(request: Request) -> list[str]:
 
 def _namespace_flags(request: Request) -> list[str]:
     options = request.options
-    flags = [] if options.fakeroot else ["--userns=keep-id"]
-    flags += [f"--{name}=host" for name in ("pid", "ipc", "uts") if not getattr(options, name)]
+    flags = ["--userns=keep-id"] if _has_range(request) and not options.fakeroot else []
+    flags += [f"--{name}=host" for name in ("ipc", "uts") if not getattr(options, name)]
     flags.append(f"--network={options.network or ('none' if options.net else 'host')}")
-    if options.pid and not options.no_init:
+    # the first process of a namespace does not die of SIGTERM by itself
+    if not options.no_init and any(map(request.host.view.is_executable, _INITS)):
         flags.append("--init")
     return flags
 
@@ -170,3 +179,10 @@ def show_volume(bind: Bind) -> str:
 def _has_nvidia_file(request: Request) -> bool:
     view = request.host.view
     return any("nvidia" in name for folder in _CDI_FOLDERS for name in view.names(folder))
+
+
+def _has_range(request: Request) -> bool:
+    """Whether Podman can map other users than root, which keeping one's own number needs."""
+    host = request.host
+    text = (host.view.read("/etc/subuid") or b"").decode(errors="replace")
+    return any(line.partition(":")[0] in (host.user, str(host.uid)) for line in text.splitlines())
