@@ -253,6 +253,11 @@ def test_environment_binds_are_named_inside() -> None:
     assert Bind("/a", "/b") == Bind("/a", "/b")
 
 
+def test_environment_of_an_instance_names_it() -> None:
+    environ = plan(make_image(environment="export A=$APPTAINER_INSTANCE"), verb="start", instance="web").environ
+    assert [environ[name] for name in ("APPTAINER_INSTANCE", "SINGULARITY_INSTANCE", "A")] == ["web", "web", "web"]
+
+
 def test_environment_of_old_images_and_folders() -> None:
     old = make_plain_image({"/environment": "export OLD=yes\nPATH=/old:$PATH\n", "/bin/sh": ""})
     environ = plan(old, {"APPTAINERENV_A": "1"}).environ

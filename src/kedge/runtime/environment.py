@@ -88,7 +88,11 @@ def _start_variables(settings: Settings, options: RunOptions, host: HostFacts) -
     uid, gid = (0, 0) if options.fakeroot else (host.uid, host.gid)
     variables.values.update(UID=str(uid), GID=str(gid), EUID=str(uid))
     variables.assign("HOME", home_inside(options, host), is_exported=True)
-    for name in ("SINGULARITY_APPNAME", "SINGULARITY_SHELL", *(f"APPTAINER_{x}" for x in ("NAME", "CONTAINER"))):
+    for name in (
+        "SINGULARITY_APPNAME",
+        "SINGULARITY_SHELL",
+        *(f"APPTAINER_{x}" for x in ("NAME", "CONTAINER", "INSTANCE")),
+    ):
         if settings.restored.get(name):
             variables.assign(name, settings.restored[name], is_exported=True)
 
@@ -103,6 +107,8 @@ def describe_container(options: RunOptions, host: HostFacts, image: ImageFacts) 
         twins["NO_EVAL"] = "1"
     if options.shell:
         twins["SHELL"] = options.shell
+    if options.instance:
+        twins["INSTANCE"] = options.instance
     for prefix in _TWINS:
         for name, value in twins.items():
             found[prefix + name] = value

@@ -73,6 +73,7 @@ class RunOptions:
     shell: str = ""  # of `shell`
     pid_file: str = ""  # of `start`
     command_name: str = ""  # `run`: what APPTAINER_COMMAND says; filled by the front end with the verb
+    instance: str = ""  # the instance that is started or joined: what APPTAINER_INSTANCE says
 
     # kedge
     root: str = "auto"  # auto, unpack, squashfuse or kernel: where the root file system comes from
