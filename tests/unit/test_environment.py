@@ -12,7 +12,7 @@ import pytest
 from kedge.errors import FileProblem, UsageError
 from kedge.runtime.env_requests import split_pairs
 from kedge.runtime.env_settings import DEFAULT_PATH
-from kedge.runtime.facts import Additions, Bind
+from kedge.runtime.facts import Additions
 from kedge.runtime.views import TableView
 from tests.builders.payloads import ENV, make_host, make_image, make_plain_image, plan
 
@@ -246,11 +246,8 @@ def test_environment_file_may_be_a_pipe_of_the_shell(tmp_path: Path) -> None:
 
 
 def test_environment_binds_are_named_inside() -> None:
-    binds = pytest.importorskip("kedge.runtime.binds")
-    assert isinstance(binds.collect_binds, object)
     environ = plan(make_image(), bind=["/data:/mnt,/scratch"]).environ
     assert environ["APPTAINER_BIND"] == environ["SINGULARITY_BIND"] == "/mnt,/scratch"
-    assert Bind("/a", "/b") == Bind("/a", "/b")
 
 
 def test_environment_of_an_instance_names_it() -> None:
