@@ -35,6 +35,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kedge.runtime.ext_mounts import ExtServers
     from kedge.runtime.fuse import FuseServer
     from kedge.runtime.operations import Operation
 
@@ -57,6 +58,7 @@ class Builder:
         self.say = say
         self.host_root = host_root  # a descriptor: the way back when something fails after the root was entered
         self.servers = servers or []
+        self.ext_servers: ExtServers | None = None
         self.container = FolderView(base + NEW)
         self.refused: list[tuple[str, str]] = []  # mount points that could not be made, and their shape
         self._performers: dict[str, Callable[[Operation], None]] = {
@@ -180,7 +182,8 @@ class Builder:
 
         lowers = [self.place(each) for each in str(operation[1]).split("\n")]
         upper, work, target = (self.place(str(each)) for each in operation[2:5])
-        self.say("note", f"root: {mount_overlay(lowers, upper, work, target)}")
+        way = mount_overlay(lowers, upper, work, target, is_written=bool(operation[5]))
+        self.say("note", f"root: {way}")
 
     def _mount_kernel_tree(self, operation: Operation) -> None:
         kind, target = str(operation[0]), self.place(str(operation[1]))
@@ -215,7 +218,14 @@ class Builder:
         from kedge.runtime.ext_mounts import mount_ext
 
         file, offset, size, target, mode = operation[1:6]
-        mount_ext(self.place(str(file)), int(offset), int(size), self.place(str(target)), writable=mode == "rw")
+        mount_ext(
+            self.place(str(file)),
+            int(offset),
+            int(size),
+            self.place(str(target)),
+            writable=mode == "rw",
+            servers=self.ext_servers,
+        )
 
     def _enter(self, operation: Operation) -> None:
         root = self.place(str(operation[1]))

@@ -6,11 +6,13 @@ A read-only container has a layer too, in memory: the mount points that the imag
 
 from __future__ import annotations
 
+from kedge.runtime.fuse_program import is_privileged
 from kedge.runtime.layers_above import OverlayLayer, check_writable, choose_tmpfs_size, plan_overlays
 from kedge.runtime.operations import LOWER, MUST, NEW, OLD, SESSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from kedge.runtime.ext_mounts import ExtServers
     from kedge.runtime.facts import HostFacts
     from kedge.runtime.image_file import ImageFile
     from kedge.runtime.operations import Operation
@@ -33,6 +35,16 @@ class Layering:
     def servers(self) -> int:
         """How many SquashFS overlays squashfuse has to serve."""
         return sum(layer.kind == "squashfs" for layer in self.layers)
+
+    def serve_ext(self, base: str) -> ExtServers | None:
+        """Servers for the ext3 overlays, made outside the process-id namespace that ends with the container."""
+        layers = [layer for layer in self.layers if layer.kind == "ext3"]
+        if not layers:
+            return None
+        from kedge.runtime.ext_mounts import ExtImage, ExtServers, needs_servers  # late: only for ext3 images
+
+        images = [ExtImage(layer.path, layer.offset, layer.size, writable=layer.writable) for layer in layers]
+        return ExtServers(images, base) if needs_servers() else None
 
     def use_binds(self) -> None:
         """Go on without an overlay."""
@@ -82,8 +94,25 @@ def plan_layers(layering: Layering) -> list[Operation]:
         operations.append(("tmpfs", memory, f"mode=755,size={layering.private_size}", MUST))
         upper, work = f"{memory}/upper", f"{memory}/work"
     operations += [("folder", upper, 0o755, MUST), ("folder", work, 0o755, MUST)]
-    operations.append(("overlay", "\n".join(lowers), upper, work, NEW))
+    operations.append(("overlay", "\n".join(lowers), upper, work, NEW, int(layering.is_writable)))
     return operations
+
+
+def _plan_squashfs(layer: OverlayLayer, place: str) -> Operation:
+    from kedge.runtime.roots import check_kernel_mount, find_server  # late: SquashFS overlays are rare
+
+    where = (OLD + layer.path, layer.offset, layer.size, place)
+    program, refusal = find_server()
+    if program:
+        return ("squashfuse", *where, program)
+    if is_privileged() and not check_kernel_mount():
+        return ("loop", *where, "squashfs")
+    from kedge.errors import MountFailed  # late: only for an error
+
+    raise MountFailed(
+        f"the SquashFS overlay {layer.path} cannot be mounted: {refusal}",
+        hint="install squashfuse, or unpack it with 'unsquashfs -d FOLDER' and use --overlay FOLDER:ro",
+    )
 
 
 def _plan_layer(layer: OverlayLayer, number: int, operations: list[Operation]) -> str:
@@ -94,7 +123,7 @@ def _plan_layer(layer: OverlayLayer, number: int, operations: list[Operation]) -
     operations.append(("folder", place, 0o755, MUST))
     where = (OLD + layer.path, layer.offset, layer.size, place)
     if layer.kind == "squashfs":
-        operations.append(("squashfuse", *where, ""))
+        operations.append(_plan_squashfs(layer, place))
     else:
         operations.append(("fuse2fs", *where, "rw" if layer.writable else "ro"))
     return place

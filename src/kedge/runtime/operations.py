@@ -10,7 +10,7 @@ plan is flat, comparable and quick to make. Paths begin with the name of the tre
     file      path, policy                     umask                  number
     write     path, text, mode                 chdir                  folders by preference, is_strict
     link      what it says, path               enter                  root
-    overlay   lowers, upper, work, target      (lowers and the folders of chdir are joined by newlines)
+    overlay   lowers, upper, work, target, is_written      (lowers and the folders of chdir are joined by newlines)
     squashfuse, loop, fuse2fs   file, offset, size, target, program or type
 """
 
