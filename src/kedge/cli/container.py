@@ -134,6 +134,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     name, text = _POSITIONALS[verb]
     if name:
         parser.add_argument("arguments", metavar=name, nargs=argparse.REMAINDER, help=text)
+    add_flags(parser, verb)
+
+
+def add_flags(parser: argparse.ArgumentParser, verb: str) -> None:
+    """Add the flags of a verb, group by group."""
     for group, title in GROUPS.items():
         flags = [flag for flag in FLAGS if flag.group == group and verb in flag.verbs]
         if group == "messages":

@@ -28,6 +28,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from kedge.cli.container import run_words
 
         return run_words(words[count], words[count + 1 :], leading=[_LEADING[word] for word in words[:count]])
+    if words[count : count + 1] == ["instance"] and words[count + 1 : count + 2] in (["start"], ["run"]):
+        from kedge.cli.instance import start_words  # late: few commands are this one
+
+        return start_words(words[count + 1], words[count + 2 :], leading=[_LEADING[word] for word in words[:count]])
     from kedge.cli.main import main as run_main  # late: argparse and what it needs cost more than a container
 
     return run_main(words)

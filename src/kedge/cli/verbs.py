@@ -57,6 +57,7 @@ VERBS = {
     "exec": Verb("kedge.cli.container", "run a command in a container", "Containers", reads_words=True),
     "shell": Verb("kedge.cli.container", "start a shell in a container", "Containers", reads_words=True),
     "test": Verb("kedge.cli.container", "run the tests that an image carries", "Containers", reads_words=True),
+    "instance": Verb("kedge.cli.instance", "containers with a name that run in the background", "Containers"),
     "pull": Verb(
         "kedge.cli.pull", "get an image from anywhere: SIF, sandbox folder, SquashFS or OCI layout", "Images", True
     ),

@@ -6,6 +6,7 @@ A pipe tells the starter what happens: it ends when the program has begun, or br
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -100,7 +101,8 @@ def describe_problem(problem: BaseException) -> dict[str, object]:
 
 
 def _tell(writing: int, news: dict[str, object]) -> None:
-    os.write(writing, json.dumps(news).encode() + b"\n")
+    with contextlib.suppress(BrokenPipeError):  # the starter was killed
+        os.write(writing, json.dumps(news).encode() + b"\n")
 
 
 class _News:

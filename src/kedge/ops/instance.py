@@ -226,3 +226,14 @@ def parse_signal(text: str) -> int:
         return signal.Signals(int(name)) if name.isdigit() else signal.Signals[f"SIG{name.removeprefix('SIG')}"]
     except (ValueError, KeyError):
         raise UsageError(f"there is no signal '{text}'", hint="such as TERM, SIGTERM or 15") from None
+
+
+def find_logs(environ: Mapping[str, str], name: str) -> tuple[Path, Path]:
+    """The logs of an instance, standard output first; it may have ended."""
+    paths = Folder(environ).logs_of(check_name(name))
+    if not all(path.is_file() for path in paths):
+        raise InstanceProblem(
+            f"there are no logs of an instance '{name}' on {os.uname().nodename}",
+            hint="'kedge instance list' shows what runs here",
+        )
+    return paths

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge instance`: containers with a name that run in the background: start, run, list, stop, logs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pwd
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kedge.cli.container import Speaker, add_flags
+from kedge.cli.signals import raised_signals
+from kedge.errors import UsageError
+from kedge.ops import instance as instances
+from kedge.runtime.flags import HelpWanted, parse_words
+from kedge.runtime.options import RunOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kedge.cli.console import Console
+    from kedge.runtime.instances import Instance
+
+STARTING = ("start", "run")  # their options are those of containers, which `flags` reads
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The subcommands and their arguments."""
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    texts = {"start": "start an instance of an image, with its start script", "run": "the same, with its run script"}
+    for command in STARTING:
+        start = commands.add_parser(command, help=texts[command])
+        start.add_argument("image", metavar="IMAGE", help="a SIF, SquashFS or sandbox, docker://NAME …")
+        start.add_argument("name", metavar="NAME", help="what it is to be called")
+        start.add_argument("arguments", metavar="[ARGUMENT ...]", nargs=argparse.REMAINDER, help="for the script")
+        add_flags(start, "start")
+    listing = commands.add_parser("list", help="instances that run on this host")
+    listing.add_argument("pattern", metavar="NAME", nargs="?", default="*", help="only these; may hold * and ?")
+    listing.add_argument("-j", dest="json", action="store_true", help="as --json")
+    listing.add_argument("-l", "--logs", action="store_true", help="show where their logs are")
+    listing.add_argument("-a", "--all", action="store_true", help="accepted: all are listed always")
+    stop = commands.add_parser("stop", help="end instances")
+    stop.add_argument("pattern", metavar="NAME", nargs="?", default="", help="which; may hold * and ?")
+    stop.add_argument("-a", "--all", action="store_true", help="all of them")
+    stop.add_argument("-s", "--signal", metavar="SIGNAL", default="INT", help="asks them to end; INT unless given")
+    stop.add_argument("-t", "--timeout", metavar="SECONDS", type=_parse_seconds, default=10.0, help="then kill (10)")
+    stop.add_argument("-F", "--force", action="store_true", help="kill at once")
+    logs = commands.add_parser("logs", help="print what an instance has written")
+    logs.add_argument("name", metavar="NAME", help="which instance; it may have ended")
+    logs.add_argument("-e", "--errors", action="store_true", help="its standard error only")
+    logs.add_argument("-o", "--output", action="store_true", help="its standard output only")
+    for each in (listing, stop):
+        each.add_argument("-u", "--user", metavar="USER", default="", help="another user's, for root")
+
+
+def _parse_seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < 1e6:
+        raise UsageError(f"--timeout takes a number of seconds, not '{text}'", hint="such as --timeout 30")
+    return seconds
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Run one subcommand; those that start containers come here only through `start_words`."""
+    commands = {"list": _list, "stop": _stop, "logs": _logs}
+    commands[arguments.command](arguments, console)
+    return 0
+
+
+def start_words(command: str, words: Sequence[str], *, leading: Sequence[str] = ()) -> int:
+    """`kedge instance start|run`: the words are read as those of `kedge run` are."""
+    options = RunOptions()
+    try:
+        parse_words("start", [*leading, *words], os.environ, into=options)
+        name, options.arguments = options.arguments[0], options.arguments[1:]
+        options.verb = options.command_name = command
+        speaker = Speaker(options)
+        speaker.say_collected()
+        with raised_signals():
+            return _start(options, name, speaker)
+    except HelpWanted:
+        return _show_help(command)
+    except BaseException as problem:
+        return _report(problem, ["instance", command, *words], options)
+
+
+def _report(problem: BaseException, words: list[str], options: RunOptions) -> int:
+    # late, all of it: success needs none
+    from kedge.cli.main import prepare_streams
+    from kedge.cli.options import GlobalOptions
+    from kedge.cli.report import report_failure
+
+    prepare_streams()
+    shown = GlobalOptions(json=options.json or "--json" in words, debug=options.debug, nocolor=options.nocolor)
+    if getattr(problem, "is_reported", False) and not options.json:
+        return getattr(problem, "exit_code", 1)
+    return report_failure(problem, words, shown)
+
+
+def _start(options: RunOptions, name: str, speaker: Speaker) -> int:
+    if options.dry_run:
+        from kedge.ops.run import run_container  # late: it starts nothing
+
+        options.pid = True
+        return run_container(options, speaker.say)
+    started = instances.start_instance(options, name, os.environ, speaker.say)
+    if options.pid_file:
+        instances.write_pid_file(Path(options.pid_file), started)
+    if options.json:
+        import json
+
+        sys.stdout.write(json.dumps(_describe(started), indent=2) + "\n")
+    elif not (options.quiet or options.silent):
+        sys.stderr.write(f"kedge: instance '{name}' is running (process {started.pid})\n")
+    return 0
+
+
+def _show_help(command: str) -> int:
+    from kedge.cli.main import make_parser, prepare_streams  # late: it imports this module by its name
+
+    prepare_streams()
+    parser = make_parser("instance")
+    parsers = next(each for each in parser._actions if isinstance(each, argparse._SubParsersAction))
+    sys.stdout.write(parsers.choices[command].format_help())
+    return 0
+
+
+def _list(arguments: argparse.Namespace, console: Console) -> None:
+    found = instances.list_instances(_environment_of(arguments.user), arguments.pattern)
+    if console.json:
+        console.print_json({"instances": [_describe(each) for each in found]})
+    elif arguments.logs:
+        rows = [(each.name, each.pid, path) for each in found for path in (each.log_err, each.log_out)]
+        console.print_table(("INSTANCE NAME", "PID", "LOGS"), rows)
+    else:
+        console.print_table(
+            ("INSTANCE NAME", "PID", "IP", "IMAGE"), [(each.name, each.pid, "", each.image) for each in found]
+        )
+
+
+def _describe(instance: Instance) -> dict[str, object]:
+    """With the names that Apptainer's list has; kedge gives instances no address of their own."""
+    return {
+        "instance": instance.name,
+        "pid": instance.pid,
+        "img": instance.image,
+        "ip": "",
+        "logErrPath": instance.log_err,
+        "logOutPath": instance.log_out,
+    }
+
+
+def _stop(arguments: argparse.Namespace, console: Console) -> None:
+    if not arguments.pattern and not arguments.all:
+        raise UsageError("'kedge instance stop' needs a name", hint="or --all; 'kedge instance list' shows them")
+    stopped = instances.stop_instances(
+        _environment_of(arguments.user),
+        arguments.pattern or "*",
+        number=instances.parse_signal("KILL" if arguments.force else arguments.signal),
+        patience=arguments.timeout,
+    )
+    if console.json:
+        console.print_json(
+            {"stopped": [{"instance": each.name, "pid": each.pid, "killed": killed} for each, killed in stopped]}
+        )
+    for each, was_killed in stopped:
+        how = f" did not end within {arguments.timeout:g} s and was killed" if was_killed else " has ended"
+        console.progress.note(f"instance '{each.name}' of {each.image} (process {each.pid}){how}")
+
+
+def _logs(arguments: argparse.Namespace, console: Console) -> None:
+    output, errors = instances.find_logs(os.environ, arguments.name)
+    both = arguments.errors == arguments.output
+    chosen = [*([output] if both or arguments.output else []), *([errors] if both or arguments.errors else [])]
+    if console.json:
+        console.print_json({"logErrPath": str(errors), "logOutPath": str(output)})
+        return
+    for path in chosen:
+        with path.open("rb") as file:
+            while piece := file.read(1 << 16):
+                console.write_bytes(piece)
+
+
+def _environment_of(user: str) -> Mapping[str, str]:
+    """Where to look: the caller's own instances, or for root those of another."""
+    if not user:
+        return os.environ
+    if os.geteuid() != 0:
+        raise UsageError("--user is for root only", hint="without it your own instances are meant")
+    try:
+        return {"HOME": pwd.getpwnam(user).pw_dir}
+    except KeyError:
+        raise UsageError(f"there is no user '{user}'", hint="'getent passwd' lists them") from None
