@@ -246,3 +246,13 @@ def test_exec_deleted_current_folder_is_no_problem(runner: Runner, image: str) -
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_exec_drops_capabilities(runner: Runner, image: str) -> None:
+    words = ("exec", "--fakeroot", "--drop-caps", "CAP_CHOWN,kill", image, "grep", "CapBnd", "/proc/self/status")
+    dropped = int(runner.read(*words).split()[1], 16)
+    assert dropped & 0b100001 == 0
+    assert dropped & 0b000010
+    done = runner.run("exec", "--drop-caps", "CAP_NONSENSE", image, "true")
+    assert done.returncode == 255
+    assert "there is no capability 'CAP_NONSENSE'" in done.stderr

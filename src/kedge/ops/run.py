@@ -12,7 +12,7 @@ import os
 
 from kedge.ops.ready import locate
 from kedge.posix import libc
-from kedge.posix.constants import PR_SET_NO_NEW_PRIVS
+from kedge.posix.constants import PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS
 from kedge.posix.spawn import replace_process
 from kedge.runtime.base import choose_base
 from kedge.runtime.binds import collect_binds
@@ -76,6 +76,11 @@ class Container:
                 say("warn", layer.warning)
         self.ext_servers: ExtServers | None = None
         self.sharing: Sharing | None = None
+        self.dropped: list[int] = []  # capabilities that the program is to be without
+        if options.drop_caps or options.no_privs:
+            from kedge.runtime.capabilities import choose_dropped  # late: few ask for it
+
+            self.dropped = choose_dropped(options)
         self.emulate: Callable[[], None] | None = None  # lets calls that only a real root may make succeed unheard
 
 
@@ -170,7 +175,8 @@ def enter_namespaces(container: Container) -> list[FuseServer]:
     options, host = container.options, container.host
     try:
         if wants_user_namespace(options, host.uid):
-            known = enter_user_namespace(host, as_root=options.fakeroot or host.uid == 0)
+            is_root = options.fakeroot or host.uid == 0
+            known = enter_user_namespace(host, as_root=is_root, has_many=is_root and not options.ignore_subuid)
             container.say("note", f"users that the container knows: {known}")
             if known == ROOT_ALONE and options.fakeroot:
                 from kedge.runtime.emulation import (
@@ -284,6 +290,15 @@ def plan(container: Container) -> tuple[Request, Payload]:
     return request, payload
 
 
+def drop_capabilities(numbers: list[int]) -> None:
+    """Take them from the bounding set; one that the kernel does not know is not there either way."""
+    for number in numbers:
+        try:
+            libc.control_process(PR_CAPBSET_DROP, number)
+        except OSError:
+            continue
+
+
 def asks_devices(options: RunOptions, host: HostFacts) -> bool:
     """Whether devices matter: asked for, or --contain hides them, or the scheduler gave GPUs that nobody asked for."""
     is_asked = options.nv or options.nvccli or options.rocm or bool(options.device)
@@ -293,6 +308,8 @@ def asks_devices(options: RunOptions, host: HostFacts) -> bool:
 def become(container: Starting, payload: Payload) -> int:
     """Become the program; where it cannot be started, go back to the host's tree and say why."""
     libc.control_process(PR_SET_NO_NEW_PRIVS, 1)
+    if container.dropped:
+        drop_capabilities(container.dropped)
     if container.emulate is not None:
         container.emulate()
     if container.sharing is not None:

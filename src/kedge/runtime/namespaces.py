@@ -31,13 +31,13 @@ def wants_user_namespace(options: RunOptions, uid: int) -> bool:
     return uid != 0 or options.userns or options.fakeroot
 
 
-def enter_user_namespace(host: HostFacts, *, as_root: bool) -> str:
+def enter_user_namespace(host: HostFacts, *, as_root: bool, has_many: bool = False) -> str:
     """A new user namespace that knows one user and one group: ours, or root in their place; returns what it knows.
 
-    As root it knows many, where the host gives this user subordinate ids.
+    With `has_many` it knows more, where the host gives this user subordinate ids.
     """
     helpers = None
-    if as_root and host.uid != 0:
+    if has_many and host.uid != 0:
         from kedge.runtime.subordinate import Helpers  # late: only with --fakeroot
 
         helpers = Helpers(host)
