@@ -24,8 +24,8 @@ def leave_to_other_runtime(options: RunOptions, problem: OSError, say: Callable[
     if not program:
         raise refusal
     say("warn", f"{refusal.message}; {program} runs it instead")
-    options.runtime = "apptainer" if program.endswith("/apptainer") else "singularity"
-    run_foreign(options)
+    options.runtime = program
+    run_foreign(options, say)
     raise refusal
 
 

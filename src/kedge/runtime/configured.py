@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One setting of the configuration files, read without what reads all of them: for settings that every start asks."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def read_configured(name: str, environ: Mapping[str, str]) -> str:
+    """The text that the user's file has for it, else the site's; empty when neither says anything."""
+    home, base = environ.get("HOME", ""), environ.get("XDG_CONFIG_HOME", "")
+    own = f"{base if base.startswith('/') else home + '/.config'}/kedge/config.toml"
+    for path in (own, environ.get("KEDGE_SITE_CONFIG") or "/etc/kedge/config.toml"):
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                text = file.read(1 << 20)
+        except (OSError, ValueError):
+            continue
+        lines = [line.strip() for line in text.split("\n") if name in line]
+        lines = [line for line in lines if not line.startswith("#")]
+        if lines:
+            return _read_plain(name, lines) or _load(name, environ)
+    return ""
+
+
+def _read_plain(name: str, lines: list[str]) -> str:
+    """The value of one line `name = "value"`; empty when it takes more to read it."""
+    key, _, value = lines[0].partition("=")
+    value = value.strip()
+    if len(lines) > 1 or key.strip() != name or len(value) < 3 or value[0] != value[-1] or value[0] not in "\"'":
+        return ""
+    return "" if any(letter in value[1:-1] for letter in "$\\\"'") else value[1:-1]
+
+
+def _load(name: str, environ: Mapping[str, str]) -> str:
+    from kedge.settings import Settings  # late: dataclasses and TOML cost more than a container's start
+
+    return str(getattr(Settings.load({}, environ), name) or "")
