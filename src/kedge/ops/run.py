@@ -16,6 +16,7 @@ from kedge.posix.constants import PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS
 from kedge.posix.spawn import replace_process
 from kedge.runtime.base import choose_base
 from kedge.runtime.binds import collect_binds
+from kedge.runtime.configured import read_configured
 from kedge.runtime.enter import Builder
 from kedge.runtime.environment import plan_payload
 from kedge.runtime.facts import Additions, ImageFacts
@@ -89,11 +90,12 @@ def run_container(options: RunOptions, say: Say | None = None) -> int:
 
     `say(level, text)` hears warnings, notes and, at level `out`, the plan of a dry run.
     """
+    say = say or stay_silent
+    options.runtime = options.runtime or read_configured("runtime", os.environ)
     if options.runtime not in ("", "kedge"):
         from kedge.ops.foreign import run_foreign  # late: only where another runtime is asked for
 
-        return run_foreign(options)
-    say = say or stay_silent
+        return run_foreign(options, say)
     if options.image.startswith("instance://"):
         from kedge.ops.instance import run_in_instance  # late: only where one is named
 
