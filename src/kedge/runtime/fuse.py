@@ -56,9 +56,10 @@ class FuseServer:
             os.write(self._writing, (words + _END).encode("utf-8", "surrogateescape"))
             os.close(self._device)  # the server's alone now: when it ends, the mount fails and does not wait
             self._device = -1
-            if not self._answers(target):
+            reason = self._look(target)
+            if reason:
                 libc.unmount(target, constants.MNT_DETACH)
-                raise OSError(errno.EIO, read_message(self._errors) or "the program ended without a word")
+                raise OSError(errno.EIO, read_message(self._errors) or reason)
         finally:
             self.close()
 
@@ -69,10 +70,10 @@ class FuseServer:
                 os.close(file)
         self._device = self._writing = self._errors = self._life = -1
 
-    def _answers(self, target: str) -> bool:
-        """Wait until the program serves the mount; False when it has ended."""
+    def _look(self, target: str) -> str:
+        """Wait until the program serves the mount; why it does not, or the empty string."""
         if os.getpid() == self._maker:
-            return _can_look(target)
+            return _describe(_try_root(target))
         # The process that made us has the device as well, so that the mount would wait for ever for a dead server:
         # another process looks, and the first that has news counts.
         import select  # late: only inside a process-id namespace
@@ -80,7 +81,7 @@ class FuseServer:
         news, telling = os.pipe2(os.O_CLOEXEC)
         child = fork_process()
         if child == 0:
-            os._exit(0 if _can_look(target) else 1)
+            os._exit(_try_root(target))
         os.close(telling)
         waiting = select.poll()
         for file in (news, self._life):
@@ -89,7 +90,7 @@ class FuseServer:
         os.close(news)
         if is_over:
             os.kill(child, 9)
-        return os.waitpid(child, 0)[1] == 0
+        return _describe(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
     def _wait(self, reading: int, living: int) -> None:
         """In the process itself: hold nothing of the user's, and become the program when its words come."""
@@ -110,12 +111,19 @@ class FuseServer:
         replace_process(argv[0], argv, os.environ)
 
 
-def _can_look(target: str) -> bool:
+def _try_root(target: str) -> int:
+    """Look at the root of a mount, which waits until the program answers; the error's number or 0."""
     try:
-        os.stat(f"{target}/.")  # waits until the program answers; fails when it has ended
-    except OSError:
-        return False
-    return True
+        os.stat(f"{target}/.")
+    except OSError as problem:
+        return problem.errno or errno.EIO
+    return 0
+
+
+def _describe(number: int) -> str:
+    if number < 0 or number in (errno.ENOTCONN, errno.ECONNABORTED, errno.ENODEV):
+        return "the program ended without a word"
+    return f"its root cannot be read ({os.strerror(number)}): the image is damaged" if number else ""
 
 
 def _close_quietly(file: int) -> None:
