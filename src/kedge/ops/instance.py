@@ -20,6 +20,7 @@ from kedge.runtime.gather import gather_host
 from kedge.runtime.instances import Folder, Instance, check_name
 from kedge.runtime.join import join
 from kedge.runtime.sharing import shapes_container
+from kedge.runtime.start import Restraint
 from kedge.runtime.supervise import run_supervised
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class Joined:
         self.host = gather_host(os.environ)
         self.host_root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self.sharing: Sharing | None = None
-        self.emulate: Callable[[], None] | None = None
+        self.restraint = Restraint()
         self._inside: inside.Inside | None = None
 
     def enter(self) -> None:
@@ -143,7 +144,7 @@ class Joined:
         assert self._inside is not None
         image = ImageFacts(view=self.host.view, path=self.instance.image, kind=self.instance.kind)
         payload = self._inside.plan(options, self.host, image)
-        self.emulate = self._inside.emulate
+        self.restraint.emulate = self._inside.emulate
         for level, texts in (("warn", payload.warnings), ("note", payload.notes)):
             for text in texts:
                 say(level, text)

@@ -11,9 +11,6 @@ from __future__ import annotations
 import os
 
 from kedge.ops.ready import locate
-from kedge.posix import libc
-from kedge.posix.constants import PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS
-from kedge.posix.spawn import replace_process
 from kedge.runtime.base import choose_base
 from kedge.runtime.binds import collect_binds
 from kedge.runtime.configured import read_configured
@@ -28,6 +25,7 @@ from kedge.runtime.namespaces import ROOT_ALONE, enter_other_namespaces, enter_u
 from kedge.runtime.operations import NEW
 from kedge.runtime.plan import Request, plan_container
 from kedge.runtime.roots import plan_root
+from kedge.runtime.start import Restraint, start_program
 from kedge.runtime.views import FolderView
 
 TYPE_CHECKING = False
@@ -53,7 +51,7 @@ if TYPE_CHECKING:
         host: HostFacts
         host_root: int
         sharing: Sharing | None
-        emulate: Callable[[], None] | None
+        restraint: Restraint
 
 
 class Container:
@@ -77,12 +75,11 @@ class Container:
                 say("warn", layer.warning)
         self.ext_servers: ExtServers | None = None
         self.sharing: Sharing | None = None
-        self.dropped: list[int] = []  # capabilities that the program is to be without
+        self.restraint = Restraint()
         if options.drop_caps or options.no_privs:
             from kedge.runtime.capabilities import choose_dropped  # late: few ask for it
 
-            self.dropped = choose_dropped(options)
-        self.emulate: Callable[[], None] | None = None  # lets calls that only a real root may make succeed unheard
+            self.restraint.capabilities = choose_dropped(options)
 
 
 def run_container(options: RunOptions, say: Say | None = None) -> int:
@@ -141,7 +138,7 @@ def finish_inside(container: Container) -> int:
             oci_config=located.read_config(options),
         )
         payload = inside.plan(options, container.host, image)
-        container.emulate = inside.emulate
+        container.restraint.emulate = inside.emulate
         for level, texts in (("warn", payload.warnings), ("note", payload.notes)):
             for text in texts:
                 container.say(level, text)
@@ -185,7 +182,7 @@ def enter_namespaces(container: Container) -> list[FuseServer]:
                     find_emulation,
                 )  # late: only with --fakeroot, while the host is there
 
-                container.emulate = find_emulation(host.machine)
+                container.restraint.emulate = find_emulation(host.machine)
         servers = make_servers(container)
         container.ext_servers = container.layering.serve_ext(container.base)
         enter_other_namespaces(options)
@@ -292,15 +289,6 @@ def plan(container: Container) -> tuple[Request, Payload]:
     return request, payload
 
 
-def drop_capabilities(numbers: list[int]) -> None:
-    """Take them from the bounding set; one that the kernel does not know is not there either way."""
-    for number in numbers:
-        try:
-            libc.control_process(PR_CAPBSET_DROP, number)
-        except OSError:
-            continue
-
-
 def asks_devices(options: RunOptions, host: HostFacts) -> bool:
     """Whether devices matter: asked for, or --contain hides them, or the scheduler gave GPUs that nobody asked for."""
     is_asked = options.nv or options.nvccli or options.rocm or bool(options.device)
@@ -309,33 +297,17 @@ def asks_devices(options: RunOptions, host: HostFacts) -> bool:
 
 def become(container: Starting, payload: Payload) -> int:
     """Become the program; where it cannot be started, go back to the host's tree and say why."""
-    libc.control_process(PR_SET_NO_NEW_PRIVS, 1)
-    if container.dropped:
-        drop_capabilities(container.dropped)
-    if container.emulate is not None:
-        container.emulate()
+    container.restraint.apply()
     if container.sharing is not None:
         container.sharing.publish()
-    if "PWD" in payload.environ:
-        payload.environ["PWD"] = os.getcwd()
-    program = payload.argv[0]
-    paths = [program] if "/" in program else [f"{folder}/{program}" for folder in payload.search]
-    problem: OSError | None = None
-    for path in paths:
-        try:
-            replace_process(path, payload.argv, payload.environ)
-        except OSError as found:
-            is_there = os.path.lexists(path)
-            if is_there or problem is None:
-                problem = found
-                problem.filename = path if is_there else None
-            if is_there and not isinstance(found, PermissionError):
-                break
+    if not payload.argv:
+        return 0  # a test or start script that the image does not have
+    problem = start_program(payload)
     os.fchdir(container.host_root)
     os.chroot(".")
     from kedge.ops.fallback import explain_start  # late: only where the program cannot be started
 
-    raise explain_start(program, problem, container.host.machine)
+    raise explain_start(payload.argv[0], problem, container.host.machine)
 
 
 def show_plan(container: Container, payload: Payload) -> None:

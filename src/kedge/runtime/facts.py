@@ -13,36 +13,25 @@ if TYPE_CHECKING:
 class HostFacts:
     """The host and the caller; gathered once by `gather`, written down by tests."""
 
-    def __init__(
-        self,
-        *,
-        view: View,
-        environ: Mapping[str, str],
-        uid: int = 1000,
-        gid: int = 1000,
-        groups: tuple[tuple[int, str], ...] = (),  # supplementary and own groups: (number, name)
-        user: str = "user",
-        gecos: str = "",  # the user's full name, as passwd has it
-        home: str = "/home/user",
-        login_shell: str = "/bin/sh",
-        cwd: str = "/home/user",
-        umask: int = 0o022,
-        machine: str = "x86_64",
-        memory: int = 8 << 30,  # bytes that this process may use
-    ) -> None:
+    uid: int = 1000
+    gid: int = 1000
+    groups: tuple[tuple[int, str], ...] = ()  # supplementary and own groups: (number, name)
+    user: str = "user"
+    gecos: str = ""  # the user's full name, as passwd has it
+    home: str = "/home/user"
+    login_shell: str = "/bin/sh"
+    cwd: str = "/home/user"
+    umask: int = 0o022
+    machine: str = "x86_64"
+    memory: int = 8 << 30  # bytes that this process may use
+
+    def __init__(self, *, view: View, environ: Mapping[str, str], **facts: object) -> None:
         self.view = view
         self.environ = environ
-        self.uid = uid
-        self.gid = gid
-        self.groups = groups
-        self.user = user
-        self.gecos = gecos
-        self.home = home
-        self.login_shell = login_shell
-        self.cwd = cwd
-        self.umask = umask
-        self.machine = machine
-        self.memory = memory
+        for name, value in facts.items():
+            if not hasattr(self, name):
+                raise TypeError(f"HostFacts has no '{name}'")
+            setattr(self, name, value)
 
 
 class ImageFacts:

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The last step: giving up what the program must not have, and becoming it.
+
+It runs when the host's tree is gone, so everything it needs was imported before.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from kedge.posix import libc
+from kedge.posix.constants import PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS
+from kedge.posix.spawn import replace_process
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kedge.runtime.facts import Payload
+
+
+class Restraint:
+    """What the program is to be without, and what stands in for it."""
+
+    def __init__(self) -> None:
+        self.capabilities: list[int] = []  # numbers of those that are dropped
+        self.emulate: Callable[[], None] | None = None  # lets calls that only a real root may make succeed unheard
+
+    def apply(self) -> None:
+        """Give up the right to gain rights, and what else there is."""
+        libc.control_process(PR_SET_NO_NEW_PRIVS, 1)
+        for number in self.capabilities:
+            try:
+                libc.control_process(PR_CAPBSET_DROP, number)
+            except OSError:
+                continue  # one that the kernel does not know is not there either way
+        if self.emulate is not None:
+            self.emulate()
+
+
+def start_program(payload: Payload) -> OSError:
+    """Become the program, found along the container's own PATH; returns why it could not be started.
+
+    The problem's `filename` is the file that was there and could not be started, or None where there was none.
+    """
+    if "PWD" in payload.environ:
+        payload.environ["PWD"] = os.getcwd()
+    program, arguments = payload.argv[0], payload.argv[1:]
+    problem = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+    for path in [program] if "/" in program else [f"{folder}/{program}" for folder in payload.search]:
+        found = _try_path(path, arguments, payload)
+        if os.path.lexists(path):
+            problem, problem.filename = found, path
+            if found.errno != errno.EACCES:
+                break
+    return problem
+
+
+def _try_path(path: str, arguments: list[str], payload: Payload) -> OSError:
+    try:
+        replace_process(path, [path, *arguments], payload.environ)
+    except OSError as problem:
+        if problem.errno != errno.ENOEXEC or _is_program(path):
+            return problem
+    try:
+        # a script that names no interpreter: the shell's business, as in every shell
+        replace_process("/bin/sh", ["/bin/sh", path, *arguments], payload.environ)
+    except OSError as problem:
+        return problem
+
+
+def _is_program(path: str) -> bool:
+    """Whether a file is a program, if for another machine."""
+    with open(path, "rb") as file:
+        return file.read(4) == b"\x7fELF"
