@@ -65,6 +65,7 @@ class Container:
         self.located: Located = locate(options, self.host, say)
         self.layering: Layering = choose_layering(options, self.host, self.located.image)
         self.binds = collect_binds(options, os.environ, self.host.cwd)
+        self.scratch = self._prepare_scratch()
         for text in options.warnings:
             say("warn", text)
         self.image_binds = ImageBinds(self.binds)
@@ -80,6 +81,19 @@ class Container:
             from kedge.runtime.capabilities import choose_dropped  # late: few ask for it
 
             self.restraint.capabilities = choose_dropped(options)
+
+    def _prepare_scratch(self) -> list[str]:
+        """Make the folders below --workdir; returns the places that get an empty file system in memory instead."""
+        if not self.options.scratch and not self.options.workdir:
+            return []
+        from kedge.runtime.scratch import plan_scratch  # late: only with these options
+
+        plan = plan_scratch(self.options, self.host)
+        if not self.options.dry_run:
+            plan.make_folders()
+        self.options.workdir = plan.workdir
+        self.binds = [*plan.binds, *self.binds]
+        return plan.memory
 
 
 def run_container(options: RunOptions, say: Say | None = None) -> int:
@@ -279,7 +293,7 @@ def plan(container: Container) -> tuple[Request, Payload]:
         additions = plan_devices(options, host, image)
     payload = plan_payload(options, host, image, additions)
     request = Request(options, host, image, additions, payload)
-    request.binds = container.binds
+    request.binds, request.scratch = container.binds, container.scratch
     request.is_writable = container.layering.is_writable
     request.private_size = container.layering.private_size
     home = request.home[1]

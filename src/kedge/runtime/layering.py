@@ -53,7 +53,8 @@ class Layering:
 
 def choose_layering(options: RunOptions, host: HostFacts, image: ImageFile) -> Layering:
     """What the options ask for; refuses what cannot be."""
-    if not (options.overlay or options.writable or options.writable_tmpfs or options.contain or image.kind == "sif"):
+    asked = options.overlay or options.writable or options.writable_tmpfs or options.contain or options.scratch
+    if not asked and image.kind != "sif":
         return Layering([], options, 0)
     check_writable(options)
     layers = (
@@ -65,7 +66,7 @@ def choose_layering(options: RunOptions, host: HostFacts, image: ImageFile) -> L
         from kedge.runtime.layers_above import explain_readonly_image  # late: only for an error
 
         raise explain_readonly_image(image.path, image.kind)
-    size = choose_tmpfs_size(options, host) if options.writable_tmpfs or options.contain else 0
+    size = choose_tmpfs_size(options, host) if options.writable_tmpfs or options.contain or options.scratch else 0
     return Layering(layers, options, size)
 
 

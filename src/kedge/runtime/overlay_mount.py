@@ -26,6 +26,7 @@ _NO_KERNEL_LOWER = {
 _UNSAFE = ',:\\"'  # they mean something in the options of an overlay
 _SAFE_PLACE = "/tmp"  # any folder that every machine has
 _LONGEST_OPTIONS = 4000  # the kernel takes one page, which may be 4096 bytes
+_UNKNOWN_USER = 65534  # what the kernel shows for users that a namespace does not know
 _PROBE = "user.kedge.probe"
 _MOST_FOLDERS = 2000  # that are looked through for files of fuse-overlayfs
 
@@ -41,6 +42,7 @@ def mount_overlay(lowers: list[str], upper: str, work: str, target: str, *, is_w
         ("fuse-overlayfs", lambda: mount_fuse(lowers, upper, work, target)),
     ]
     _check_folders([*lowers, upper, work])
+    _check_owner(upper)
     refusal = refuse_kernel(lowers, upper)
     doubt = "" if refusal else doubt_kernel(lowers, upper, is_written=is_written)
     reasons = []
@@ -110,6 +112,9 @@ def mount_fuse(lowers: list[str], upper: str, work: str, target: str) -> None:
         raise OSError(f"the folders {upper} and {work} must be beside each other")
     names = [f"{_SAFE_PLACE}/{number}" for number in range(len(lowers) + 1)]
     options = f"lowerdir={':'.join(names[1:])},upperdir={names[0]}/{upper_name},workdir={names[0]}/{work_name}"
+    with open(program, "rb") as file:
+        if b"noacl" in file.read():
+            options += ",noacl"  # else folders of a layer that knows no access lists, as SquashFS, cannot be opened
     argv = [program, "-f", "-o", options]
     serve_fuse(argv, target, "fuse-overlayfs", lambda: bind_folders([top, *lowers], names))
 
@@ -178,6 +183,21 @@ def _check_folders(folders: list[str]) -> None:
                 context={"missing": folder},
                 hint="an overlay image holds the folders 'upper' and 'work': 'kedge overlay create' makes them",
             )
+
+
+def _check_owner(upper: str) -> None:
+    """Refuse a layer of a user that this user namespace does not know: nothing could be written to it."""
+    if os.stat(upper).st_uid != _UNKNOWN_USER or os.geteuid() == _UNKNOWN_USER:
+        return
+    from kedge.errors import MountFailed  # late: only when something is wrong
+
+    if os.geteuid() == 0:
+        message = "the overlay does not belong to root, as which a container with --fakeroot works"
+        hint = "make one for it with 'kedge overlay create --fakeroot', or leave out --fakeroot"
+    else:
+        message = "the overlay belongs to another user, or was made for --fakeroot"
+        hint = "use --fakeroot, use it read-only (':ro'), or make one of your own with 'kedge overlay create'"
+    raise MountFailed(message, context={"upper": upper}, hint=hint)
 
 
 def _explain(reasons: list[str], upper: str) -> Exception:

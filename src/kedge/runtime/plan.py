@@ -37,6 +37,7 @@ class Request:
         self.additions = additions
         self.payload = payload
         self.binds: list[Bind] = []  # --bind, --mount, --scratch and their variables
+        self.scratch: list[str] = []  # places of --scratch that are in memory
         self.is_writable = False  # whether the root stays writable
         self.private_size = 0  # bytes that a private tmp, home and /dev/shm may hold
         self.passwd: bytes | None = None
@@ -125,6 +126,8 @@ def plan_container(request: Request) -> Plan:
     plan_devices(request, points)
     plan_host_files(request, points)
     plan_home_and_tmp(request, points)
+    for place in request.scratch:
+        points.tmpfs(place, request.private_size, "755")
     for bind in request.binds:
         plan_bind(request, points, bind)
     plan_current_folder(request, points)
