@@ -23,7 +23,7 @@ _LONGEST_NAME = 255  # bytes
 def add_enroot_files(
     root: Node, sink: ContentSink, section: dict[str, Any], *, mtime: int = 0, source: str = ""
 ) -> list[str]:
-    """Put the files, and the folder that a program begins in, into the tree; what could not be carried over."""
+    """Put the files, the folder that a program begins in and volumes into the tree; what could not be carried over."""
     editor = TreeEditor(root, sink, mtime)
     environment, warnings = render_environment(section.get("Env") or [])
     for path, text in (
@@ -32,9 +32,11 @@ def add_enroot_files(
         (b"etc/rc", render_rc(section, source)),
     ):
         editor.write(path, text.encode("utf-8", "surrogateescape"), 0o644)
-    workdir = posixpath.normpath(f"/{section.get('WorkingDir') or ''}").encode("utf-8", "surrogateescape").strip(b"/")
-    if workdir and b"\0" not in workdir and all(len(part) <= _LONGEST_NAME for part in workdir.split(b"/")):
-        editor.make_folder(workdir)
+    # Enroot itself makes missing ones so that nobody may enter them
+    for folder in (section.get("WorkingDir") or "", *sorted(section.get("Volumes") or {})):
+        path = posixpath.normpath(f"/{folder}").encode("utf-8", "surrogateescape").strip(b"/")
+        if path and b"\0" not in path and all(len(part) <= _LONGEST_NAME for part in path.split(b"/")):
+            editor.make_folder(path)
     return [*warnings, *editor.warnings]
 
 
@@ -61,7 +63,8 @@ def render_fstab(volumes: dict[str, Any]) -> str:
     """Every volume is its own folder, bound where it can be written although the rest cannot."""
     lines = []
     for volume in sorted(volumes):
-        path = "".join(f"\\{ord(each):03o}" if each in " \t\n\\" else each for each in "/" + volume.strip("/"))
+        whole = posixpath.normpath(f"/{volume}").lstrip("/")
+        path = "".join(f"\\{ord(each):03o}" if each in " \t\n\\" else each for each in "/" + whole)
         if path != "/" and "${" not in path:
             lines.append(f"${{ENROOT_ROOTFS}}{path} {path} none x-create=dir,bind,rw,nosuid,nodev\n")
     return "".join(lines)
