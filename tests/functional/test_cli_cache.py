@@ -36,7 +36,7 @@ def store(root: Path) -> Store:
 
 
 def run_cache(root: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    environ = {**os.environ, "KEDGE_CACHEDIR": str(root), **variables}
+    environ = {**os.environ, "KEDGE_CACHEDIR": str(root), "KEDGE_NODEDIR": f"{root}-node", **variables}
     command = [sys.executable, "-m", "kedge", "cache", *words]
     return subprocess.run(
         command, env=environ, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge cache`: show, list, clean, limit and verify the store."""
+"""`kedge cache`: show, list, clean, limit and verify the store, and the images that are unpacked on this node."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from kedge.errors import UsageError
 from kedge.model.size import format_size
 from kedge.ops import cache
 from kedge.ops.config import format_size as format_exactly
+from kedge.ops.node_store import NodeStore, list_node, report_node
 from kedge.settings import SETTINGS, Source, parse_value
 from kedge.store.eviction import Entry, Kind
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from kedge.cli.console import Console
 
 _TYPES = ("blob", "image", "partial", "name", "all")
+_UNPACKED = "unpacked"  # on this node: not in the store, which other nodes may share
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -26,10 +28,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     show = commands.add_parser("show", help="where the store is, how large it is and may be, and the room around it")
     listing = commands.add_parser("list", help="what is in the store; -v names every blob")
-    listing.add_argument("--type", "-T", choices=_TYPES, default="all", help="only this kind")
+    listing.add_argument("--type", "-T", choices=(*_TYPES, _UNPACKED), default="all", help="only this kind")
     clean = commands.add_parser("clean", help="remove what nobody uses")
     clean.add_argument("--days", "-D", type=_parse_days, metavar="N", help="only what was not used for N days")
     clean.add_argument("--type", "-T", choices=_TYPES, default="all", help="only this kind")
+    clean.add_argument("--node", action="store_true", help="not the store, but the images unpacked on this node")
     clean.add_argument("--force", "-f", action="store_true", help="do not ask")
     add_dry_run(clean)
     limit = commands.add_parser("limit", help="show or set the size above which what was not used for longest goes")
@@ -37,6 +40,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     verify = commands.add_parser("verify", help="hash everything again, and drop what is damaged")
     for each in (show, listing, clean, limit, verify):
         add_settings(each, "cache_directory")
+    for each in (show, listing, clean):
+        add_settings(each, "node_directory")
 
 
 def _parse_days(text: str) -> float:
@@ -59,8 +64,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 def _show(arguments: argparse.Namespace, console: Console) -> None:
     del arguments
     report = cache.report_cache(console.settings)
+    node = report_node(console.settings)
     if console.json:
-        console.print_json(report.as_dict())
+        console.print_json({**report.as_dict(), "node": node.as_dict() if node else None})
         return
     rows = [("place", report.place, report.place_from), ("limit", _format_limit(report.limit), report.limit_from)]
     rows.append(("size", format_size(report.size), f"{sum(each.count for each in report.usage.values())} things"))
@@ -74,28 +80,50 @@ def _show(arguments: argparse.Namespace, console: Console) -> None:
         if report.space.quota_left is not None:
             quota = f"of {format_size(report.space.quota_limit or 0)}"
             rows.append(("quota left", format_size(report.space.quota_left), quota))
+    if node is not None:
+        limit = "none" if node.limit is None else format_size(node.limit)
+        rows.append(("node", node.place, f"{node.kind}, limit {limit}"))
+        rows.append(("unpacked", format_size(node.size), f"{node.count} images"))
     console.print_table(("", "value", "from"), rows)
 
 
 def _list(arguments: argparse.Namespace, console: Console) -> None:
     entries = [entry for entry in cache.list_cache(console.settings) if entry.kind in _choose_kinds(arguments.type)]
+    unpacked = list_node(console.settings) if arguments.type in ("all", _UNPACKED) else []
     if console.json:
-        console.print_json([_as_dict(entry) for entry in entries])
+        console.print_json([_as_dict(entry) for entry in entries] + [entry.as_dict() for entry in unpacked])
         return
     is_short = not console.verbosity and arguments.type == "all"
     shown = [entry for entry in entries if not is_short or entry.kind in (Kind.IMAGE, Kind.NAME)]
     rows = [
-        (entry.kind, entry.name, format_size(entry.size), _format_time(entry.used), "in use" if entry.in_use else "")
+        (
+            str(entry.kind),
+            entry.name,
+            format_size(entry.size),
+            _format_time(entry.used),
+            "in use" if entry.in_use else "",
+        )
         for entry in shown
+    ]
+    rows += [
+        (_UNPACKED, entry.source, format_size(entry.size), _format_time(entry.used), "in use" if entry.in_use else "")
+        for entry in unpacked
     ]
     if rows:
         console.print_table(("kind", "name", "size", "last used", ""), rows)
     hidden = len(entries) - len(shown)
     total = format_size(sum(entry.size for entry in entries))
-    console.print(f"{len(entries)} things, {total}" + (f"; -v shows {hidden} more" if hidden else ""))
+    if arguments.type != _UNPACKED:
+        console.print(f"{len(entries)} things, {total}" + (f"; -v shows {hidden} more" if hidden else ""))
+    if unpacked or arguments.type == _UNPACKED:
+        total = format_size(sum(entry.size for entry in unpacked))
+        console.print(f"{len(unpacked)} unpacked images on this node, {total}")
 
 
 def _clean(arguments: argparse.Namespace, console: Console) -> None:
+    if arguments.node:
+        _clean_node(arguments, console)
+        return
     kinds = _choose_kinds(arguments.type)
     settings = console.settings
     if not console.dry_run and not arguments.force and console.is_interactive:
@@ -106,6 +134,23 @@ def _clean(arguments: argparse.Namespace, console: Console) -> None:
             return
     removed = cache.clean_cache(settings, kinds, arguments.days, dry_run=console.dry_run)
     _report_removed(console, removed, "would be removed" if console.dry_run else "removed")
+
+
+def _clean_node(arguments: argparse.Namespace, console: Console) -> None:
+    node = NodeStore(console.settings, console.progress)
+    if not console.dry_run and not arguments.force and console.is_interactive:
+        found = node.clean(arguments.days, dry_run=True)
+        size = format_size(sum(entry.size for entry in found))
+        if not found or not console.confirm(f"remove {len(found)} unpacked images, {size}, from {node.place}?"):
+            return
+    removed = node.clean(arguments.days, dry_run=console.dry_run)
+    if console.json:
+        console.print_json({"removed": [entry.as_dict() for entry in removed], "dry_run": console.dry_run})
+        return
+    for entry in removed if console.verbosity or console.dry_run else ():
+        console.print(f"{_UNPACKED} {entry.source} ({format_size(entry.size)})")
+    size = format_size(sum(entry.size for entry in removed))
+    console.print(f"{len(removed)} unpacked images, {size}, {'would be removed' if console.dry_run else 'removed'}")
 
 
 def _limit(arguments: argparse.Namespace, console: Console) -> None:
@@ -148,7 +193,7 @@ def _sum(entries: list[Entry]) -> str:
 
 
 def _choose_kinds(name: str) -> list[Kind]:
-    return list(Kind) if name == "all" else [Kind(name)]
+    return list(Kind) if name == "all" else [kind for kind in Kind if kind.value == name]
 
 
 def _format_time(when: float) -> str:

@@ -8,6 +8,7 @@ appears by one rename, whole or not at all. Modes are kept, setuid bits too, as 
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -143,6 +144,7 @@ class _TreeBuilder:
         self._spool = os.fsencode(spool)
         self._privileges = privileges
         self._names = names
+        self._now = time.time_ns()  # the time of access: cleaners of /tmp go by it
         self._placed: dict[int, bytes] = {}  # files with several names: where the first is, in the spool
 
     def build(self, path: Path, root: Node) -> None:
@@ -208,7 +210,7 @@ class _TreeBuilder:
         if node.kind is not Kind.SYMLINK:
             os.chmod(name, node.mode, dir_fd=folder)
         seconds = max(-_LATEST, min(node.mtime, _LATEST))
-        os.utime(name, ns=(seconds * 10**9, seconds * 10**9), dir_fd=folder, follow_symlinks=False)
+        os.utime(name, ns=(self._now, seconds * 10**9), dir_fd=folder, follow_symlinks=False)
 
 
 def refuse_way_out(name: bytes) -> None:

@@ -15,14 +15,22 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kedge.errors import NoSpace
+from kedge.errors import KedgeError, NoSpace
 from kedge.host.space import free_space, require_space
 from kedge.model.progress import Progress, Silent
 from kedge.model.size import format_size
 from kedge.posix.beneath import remove_tree
 from kedge.posix.files import TEMPORARY_PREFIX, explained, temporary_beside, write_atomically
 from kedge.posix.owners import owner_is_gone
-from kedge.runtime.node import choose_place, describe_name, is_whole, name_path, node_directory, read_boot
+from kedge.runtime.node import (
+    choose_place,
+    describe_name,
+    describe_place,
+    is_whole,
+    name_path,
+    node_directory,
+    read_boot,
+)
 from kedge.settings import Settings
 
 _REMEDY = "KEDGE_NODEDIR={}/kedge"
@@ -262,6 +270,38 @@ class NodeStore:
             for folder in left:
                 if owner_is_gone(folder.name) and not self._is_used(folder):
                     remove_tree(folder)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """What `kedge cache show` says of the images on this node."""
+
+    place: Path
+    kind: str  # disk, memory or network; empty when nothing is there yet
+    count: int
+    size: int
+    limit: int | None
+
+    def as_dict(self) -> dict[str, object]:
+        """The report as `--json` prints it."""
+        return {"place": str(self.place), "count": self.count, "size": self.size, "limit": self.limit}
+
+
+def report_node(settings: Settings) -> NodeReport | None:
+    """Look without changing anything; None where there is no place for images."""
+    with contextlib.suppress(KedgeError):
+        node = NodeStore(settings)
+        entries = node.entries()
+        kind = describe_place(str(node.place)) or "not used yet"
+        return NodeReport(node.place, kind, len(entries), sum(entry.size for entry in entries), node.limit)
+    return None
+
+
+def list_node(settings: Settings) -> list[NodeEntry]:
+    """The images on this node; none where there is no place for them."""
+    with contextlib.suppress(KedgeError):
+        return NodeStore(settings).entries()
+    return []
 
 
 def _is_same(file: int, path: Path) -> bool:
