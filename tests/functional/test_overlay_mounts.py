@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from kedge.posix.spawn import start_of
-from tests.requirements import open_way, require_program, require_user_namespaces
+from tests.requirements import require_program, require_user_namespaces
 
 USER = 1501
 # A container in small: namespaces and a file system in memory at `base`; the test's own lines follow.
@@ -56,14 +57,14 @@ def answer(**values):
 
 
 @pytest.fixture
-def place(tmp_path):
-    """A folder that belongs to the ordinary user."""
+def place():
+    """A folder that belongs to the ordinary user; not below pytest's, which other runs of pytest close to others."""
     require_user_namespaces()
-    folder = tmp_path / "place"
-    (folder / "base").mkdir(parents=True)
-    open_way(tmp_path)
-    give(folder, folder / "base")
-    return folder
+    with tempfile.TemporaryDirectory(prefix="kedge-overlay-") as name:
+        folder = Path(name)
+        (folder / "base").mkdir()
+        give(folder, folder / "base")
+        yield folder
 
 
 def give(*paths: Path) -> None:
@@ -88,14 +89,18 @@ def perform(place: Path, lines: str, **environment: str) -> dict[str, object]:
     return found
 
 
-def make_ext(place: Path) -> Path:
-    """An ext3 image with upper and work that belong to the user."""
+def make_ext(place: Path, owner: int = 0) -> Path:
+    """An ext3 image with upper and work that belong to the user, or to a number."""
     content, image = place / "content", place / "image.img"
     for name in ("upper", "work"):
         (content / name).mkdir(parents=True)
         give(content / name)
     program = require_program("mkfs.ext3")
     subprocess.run([program, "-q", "-F", "-d", str(content), str(image), "16M"], check=True, capture_output=True)
+    if owner:
+        requests = "".join(f"set_inode_field /{name} uid {owner}\n" for name in ("upper", "work"))
+        debugfs = [require_program("debugfs"), "-w", "-f", "-", str(image)]
+        subprocess.run(debugfs, input=requests.encode(), check=True, capture_output=True)
     give(image)
     return image
 
@@ -248,6 +253,50 @@ def test_layers_that_fuse_overlayfs_wrote_keep_files_deleted(place):
     )
     assert "was written by fuse-overlayfs" in str(found["way"])
     assert found["names"] == []
+
+
+def test_fuse_overlayfs_reads_squashfs_layers(place):
+    """They know no access lists, which fuse-overlayfs must not offer then."""
+    for name in ("fuse-overlayfs", "mksquashfs", "squashfuse"):
+        require_program(name)
+    (place / "content/dir").mkdir(parents=True)
+    (place / "content/dir/file").write_text("from SquashFS")
+    pack = [require_program("mksquashfs"), str(place / "content"), str(place / "image.img"), "-quiet", "-all-root"]
+    subprocess.run(pack, check=True, capture_output=True)
+    found = perform(
+        place,
+        """
+        from kedge.runtime.fuse import FuseServer, find_squashfuse, mount_squashfuse
+        from kedge.runtime.overlay_mount import mount_fuse
+        server = FuseServer()
+        enter_mounts()
+        prepare("squash", "lower", "upper", "work", "root")
+        mount_squashfuse(image, 0, base + "/squash", find_squashfuse()[0], server)
+        mount_fuse([base + "/squash", base + "/lower"], base + "/upper", base + "/work", base + "/root")
+        answer(names=os.listdir(base + "/root/dir"), text=read(base + "/root/dir/file"))
+        """,
+    )
+    assert found == {"names": ["file"], "text": "from SquashFS"}
+
+
+def test_an_overlay_of_a_user_that_the_namespace_does_not_know_is_refused_in_words(place):
+    require_program("fuse2fs")
+    image = make_ext(place, owner=77777)
+    found = perform(
+        place,
+        """
+        enter_mounts()
+        prepare("layer", "lower", "root")
+        mount_ext(image, 0, 0, base + "/layer", writable=True)
+        try:
+            mount_overlay([base + "/lower"], base + "/layer/upper", base + "/layer/work", base + "/root")
+        except KedgeError as problem:
+            answer(text=problem.message, hint=problem.hint)
+        """,
+    )
+    assert "belongs to another user" in str(found["text"])
+    assert "kedge overlay create" in str(found["hint"])
+    wait_until_unused(image)
 
 
 def test_a_layer_without_upper_is_refused_in_words(place):
