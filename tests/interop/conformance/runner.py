@@ -17,7 +17,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.builders.apptainer import PEER_USER
@@ -69,6 +69,7 @@ class Place:
     def run(self, case: Case) -> tuple[Result, str]:
         """Run a case; what is compared, and what it said on stderr."""
         own = self.folder / "srv/case" / case.name
+        shutil.rmtree(own, ignore_errors=True)  # another test may have run it
         own.mkdir(parents=True)
         os.chown(own, PEER_USER, PEER_USER)
         cwd = case.cwd or f"/srv/case/{case.name}"
@@ -90,6 +91,11 @@ class Places:
 
     apptainer: Place
     kedge: Place
+
+    def with_variables(self, **variables: str) -> Places:
+        """The same, with variables that only kedge gets."""
+        words = ("env", *(f"{name}={value}" for name, value in variables.items()))
+        return replace(self, kedge=replace(self.kedge, program=(*words, *self.kedge.program)))
 
     def run_both(self, case: Case) -> tuple[tuple[Result, str], tuple[Result, str]]:
         """Run a case through both at the same time: what Apptainer did, and what kedge did."""
@@ -114,8 +120,8 @@ def normalise(text: str, ignore: str) -> str:
 def hold_namespace(argv: list[str], script: str) -> Iterator[int]:
     """Start a process that runs `script` as root in a mount namespace of its own, and waits; its number."""
     text = f"set -e\n{script}\necho $$\nexec cat"
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([*argv, "sh", "-c", text], text=True, **pipes) as process:
+    command = [*argv, "sh", "-c", text]
+    with subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin
         assert process.stdout
         line = process.stdout.readline().strip()

@@ -16,10 +16,12 @@ import pytest
 from tests.interop.conformance.case import Case
 from tests.interop.conformance.cases import CASES
 from tests.interop.conformance.runner import Places, Result, open_places
-from tests.requirements import REPOSITORY
+from tests.requirements import REPOSITORY, require_program
 
 pytestmark = [pytest.mark.peer, pytest.mark.root]
 PAGE = REPOSITORY / "docs/compatibility.md"
+# An image is usually unpacked; what lies above it must not notice when it is mounted instead.
+FOR_SQUASHFUSE = [case for case in CASES if case.name.startswith(("layer-", "bind-missing", "user-", "apart-fakeroot"))]
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +32,22 @@ def places() -> Iterator[Places]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_conformance_kedge_does_as_apptainer(places: Places, case: Case) -> None:
+    judge(places, case)
+
+
+@pytest.mark.parametrize("case", FOR_SQUASHFUSE, ids=lambda case: case.name)
+def test_conformance_holds_with_squashfuse(places: Places, case: Case) -> None:
+    require_program("squashfuse")
+    judge(places.with_variables(KEDGE_ROOT_FROM="squashfuse"), case)
+
+
+def judge(places: Places, case: Case) -> None:
+    """Run a case through both and compare."""
     (theirs, said), (ours, message) = places.run_both(case)
     assert theirs.status == case.status, f"Apptainer does not do what the case expects of it: {theirs}\n{said}"
     assert case.prints in (None, theirs.stdout), f"Apptainer does not print what the case expects of it: {said}"
     assert "this is a bug" not in message
+    assert "Traceback" not in message
     told = f"\nApptainer said: {said}\nkedge said: {message}"
     assert not [word for word in case.mentions if word not in said or word not in message], told
     if case.difference:
