@@ -174,7 +174,7 @@ def _refuse_content(path: str) -> KedgeError:
                 SquashReader(file, partition.offset, partition.size).close()
             elif kind is not FileKind.SQUASHFS:
                 file.seek(0)
-                return _add_archive_hint(refuse_as_sif(file.read(2048), path), path, kind)
+                return _add_hint(refuse_as_sif(file.read(2048), path), path, kind)
     except KedgeError as problem:
         return problem if path in problem.message else type(problem)(f"{path}: {problem}", hint=problem.hint)
     except OSError as problem:
@@ -185,13 +185,15 @@ def _refuse_content(path: str) -> KedgeError:
     )
 
 
-def _add_archive_hint(problem: KedgeError, path: str, kind: str) -> KedgeError:
+def _add_hint(problem: KedgeError, path: str, kind: str) -> KedgeError:
     from kedge.formats.sif.identify import ARCHIVES  # late: only for an error
 
     if kind in ARCHIVES:
         problem.hint = (
             f"an archive of 'docker save' is given as docker-archive:{path}, an OCI one as oci-archive:{path}"
         )
+    elif problem.hint is None:
+        problem.hint = "give a SIF or SquashFS file, a folder that holds a root file system, or docker://NAME"
     return problem
 
 
