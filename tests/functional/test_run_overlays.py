@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge exec` with overlays, scratch folders and writable images, as root and as an ordinary user."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.builders.containers import Runner, each_role, give_to, make_sandbox
+from tests.requirements import require_program
+
+
+@pytest.fixture(params=["root", "user"])
+def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
+    yield from each_role(request.param)
+
+
+@pytest.fixture
+def image(runner: Runner) -> str:
+    return str(give_to(runner, make_sandbox(runner.folder / "sandbox")))
+
+
+@pytest.fixture
+def overlay(runner: Runner) -> Path:
+    """An ext3 image that `kedge overlay create` made."""
+    for name in ("mkfs.ext3", "fuse2fs", "fuse-overlayfs"):
+        require_program(name)
+    path = runner.home / "overlay.img"
+    runner.read("overlay", "create", "--create-dir", "/opt/made", str(path))
+    return path
+
+
+def wait_until_unused(path: Path) -> None:
+    """Until a FUSE server has written everything: it ends after the container."""
+    end = time.monotonic() + 15
+    while time.monotonic() < end:
+        lines = [each for each in Path("/proc").glob("[0-9]*/cmdline") if is_using(each, path)]
+        if not lines:
+            return
+        time.sleep(0.02)
+    pytest.fail("a server outlives its container")
+
+
+def is_using(command_line: Path, path: Path) -> bool:
+    try:
+        return os.fsencode(path) in command_line.read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+def write(runner: Runner, image: str, *flags: str, command: str = "echo kept > /kept; rm /etc/gone") -> None:
+    (Path(image) / "etc/gone").write_text("")
+    give_to(runner, Path(image) / "etc")
+    done = runner.run("exec", *flags, image, "sh", "-c", command)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("flags", [(), ("--containall",), ("--pid", "--no-init")])
+def test_exec_ext3_overlay_keeps_changes_and_is_clean(
+    runner: Runner, image: str, overlay: Path, flags: tuple[str, ...]
+) -> None:
+    write(runner, image, "--overlay", str(overlay), *flags)
+    wait_until_unused(overlay)
+    check = subprocess.run([require_program("e2fsck"), "-fn", str(overlay)], capture_output=True, check=False)
+    assert check.returncode == 0, check.stdout
+    read_only = ("--overlay", f"{overlay}:ro")
+    assert runner.read("exec", *read_only, image, "cat", "/kept") == "kept\n"
+    assert "gone" not in runner.read("exec", *read_only, image, "ls", "-a", "/etc")
+    assert runner.read("exec", *read_only, image, "ls", "/opt") == "made\n"
+    refused = runner.run("exec", *read_only, image, "touch", "/new")
+    assert "Read-only file system" in refused.stderr
+
+
+def test_exec_many_readers_and_no_writer_beside_them(runner: Runner, image: str, overlay: Path) -> None:
+    command = runner.argv("exec", "--overlay", f"{overlay}:ro", image, "sh", "-c", "echo up; cat")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, env=runner.variables(), cwd=runner.home, text=True, **pipes) as reader:  # type: ignore[call-overload]
+        assert reader.stdout.readline() == "up\n"
+        assert runner.run("exec", "--overlay", f"{overlay}:ro", image, "true").returncode == 0
+        refused = runner.run("exec", "--overlay", str(overlay), image, "true")
+        assert refused.returncode == 255
+        assert "only while nobody else uses it" in refused.stderr
+        reader.communicate("")
+    wait_until_unused(overlay)
+
+
+def test_exec_several_overlays_lie_in_their_order(runner: Runner, image: str, overlay: Path) -> None:
+    for name in ("first", "second"):
+        folder = runner.home / name / "upper"
+        folder.mkdir(parents=True)
+        (folder / "which").write_text(name)
+        (folder / name).write_text("")
+    give_to(runner, runner.home)
+    flags = ("--overlay", str(overlay), "--overlay", f"{runner.home}/first:ro", "--overlay", f"{runner.home}/second:ro")
+    assert runner.read("exec", *flags, image, "sh", "-c", "cat /which; ls /opt") == "secondmade\n"
+    write(runner, image, *flags, command="echo third > /which")
+    wait_until_unused(overlay)
+    assert runner.read("exec", *flags, image, "cat", "/which") == "third\n"
+    assert (runner.home / "second/upper/which").read_text() == "second"
+    wait_until_unused(overlay)
+
+
+def test_exec_squashfs_overlay(runner: Runner, image: str) -> None:
+    require_program("squashfuse")
+    content = runner.home / "content/opt/tool"
+    content.mkdir(parents=True)
+    (content / "version").write_text("7")
+    pack = [require_program("mksquashfs"), str(runner.home / "content"), str(runner.home / "tool.sqf"), "-quiet"]
+    subprocess.run(pack, check=True, capture_output=True)
+    give_to(runner, runner.home)
+    flags = ("--overlay", f"{runner.home}/tool.sqf:ro")
+    assert runner.read("exec", *flags, image, "cat", "/opt/tool/version") == "7"
+    warned = runner.run("exec", "--overlay", f"{runner.home}/tool.sqf", image, "true")
+    assert warned.returncode == 0
+    assert "read-only" in warned.stderr
+
+
+def test_exec_overlay_inside_a_sif_is_used_and_written_with_writable(runner: Runner, image: str) -> None:
+    require_program("mkfs.ext3")
+    require_program("fuse2fs")
+    path = runner.home / "image.sif"
+    runner.read("convert", image, str(path))
+    refused = runner.run("exec", "--writable", str(path), "true")
+    assert refused.returncode == 255
+    assert "overlay partition" in refused.stderr
+    runner.read("overlay", "create", str(path))
+    assert runner.run("exec", "--writable", str(path), "sh", "-c", "echo inside > /kept").returncode == 0
+    wait_until_unused(path)
+    assert runner.read("exec", str(path), "cat", "/kept") == "inside\n"
+    wait_until_unused(path)
+    assert runner.read("exec", "--overlay", f"{path}:ro", image, "cat", "/kept") == "inside\n"
+    wait_until_unused(path)
+
+
+def test_exec_scratch_is_empty_and_writable_and_kept_below_a_work_folder(runner: Runner, image: str) -> None:
+    count = "ls -A /scratch | wc -l; touch /scratch/file"
+    assert runner.read("exec", "--scratch", "/scratch", image, "sh", "-c", count) == "0\n"
+    assert runner.read("exec", "--scratch", "/scratch", image, "sh", "-c", count) == "0\n"
+    (runner.home / "work").mkdir()
+    give_to(runner, runner.home / "work")
+    flags = ("--scratch", "/scratch", "--workdir", "work")
+    assert runner.read("exec", *flags, image, "sh", "-c", count) == "0\n"
+    assert (runner.home / "work/scratch/scratch/file").exists()
+    assert runner.read("exec", *flags, image, "sh", "-c", count) == "1\n"
+
+
+def test_exec_contain_with_a_work_folder_keeps_tmp(runner: Runner, image: str) -> None:
+    (runner.folder / "work").mkdir()
+    give_to(runner, runner.folder / "work")
+    flags = ("--contain", "--workdir", str(runner.folder / "work"), "--no-home")
+    done = runner.run("exec", *flags, image, "sh", "-c", "touch /tmp/one /var/tmp/two")
+    assert done.returncode == 0, done.stderr
+    assert (runner.folder / "work/tmp/one").exists()
+    assert (runner.folder / "work/var_tmp/two").exists()
+    assert not (runner.folder / "work/home").exists()
