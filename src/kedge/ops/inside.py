@@ -13,6 +13,7 @@ from kedge.runtime.environment import plan_payload
 from kedge.runtime.facts import Additions, ImageFacts
 from kedge.runtime.plan import Request, plan_start_folder
 from kedge.runtime.views import FolderView
+from kedge.runtime.way_back import change_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,21 +21,21 @@ if TYPE_CHECKING:
 
     from kedge.runtime.facts import HostFacts, Payload
     from kedge.runtime.options import RunOptions
+    from kedge.runtime.way_back import WayBack
 
 
 class Inside:
-    """A container that was joined a moment ago; `host_root` is a descriptor of the host's root."""
+    """A container that was joined a moment ago."""
 
-    def __init__(self, host_root: int) -> None:
-        self.host_root = host_root
+    def __init__(self, way_back: WayBack) -> None:
+        self.way_back = way_back
         self.emulate: Callable[[], None] | None = None
         self.root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self.look_out()
 
     def look_out(self) -> None:
         """Let the host's tree be the root."""
-        os.fchdir(self.host_root)
-        os.chroot(".")
+        self.way_back.take()
 
     def enter(self, folders: list[str], *, is_strict: bool) -> None:
         """Go into the container for good, to the first of the folders that is there."""
@@ -43,7 +44,7 @@ class Inside:
         os.chdir("/")
         for folder in folders:
             try:
-                os.chdir(folder)
+                change_folder(folder)
                 return
             except OSError as problem:
                 if is_strict:

@@ -22,6 +22,7 @@ from kedge.runtime.join import join
 from kedge.runtime.sharing import shapes_container
 from kedge.runtime.start import Restraint
 from kedge.runtime.supervise import run_supervised
+from kedge.runtime.way_back import WayBack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,8 +39,6 @@ _GLANCE = 0.1  # seconds: a start script that fails at once is said at once
 
 def start_instance(options: RunOptions, name: str, environ: Mapping[str, str], say: Say) -> Instance:
     """Start a container that stays; returns when its program has begun."""
-    from kedge.ops.detach import start_detached  # late: commands in an instance need none of it
-
     check_name(name)
     folder = Folder(environ)
     options.pid = True
@@ -47,17 +46,23 @@ def start_instance(options: RunOptions, name: str, environ: Mapping[str, str], s
     outputs = folder.logs_of(name)
     instance = Instance(name, own, start_of(own), log_out=str(outputs[0]), log_err=str(outputs[1]))
     folder.claim(instance)
-    logs = [_open_log(path) for path in outputs]
     try:
-        started = start_detached(options, say, logs[0], logs[1])
+        return _start_claimed(options, folder, instance, say)
     except BaseException as problem:
         folder.remove(instance)
         _add_log(problem, outputs[1])
         raise
+
+
+def _start_claimed(options: RunOptions, folder: Folder, instance: Instance, say: Say) -> Instance:
+    from kedge.ops.detach import start_detached  # late: commands in an instance need none of it
+
+    logs = [_open_log(Path(path)) for path in (instance.log_out, instance.log_err)]
+    try:
+        started = start_detached(options, say, logs[0], logs[1])
     finally:
         for log in logs:
             os.close(log)
-    kept = {each: getattr(options, each) for each in _KEPT_OPTIONS if getattr(options, each)}
     running = replace(
         instance,
         pid=started.pid,
@@ -65,10 +70,16 @@ def start_instance(options: RunOptions, name: str, environ: Mapping[str, str], s
         state="running",
         image=started.image,
         kind=started.kind,
-        options=kept,
+        options={each: getattr(options, each) for each in _KEPT_OPTIONS if getattr(options, each)},
     )
-    folder.write(running)
-    _warn_of_failure(running, say)
+    try:
+        folder.write(running)
+        _warn_of_failure(running, say)
+        started.keep()
+    except BaseException:
+        started.leave()
+        folder.remove(running)
+        raise
     return running
 
 
@@ -130,14 +141,14 @@ class Joined:
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
         self.host = gather_host(os.environ)
-        self.host_root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.way_back = WayBack()
         self.sharing: Sharing | None = None
         self.restraint = Restraint()
         self._inside: inside.Inside | None = None
 
     def enter(self) -> None:
         """Remember the container's root, and look out of it."""
-        self._inside = inside.Inside(self.host_root)
+        self._inside = inside.Inside(self.way_back)
 
     def start(self, options: RunOptions, say: Say) -> int:
         """Become the program."""

@@ -27,6 +27,7 @@ from kedge.runtime.plan import Request, plan_container
 from kedge.runtime.roots import plan_root
 from kedge.runtime.start import Restraint, start_program
 from kedge.runtime.views import FolderView
+from kedge.runtime.way_back import WayBack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
         """What a process that becomes a program must know; a container that is built, or one that was joined."""
 
         host: HostFacts
-        host_root: int
+        way_back: WayBack
         sharing: Sharing | None
         restraint: Restraint
 
@@ -61,7 +62,7 @@ class Container:
         self.options = options
         self.say = say
         self.host = gather_host(os.environ)
-        self.host_root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.way_back = WayBack()
         self.located: Located = locate(options, self.host, say)
         self.layering: Layering = choose_layering(options, self.host, self.located.image)
         self.binds = collect_binds(options, os.environ, self.host.cwd)
@@ -142,7 +143,7 @@ def finish_inside(container: Container) -> int:
     from kedge.ops.inside import Inside  # late: as above
 
     located, options = container.located, container.options
-    inside = Inside(container.host_root)
+    inside = Inside(container.way_back)
 
     def start() -> int:
         image = ImageFacts(
@@ -219,7 +220,7 @@ def make_servers(container: Container) -> list[FuseServer]:
 
 def build(container: Container, servers: list[FuseServer]) -> Payload:
     """Put everything in its place, up to the working folder."""
-    builder = Builder(container.base, container.say, servers, container.host_root)
+    builder = Builder(container.base, container.say, servers, container.way_back)
     if container.ext_servers is not None:
         container.ext_servers.adopt()
         builder.ext_servers = container.ext_servers
@@ -317,8 +318,7 @@ def become(container: Starting, payload: Payload) -> int:
     if not payload.argv:
         return 0  # a test or start script that the image does not have
     problem = start_program(payload)
-    os.fchdir(container.host_root)
-    os.chroot(".")
+    container.way_back.take()
     from kedge.ops.fallback import explain_start  # late: only where the program cannot be started
 
     raise explain_start(payload.argv[0], problem, container.host.machine)

@@ -171,6 +171,66 @@ def filter_calls(program: bytes) -> None:
     _check(_library.prctl(ctypes.c_int(PR_SET_SECCOMP), mode, ctypes.byref(wanted), zero, zero))
 
 
+class _ControlMessage(ctypes.Structure):
+    """struct cmsghdr of sys/socket.h, with one descriptor behind it."""
+
+    _fields_ = (
+        ("length", ctypes.c_size_t),
+        ("level", ctypes.c_int),
+        ("kind", ctypes.c_int),
+        ("descriptor", ctypes.c_int),
+        ("padding", ctypes.c_int),
+    )
+
+
+class _Message(ctypes.Structure):
+    """struct msghdr of sys/socket.h, for one byte (an empty message is none) and a control message."""
+
+    _fields_ = (
+        ("name", ctypes.c_void_p),
+        ("name_length", ctypes.c_size_t),
+        ("pieces", ctypes.c_void_p),
+        ("piece_count", ctypes.c_size_t),
+        ("control", ctypes.c_void_p),
+        ("control_length", ctypes.c_size_t),
+        ("flags", ctypes.c_int),
+    )
+
+
+def _make_message(control: _ControlMessage) -> tuple[_Message, object]:
+    piece = (ctypes.c_size_t * 3)()  # struct iovec, and the byte
+    piece[0], piece[1] = ctypes.addressof(piece) + ctypes.sizeof(ctypes.c_size_t) * 2, 1
+    message = _Message(pieces=ctypes.addressof(piece), piece_count=1)
+    message.control, message.control_length = ctypes.addressof(control), ctypes.sizeof(control)
+    return message, piece
+
+
+def stow_descriptor(descriptor: int) -> int:
+    """Send an open file to ourselves and close it: it stays open, in a socket's queue, where no path leads to it.
+
+    Returns the socket, for `fetch_descriptor`; the file is closed when the socket is.
+    """
+    pair = (ctypes.c_int * 2)()
+    _check(_library.socketpair(ctypes.c_int(1), ctypes.c_int(2 | 0o2000000), ctypes.c_int(0), pair))  # datagrams
+    control = _ControlMessage(ctypes.sizeof(ctypes.c_size_t) + 12, 1, 1, descriptor)  # SOL_SOCKET, SCM_RIGHTS
+    message, _kept = _make_message(control)
+    try:
+        _check(min(0, _library.sendmsg(pair[0], ctypes.byref(message), ctypes.c_int(0))))
+    finally:
+        os.close(pair[0])
+        os.close(descriptor)
+    return int(pair[1])
+
+
+def fetch_descriptor(stowed: int) -> int:
+    """A descriptor of the file that was stowed in this socket; it stays there too."""
+    control = _ControlMessage()
+    message, _kept = _make_message(control)
+    flags = 2 | 0x40 | 0x40000000  # MSG_PEEK, MSG_DONTWAIT, MSG_CMSG_CLOEXEC
+    _check(min(0, _library.recvmsg(ctypes.c_int(stowed), ctypes.byref(message), ctypes.c_int(flags))))
+    return int(control.descriptor)
+
+
 def set_host_name(name: str) -> None:
     """sethostname(2)."""
     raw = os.fsencode(name)

@@ -30,6 +30,7 @@ from kedge.posix.constants import (
 )
 from kedge.runtime.operations import LATER, LOWER, MAY, MUST, NEW, OLD, SESSION, WARN, describe
 from kedge.runtime.views import FolderView
+from kedge.runtime.way_back import change_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from kedge.runtime.ext_mounts import ExtServers
     from kedge.runtime.fuse import FuseServer
     from kedge.runtime.operations import Operation
+    from kedge.runtime.way_back import WayBack
 
 _ATTRIBUTES = ((MS_RDONLY, MOUNT_ATTR_RDONLY), (MS_NOSUID, MOUNT_ATTR_NOSUID), (MS_NODEV, MOUNT_ATTR_NODEV))
 _KEPT_FLAGS = (MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, 1024, 2048)  # ST_* of statvfs have the same numbers
@@ -52,11 +54,11 @@ class Builder:
         base: str,
         say: Callable[[str, str], None],
         servers: list[FuseServer] | None = None,
-        host_root: int = -1,
+        way_back: WayBack | None = None,
     ) -> None:
         self.base = base
         self.say = say
-        self.host_root = host_root  # a descriptor: the way back when something fails after the root was entered
+        self.way_back = way_back  # for when something fails after the root was entered
         self.servers = servers or []
         self.ext_servers: ExtServers | None = None
         self.container = FolderView(base + NEW)
@@ -103,7 +105,9 @@ class Builder:
         for operation in operations:
             try:
                 self._performers[str(operation[0])](operation)
-            except OSError as problem:
+            except (OSError, ValueError) as found:
+                # what no path can hold, such as a NUL, Python refuses by itself
+                problem = found if isinstance(found, OSError) else OSError(errno.EINVAL, os.strerror(errno.EINVAL))
                 policy = operation[-1] if operation[-1] in (WARN, MAY, LATER) else MUST
                 if policy == MUST:
                     self._look_out()
@@ -245,18 +249,17 @@ class Builder:
         folders = str(operation[1]).split("\n")
         for folder in folders:
             try:
-                os.chdir(folder)
+                change_folder(folder)
                 return
-            except OSError as problem:
+            except (OSError, ValueError) as problem:
                 if operation[2]:
                     raise
-                self.say("note", f"cannot go to {folder}: {problem.strerror}")
+                self.say("note", f"cannot go to {folder}: {getattr(problem, 'strerror', problem)}")
 
     def _look_out(self) -> None:
         """Let the host's tree be the root: errors are explained with what is there."""
-        if self.host_root >= 0:
-            os.fchdir(self.host_root)
-            os.chroot(".")
+        if self.way_back is not None:
+            self.way_back.take()
 
     def _explain(self, operation: Operation, problem: OSError) -> Exception:
         from kedge.errors import MountFailed  # late: success needs no errors

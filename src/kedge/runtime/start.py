@@ -60,6 +60,8 @@ def start_program(payload: Payload) -> OSError:
 def _try_path(path: str, arguments: list[str], payload: Payload) -> OSError:
     try:
         replace_process(path, [path, *arguments], payload.environ)
+    except ValueError:  # a NUL, or what is no text: an image's config can say so, and no program can get it
+        return OSError(errno.EINVAL, "its arguments or variables hold what none can")
     except OSError as problem:
         if problem.errno != errno.ENOEXEC or _is_program(path):
             return problem
@@ -71,6 +73,9 @@ def _try_path(path: str, arguments: list[str], payload: Payload) -> OSError:
 
 
 def _is_program(path: str) -> bool:
-    """Whether a file is a program, if for another machine."""
-    with open(path, "rb") as file:
-        return file.read(4) == b"\x7fELF"
+    """Whether a file is a program, if for another machine; one that may not be read is no script either."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(4) == b"\x7fELF"
+    except OSError:
+        return True
