@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import stat
 
 from kedge.runtime.node import node_directory
 
@@ -16,10 +17,9 @@ _EMPTY_FOLDERS = ("/mnt", "/media", "/srv", "/var/empty", "/var/opt")
 
 def choose_base(environ: Mapping[str, str]) -> str:
     """An existing folder: the session folder of the node's place, or one that is empty where nothing can be written."""
-    uid = os.getuid()
-    for find in (lambda: node_directory(environ), lambda: _own_folder(f"/dev/shm/kedge-{uid}")):
+    for find_place in (node_directory, _memory_directory):
         try:
-            return _own_folder(find() + "/session")
+            return _own_folder(find_place(environ) + "/session")
         except OSError:
             continue
         except Exception as problem:
@@ -34,11 +34,16 @@ def choose_base(environ: Mapping[str, str]) -> str:
     return "/tmp"
 
 
+def _memory_directory(_: Mapping[str, str]) -> str:
+    return _own_folder(f"/dev/shm/kedge-{os.getuid()}")
+
+
 def _own_folder(path: str) -> str:
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
         found = os.lstat(path)
-        if found.st_uid != os.getuid() or not os.path.isdir(path) or os.path.islink(path):
+        # Whoever may write to it could put another folder in its place while the container is built there.
+        if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022:
             raise
     return path
