@@ -52,6 +52,7 @@ PR_CAP_AMBIENT_CLEAR_ALL = 4
 
 # capabilities(7)
 CAP_SYS_ADMIN = 21
+CAP_WAKE_ALARM = 35
 
 # statfs(2): file systems that matter when choosing how to mount
 TMPFS_MAGIC = 0x01021994

@@ -12,7 +12,7 @@ import os
 
 from kedge.posix import constants, libc
 from kedge.posix.spawn import fork_process, replace_process, run_detached
-from kedge.runtime.fuse_program import detach_streams, find_program, read_message
+from kedge.runtime.fuse_program import detach_streams, find_program, read_message, shield_server
 
 _DEVICE = "/dev/fuse"
 _NAMES = ("squashfuse_ll", "squashfuse")  # the first has threads, and keeps attributes as long as it is mounted
@@ -108,6 +108,7 @@ class FuseServer:
         for file in (device, living):
             os.set_inheritable(file, True)
         argv = words.decode("utf-8", "surrogateescape")[: -len(_END)].split("\0")
+        shield_server()
         replace_process(argv[0], argv, os.environ)
 
 

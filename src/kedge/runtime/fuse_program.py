@@ -91,6 +91,16 @@ def keep_only(kept: tuple[int, ...]) -> None:
                 continue  # that of the listing itself
 
 
+def shield_server() -> None:
+    """Keep the programs of a container out of a server's process, whose root is not theirs: the kernel lets nobody
+    look into a process that has a capability more. In a user namespace this one means nothing else.
+    """
+    try:
+        libc.keep_capability(constants.CAP_WAKE_ALARM)
+    except OSError:
+        return  # real root without it: nothing is out of its reach
+
+
 def detach_streams(errors: int) -> None:
     """Leave the terminal and the pipes of the user, and the signals that are meant for the program in the container.
 
@@ -119,4 +129,5 @@ def _become_server(
     os.close(writing)
     os.write(say_ready, b"1")
     if os.read(reading, 1):
+        shield_server()
         replace_process(argv[0], argv, os.environ)

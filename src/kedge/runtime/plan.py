@@ -186,7 +186,7 @@ def plan_host_files(request: Request, points: Points) -> None:
         if path == "/etc/resolv.conf" and request.options.dns:
             continue
         if request.host.view.kind(path) == "f":
-            points.bind(request.host.view.resolve(path), path, "f", policy=MAY)
+            points.bind(request.host.view.resolve(path), path, "f", flags=GUARDED | MS_RDONLY, policy=MAY)
 
 
 def plan_home_and_tmp(request: Request, points: Points) -> None:

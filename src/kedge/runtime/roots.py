@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 
+from kedge.posix.constants import MS_NODEV, MS_NOSUID
 from kedge.runtime.node import find_unpacked
 from kedge.runtime.operations import LOWER, MUST, OLD
 
@@ -90,7 +91,7 @@ def check_kernel_mount() -> str:
 def plan_root(image: ImageFile, root: Root) -> list[Operation]:
     """What puts the image's file system in its place."""
     if root.way == "folder":
-        return [("bind", OLD + root.folder, LOWER, 0, MUST)]
+        return [("bind", OLD + root.folder, LOWER, MS_NOSUID | MS_NODEV, MUST)]
     place = (OLD + image.path, image.offset, image.size, LOWER)
     if root.way == "squashfuse":
         return [("squashfuse", *place, root.program)]
