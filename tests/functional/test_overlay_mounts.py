@@ -9,12 +9,11 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
 
-from kedge.posix.spawn import start_of
+from tests.builders.servers import wait_until_unused
 from tests.requirements import require_program, require_user_namespaces
 
 USER = 1501
@@ -103,24 +102,6 @@ def make_ext(place: Path, owner: int = 0) -> Path:
         subprocess.run(debugfs, input=requests.encode(), check=True, capture_output=True)
     give(image)
     return image
-
-
-def wait_until_unused(image: Path) -> None:
-    """Until the server of the image has written everything and ended."""
-    end = time.monotonic() + 15
-    while time.monotonic() < end:
-        if not any(str(image) in read_words(path) for path in Path("/proc").glob("[0-9]*")):
-            return
-        time.sleep(0.02)
-    pytest.fail("a FUSE server outlives the container")
-
-
-def read_words(process: Path) -> str:
-    try:
-        words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    except OSError:
-        return ""
-    return words if "fuse" in words and start_of(int(process.name)) > 0 else ""
 
 
 def check_ext(image: Path) -> None:

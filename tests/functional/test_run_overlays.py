@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
+from tests.builders.servers import wait_until_unused
 from tests.requirements import require_program
 
 
@@ -33,24 +32,6 @@ def overlay(runner: Runner) -> Path:
     path = runner.home / "overlay.img"
     runner.read("overlay", "create", "--create-dir", "/opt/made", str(path))
     return path
-
-
-def wait_until_unused(path: Path) -> None:
-    """Until a FUSE server has written everything: it ends after the container."""
-    end = time.monotonic() + 15
-    while time.monotonic() < end:
-        lines = [each for each in Path("/proc").glob("[0-9]*/cmdline") if is_using(each, path)]
-        if not lines:
-            return
-        time.sleep(0.02)
-    pytest.fail("a server outlives its container")
-
-
-def is_using(command_line: Path, path: Path) -> bool:
-    try:
-        return os.fsencode(path) in command_line.read_bytes().split(b"\0")
-    except OSError:
-        return False
 
 
 def write(runner: Runner, image: str, *flags: str, command: str = "echo kept > /kept; rm /etc/gone") -> None:
