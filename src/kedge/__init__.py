@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """kedge: from the name of a GPU container image to a running job on a cluster.
 
-`kedge.pull`, `kedge.push`, `kedge.convert` and `kedge.inspect` are the verbs as functions; see `kedge.api`.
+`kedge.pull`, `kedge.run`, `kedge.convert` and their kind are the verbs as functions; see `kedge.api`.
 """
 
 from __future__ import annotations
@@ -10,19 +10,36 @@ from kedge.release import VERSION
 
 TYPE_CHECKING = False  # as typing has it, whose import would cost every start of a container
 if TYPE_CHECKING:
-    from kedge.api import Converted, Inspection, Pulled, Pushed, convert, inspect, pull, push
+    from kedge.api import (
+        Converted,
+        Finished,
+        Inspection,
+        Pulled,
+        Pushed,
+        Unpacked,
+        convert,
+        inspect,
+        pull,
+        push,
+        run,
+        unpack,
+    )
 
 __version__ = VERSION
 __all__ = [
     "Converted",
+    "Finished",
     "Inspection",
     "Pulled",
     "Pushed",
+    "Unpacked",
     "__version__",
     "convert",
     "inspect",
     "pull",
     "push",
+    "run",
+    "unpack",
 ]
 
 

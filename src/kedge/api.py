@@ -8,25 +8,43 @@ Settings are merged as for the command line (files, environment); keyword argume
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kedge.errors import UsageError
+from kedge.errors import ProgramFailed, UsageError
 from kedge.model.form import Form
 from kedge.model.progress import Progress, Silent
 from kedge.model.reference import Reference
 from kedge.ops import convert as converting
 from kedge.ops import pull as pulling
 from kedge.ops import push as pushing
+from kedge.ops import unpack as unpacking
+from kedge.ops.child import OWN_FAILURE, read_error, run_kedge
 from kedge.ops.convert import Converted
 from kedge.ops.inspect import Inspection
 from kedge.ops.inspect_remote import inspect_reference
 from kedge.ops.output import Output, read_output
 from kedge.ops.pull import Pulled
 from kedge.ops.push import Pushed
+from kedge.ops.unpack import PULL_POLICIES, Unpacked
 from kedge.ops.workplace import Workplace
+from kedge.posix.process import Finished, describe_status
 from kedge.settings import Settings, check_key
 
-__all__ = ["Converted", "Inspection", "Pulled", "Pushed", "convert", "inspect", "pull", "push"]
+__all__ = [
+    "Converted",
+    "Finished",
+    "Inspection",
+    "Pulled",
+    "Pushed",
+    "Unpacked",
+    "convert",
+    "inspect",
+    "pull",
+    "push",
+    "run",
+    "unpack",
+]
 
 PathLike = str | os.PathLike[str]
 
@@ -82,6 +100,68 @@ def inspect(
 ) -> Inspection:
     """What an image says about itself: labels, environment, scripts; of remote images without pulling them."""
     return inspect_reference(_parse_local(reference), _open_workplace(arch, progress, settings))
+
+
+def run(
+    image: PathLike,
+    command: Sequence[str] | None = None,
+    *,
+    nv: bool = False,
+    binds: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
+    pwd: PathLike | None = None,
+    options: Sequence[str] = (),
+    check: bool = True,
+    capture: bool = True,
+    timeout: float | None = None,
+) -> Finished:
+    """Run a command in a container, or the image's own script: `run("x.sif", ["python", "train.py"], nv=True)`.
+
+    `binds` are as `--bind` takes them, `options` any options of `kedge exec`; `env` arrives as it is. With `check` a
+    program that fails raises ProgramFailed. What kedge itself cannot do is raised in any case, by its own class;
+    without `capture` it is said on standard error, and shows as status 255.
+    """
+    if isinstance(command, str):
+        raise UsageError("the command is a list of words", hint='such as ["sh", "-c", "ls | wc -l"]')
+    words = ["exec" if command is not None else "run", *(["--nv"] if nv else [])]
+    words += [word for bind in binds for word in ("--bind", bind)]
+    words += ["--no-eval"] if env else []
+    words += ["--pwd", os.fspath(pwd)] if pwd is not None else []
+    words += [*options, os.fspath(image), *(command or [])]
+    name = command[0] if command else f"kedge run {os.fspath(image)}"
+    environment = _set_variables(env or {})
+    done = run_kedge(words, environment=environment, timeout=timeout, capture=capture, name=name)
+    problem = read_error(done.output) if done.status == OWN_FAILURE else None
+    if problem is not None:
+        raise problem
+    if check and done.status:
+        said = done.errors[-2000:].decode(errors="replace").strip()
+        context = {"status": str(done.status), **({"stderr": said} if said else {})}
+        raise ProgramFailed(f"'{name}' {describe_status(done.status)}", context=context)
+    return done
+
+
+def unpack(
+    image: PathLike,
+    *,
+    pull: str = "missing",
+    arch: str | None = None,
+    progress: Progress | None = None,
+    **settings: object,
+) -> Unpacked:
+    """Make an image ready on this node, so that the first `run` need not; `pull` says when a registry is asked."""
+    if pull not in PULL_POLICIES:
+        raise UsageError(f"'{pull}' says not when to pull; there is: {', '.join(PULL_POLICIES)}")
+    return unpacking.unpack(os.fspath(image), _open_workplace(arch, progress, settings), policy=pull)
+
+
+def _set_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """Our environment with variables for the container; not as options, which everybody on the machine can read."""
+    environment = dict(os.environ)
+    for name, value in variables.items():
+        environment.pop(f"KEDGEENV_{name}", None)  # it would win
+        environment[f"APPTAINERENV_{name}"] = value
+    return environment
 
 
 def _parse_local(name: PathLike) -> Reference:

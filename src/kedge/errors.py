@@ -245,3 +245,13 @@ def all_errors() -> list[type[KedgeError]]:
     for parent in found:
         found.extend(kind for kind in parent.__subclasses__() if kind.__module__ == __name__)
     return sorted(set(found), key=lambda kind: kind.exit_code)
+
+
+def rebuild_error(told: dict[str, object]) -> KedgeError:
+    """The error that another process described with `as_dict`."""
+    kinds = {kind.reference: kind for kind in all_errors()}
+    kind = kinds.get(str(told.get("error")), KedgeError)
+    context = told.get("context")
+    shown = {str(name): str(value) for name, value in context.items()} if isinstance(context, dict) else None
+    hint = told.get("hint")
+    return kind(str(told.get("message")), context=shown, hint=str(hint) if hint else None)

@@ -78,10 +78,24 @@ def _locate_reference(options: RunOptions, host: HostFacts) -> Located:
 
 def prepare(options: RunOptions, word: str) -> None:
     """Have the image unpacked on this node; the child shows progress and says itself what goes wrong."""
-    words = [sys.executable, "-m", "kedge", "unpack", *getattr(options, "pull_words", [])]
-    words += ["--quiet"] if options.quiet else []
-    status = run_attached([*words, "--pull", options.pull, "--", word], os.environ)
+    words = ["unpack", *getattr(options, "pull_words", []), *(["--quiet"] if options.quiet else [])]
+    words += ["--pull", options.pull, "--", word]
+    if options.json:
+        _prepare_silently(words, word)
+        return
+    status = run_attached([sys.executable, "-m", "kedge", *words], os.environ)
     if status:
         from kedge.errors import NotReady  # late: only for an error
 
         raise NotReady(f"{word} could not be made ready", context={"status": str(status)})
+
+
+def _prepare_silently(words: list[str], word: str) -> None:
+    """The same where a program reads what we say: what goes wrong in the child is raised here, to be said as JSON."""
+    from kedge.errors import NotReady  # late, both: few ask for JSON
+    from kedge.ops.child import read_error, run_kedge
+
+    done = run_kedge(words)
+    if done.status:
+        context = {"status": str(done.status), "stderr": done.errors[-2000:].decode(errors="replace").strip()}
+        raise read_error(done.output) or NotReady(f"{word} could not be made ready", context=context)

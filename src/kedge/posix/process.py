@@ -26,6 +26,11 @@ class Finished:
     output: bytes
     errors: bytes
 
+    @property
+    def text(self) -> str:
+        """The output as text; bytes that are no UTF-8 are shown as question marks."""
+        return self.output.decode(errors="replace")
+
 
 def find_program(name: str) -> str | None:
     """The program's path, from PATH and the sbin folders that users' PATHs lack."""
@@ -39,25 +44,30 @@ def run_program(
     environment: Mapping[str, str] | None = None,
     timeout: float | None = None,
     check: bool = True,
+    capture: bool = True,
+    name: str = "",
 ) -> Finished:
-    """Run a program to its end and collect what it prints; raises ProgramMissing or, with `check`, ProgramFailed."""
+    """Run a program to its end and collect what it prints; raises ProgramMissing or, with `check`, ProgramFailed.
+
+    Without `capture` it has our own standard streams. `name` is what messages call it.
+    """
     path = find_program(argv[0])
+    streams: dict[str, Any] = {"input": stdin, "capture_output": True} if capture else {}
+    name = name or argv[0]
     if path is None:
         raise ProgramMissing(
             f"the program '{argv[0]}' is not installed here", context={"PATH": os.environ.get("PATH", "")}
         )
     try:
-        done = subprocess.run(
-            [path, *argv[1:]], input=stdin, capture_output=True, env=environment, timeout=timeout, check=False
-        )
+        done = subprocess.run([path, *argv[1:]], env=environment, timeout=timeout, check=False, **streams)
     except subprocess.TimeoutExpired:
-        raise ProgramFailed(f"'{argv[0]}' gave no answer within {timeout:g} s and was ended") from None
+        raise ProgramFailed(f"'{name}' gave no answer within {timeout:g} s and was ended") from None
     except OSError as problem:
-        raise ProgramFailed(f"'{argv[0]}' could not be started: {problem.strerror}") from problem
+        raise ProgramFailed(f"'{name}' could not be started: {problem.strerror}") from problem
     status = done.returncode if done.returncode >= 0 else 128 - done.returncode
-    finished = Finished(tuple(argv), status, done.stdout, done.stderr)
+    finished = Finished(tuple(argv), status, done.stdout or b"", done.stderr or b"")
     if check and status:
-        raise ProgramFailed(f"'{argv[0]}' {describe_status(status)}", context={"stderr": _tail(done.stderr)})
+        raise ProgramFailed(f"'{name}' {describe_status(status)}", context={"stderr": _tail(finished.errors)})
     return finished
 
 
