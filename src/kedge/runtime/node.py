@@ -178,7 +178,7 @@ def is_whole(folder: str) -> bool:
         return False
     mark = f"{folder}/boot"
     try:
-        with open(mark, encoding="ascii", errors="replace") as file:
+        with open(mark, encoding="utf-8", errors="replace") as file:
             if file.read(64) != read_boot():
                 return False
             age = time.time() - os.fstat(file.fileno()).st_mtime
@@ -192,7 +192,7 @@ def is_whole(folder: str) -> bool:
 def read_boot() -> str:
     """What the kernel calls this boot."""
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
             return file.read(64)
     except OSError:
         return ""

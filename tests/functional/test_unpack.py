@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge unpack` in both roles: what becomes of the files, once for many, after a kill, without room, and eviction."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kedge.errors import ImageNotFound, NoSpace, UnsupportedFormat
+from kedge.model.tree import ContentSink, Kind, Node
+from kedge.runtime import node
+from tests.builders.containers import Runner, each_role
+from tests.builders.images import add_rich_image, make_config, noise, rich_layers
+from tests.builders.layers import compress, file, layer
+from tests.builders.squashfs_images import add_file, add_folder, add_special, write_image
+from tests.fakes.registry import FakeRegistry
+from tests.requirements import require_program, require_root
+
+
+@pytest.fixture(params=["user", "root"])
+def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
+    yield from each_role(request.param)
+
+
+def put_squashfs(runner: Runner, name: str = "image.sqsh", files: int = 20, size: int = 3000) -> Path:
+    """An image with odd modes, links, a hole, a pipe, and some files more."""
+
+    def fill(sink: ContentSink) -> Node:
+        root = Node(Kind.DIRECTORY, 0o555, 0, 0, 1_600_000_000)
+        locked = add_folder(root, b"locked", 0o000)
+        add_file(sink, locked, b"inside", b"read me", mode=0o000)
+        add_file(sink, root, b"setuid", b"#!/bin/sh\n", mode=0o4755)
+        add_file(sink, root, b"owned", b"x", owner=1234)
+        twin = add_file(sink, root, b"twin", b"both", mtime=1_500_000_000)
+        locked.children[b"other"] = twin
+        add_file(sink, root, b"hole", b"a" * 200_000 + bytes(1 << 20))
+        add_special(root, b"link", Kind.SYMLINK, target=b"/etc/passwd")
+        add_special(root, b"pipe", Kind.FIFO)
+        add_special(root, b"device", Kind.CHARACTER_DEVICE, rdev=os.makedev(1, 3))
+        many = add_folder(root, b"many", 0o1777)
+        for number in range(files):
+            add_file(sink, many, b"%d" % number, noise(size, f"{name}{number}"))
+        return root
+
+    path = runner.folder / name
+    path.write_bytes(write_image(fill))
+    path.chmod(0o644)
+    return path
+
+
+def unpack(runner: Runner, *words: str | Path, env: dict[str, str] | None = None) -> list[dict[str, Any]]:
+    done: list[dict[str, Any]] = json.loads(runner.read("unpack", "--json", *map(str, words), env=env))
+    return done
+
+
+def images(runner: Runner) -> list[str]:
+    """What is in the folder of images, locks left out."""
+    return sorted(path.name for path in (runner.folder / "node/images").glob("*") if path.suffix != ".lock")
+
+
+def test_unpack_gives_a_tree_that_its_owner_can_use(runner: Runner) -> None:
+    path = put_squashfs(runner)
+    (done,) = unpack(runner, path)
+    root = Path(done["root"])
+    assert done["unpacked"]
+    assert os.lstat(root).st_mode & 0o7777 == 0o555
+    assert (root / "locked").stat().st_mode & 0o7777 == 0o500
+    assert (root / "locked/inside").stat().st_mode & 0o7777 == 0o400
+    assert (root / "locked/inside").read_bytes() == b"read me"
+    assert (root / "setuid").stat().st_mode & 0o7777 == 0o755
+    assert (root / "many").stat().st_mode & 0o7777 == 0o1777
+    assert (root / "twin").samefile(root / "locked/other")
+    assert (root / "twin").stat().st_mtime == 1_500_000_000
+    assert (root / "twin").stat().st_atime > 1_700_000_000, "a cleaner of /tmp must not take it for old"
+    assert (root / "hole").read_bytes() == b"a" * 200_000 + bytes(1 << 20)
+    assert (root / "hole").stat().st_blocks * 512 < 600_000
+    assert (root / "link").readlink() == Path("/etc/passwd")
+    assert (root / "many/7").read_bytes() == noise(3000, "image.sqsh7")
+    assert (root / "owned").stat().st_uid == (1234 if runner.uid == 0 else runner.uid)
+    (again,) = unpack(runner, path)
+    assert (again["unpacked"], again["root"]) == (False, done["root"])
+
+
+def test_unpack_prints_nothing_without_json(runner: Runner) -> None:
+    done = runner.run("unpack", str(put_squashfs(runner)))
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_unpack_a_folder_is_nothing_to_do(runner: Runner) -> None:
+    (runner.home / "root/bin").mkdir(parents=True)
+    (done,) = unpack(runner, runner.home / "root")
+    assert (done["root"], done["unpacked"]) == (str(runner.home / "root"), False)
+
+
+def test_unpack_registry_image_is_found_by_name_without_network(runner: Runner) -> None:
+    with FakeRegistry() as registry:
+        add_rich_image(registry)
+        reference = f"docker://{registry.host}/team/rich:1"
+        (done,) = unpack(runner, reference)
+    environ = runner.variables()
+    if runner.uid == os.getuid():
+        assert node.find_named(reference, "", environ) == done["root"]
+    root = Path(done["root"])
+    assert (root / "data/replaced").read_bytes() == b"above"
+    assert (root / "data/setuid").stat().st_mode & 0o7777 == 0o755
+    assert (root / ".singularity.d/runscript").exists()
+    assert json.loads((root.parent / "oci-config.json").read_bytes())["WorkingDir"] == "/data"
+    (again,) = unpack(runner, reference)  # the registry is gone
+    assert (again["root"], again["unpacked"]) == (done["root"], False)
+    assert not list((runner.folder / "cache").rglob("*.sif"))
+
+
+def test_unpack_policies_say_when_the_registry_is_asked(runner: Runner) -> None:
+    with FakeRegistry() as registry:
+        reference = f"docker://{registry.host}/team/rich:1"
+        add_rich_image(registry)
+        unpack(runner, reference)
+        tars = [*rich_layers(), layer(file("data/newer", b"new"))]
+        registry.add_image("team/rich", "1", [compress(tar) for tar in tars], make_config(tars))
+        (old,) = unpack(runner, "--pull", "missing", reference)
+        (new,) = unpack(runner, "--pull", "newer", reference)
+        (same,) = unpack(runner, "--pull", "newer", reference)
+        (forced,) = unpack(runner, "--pull", "always", reference)
+        unknown = runner.run("unpack", "--pull", "never", f"docker://{registry.host}/team/rich:2")
+    assert not (Path(old["root"]) / "data/newer").exists()
+    assert (Path(new["root"]) / "data/newer").read_bytes() == b"new"
+    assert (new["unpacked"], same["unpacked"], forced["unpacked"]) == (True, False, True)
+    assert forced["root"] == new["root"]
+    assert unknown.returncode == ImageNotFound.exit_code
+    assert len(images(runner)) == 2
+
+
+def test_unpack_archives_files_of_registries_and_host_programs(runner: Runner) -> None:
+    with FakeRegistry() as registry:
+        add_rich_image(registry)
+        reference = f"docker://{registry.host}/team/rich:1"
+        archive = runner.home / "rich.tar"
+        runner.read("pull", f"oci-archive:{archive}", reference)
+        runner.read("pull", str(runner.home / "rich.sif"), reference)
+        runner.read("push", str(runner.home / "rich.sif"), f"oras://{registry.host}/sif/rich:1")
+        found = unpack(runner, reference, f"oci-archive:{archive}", f"oras://{registry.host}/sif/rich:1")
+    assert [each["unpacked"] for each in found] == [True, False, True], "an archive of the same image is the same image"
+    for each in found:
+        assert (Path(each["root"]) / "data/replaced").read_bytes() == b"above"
+    (packed,) = unpack(runner, "host:/bin/true")
+    assert (Path(packed["root"]) / "bin").exists()
+
+
+def test_unpack_once_for_eight_at_once(runner: Runner) -> None:
+    path = put_squashfs(runner, files=600, size=20_000)
+    argv = runner.argv("unpack", "--json", "-v", str(path))
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    started = [subprocess.Popen(argv, env=runner.variables(), cwd=runner.home, **pipes) for _ in range(8)]
+    answers = [process.communicate(timeout=120) for process in started]
+    assert [process.returncode for process in started] == [0] * 8, answers
+    found = [json.loads(out)[0] for out, _ in answers]
+    assert sum(each["unpacked"] for each in found) == 1
+    assert len({each["root"] for each in found}) == 1
+    assert len(images(runner)) == 1
+
+
+def test_unpack_that_is_killed_leaves_nothing_that_counts(runner: Runner) -> None:
+    path = put_squashfs(runner, files=3000, size=12_000)
+    folder = runner.folder / "node/images"
+    process = subprocess.Popen(
+        runner.argv("unpack", str(path)), env=runner.variables(), cwd=runner.home, start_new_session=True
+    )
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and not list(folder.glob(".kedge-tmp-*/root/many/*")):
+        time.sleep(0.002)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    with contextlib.suppress(ProcessLookupError):
+        while time.monotonic() < deadline:
+            os.killpg(process.pid, 0)
+            time.sleep(0.02)
+    assert all(name.startswith(".kedge-tmp-") for name in images(runner))
+    (done,) = unpack(runner, path)
+    assert done["unpacked"]
+    assert len(list((Path(done["root"]) / "many").iterdir())) == 3000
+    assert images(runner) == [done["identity"]], "what the killed one left is gone"
+
+
+def test_unpack_worker_that_is_killed_is_an_error(runner: Runner) -> None:
+    path = put_squashfs(runner, files=3000, size=12_000)
+    process = subprocess.Popen(
+        runner.argv("unpack", "--threads", "2", str(path)),
+        env=runner.variables(),
+        cwd=runner.home,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    workers: list[int] = []
+    while process.poll() is None and len(workers) < 2:
+        workers = [each for child in children(process.pid) for each in children(child)]
+    if len(workers) < 2:
+        pytest.skip("it was over before its processes could be found")
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(workers[0], signal.SIGKILL)
+    _, said = process.communicate(timeout=60)
+    if process.returncode == 0:
+        pytest.skip("the worker had done its part")
+    assert "killed" in said
+    assert images(runner) == []
+
+
+def children(pid: int) -> list[int]:
+    with contextlib.suppress(OSError):
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
+
+
+def test_unpack_without_room_says_so_and_leaves_nothing(runner: Runner) -> None:
+    require_root()
+    path = put_squashfs(runner, files=100, size=50_000)
+    small = runner.folder / "small"
+    small.mkdir()
+    mount, unmount = require_program("mount"), require_program("umount")
+    owner = f"size=4m,mode=700,uid={runner.uid}"
+    subprocess.run([mount, "-t", "tmpfs", "-o", owner, "tmpfs", small], check=True)
+    try:
+        done = runner.run("unpack", str(path), env={"KEDGE_NODEDIR": str(small / "node")})
+        left = [found.name for found in (small / "node/images").glob("*") if found.suffix != ".lock"]
+    finally:
+        subprocess.run([unmount, small], check=True)
+    assert done.returncode == NoSpace.exit_code, done.stderr
+    assert "KEDGE_NODEDIR=" in done.stderr
+    assert "--root-from squashfuse" in done.stderr
+    assert left == []
+
+
+def test_unpack_evicts_the_longest_unused_but_nothing_held(runner: Runner) -> None:
+    roots = []
+    for number, name in enumerate(("a", "b", "c")):
+        (done,) = unpack(runner, put_squashfs(runner, name, size=100_000))
+        roots.append(Path(done["root"]))
+        os.utime(roots[-1].parent / "lock", (1000 + number, 1000 + number))
+    held = os.open(roots[0].parent / "lock", os.O_RDONLY)
+    try:
+        import fcntl
+
+        fcntl.flock(held, fcntl.LOCK_SH)
+        done_d = runner.run("unpack", str(put_squashfs(runner, "d", size=100_000)), env={"KEDGE_NODE_LIMIT": "10M"})
+        assert done_d.returncode == 0, done_d.stderr
+        assert "removed" in done_d.stderr
+        assert [root.exists() for root in roots] == [True, False, True]
+        cleaned = json.loads(runner.read("cache", "clean", "--node", "--json"))
+    finally:
+        os.close(held)
+    assert len(cleaned["removed"]) == 2
+    assert roots[0].exists()
+    listed = json.loads(runner.read("cache", "list", "--json", "--type", "unpacked"))
+    assert [each["name"] for each in listed] == [str(runner.folder / "a")]
+    runner.read("cache", "clean", "--node")
+    assert images(runner) == []
+
+
+def test_unpack_makes_a_broken_image_again(runner: Runner) -> None:
+    path = put_squashfs(runner)
+    (done,) = unpack(runner, path)
+    (Path(done["root"]).parent / "info").unlink()  # as a cleaner of /tmp does
+    (again,) = unpack(runner, path)
+    assert again["unpacked"]
+    assert again["root"] == done["root"]
+    assert len(images(runner)) == 1
+
+
+def test_unpack_refuses_ext3_with_a_remedy(runner: Runner) -> None:
+    path = runner.folder / "old.img"
+    path.write_bytes(bytes(1080) + b"\x53\xef" + bytes(4000))
+    path.chmod(0o644)
+    done = runner.run("unpack", str(path))
+    assert done.returncode == UnsupportedFormat.exit_code
+    assert "mounted, not unpacked" in done.stderr
