@@ -296,6 +296,25 @@ def test_a_layer_without_upper_is_refused_in_words(place):
     assert "kedge overlay create" in str(found["hint"])
 
 
+@pytest.mark.parametrize("name", ["upper", "work"])
+def test_a_layer_whose_folders_are_links_is_refused(place, name):
+    """An image that somebody else made must not bring folders of the host into the container."""
+    found = perform(
+        place,
+        f"""
+        enter_mounts()
+        prepare("lower", "layer/upper", "layer/work", "root", "elsewhere")
+        os.rmdir(base + "/layer/{name}")
+        os.symlink(base + "/elsewhere", base + "/layer/{name}")
+        try:
+            mount_overlay([base + "/lower"], base + "/layer/upper", base + "/layer/work", base + "/root")
+        except KedgeError as problem:
+            answer(text=problem.message)
+        """,
+    )
+    assert found["text"] == f"the overlay has no folder '{name}'"
+
+
 def test_an_underlay_shows_all_of_the_image_and_what_was_missing(place):
     found = perform(
         place,

@@ -8,7 +8,9 @@ import os
 import pytest
 
 from kedge.errors import FileProblem, KedgeError, UnsupportedFormat, UsageError
+from kedge.formats.sif.edit import append_object
 from kedge.formats.sif.layout import PARTITION_EXTRA, DataType, FileSystem, PartitionType
+from kedge.formats.sif.objects import DataObject
 from kedge.posix.constants import LUSTRE_SUPER_MAGIC, NFS_SUPER_MAGIC
 from kedge.runtime import layers_above
 from kedge.runtime.facts import HostFacts
@@ -191,6 +193,14 @@ def test_the_partitions_of_a_sif_are_layers_with_their_place(host, tmp_path):
         file.seek(second.offset + 0x438)
         assert file.read(2) == b"\x53\xef"
     assert plan(host, "a.sif")[-1].writable
+
+
+def test_a_partition_of_another_group_does_not_belong_to_the_image(host, tmp_path):
+    image = make_sif(tmp_path / "a.sif", FileSystem.EXT3)
+    extra = PARTITION_EXTRA.pack(FileSystem.EXT3, PartitionType.OVERLAY, b"02\0")
+    content = bytes(0x438) + b"\x53\xef" + bytes(3000)
+    append_object(image, DataObject(DataType.PARTITION, content, group=2, extra=extra))
+    assert len(plan(host, image_file=image)) == 1
 
 
 def test_the_images_own_partitions_lie_below_the_overlays_and_are_written_with_writable_only(host, tmp_path):

@@ -175,7 +175,8 @@ class SafeNames:
 
 def _check_folders(folders: list[str]) -> None:
     for folder in folders:
-        if not os.path.isdir(folder):
+        # A link could lead out of an overlay that somebody else made, to folders of the host.
+        if not os.path.isdir(folder) or os.path.islink(folder):
             from kedge.errors import MountFailed  # late: only when something is wrong
 
             raise MountFailed(

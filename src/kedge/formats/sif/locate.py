@@ -47,7 +47,13 @@ class SifPlaces:
         self.identity = b""  # the header's UUID and the time of the last change
         self.config_offset = 0
         self.config_size = 0
-        self.overlays: list[tuple[int, int, str]] = []  # offset, size, file system
+        self.group = b""  # of the root file system
+        self.grouped_overlays: list[tuple[bytes, tuple[int, int, str]]] = []
+
+    @property
+    def overlays(self) -> list[tuple[int, int, str]]:
+        """Offset, size and file system of the overlays that belong to the root: those of its group."""
+        return [overlay for group, overlay in self.grouped_overlays if group == self.group]
 
 
 def table_size(start: bytes, file_size: int) -> tuple[int, int]:
@@ -86,9 +92,10 @@ def _take_partition(found: SifPlaces, table: bytes, place: int) -> bool:
         return purpose == _OVERLAY and kind not in _ENCRYPTED
     offset, size = read_number(table, place + 17), read_number(table, place + 25)
     if purpose == _OVERLAY:
-        found.overlays.append((offset, size, _FILE_SYSTEMS[kind]))
+        found.grouped_overlays.append((table[place + 9 : place + 13], (offset, size, _FILE_SYSTEMS[kind])))
         return True
     found.offset, found.size, found.file_system = offset, size, _FILE_SYSTEMS[kind]
+    found.group = table[place + 9 : place + 13]
     found.machine = _MACHINES.get(table[extra + 8 : extra + 10], "")
     return True
 
