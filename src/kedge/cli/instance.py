@@ -67,6 +67,11 @@ def _parse_seconds(text: str) -> float:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Run one subcommand; those that start containers come here only through `start_words`."""
+    if arguments.command in STARTING:  # an option stood between the two words, and so argparse read the rest
+        raise UsageError(
+            f"options of 'kedge instance {arguments.command}' stand behind it",
+            hint=f"usage: kedge instance {arguments.command} [options] IMAGE NAME [ARGUMENT ...]",
+        )
     commands = {"list": _list, "stop": _stop, "logs": _logs}
     commands[arguments.command](arguments, console)
     return 0

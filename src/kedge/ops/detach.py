@@ -27,13 +27,30 @@ if TYPE_CHECKING:
     Say = Callable[[str, str], None]
 
 
-class Detached:
-    """A container that was started: the number of its first process, and what it is made of."""
+_KEEP = b"k"
 
-    def __init__(self, pid: int, image: str, kind: str) -> None:
-        self.pid = pid
-        self.image = image
-        self.kind = kind
+
+class Detached:
+    """A container that was started, and ends with this process unless it is to be kept."""
+
+    def __init__(self, container: Container, starter: int, going: int) -> None:
+        self.image = container.located.shown
+        self.kind = container.located.image.kind
+        self.pid = 0  # of the container's first process
+        self._starter = starter
+        self._going = going
+
+    def keep(self) -> None:
+        """From here on it stays, whatever happens to this process."""
+        os.write(self._going, _KEEP)
+        self.leave()
+
+    def leave(self) -> None:
+        """Let the process in between end, which ends the container unless it was told to keep it."""
+        if self._going >= 0:
+            os.close(self._going)
+            self._going = -1
+            os.waitpid(self._starter, 0)
 
 
 def start_detached(options: RunOptions, say: Say, log_out: int, log_err: int) -> Detached:
@@ -41,31 +58,35 @@ def start_detached(options: RunOptions, say: Say, log_out: int, log_err: int) ->
     callers = list_inherited()  # locks and pipes of the caller, which an instance must not keep
     container = Container(options, say)
     reading, writing = os.pipe()
+    going_out, going_in = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
     child = fork_process()
     if child == 0:
-        os.close(reading)
+        close_all([reading, going_in])
         container.say = lambda level, text: _tell(writing, {"say": [level, text]})
-        _begin_session(callers, (log_out, log_err))
-        _run_apart(container, writing)
-    os.close(writing)
+        _run_apart(container, callers, (log_out, log_err), writing, going_out)
+    close_all([writing, going_out])
+    started = Detached(container, child, going_in)
     news = _News(say)
     try:
         news.listen(reading)
-        os.waitpid(child, 0)
         news.raise_problem()
     except BaseException:
-        if news.pid:
-            os.kill(news.pid, signal.SIGKILL)
+        started.leave()
         raise
     finally:
         os.close(reading)
-    return Detached(news.pid, container.located.shown, container.located.image.kind)
+    started.pid = news.pid
+    return started
 
 
 def _begin_session(callers: list[int], logs: tuple[int, int]) -> None:
     os.setsid()
+    # A script's background jobs ignore SIGINT, and nohup SIGHUP: an instance would never hear that it is to stop.
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     close_all([file for file in callers if file not in logs])
     null = os.open("/dev/null", os.O_RDONLY)
     for source, target in ((null, 0), (logs[0], 1), (logs[1], 2)):
@@ -73,14 +94,20 @@ def _begin_session(callers: list[int], logs: tuple[int, int]) -> None:
     os.close(null)
 
 
-def _run_apart(container: Container, writing: int) -> NoReturn:
-    """In the new session: make the namespaces and their first process, which outlives this one."""
+def _run_apart(container: Container, callers: list[int], logs: tuple[int, int], writing: int, going: int) -> NoReturn:
+    """In the process in between: make the namespaces and their first process, and see to it until the starter has."""
     try:
+        _begin_session(callers, logs)
         servers = enter_namespaces(container)
         first = fork_process()
         if first == 0:
+            os.close(going)
             run_as_init(lambda: _become_program(container, servers), with_init=True, outlives=True)
         _tell(writing, {"pid": first})
+        os.close(writing)
+        if os.read(going, 1) != _KEEP:  # the start failed, or the starter was killed
+            os.kill(first, signal.SIGKILL)
+            os.waitpid(first, 0)
         os._exit(0)
     except BaseException as problem:  # in whichever of the processes: the starter reports it
         _tell(writing, describe_problem(problem))

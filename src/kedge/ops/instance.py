@@ -75,11 +75,11 @@ def _start_claimed(options: RunOptions, folder: Folder, instance: Instance, say:
     try:
         folder.write(running)
         _warn_of_failure(running, say)
-        started.keep()
     except BaseException:
         started.leave()
         folder.remove(running)
         raise
+    started.keep()
     return running
 
 
@@ -175,8 +175,9 @@ def stop_instances(
     found = folder.list(pattern)
     if not found:
         others = ", ".join(each.name for each in folder.list()) or "none"
+        which = "instance" if pattern == "*" else f"instance '{pattern}'"
         raise InstanceProblem(
-            f"there is no instance '{pattern}' on {os.uname().nodename}", hint=f"instances that run here: {others}"
+            f"there is no {which} on {os.uname().nodename}", hint=f"instances that run here: {others}"
         )
     for instance in found:
         _send(instance, number)
