@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.errors import KedgeError, NoSpace
+from kedge.host.limits import read_limits
 from kedge.host.space import free_space, require_space
 from kedge.model.progress import Progress, Silent
 from kedge.model.size import format_size
@@ -233,9 +234,22 @@ class NodeStore:
                 held -= entry.size
                 removed.append(entry)
                 self._progress.note(f"removed {entry.source} ({format_size(entry.size)}) to make room on this node")
+        self._require_memory(needed, what)
         choice = f"{_REMEDY}, or do not unpack: {_NO_UNPACKING}"
         require_space(self.place, needed, f"the unpacked {what}", self.environ, choice=choice)
         return removed
+
+    def _require_memory(self, needed: int, what: str) -> None:
+        """Where the place is in memory, files there count as the job's own, and the kernel kills what exceeds that."""
+        if describe_place(str(self.place)) != "memory":
+            return
+        limits = read_limits()
+        if limits.memory is not None and needed > limits.memory // 2:
+            raise NoSpace(
+                f"the unpacked {what} needs about {format_size(needed)} in {self.place}, which is kept in memory, and "
+                f"all of this job may use {format_size(limits.memory)} ({limits.memory_from})",
+                hint=f"choose a place on a disk: {_REMEDY.format('PLACE')}, or do not unpack: {_NO_UNPACKING}",
+            )
 
     def remove(self, entry: NodeEntry) -> bool:
         """Remove an image unless somebody uses it; whether it was removed."""

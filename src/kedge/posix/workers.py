@@ -131,13 +131,13 @@ def _pack_error(problem: Exception) -> bytes:
     """What an error is made of, in a form that fits through the pipe."""
     if isinstance(problem, KedgeError):
         name = next(kind.__name__ for kind in type(problem).__mro__ if kind.__module__ == kedge.errors.__name__)
-        parts: list[object] = [name, problem.message[:600], problem.hint and problem.hint[:300], problem.context]
+        parts: list[object] = [name, problem.message[:400], problem.hint and problem.hint[:200], problem.context]
     elif isinstance(problem, OSError):
         parts = ["OSError", problem.errno, problem.strerror, {}]
     else:
-        parts = ["RuntimeError", f"{type(problem).__name__}: {problem}"[:600], None, {}]
+        parts = ["RuntimeError", f"{type(problem).__name__}: {problem}"[:400], None, {}]
     told = json.dumps(parts).encode()
-    return told if len(told) <= _AT_ONCE - _RECORD.size else json.dumps([*parts[:3], {}]).encode()[: _AT_ONCE >> 1]
+    return told if len(told) <= _AT_ONCE - _RECORD.size else json.dumps([*parts[:3], {}]).encode()
 
 
 def _unpack_error(told: bytes) -> Exception:
