@@ -43,6 +43,15 @@ def test_refusal_inside_another_container(tmp_path: Path) -> None:
     assert "seccomp=unconfined" in str(problem.hint)
 
 
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EINVAL])
+@pytest.mark.parametrize(("place", "is_chroot"), [("/", False), ("/dev/shm", True)])
+def test_refusal_in_a_chroot(tmp_path: Path, number: int, place: str, is_chroot: bool) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/mountinfo").write_text(f"29 1 254:1 / {place} rw,relatime shared:1 - ext4 /dev/vda1 rw\n")
+    problem = explain_refusal(make_problem(number), "a namespace", tmp_path)
+    assert ("in a chroot" in problem.message) == is_chroot
+
+
 def test_refusal_all_in_use(tmp_path: Path) -> None:
     problem = explain_refusal(make_problem(errno.ENOSPC), "a namespace", tmp_path)
     assert "in use" in problem.message

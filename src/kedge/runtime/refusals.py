@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import errno
-import os
 from pathlib import Path
 
 from kedge.errors import NamespaceRefused
@@ -90,10 +89,16 @@ def _check_container(problem: OSError, root: Path) -> tuple[str, str] | None:
 
 
 def _check_chroot(problem: OSError, root: Path) -> tuple[str, str] | None:
+    """Whether the root of this process is no mount, which the kernel asks of whoever makes namespaces."""
     try:
-        is_same = os.stat(root / "proc/1/root").st_ino == os.stat(root).st_ino
+        table = (root / "proc/self/mountinfo").read_text(errors="replace")
     except OSError:
         return None
-    if not is_same and problem.errno == errno.EPERM:
-        return "this process is in a chroot, where the kernel gives no user namespaces", "leave the chroot"
+    if problem.errno in (errno.EPERM, errno.EINVAL) and not any(
+        line.split()[4:5] == ["/"] for line in table.split("\n")
+    ):
+        return (
+            "this process is in a chroot, from which no container can be made",
+            "leave the chroot, or make its folder a mount first (mount --bind FOLDER FOLDER) and enter it by pivot_root",
+        )
     return None
