@@ -35,6 +35,10 @@ def run_words(verb: str, words: Sequence[str], *, leading: Sequence[str] = ()) -
         parse_words(verb, [*leading, *words], os.environ, into=options)
         speaker = Speaker(options)
         speaker.say_collected()
+        if options.image.startswith("instance://") and options.runtime in ("", "kedge"):
+            from kedge.ops.instance import run_in_instance  # late: only where one is named
+
+            return run_in_instance(options, speaker.say)
         from kedge.ops.run import run_container  # late: mistakes in the words are found without it
 
         return run_container(options, speaker.say)

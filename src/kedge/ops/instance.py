@@ -127,6 +127,9 @@ def run_in_instance(options: RunOptions, say: Say) -> int:
             say("warn", f"{flag} changes nothing: the instance '{instance.name}' is as it was started")
     for name, value in instance.options.items():
         setattr(options, name, value)
+    if options.dry_run:
+        say("out", f"enter the instance '{instance.name}' of {instance.image} (process {instance.pid})")
+        return 0
     joined = Joined(instance)
     if join(instance.pid, start=instance.start):
         joined.enter()

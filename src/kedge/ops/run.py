@@ -20,7 +20,7 @@ from kedge.runtime.facts import Additions, ImageFacts
 from kedge.runtime.gather import gather_host
 from kedge.runtime.identity import make_group, make_passwd
 from kedge.runtime.image_binds import ImageBinds
-from kedge.runtime.layering import choose_layering, plan_layers
+from kedge.runtime.layering import choose_layering, plan_layers, plan_points
 from kedge.runtime.namespaces import ROOT_ALONE, enter_other_namespaces, enter_user_namespace, wants_user_namespace
 from kedge.runtime.operations import NEW
 from kedge.runtime.plan import Request, plan_container
@@ -108,10 +108,6 @@ def run_container(options: RunOptions, say: Say | None = None) -> int:
         from kedge.ops.foreign import run_foreign  # late: only where another runtime is asked for
 
         return run_foreign(options, say)
-    if options.image.startswith("instance://"):
-        from kedge.ops.instance import run_in_instance  # late: only where one is named
-
-        return run_in_instance(options, say)
     container = Container(options, say)
     if options.sharens and share(container):
         return finish_inside(container)
@@ -169,6 +165,10 @@ def finish_inside(container: Container) -> int:
 def end_with(status: int) -> None:
     """End a second process."""
     os._exit(status)
+
+
+def stay_planned(_: list[Operation]) -> None:
+    """Does nothing: a dry run."""
 
 
 def stay_silent(level: str, text: str) -> None:
@@ -238,23 +238,26 @@ def build(container: Container, servers: list[FuseServer]) -> Payload:
 
 def perform_plan(container: Container, builder: Builder, planned: Plan) -> None:
     """Make the mount points, then mount; where no layer takes them, the image's folders are rebuilt around them."""
-    is_real = not container.options.dry_run
-    if container.layering.is_layered:
-        container.performed += planned.making
-        if is_real:
-            builder.perform(planned.making)
-    elif not container.layering.is_direct:
+    layering = container.layering
+    perform = builder.perform if not container.options.dry_run else stay_planned
+    steps: list[list[Operation]] = []
+    if layering.is_layered and layering.keeps_changes:
         builder.refused = planned.missing
-    if builder.refused:
+    elif layering.is_layered:
+        perform(planned.making)
+        steps.append(planned.making)
+    if builder.refused and layering.is_layered:
+        overlay = next(each for each in container.performed if each[0] == "overlay")
+        steps.append(plan_points(overlay, builder.refused, builder.container))
+        perform(steps[-1])
+    elif planned.missing and not layering.is_layered and not layering.is_direct:
         from kedge.runtime.underlay import plan_underlay  # late: only where there is no overlay
 
-        rebuilt = plan_underlay(builder.refused, builder.container)
-        container.performed += rebuilt
-        if is_real:
-            builder.perform(rebuilt)
-    container.performed += planned.rest
-    if is_real:
-        builder.perform(planned.rest)
+        steps.append(plan_underlay(planned.missing, builder.container))
+        perform(steps[-1])
+    perform(planned.rest)
+    for step in (*steps, planned.rest):
+        container.performed += step
 
 
 def perform_root(container: Container, builder: Builder) -> None:
