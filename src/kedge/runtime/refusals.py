@@ -99,6 +99,6 @@ def _check_chroot(problem: OSError, root: Path) -> tuple[str, str] | None:
     ):
         return (
             "this process is in a chroot, from which no container can be made",
-            "leave the chroot, or make its folder a mount first (mount --bind FOLDER FOLDER) and enter it by pivot_root",
+            "leave the chroot, or let who enters it use pivot_root instead",
         )
     return None
