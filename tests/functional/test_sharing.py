@@ -18,6 +18,7 @@ from kedge.posix.spawn import start_of
 from kedge.runtime import sharing
 from kedge.runtime.options import RunOptions
 from kedge.runtime.sharing import find_launch, make_key
+from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 from tests.requirements import require_user_namespaces
 
 # A rank in small: joins, or makes the namespaces and a mount, and becomes a program that reports and waits.
@@ -308,3 +309,38 @@ def test_sharing_key_is_of_what_shapes_the_container() -> None:
     assert len({*others, base}) == len(others) + 1
     assert key({"NVIDIA_VISIBLE_DEVICES": "1"}) == base
     assert key({"NVIDIA_VISIBLE_DEVICES": "1"}, contain=True) != key({"NVIDIA_VISIBLE_DEVICES": "0"}, contain=True)
+
+
+@pytest.fixture(params=["user", "root"])
+def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
+    yield from each_role(request.param)
+
+
+@pytest.mark.parametrize("flags", [[], ["--pid"], ["--fakeroot"]])
+def test_sharing_ranks_of_the_command_have_one_container(runner: Runner, flags: list[str]) -> None:
+    image = give_to(runner, make_sandbox(runner.folder / "image"))
+    script = "readlink /proc/self/ns/mnt; readlink /proc/self/ns/user; readlink /proc/self/ns/pid; cat; exit 3"
+    command = runner.argv("exec", "--sharens", *flags, str(image), "sh", "-c", script)
+
+    def start() -> Rank:
+        return subprocess.Popen(
+            command, env=runner.variables(), cwd=runner.home, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    first = [start() for _ in range(6)]
+    seen = {tuple(read_line(rank) for _ in range(3)) for rank in first}
+    assert len(seen) == 1
+    if not flags:  # a process-id namespace waits for the last, so that ranks end together
+        for rank in first[1:]:
+            assert rank.communicate(timeout=30)
+            assert rank.returncode == 3
+        late = start()
+        assert {tuple(read_line(late) for _ in range(3))} == seen
+        first = [first[0], late]
+    for rank in first:
+        assert rank.stdin is not None
+        rank.stdin.close()
+        rank.stdin = None
+    for rank in first:
+        rank.communicate(timeout=30)
+        assert rank.returncode == 3
