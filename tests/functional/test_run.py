@@ -164,6 +164,8 @@ def test_exec_overlay_folder_keeps_changes(runner: Runner, image: str) -> None:
     os.chown(overlay, runner.uid, runner.uid)
     runner.read("exec", "--overlay", str(overlay), image, "sh", "-c", "echo kept > /etc/kept")
     assert runner.read("exec", "--overlay", f"{overlay}:ro", image, "cat", "/etc/kept") == "kept\n"
+    made = sorted(str(path.relative_to(overlay)) for path in (overlay / "upper").rglob("*"))
+    assert made == ["upper/etc", "upper/etc/kept"]  # no mount point of ours stays there
     assert not Path(image, "etc/kept").exists()
 
 

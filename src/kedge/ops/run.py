@@ -17,7 +17,7 @@ from kedge.runtime.configured import read_configured
 from kedge.runtime.enter import Builder
 from kedge.runtime.environment import plan_payload
 from kedge.runtime.facts import Additions, ImageFacts
-from kedge.runtime.gather import gather_host
+from kedge.runtime.gather import gather_host, read_memory
 from kedge.runtime.identity import make_group, make_passwd
 from kedge.runtime.image_binds import ImageBinds
 from kedge.runtime.layering import choose_layering, plan_layers, plan_points
@@ -64,6 +64,8 @@ class Container:
         self.host = gather_host(os.environ)
         self.way_back = WayBack()
         self.located: Located = locate(options, self.host, say)
+        if options.writable_tmpfs or options.contain or options.scratch:
+            self.host.memory = read_memory()  # what is private lives in memory
         self.layering: Layering = choose_layering(options, self.host, self.located.image)
         self.binds = collect_binds(options, os.environ, self.host.cwd)
         self.scratch = self._prepare_scratch()

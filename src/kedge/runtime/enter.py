@@ -71,6 +71,7 @@ class Builder:
             "write": self._write,
             "link": self._make_link,
             "overlay": self._mount_overlay,
+            "relay": self._mount_overlay_again,
             "proc": self._mount_kernel_tree,
             "devpts": self._mount_kernel_tree,
             "mqueue": self._mount_kernel_tree,
@@ -125,7 +126,10 @@ class Builder:
         if path == NEW:
             return self.base + NEW
         if path.startswith(NEW + "/"):
-            return self.container.locate(path[len(NEW) :])
+            where = self.container.locate(path[len(NEW) :])
+            if where == self.container.root + "/":  # an image whose /tmp is a link to / would vanish below it
+                raise OSError(errno.ELOOP, "it leads to the root of the container", path)
+            return where
         return self.base + path
 
     # -- operations
@@ -188,6 +192,10 @@ class Builder:
         upper, work, target = (self.place(str(each)) for each in operation[2:5])
         way = mount_overlay(lowers, upper, work, target, is_written=bool(operation[5]))
         self.say("note", f"root: {way}")
+
+    def _mount_overlay_again(self, operation: Operation) -> None:
+        libc.unmount(self.place(str(operation[4])), MNT_DETACH)
+        self._mount_overlay(operation)
 
     def _mount_kernel_tree(self, operation: Operation) -> None:
         kind, target = str(operation[0]), self.place(str(operation[1]))

@@ -33,7 +33,6 @@ def gather_host(environ: Mapping[str, str]) -> HostFacts:
         cwd=find_folder(),
         umask=umask,
         machine=os.uname().machine,
-        memory=read_memory(),
     )
 
 
@@ -59,6 +58,29 @@ def find_folder() -> str:
         return "/"
 
 
-def read_memory() -> int:
-    """Bytes of memory of this machine; cheap, and exact enough for the size of a file system in memory."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+def read_memory(root: str = "") -> int:
+    """Bytes of memory that this process may use: the machine's, or what its control groups leave of it."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for line in _read_text(f"{root}/proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "memory":
+            base, name = f"{root}/sys/fs/cgroup/memory", "memory.limit_in_bytes"
+        elif not controllers:
+            base, name = f"{root}/sys/fs/cgroup", "memory.max"
+        else:
+            continue
+        while True:  # a limit of every group above holds too
+            limit = _read_text(f"{base}{path}/{name}").strip()
+            memory = min(memory, int(limit)) if limit.isdigit() else memory
+            if path in ("", "/"):
+                break
+            path = path.rpartition("/")[0]
+    return memory
+
+
+def _read_text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""

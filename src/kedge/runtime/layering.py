@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kedge.runtime.fuse_program import is_privileged
 from kedge.runtime.layers_above import OverlayLayer, check_writable, choose_tmpfs_size, plan_overlays
-from kedge.runtime.operations import LOWER, MUST, NEW, OLD, SESSION
+from kedge.runtime.operations import LOWER, MAY, MUST, NEW, OLD, SESSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kedge.runtime.image_file import ImageFile
     from kedge.runtime.operations import Operation
     from kedge.runtime.options import RunOptions
+    from kedge.runtime.views import View
 
 
 class Layering:
@@ -45,6 +46,11 @@ class Layering:
 
         images = [ExtImage(layer.path, layer.offset, layer.size, writable=layer.writable) for layer in layers]
         return ExtServers(images, base) if needs_servers() else None
+
+    @property
+    def keeps_changes(self) -> bool:
+        """Whether what is written stays in a layer of the user's, where mount points have no business."""
+        return any(layer.writable for layer in self.layers)
 
     def use_binds(self) -> None:
         """Go on without an overlay."""
@@ -97,6 +103,19 @@ def plan_layers(layering: Layering) -> list[Operation]:
     operations += [("folder", upper, 0o755, MUST), ("folder", work, 0o755, MUST)]
     operations.append(("overlay", "\n".join(lowers), upper, work, NEW, int(layering.is_writable)))
     return operations
+
+
+def plan_points(overlay: Operation, points: list[tuple[str, str]], view: View) -> list[Operation]:
+    """Put the overlay on again with one more layer, the lowest, which has nothing but the mount points.
+
+    For layers that do not take them, and for those that should not: a user's, where they would stay.
+    """
+    operations: list[Operation] = []
+    for path, shape in points:
+        where = f"{SESSION}/points{view.resolve(path)}"
+        operations.append(("folder", where, 0o755, MAY) if shape == "d" else ("file", where, MAY))
+    lowers = f"{overlay[1]}\n{SESSION}/points"
+    return [*operations, ("relay", lowers, *overlay[2:])]
 
 
 def _plan_squashfs(layer: OverlayLayer, place: str) -> Operation:

@@ -10,7 +10,7 @@ plan is flat, comparable and quick to make. Paths begin with the name of the tre
     file      path, policy                     umask                  number
     write     path, text, mode                 chdir                  folders by preference, is_strict
     link      what it says, path               enter                  root
-    overlay   lowers, upper, work, target, is_written      (lowers and the folders of chdir are joined by newlines)
+    overlay, relay   lowers, upper, work, target, is_written   (lowers and the folders of chdir are joined by newlines)
     squashfuse, loop, fuse2fs   file, offset, size, target, program or type
 """
 
@@ -41,6 +41,7 @@ _TEXTS = {
     "write": "write {1} ({size} bytes)",
     "link": "make the link {2} -> {1}",
     "overlay": "put an overlay on {4}: lower {1}, upper {2}",
+    "relay": "put the overlay on {4} again, above the mount points that the image lacks",
     "proc": "mount proc on {1}",
     "devpts": "mount devpts on {1}",
     "mqueue": "mount mqueue on {1}",
