@@ -7,6 +7,7 @@ It travels in environment variables, never in argv, which every user of the mach
 from __future__ import annotations
 
 from kedge.runtime.env_requests import PATH_REQUESTS
+from kedge.runtime.env_scripts import read_script
 from kedge.runtime.env_settings import DEFAULT_PATH, LIBRARIES, PROMPT
 from kedge.runtime.facts import Payload
 from kedge.runtime.shell_words import is_name, quote
@@ -117,11 +118,8 @@ def make_shell_payload(settings: Settings, done: int, entry: Entry, view: View, 
 
 def choose_shell(settings: Settings, done: int, view: View) -> str:
     """bash where a script uses its words and the image has it; else what the image calls sh."""
-    texts = []
-    for kind, path in settings.steps[done:]:
-        if kind == "script":
-            texts.append((view.read(path) or b"").decode(errors="surrogateescape"))
-    wants_bash = any(uses_bash(text) for text in texts)
+    paths = [path for kind, path in settings.steps[done:] if kind == "script"]
+    wants_bash = any([uses_bash(read_script(view, path)) for path in paths])  # all of them are read: none is too large
     order = ("/bin/bash", "/bin/sh") if wants_bash else ("/bin/sh", "/bin/bash")
     return order[0] if view.is_executable(order[0]) else order[1]
 

@@ -21,6 +21,10 @@ _FILE_TESTS = {"-d": "d", "-f": "f", "-e": "dfc"}
 _BRANCH_WORDS = ("if", "elif", "else", "fi")
 _LONGEST = 64_000  # characters; longer ones are read sooner by a shell
 _DEEPEST = 8  # scripts that source each other
+_LARGEST = 1 << 20  # bytes: no environment script is that large, and a shell would read it for minutes
+_WAY_AROUND = "the image is broken, or means harm; look at it with 'kedge inspect --environment'"
+_MOST = 1000  # scripts in one image
+_LONGEST_VALUE = 131_072  # the kernel gives no program a longer variable; `A=$A$A` grows without end
 
 
 class Variables:
@@ -55,6 +59,26 @@ class Variables:
     def exports(self) -> dict[str, str]:
         """What a program gets."""
         return {name: value for name, value in self.values.items() if name in self.exported}
+
+
+def list_scripts(view: View, folder: str) -> list[str]:
+    """The names of an image's scripts, in the order they are run."""
+    names = [name for name in view.names(folder) if name.endswith(".sh") and not name.startswith(".")]
+    if len(names) <= _MOST:
+        return names
+    from kedge.errors import CannotStart  # late: only for an error
+
+    raise CannotStart(f"the image has {len(names)} environment scripts in {folder}", hint=_WAY_AROUND)
+
+
+def read_script(view: View, path: str) -> str:
+    """The text of an image's script; empty where it is no file."""
+    data = view.read(path, _LARGEST) or b""
+    if len(data) < _LARGEST:
+        return data.decode(errors="surrogateescape")
+    from kedge.errors import CannotStart  # late: only for an error
+
+    raise CannotStart(f"{path} in the image is no environment script: it is larger than 1 MiB", hint=_WAY_AROUND)
 
 
 def run_script(text: str, variables: Variables, view: View | None, depth: int = 0) -> None:
@@ -139,6 +163,8 @@ class _Reader:
 
     def _read_value(self) -> str:
         value, self.at = read_word(self.text, self.at, self.variables.lookup)
+        if len(value) > _LONGEST_VALUE:
+            raise NotPlain("a value that no program can get")
         return value
 
     def _run_assignments(self, name: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kedge.runtime.entrypoint import choose_entry, read_workdir, resolve_oci_words
 from kedge.runtime.env_requests import PATH_REQUESTS, collect_requests, select_host_variables
-from kedge.runtime.env_scripts import run_script
+from kedge.runtime.env_scripts import list_scripts, read_script, run_script
 from kedge.runtime.env_settings import DEFAULT_PATH, LIBRARIES, PROMPT, Settings
 from kedge.runtime.facts import Payload
 from kedge.runtime.leaks import guard_variables
@@ -128,12 +128,9 @@ def _list_destinations(options: RunOptions, host: HostFacts) -> list[str]:
 def list_steps(view: View) -> list[Step]:
     """What happens to the environment, in order."""
     steps: list[Step] = []
-    names = view.names(_FOLDER)
-    if names:
-        for name in names:
+    if view.names(_FOLDER):
+        for name in list_scripts(view, _FOLDER):
             path = f"{_FOLDER}/{name}"
-            if not name.endswith(".sh") or name.startswith("."):
-                continue
             if name == "99-runtimevars.sh":
                 continue  # part of the last step, for all images
             if name == "90-environment.sh":
@@ -175,7 +172,7 @@ def run_step(settings: Settings, kind: str, path: str, view: View) -> None:
     """One step, by our own reader."""
     variables = settings.variables
     if kind == "script":
-        run_script((view.read(path) or b"").decode(errors="surrogateescape"), variables, view)
+        run_script(read_script(view, path), variables, view)
     elif kind == "default-path":
         set_default_path(variables)
     elif kind == "repair-path":

@@ -27,7 +27,10 @@ def plan_underlay(missing: list[tuple[str, str]], view: View) -> list[Operation]
     wanted: dict[str, str] = {}
     rebuilt: set[str] = set()
     for path, shape in missing:
-        where = view.resolve(path)
+        try:
+            where = view.resolve(path)
+        except OSError:
+            continue  # links in a circle: the mount says so
         if view.kind(where):
             continue  # also where the shape is another: nothing of the image is hidden, the mount says what is wrong
         wanted[where] = shape
