@@ -25,6 +25,7 @@ from kedge.model.tree import Kind, Node
 MAXIMUM_NAMES = 4_000_000
 MAXIMUM_DEPTH = 2048  # PATH_MAX is 4096: nothing deeper can be named
 WORDS_AT_ONCE = 2048
+_KINDS = {kind.value: kind for kind in Kind}  # calling an enumeration is slow
 
 
 class SquashReader:
@@ -43,6 +44,7 @@ class SquashReader:
         self._inode_table = inodes
         self._inodes = InodeReader(inodes, superblock.block_size)
         self._ids = self._indexed("id table", superblock.id_table, superblock.ids, layout.U32)
+        self._owners: dict[int, int] = {}
         self._fragments: IndexedTable | None = None
         self._blocks = BlockReader(image, codec, superblock.block_size, threads)
         self._xattrs: XattrReader | None = None
@@ -207,11 +209,15 @@ class SquashReader:
             )
         seen.add(entry.address)
 
+    def _owner(self, number: int) -> int:
+        found = self._owners.get(number)
+        if found is None:
+            found = self._owners[number] = self._ids.get(number, asked_by="an inode")[0]
+        return found
+
     def _node(self, inode: Inode) -> Node:
-        kind = Kind(inode.kind)
-        uid = self._ids.get(inode.uid, asked_by="an inode")[0]
-        gid = self._ids.get(inode.gid, asked_by="an inode")[0]
-        node = Node(kind, inode.mode, uid, gid, inode.mtime)
+        kind = _KINDS[inode.kind]
+        node = Node(kind, inode.mode, self._owner(inode.uid), self._owner(inode.gid), inode.mtime)
         if inode.xattr != INVALID_XATTR and self._xattrs is not None:
             node.xattrs = self._xattrs.get(inode.xattr)
         if kind is Kind.FILE:
