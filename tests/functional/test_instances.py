@@ -16,6 +16,7 @@ import pytest
 
 from kedge.errors import InstanceProblem, UsageError
 from kedge.posix.spawn import start_of
+from kedge.runtime.fuse import can_use_fuse, find_squashfuse
 from kedge.runtime.instances import Folder, Instance, check_name
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 
@@ -257,7 +258,7 @@ def test_instance_pid_file_and_json(runner: Runner, image: Path, name: str) -> N
     assert is_gone(int(pid)) is False
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_instance_interrupted_start_leaves_no_process_without_record(
     runner: Runner, image: Path, name: str, number: int
 ) -> None:
@@ -277,6 +278,18 @@ def test_instance_interrupted_start_leaves_no_process_without_record(
             while left := find_processes(own):
                 assert time.monotonic() < end, [Path(f"/proc/{each}/stat").read_text() for each in left]
                 time.sleep(0.05)
+
+
+def test_instance_file_server_ends_with_it(runner: Runner, image: Path, name: str) -> None:
+    if can_use_fuse() or not find_squashfuse()[0]:
+        pytest.skip("needs /dev/fuse and squashfuse")
+    packed = str(runner.home / "image.sif")
+    runner.read("convert", str(image), packed)
+    runner.read("instance", "start", "--root-from", "squashfuse", packed, name)
+    assert runner.read("exec", f"instance://{name}", "echo", "here") == "here\n"
+    assert len(find_processes(packed)) == 2, "the first process, whose command line it is, and the server"
+    runner.read("instance", "stop", name)
+    wait_until(lambda: not find_processes(packed))
 
 
 def find_processes(word: str) -> list[str]:

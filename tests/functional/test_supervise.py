@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from kedge.posix.spawn import start_of
-from tests.requirements import require_user_namespaces
+from tests.requirements import REPOSITORY, require_user_namespaces
 
 # A container in small: namespaces, then the program under the two processes that `supervise` makes.
 LAUNCH = """
@@ -248,6 +248,16 @@ def test_supervise_terminal_stop_and_continue(program: str) -> None:
         terminal.expect("status=6")
     finally:
         terminal.close()
+
+
+@pytest.mark.parametrize("module", ["supervise", "join", "sharing"])
+def test_supervise_modules_on_the_way_of_a_start_are_lean(module: str) -> None:
+    code = f"import sys; sys.path[:0] = sys.argv[1:]; import kedge.runtime.{module}; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-SI", "-c", code, str(REPOSITORY / "src")], capture_output=True, text=True, check=True
+    )
+    heavy = {"typing", "re", "enum", "signal", "dataclasses", "json", "pathlib", "collections", "kedge.errors"}
+    assert not heavy & set(done.stdout.split())
 
 
 def find_descendants(pid: int) -> list[int]:
