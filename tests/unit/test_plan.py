@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kedge.errors import FileProblem
+from kedge.errors import FileProblem, UsageError
 from kedge.posix.constants import MS_NODEV, MS_RDONLY
 from kedge.runtime.enter import Builder
 from kedge.runtime.facts import Additions, Bind, HostFacts, ImageFacts, Payload
@@ -103,11 +103,49 @@ def test_plan_bind_below_a_private_folder_is_made_there() -> None:
     assert flags & MS_RDONLY
 
 
-def test_plan_bind_below_a_bind_makes_nothing_on_the_host() -> None:
+def test_plan_bind_below_a_bind_is_made_there_when_it_is_covered() -> None:
     request = make_request()
     request.binds = [Bind("/data", "/home/user/data")]
     plan = plan_container(request)
-    assert not [each for each in (*plan.making, *plan.rest) if each[0] == "folder" and "/data" in str(each[1])]
+    assert not [each for each in plan.making if "/data" in str(each[1])]
+    made = plan.rest.index(("folder", NEW + "/home/user/data", 0o755, "may"))
+    assert made == plan.rest.index(find_bind(plan, "/home/user/data")) - 1
+
+
+def test_plan_folder_is_bound_before_what_lies_in_it() -> None:
+    request = make_request()
+    request.binds = [Bind("/data/file", "/x/y/file"), Bind("/scratch", "/x"), Bind("/data", "/x/y")]
+    assert [each for each in destinations(plan_container(request)) if each.startswith("/x")] == [
+        "/x",
+        "/x/y",
+        "/x/y/file",
+    ]
+
+
+def test_plan_own_bind_wins_over_a_generated_file() -> None:
+    request = make_request()
+    request.passwd = b"generated\n"
+    request.binds = [Bind("/data/file", "/etc/passwd")]
+    binds = [each for each in plan_container(request).rest if each[0] == "bind" and each[2] == NEW + "/etc/passwd"]
+    assert binds[-1][1] == OLD + "/data/file"
+
+
+def test_plan_home_must_go_to_an_absolute_path() -> None:
+    with pytest.raises(UsageError, match="must be an absolute path"):
+        make_request(home="other")
+    assert find_bind(plan_container(make_request(home="../:/home/me")), "/home/me")[1] == OLD + "/home/user"
+
+
+def test_plan_lost_folder_leads_home() -> None:
+    request = make_request(cwd="/")
+    request.host.has_folder = False
+    assert plan_container(request).rest[-1] == ("chdir", "/home/user\n/", 0)
+
+
+@pytest.mark.parametrize("text", ["host.example", "1.2.3", "1.2.3.400", "", "1.1.1.1,x"])
+def test_plan_name_servers_are_addresses(text: str) -> None:
+    with pytest.raises(UsageError, match="is not an address"):
+        plan_container(make_request(dns=text or ","))
 
 
 def test_plan_missing_source_is_an_error() -> None:

@@ -32,6 +32,7 @@ def run_words(verb: str, words: Sequence[str], *, leading: Sequence[str] = ()) -
     """Do what the words behind the verb say; returns only when no program was started in this process."""
     options = RunOptions()
     try:
+        open_standard_streams()
         parse_words(verb, [*leading, *words], os.environ, into=options)
         speaker = Speaker(options)
         speaker.say_collected()
@@ -48,6 +49,16 @@ def run_words(verb: str, words: Sequence[str], *, leading: Sequence[str] = ()) -
         raise
     except BaseException as problem:
         return report(problem, [verb, *words], options)
+
+
+def open_standard_streams() -> None:
+    """A standard stream that the caller closed becomes an empty one; else the next file to be opened has its number."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
+            os.set_inheritable(number, True)
 
 
 class Speaker:

@@ -146,7 +146,7 @@ class Joined:
         self.host = gather_host(os.environ)
         self.way_back = WayBack()
         self.sharing: Sharing | None = None
-        self.restraint = Restraint()
+        self.restraint = Restraint(is_root=self.host.uid == 0 or bool(instance.options.get("fakeroot")))
         self._inside: inside.Inside | None = None
 
     def enter(self) -> None:

@@ -79,7 +79,7 @@ class Container:
                 say("warn", layer.warning)
         self.ext_servers: ExtServers | None = None
         self.sharing: Sharing | None = None
-        self.restraint = Restraint()
+        self.restraint = Restraint(is_root=options.fakeroot or self.host.uid == 0)
         if options.drop_caps or options.no_privs:
             from kedge.runtime.capabilities import choose_dropped  # late: few ask for it
 
@@ -195,9 +195,7 @@ def enter_namespaces(container: Container) -> list[FuseServer]:
             known = enter_user_namespace(host, as_root=is_root, has_many=is_root and not options.ignore_subuid)
             container.say("note", f"users that the container knows: {known}")
             if known == ROOT_ALONE and options.fakeroot:
-                from kedge.runtime.emulation import (
-                    find_emulation,
-                )  # late: only with --fakeroot, while the host is there
+                from kedge.runtime.emulation import find_emulation  # late: only with --fakeroot
 
                 container.restraint.emulate = find_emulation(host.machine)
         servers = make_servers(container)
@@ -300,7 +298,7 @@ def plan(container: Container) -> tuple[Request, Payload]:
     payload = plan_payload(options, host, image, additions)
     request = Request(options, host, image, additions, payload)
     request.binds, request.scratch = container.binds, container.scratch
-    request.is_writable = container.layering.is_writable
+    request.is_writable, request.is_direct = container.layering.is_writable, container.layering.is_direct
     request.private_size = container.layering.private_size
     home = request.home[1]
     request.passwd = make_passwd(view.read("/etc/passwd"), host, home, fakeroot=options.fakeroot)

@@ -231,6 +231,24 @@ def fetch_descriptor(stowed: int) -> int:
     return int(control.descriptor)
 
 
+class _InterfaceRequest(ctypes.Structure):
+    """struct ifreq of linux/if.h, as far as flags need it; the kernel reads 40 bytes."""
+
+    _fields_ = (("name", ctypes.c_char * 16), ("flags", ctypes.c_short), ("rest", ctypes.c_char * 22))
+
+
+def raise_loopback() -> None:
+    """Let the loopback interface of a new network namespace be up: 127.0.0.1 is there then."""
+    socket = _library.socket(ctypes.c_int(2), ctypes.c_int(2), ctypes.c_int(0))  # AF_INET, SOCK_DGRAM
+    if socket < 0:
+        _check(socket)
+    try:
+        request = _InterfaceRequest(b"lo", 0x41)  # IFF_UP | IFF_RUNNING
+        _check(_library.ioctl(ctypes.c_int(socket), ctypes.c_ulong(0x8914), ctypes.byref(request)))  # SIOCSIFFLAGS
+    finally:
+        os.close(socket)
+
+
 def set_host_name(name: str) -> None:
     """sethostname(2)."""
     raw = os.fsencode(name)

@@ -39,4 +39,4 @@ def choose_dropped(options: RunOptions) -> list[int]:
                 )
             if name:
                 dropped.append(NAMES.index(name))
-    return dropped
+    return sorted(dropped)

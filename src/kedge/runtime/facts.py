@@ -21,6 +21,7 @@ class HostFacts:
     home: str = "/home/user"
     login_shell: str = "/bin/sh"
     cwd: str = "/home/user"
+    has_folder: bool = True  # False: the current folder was deleted or may not be read, and `cwd` is `/`
     umask: int = 0o022
     machine: str = "x86_64"
     memory: int = 8 << 30  # bytes that this process may use

@@ -18,6 +18,7 @@ def gather_host(environ: Mapping[str, str]) -> HostFacts:
     """The host as this process sees it."""
     uid, gid = os.getuid(), os.getgid()
     user, home, login_shell = find_user(uid)
+    cwd = find_folder(environ)
     umask = os.umask(0)
     os.umask(umask)
     return HostFacts(
@@ -30,7 +31,8 @@ def gather_host(environ: Mapping[str, str]) -> HostFacts:
         gecos=find_gecos(uid),
         home=home,
         login_shell=login_shell,
-        cwd=find_folder(),
+        cwd=cwd or "/",
+        has_folder=bool(cwd),
         umask=umask,
         machine=os.uname().machine,
     )
@@ -50,12 +52,19 @@ def copy_environ(environ: Mapping[str, str]) -> dict[str, str]:
     return copied
 
 
-def find_folder() -> str:
-    """The current folder; `/` when it was deleted or may not be read."""
+def find_folder(environ: Mapping[str, str]) -> str:
+    """The current folder as the shell calls it, with its links; empty when it was deleted or may not be read."""
     try:
-        return os.getcwd()
+        real = os.getcwd()
     except OSError:
-        return "/"
+        return ""
+    shown = environ.get("PWD", "")
+    if shown == real or not shown.startswith("/") or ".." in shown.split("/"):
+        return real
+    try:
+        return shown if os.path.samestat(os.stat(shown), os.stat(".")) else real
+    except OSError:
+        return real
 
 
 def read_memory(root: str = "") -> int:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from kedge.runtime.image_file import identify
+from kedge.runtime.layering import plan_squashfs
 from kedge.runtime.operations import MUST, OLD, SESSION
 from kedge.runtime.views import FolderView
 
@@ -34,7 +35,7 @@ class ImageBinds:
             operations.append(("folder", place, 0o755, MUST))
             where = (OLD + image.path, image.offset, image.size, place)
             if image.file_system == "squashfs":
-                operations.append(("squashfuse", *where, ""))
+                operations.append(plan_squashfs(image.path, where))
             else:
                 operations.append(("fuse2fs", *where, "ro" if self.binds[number].readonly else "rw"))
         return operations

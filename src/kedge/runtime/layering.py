@@ -118,10 +118,10 @@ def plan_points(overlay: Operation, points: list[tuple[str, str]], view: View) -
     return [*operations, ("relay", lowers, *overlay[2:])]
 
 
-def _plan_squashfs(layer: OverlayLayer, place: str) -> Operation:
-    from kedge.runtime.roots import check_kernel_mount, find_server  # late: SquashFS overlays are rare
+def plan_squashfs(path: str, where: tuple[str, int, int, str]) -> Operation:
+    """Mount a SquashFS file other than the image: `where` is its place in the plan, offset, size and target."""
+    from kedge.runtime.roots import check_kernel_mount, find_server  # late: other SquashFS files are rare
 
-    where = (OLD + layer.path, layer.offset, layer.size, place)
     program, refusal = find_server()
     if program:
         return ("squashfuse", *where, program)
@@ -130,8 +130,8 @@ def _plan_squashfs(layer: OverlayLayer, place: str) -> Operation:
     from kedge.errors import MountFailed  # late: only for an error
 
     raise MountFailed(
-        f"the SquashFS overlay {layer.path} cannot be mounted: {refusal}",
-        hint="install squashfuse, or unpack it with 'unsquashfs -d FOLDER' and use --overlay FOLDER:ro",
+        f"the SquashFS file {path} cannot be mounted: {refusal}",
+        hint="install squashfuse, or unpack it ('kedge convert FILE FOLDER') and use the folder",
     )
 
 
@@ -143,7 +143,7 @@ def _plan_layer(layer: OverlayLayer, number: int, operations: list[Operation]) -
     operations.append(("folder", place, 0o755, MUST))
     where = (OLD + layer.path, layer.offset, layer.size, place)
     if layer.kind == "squashfs":
-        operations.append(_plan_squashfs(layer, place))
+        operations.append(plan_squashfs(layer.path, where))
     else:
         operations.append(("fuse2fs", *where, "rw" if layer.writable else "ro"))
     return place

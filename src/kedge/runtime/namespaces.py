@@ -63,6 +63,8 @@ def enter_other_namespaces(options: RunOptions) -> None:
     ):
         flags |= flag if is_wanted else 0
     libc.unshare(flags)
+    if options.net:
+        libc.raise_loopback()
     # What the host mounts later still arrives (automounted homes), what we mount stays here.
     libc.mount("none", "/", "", MS_REC | MS_SLAVE)
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from kedge.posix.constants import MS_NODEV, MS_NOSUID, MS_RDONLY
+from kedge.runtime.home import choose_home
 from kedge.runtime.operations import LATER, MAY, MUST, NEW, OLD, SESSION, WARN
 
 TYPE_CHECKING = False
@@ -39,22 +40,16 @@ class Request:
         self.binds: list[Bind] = []  # --bind, --mount, --scratch and their variables
         self.scratch: list[str] = []  # places of --scratch that are in memory
         self.is_writable = False  # whether the root stays writable
+        self.is_direct = False  # whether the root is the user's own folder, in which no mount point is made
         self.private_size = 0  # bytes that a private tmp, home and /dev/shm may hold
         self.passwd: bytes | None = None
         self.group: bytes | None = None
+        self.home = choose_home(options, host)  # on the host, and in the container
         self.has_terminal = ""  # the terminal's path on the host, for a private /dev/console
 
     def skips(self, name: str) -> bool:
         """Whether --no-mount names it."""
         return any(name in each.split(",") for each in self.options.no_mount)
-
-    @property
-    def home(self) -> tuple[str, str]:
-        """Where the home folder is on the host, and where it goes in the container."""
-        source, _, destination = self.options.home.partition(":")
-        if not source:
-            return self.host.home, "/root" if self.options.fakeroot else self.host.home
-        return source, destination or source
 
 
 class Points:
@@ -69,13 +64,13 @@ class Points:
     def want(self, destination: str, shape: str, *, by: str) -> str:
         """A place that must exist when `by` (bind or tmpfs) covers it; returns its path in the plan.
 
-        Below an empty file system it is made there; below a bind it must exist on the host, where nothing is made.
+        What is covered already cannot be made in the image: it is made where it lies then, on the host too.
         """
         above = [kind for path, kind in self.covers if destination.startswith(path.rstrip("/") + "/")]
         if not above:
             self.wanted.setdefault(destination, shape)
-        elif above[-1] == "tmpfs":
-            self.mounts.append(make_point(destination, shape, MUST))
+        else:
+            self.mounts.append(make_point(destination, shape, MUST if above[-1] == "tmpfs" else MAY))
         self.covers.append((destination, by))
         return NEW + destination
 
@@ -86,7 +81,7 @@ class Points:
     def bind_session(self, name: str, destination: str, shape: str = "f") -> None:
         """Let something that was made for this container appear."""
         target = self.want(destination, shape, by="bind")
-        self.mounts.append(("bind", f"{SESSION}/{name}", target, GUARDED | MS_RDONLY, WARN))
+        self.mounts.append(("bind", f"{SESSION}/{name}", target, GUARDED, WARN))
 
     def tmpfs(self, destination: str, size: int, mode: str) -> None:
         """An empty file system in memory."""
@@ -125,16 +120,18 @@ def plan_container(request: Request) -> Plan:
     plan_kernel_trees(request, points)
     plan_devices(request, points)
     plan_host_files(request, points)
-    plan_home_and_tmp(request, points)
+    plan_tmp(request, points)
+    plan_home(request, points)
     for place in request.scratch:
         points.tmpfs(place, request.private_size, "755")
-    for bind in request.binds:
+    plan_identity(request, points, before)
+    # A folder before what lies in it, whatever the order of the options.
+    for bind in sorted(request.binds, key=lambda each: each.destination.rstrip("/").count("/")):
         plan_bind(request, points, bind)
     plan_current_folder(request, points)
     plan_libraries(request, points, before)
-    plan_identity(request, points, before)
     after: list[Operation] = [] if request.is_writable else [("readonly", NEW)]
-    after.append(("umask", 0o022 if options.no_umask or options.fakeroot else host.umask))
+    after.append(("umask", 0o022 if options.no_umask else host.umask))
     after += [("enter", NEW), plan_start_folder(request)]
     return Plan(points, before, after)
 
@@ -189,17 +186,23 @@ def plan_host_files(request: Request, points: Points) -> None:
             points.bind(request.host.view.resolve(path), path, "f", flags=GUARDED | MS_RDONLY, policy=MAY)
 
 
-def plan_home_and_tmp(request: Request, points: Points) -> None:
-    """The home folder, /tmp and /var/tmp: the host's, or private ones."""
+def plan_tmp(request: Request, points: Points) -> None:
+    """/tmp and /var/tmp: the host's, or private ones."""
+    options = request.options
+    if request.skips("tmp"):
+        return
+    for path, name in (("/tmp", "tmp"), ("/var/tmp", "var_tmp")):
+        if not options.contain:
+            points.bind(path, path, "d", policy=WARN)
+        elif options.workdir:
+            points.bind(f"{options.workdir}/{name}", path, "d")
+        else:
+            points.tmpfs(path, request.private_size, "1777")
+
+
+def plan_home(request: Request, points: Points) -> None:
+    """The home folder: the host's, or a private one."""
     options, size = request.options, request.private_size
-    if not request.skips("tmp"):
-        for path, name in (("/tmp", "tmp"), ("/var/tmp", "var_tmp")):
-            if not options.contain:
-                points.bind(path, path, "d", policy=WARN)
-            elif options.workdir:
-                points.bind(f"{options.workdir}/{name}", path, "d")
-            else:
-                points.tmpfs(path, size, "1777")
     source, destination = request.home
     if options.no_home or request.skips("home") or destination == "/":
         return
@@ -207,12 +210,15 @@ def plan_home_and_tmp(request: Request, points: Points) -> None:
         if options.workdir:
             points.bind(f"{options.workdir}/home", destination, "d")
         else:
-            points.tmpfs(destination, size, "700")
+            points.tmpfs(destination, size, "755")
         return
+    parent = destination.rpartition("/")[0]
+    if request.is_direct and parent and not request.image.view.kind(destination):
+        points.tmpfs(parent, 0, "755")  # nothing is made in the user's own folder, so what is above covers it
     if request.host.view.kind(source) == "d":
         points.bind(source, destination, "d", policy=MUST if options.home else WARN)
     elif not options.home:
-        points.tmpfs(destination, size, "700")
+        points.tmpfs(destination, size, "755")
 
 
 def plan_bind(request: Request, points: Points, bind: Bind) -> None:
@@ -277,9 +283,21 @@ def plan_identity(request: Request, points: Points, before: list[Operation]) -> 
         points.bind_session("hostname", "/etc/hostname")
         points.add(("hostname", options.hostname))
     if options.dns:
-        servers = "".join(f"nameserver {server.strip()}\n" for server in options.dns.split(",") if server.strip())
+        servers = "".join(f"nameserver {server}\n" for server in list_servers(options.dns))
         before.append(("write", f"{SESSION}/resolv.conf", servers, 0o644))
         points.bind_session("resolv.conf", "/etc/resolv.conf")
+
+
+def list_servers(text: str) -> list[str]:
+    """The name servers of --dns, which are addresses."""
+    servers = [server.strip() for server in text.split(",")]
+    for server in servers:
+        is_address = server.count(".") == 3 and all(part.isdigit() and int(part) < 256 for part in server.split("."))
+        if not is_address and not (":" in server and all(each in "0123456789abcdefABCDEF:." for each in server)):
+            from kedge.errors import UsageError  # late: only for an error
+
+            raise UsageError(f"--dns: '{server}' is not an address", hint="such as --dns 10.0.0.1,10.0.0.2")
+    return servers
 
 
 def plan_start_folder(request: Request) -> Operation:
@@ -290,5 +308,5 @@ def plan_start_folder(request: Request) -> Operation:
     home = request.home[1]
     if request.payload.workdir:
         return ("chdir", "\n".join([request.payload.workdir, home, "/"]), 0)
-    first = [] if options.contain else [request.host.cwd]
+    first = [] if options.contain or not request.host.has_folder else [request.host.cwd]
     return ("chdir", "\n".join([*first, home, "/"]), 0)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Restraint:
     """What the program is to be without, and what stands in for it."""
 
-    def __init__(self) -> None:
-        self.capabilities: list[int] = []  # numbers of those that are dropped
+    def __init__(self, *, is_root: bool) -> None:
+        self.capabilities = [] if is_root else list(range(64))  # numbers of those that are dropped; a user has none
         self.emulate: Callable[[], None] | None = None  # lets calls that only a real root may make succeed unheard
 
     def apply(self) -> None:
@@ -34,7 +34,7 @@ class Restraint:
             try:
                 libc.control_process(PR_CAPBSET_DROP, number)
             except OSError:
-                continue  # one that the kernel does not know is not there either way
+                break  # the numbers ascend, and the kernel knows no more
         if self.emulate is not None:
             self.emulate()
 
