@@ -62,13 +62,15 @@ class NodeEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """An image to be unpacked: its identity, its name for people, about how large it becomes."""
+class Built:
+    """What was unpacked: how much room it takes, and its OCI config where that is not in the image's file."""
 
-    identity: str
-    source: str
     size: int
-    config: bytes = b""  # the OCI config, where it is not in the image's file
+    config: bytes = b""
+
+
+# Makes the folder it is given; before it writes it says how many bytes it needs.
+Build = Callable[[Path, Callable[[int], None]], Built]
 
 
 class NodeStore:
@@ -147,37 +149,37 @@ class NodeStore:
 
     # -- making
 
-    def make(self, order: Order, build: Callable[[Path], int], *, force: bool = False) -> tuple[Path, bool]:
-        """The root of the image, and whether it was unpacked now; `build` makes the folder and says its size."""
+    def make(self, identity: str, source: str, build: Build, *, force: bool = False) -> tuple[Path, bool]:
+        """The root of the image that people call `source`, and whether it was unpacked now."""
         node_directory(self.environ)
         with explained(self.images):
             self.images.mkdir(mode=0o700, exist_ok=True)
-        with self._alone(order):
-            found = self.find(order.identity)
+        with self._alone(identity, source):
+            found = self.find(identity)
             if found is not None and not force:
                 return found, False
             self._sweep()
-            self.make_room(order.size, order.source)
-            self._build(order, build)
-        return self.images / order.identity / "root", True
+            self._build(identity, source, build)
+        return self.images / identity / "root", True
 
-    def _build(self, order: Order, build: Callable[[Path], int]) -> None:
-        target = self.images / order.identity
+    def _build(self, identity: str, source: str, build: Build) -> None:
+        target = self.images / identity
         temporary = temporary_beside(target)
-        began = time.time()
+        began = round(time.time())
         try:
             with explained(self.place):
                 temporary.mkdir(mode=0o700)
-                (temporary / "info").write_text(json.dumps({"source": order.source, "began": round(began)}))
-                size = build(temporary / "root")
-                (temporary / "size").write_text(str(size))
+                (temporary / "info").write_text(json.dumps({"source": source, "began": began}))
+                built = build(temporary / "root", lambda needed: self.make_room(needed, source))
+                (temporary / "size").write_text(str(built.size))
                 (temporary / "boot").write_text(read_boot())
                 (temporary / "lock").touch(mode=0o600)
-                if order.config:
-                    (temporary / "oci-config.json").write_bytes(order.config)
+                if built.config:
+                    (temporary / "oci-config.json").write_bytes(built.config)
                 self._publish(temporary, target)
         except NoSpace as problem:
-            problem.hint = f"choose a larger place: {_REMEDY.format('PLACE')}, or do not unpack: {_NO_UNPACKING}"
+            if _NO_UNPACKING not in (problem.hint or ""):
+                problem.hint = f"choose a larger place: {_REMEDY.format('PLACE')}, or do not unpack: {_NO_UNPACKING}"
             raise
         finally:
             remove_tree(temporary)
@@ -193,14 +195,14 @@ class NodeStore:
         temporary.rename(target)
 
     @contextlib.contextmanager
-    def _alone(self, order: Order) -> Iterator[None]:
+    def _alone(self, identity: str, source: str) -> Iterator[None]:
         """Be the only one that unpacks this image; others wait here, and find it afterwards."""
-        path = self.images / f"{order.identity}.lock"
+        path = self.images / f"{identity}.lock"
         while True:
             with explained(path):
                 file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             try:
-                self._wait(file, order.source)
+                self._wait(file, source)
                 if not _is_same(file, path):  # somebody removed the file while we waited
                     continue
                 os.ftruncate(file, 0)
@@ -220,24 +222,21 @@ class NodeStore:
 
     # -- room
 
-    def make_room(self, needed: int, what: str) -> list[NodeEntry]:
+    def make_room(self, needed: int, what: str) -> None:
         """Remove what nobody uses, the longest unused first, until `needed` bytes fit; NoSpace if they never do."""
         entries = self.entries()
         held = sum(entry.size for entry in entries)
         limit = self.limit
-        removed = []
         for entry in reversed(entries):
             is_over = limit is not None and held + needed > limit
             if not is_over and free_space(self.place).usable >= needed:
                 break
             if self.remove(entry):
                 held -= entry.size
-                removed.append(entry)
                 self._progress.note(f"removed {entry.source} ({format_size(entry.size)}) to make room on this node")
         self._require_memory(needed, what)
         choice = f"{_REMEDY}, or do not unpack: {_NO_UNPACKING}"
         require_space(self.place, needed, f"the unpacked {what}", self.environ, choice=choice)
-        return removed
 
     def _require_memory(self, needed: int, what: str) -> None:
         """Where the place is in memory, files there count as the job's own, and the kernel kills what exceeds that."""

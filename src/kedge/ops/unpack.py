@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from kedge.errors import ImageNotFound, UnsupportedFormat, UsageError
 from kedge.model.reference import Reference, Transport
-from kedge.ops.node_store import NodeStore, Order
+from kedge.ops.node_store import Build, Built, NodeStore
 from kedge.ops.workplace import Workplace
 from kedge.posix.files import explained
 from kedge.runtime.image_file import ImageFile, identify
@@ -102,13 +102,13 @@ class _Unpacker:
         self.node.remember(self.text, machine, done.identity)
         return done
 
-    def _make(self, order: Order, build: Callable[[Path], int]) -> _Done:
+    def _make(self, identity: str, source: str, build: Build) -> _Done:
         from kedge.host.memory import watch_memory
 
         force = self.policy == "always" or self.reference.transport is Transport.HOST
         with watch_memory("the unpacking"):
-            root, is_new = self.node.make(order, build, force=force)
-        return _Done(root, order.identity, is_new)
+            root, is_new = self.node.make(identity, source, build, force=force)
+        return _Done(root, identity, is_new)
 
     # -- files of this machine
 
@@ -131,22 +131,23 @@ class _Unpacker:
                 f"{source} holds an {image.file_system} file system, which is mounted, not unpacked",
                 hint="run it with --root-from kernel as root, or where fuse2fs is installed",
             )
-        workers = min(self.workplace.threads, _MAXIMUM_WORKERS)
-        with (
-            explained(image.path),
-            Path(image.path).open("rb") as file,
-            SquashReader(file, image.offset, image.size) as reader,
-        ):
-            tree = reader.read_tree()
-            size = measure_tree(tree)
 
-            def build(root: Path) -> int:
+        def build(root: Path, require_room: Callable[[int], None]) -> Built:
+            with (
+                explained(image.path),
+                Path(image.path).open("rb") as file,
+                SquashReader(file, image.offset, image.size) as reader,
+            ):
+                tree = reader.read_tree()
+                size = measure_tree(tree)
+                require_room(size)
                 bar = _LateBar(self.workplace.progress, f"unpacking {Path(source).name}", size)
+                workers = min(self.workplace.threads, _MAXIMUM_WORKERS)
                 TreeExtractor(reader, self.workplace.progress, bar.advance, workers).extract(tree, root)
                 bar.finish()
-                return size
+                return Built(size, image.read_config())
 
-            return self._make(Order(identity, source, size, image.read_config()), build)
+        return self._make(identity, source, build)
 
     def _unpack_local(self) -> _Done:
         """An archive, a layout, a daemon's image, or programs of this machine."""
@@ -158,15 +159,16 @@ class _Unpacker:
             if isinstance(image, LayeredImage):
                 return self._unpack_layers(image)
             name = hashlib.sha256(str(self.reference).encode("utf-8", "surrogateescape")).hexdigest()
-            return self._make(Order(f"host-{name}", str(self.reference), 0), lambda root: _write_tree(root, image))
+            return self._make(f"host-{name}", str(self.reference), lambda root, _: Built(_write_tree(root, image)))
         finally:
             image.close()
 
     def _unpack_layers(self, image: LayeredImage) -> _Done:
-        size = _EXPANSION * sum(layer.size for layer in image.manifest.layers)
-        identity = self._name_layers(image.manifest.digest.hex)
-        order = Order(identity, self.reference.redacted, size, _pack_section(image.config))
-        return self._make(order, lambda root: _write_tree(root, image))
+        def build(root: Path, require_room: Callable[[int], None]) -> Built:
+            require_room(_EXPANSION * sum(layer.size for layer in image.manifest.layers))
+            return Built(_write_tree(root, image), _pack_section(image.config))
+
+        return self._make(self._name_layers(image.manifest.digest.hex), self.reference.redacted, build)
 
     def _name_layers(self, digest: str) -> str:
         return f"oci-{digest}-{_FORMAT}"
@@ -193,28 +195,18 @@ class _Unpacker:
         missing = sum(x.size for x in resolved.manifest.layers if not store.has_blob(x.digest, x.size))
         if missing and self.policy == "never":
             raise self._refuse_fetching()
-        self._require_room(store, missing)
-        done: list[_Done] = []
+
+        def build(root: Path, require_room: Callable[[int], None]) -> Built:
+            self._require_room(store, missing)
+            require_room(_EXPANSION * resolved.compressed_size)
+            image = open_remote_image(resolved, self.workplace, store)  # downloads begin here, in one process only
+            try:
+                return Built(_write_tree(root, image), _pack_section(image.config))
+            finally:
+                image.close()
+
         with self._attempt(store):
-
-            def build(root: Path) -> int:
-                image = open_remote_image(resolved, self.workplace, store)  # downloads begin here, in one process only
-                try:
-                    return _write_tree(root, image)
-                finally:
-                    image.close()
-
-            size = _EXPANSION * resolved.compressed_size
-            order = Order(identity, self.reference.redacted, size, self._read_config(resolved, store))
-            done.append(self._make(order, build))
-        return done[0]
-
-    def _read_config(self, resolved: Resolved, store: Store) -> bytes:
-        from kedge.ops.fetch import refuse_artifacts
-        from kedge.ops.resolve import read_config
-
-        refuse_artifacts(resolved)
-        return _pack_section(read_config(resolved, store)[1])
+            return self._make(identity, self.reference.redacted, build)
 
     def _unpack_sif(self, store: Store) -> _Done:
         from kedge.ops.fetch_sif import find_sif_source
