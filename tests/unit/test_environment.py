@@ -225,7 +225,7 @@ def test_environment_files_are_evaluated_and_env_wins() -> None:
     }
 
 
-@pytest.mark.parametrize("text", ["A=hello world\n", "A=$(date)\n", "rm -rf /\n"])
+@pytest.mark.parametrize("text", ["A=hello world\n", "A=$(date)\n", "ls /\n"])
 def test_environment_files_run_nothing(text: str) -> None:
     host = make_host(view=TableView({"/f": text}))
     with pytest.raises(UsageError, match="more than variables"):
