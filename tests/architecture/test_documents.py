@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from kedge.cli.entry import CONTAINER_VERBS
 from kedge.cli.main import make_parser
 from kedge.cli.verbs import VERBS
+from kedge.errors import UsageError
 from kedge.model.reference import Reference
+from kedge.runtime.flags import parse_words
 from kedge.settings import PREFIXES, SETTINGS
 from tests.builders.documents import list_commands, list_pages
 from tests.requirements import REPOSITORY
@@ -39,6 +42,8 @@ def judge_command(words: list[str]) -> str | None:
     verb = rest.pop(0)
     if verb not in VERBS:
         return f"there is no verb '{verb}'"
+    if verb in CONTAINER_VERBS:
+        return judge_container(verb, rest)
     parser = make_parser(verb)
     commands = find_subparsers(parser)
     if commands:
@@ -52,6 +57,15 @@ def judge_command(words: list[str]) -> str | None:
     options = [word.split("=")[0] for word in words if re.match(r"--?[A-Za-z]", word)]
     wrong = [option for option in options if option not in known]
     return f"'kedge {verb}' has no {', '.join(wrong)}" if wrong else None
+
+
+def judge_container(verb: str, words: list[str]) -> str | None:
+    """The same for the verbs whose words behind the image are the program's; a page may leave out image and program."""
+    try:
+        parse_words(verb, [*words, "image", "program"], {})
+    except UsageError as problem:
+        return problem.message
+    return None
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -70,6 +84,8 @@ def test_documents_commands_are_found_and_judged() -> None:
     assert judge_command(["pull", "--sandbox", "x", "docker://y"]) is None
     assert judge_command(["pull", "--sanbox", "x"]) == "'kedge pull' has no --sanbox"
     assert judge_command(["cache", "wash"]) == "'kedge cache' has no 'wash'"
+    assert judge_command(["exec", "--nv", "x.sif", "apt-get", "-y", "install"]) is None
+    assert "--nvidia" in str(judge_command(["exec", "--nvidia", "x.sif", "ls"]))
     assert judge_command(["fly", "x"]) == "there is no verb 'fly'"
 
 

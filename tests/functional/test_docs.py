@@ -2,7 +2,7 @@
 """Commands shown in README and docs/ are run, in a fresh home and folder per page, and show what the page says.
 
 Blocks below `<!-- run -->` are. docker.io, nvcr.io and registry.example.org lead to a registry in this process, by
-way of registries.conf. Needs openssl for the page about signatures.
+way of registries.conf. Needs openssl for the page about signatures, user namespaces for those that run containers.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ import pytest
 
 from kedge.model.manifest import DOCKER_LIST, OCI_MANIFEST
 from tests.builders import layers as build
-from tests.builders.documents import list_running_pages, read_steps
+from tests.builders.busybox import read_busybox
+from tests.builders.documents import Step, list_running_pages, read_steps
 from tests.builders.images import MACHINE, make_config
 from tests.fakes.registry import FakeRegistry
-from tests.requirements import REPOSITORY, require_program
+from tests.requirements import REPOSITORY, require_program, require_user_namespaces
 
 SIZE = re.compile(r"\b\d+(?:\.\d+)? [kMGT]?B\b")
 RUNNING = [str(page.relative_to(REPOSITORY)) for page in list_running_pages()]
@@ -35,7 +36,14 @@ HOSTS = ("docker.io", "nvcr.io", "registry.example.org")
 @pytest.fixture(scope="module")
 def registry() -> Iterator[FakeRegistry]:
     """The images that the pages pull, each for two architectures and very small."""
-    tar = build.layer(build.folder("etc"), build.file("etc/hello", b"hello\n"))
+    programs = [build.symlink(f"bin/{name}", "busybox") for name in ("sh", "cat", "ls")]
+    python = b"#!/bin/sh\necho Python 3.10.12\n"  # of the PyTorch image, as far as the pages need it
+    tar = build.layer(
+        *(build.folder(name) for name in ("bin", "etc", "usr", "usr/bin")),
+        *(build.file("bin/busybox", read_busybox(), mode=0o755), *programs),
+        build.file("etc/os-release", b'PRETTY_NAME="Ubuntu 24.04 LTS"\n'),
+        build.file("usr/bin/python", python, mode=0o755),
+    )
     with FakeRegistry() as running:
         for repository, tag in IMAGES:
             entries = []
@@ -67,6 +75,7 @@ def make_environment(place: Path, registry: FakeRegistry) -> dict[str, str]:
         "HOME": str(home),
         "PYTHONPATH": str(REPOSITORY / "src"),
         "CONTAINERS_REGISTRIES_CONF": str(mirrors),
+        "KEDGE_NODEDIR": str(place / "node"),
         "KEDGE_SITE_CONFIG": str(place / "no-site-config.toml"),
         "LANG": "C.UTF-8",
         "USER": os.environ.get("USER", "user"),
@@ -80,6 +89,11 @@ def is_shown(line: str, output: str) -> bool:
     return re.search(rf"^\s*{pattern}\s*$", SIZE.sub("SIZE", output), re.MULTILINE) is not None
 
 
+def is_failure(line: str) -> bool:
+    """Whether a line of the page is an error of kedge's, not a warning or a note."""
+    return line.startswith("kedge: ") and not line.startswith(("kedge: warning: ", "kedge: instance "))
+
+
 def test_docs_there_are_pages_to_run() -> None:
     assert "README.md" in RUNNING
     assert len(RUNNING) >= 6
@@ -89,22 +103,37 @@ def test_docs_there_are_pages_to_run() -> None:
 def test_docs_commands_do_what_the_page_shows(name: str, tmp_path: Path, registry: FakeRegistry) -> None:
     if name.endswith("signing.md"):
         require_program("openssl")
+    steps = read_steps(REPOSITORY / name)
+    if os.geteuid() != 0 and any("kedge exec" in step.command for step in steps):
+        require_user_namespaces()
     environment = make_environment(tmp_path, registry)
     folder = tmp_path / "folder"
     folder.mkdir()
-    for step in read_steps(REPOSITORY / name):
-        done = subprocess.run(
-            ["bash", "-c", step.command],
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=120,
-            check=False,
-        )
-        output = done.stdout.decode()
-        should_fail = any(line.startswith("kedge: ") for line in step.shown)
-        assert (done.returncode != 0) == should_fail, f"{name}: {step.command}\nstatus {done.returncode}\n{output}"
-        missing = [line for line in step.shown if not is_shown(line, output)]
-        assert not missing, f"{name}: {step.command}\ndoes not show {missing}\nbut:\n{output}"
+    try:
+        for step in steps:
+            judge_step(name, step, folder, environment)
+    finally:
+        if any("kedge instance start" in step.command for step in steps):
+            run_command("kedge instance stop --all", folder, environment)
+
+
+def judge_step(name: str, step: Step, folder: Path, environment: dict[str, str]) -> None:
+    status, output = run_command(step.command, folder, environment)
+    should_fail = any(is_failure(line) for line in step.shown) and "||" not in step.command
+    assert (status != 0) == should_fail, f"{name}: {step.command}\nstatus {status}\n{output}"
+    missing = [line for line in step.shown if not is_shown(line, output)]
+    assert not missing, f"{name}: {step.command}\ndoes not show {missing}\nbut:\n{output}"
+
+
+def run_command(command: str, folder: Path, environment: dict[str, str]) -> tuple[int, str]:
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=120,
+        check=False,
+    )
+    return done.returncode, done.stdout.decode()

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import os
 import re
 import subprocess
 import sys
@@ -13,7 +16,7 @@ import pytest
 import kedge
 from kedge.errors import FileProblem, InvalidReference, InvalidSetting, OutputExists, UsageError
 from kedge.model.form import Form
-from tests.requirements import REPOSITORY
+from tests.requirements import REPOSITORY, require_user_namespaces
 
 GUIDE = REPOSITORY / "docs/guides/python.md"
 
@@ -22,6 +25,7 @@ GUIDE = REPOSITORY / "docs/guides/python.md"
 def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KEDGE_CACHEDIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("KEDGE_NODEDIR", str(tmp_path / "node"))
 
 
 def test_api_import_is_light() -> None:
@@ -94,8 +98,24 @@ def test_api_progress_hears_what_is_done() -> None:
 
 
 def test_api_guide_example_runs(tmp_path: Path) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    if os.geteuid() != 0:
+        require_user_namespaces()
+    example = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)[0]
     done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "sh.sif exists already" in done.stdout
+    assert "0 hello" in done.stdout
     assert {"sh.sif", "sh.sqsh", "layout"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_api_guide_calls_have_the_parameters_that_they_are_shown_with() -> None:
+    trees = [ast.parse(text) for text in re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)]
+    calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    seen = 0
+    for call in calls:
+        if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == "kedge":
+            positional = [None for _ in call.args]
+            named = {each.arg: None for each in call.keywords if each.arg}
+            inspect.signature(getattr(kedge, call.func.attr)).bind(*positional, **named)
+            seen += 1
+    assert seen >= 7
