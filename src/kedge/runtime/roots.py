@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 
 from kedge.posix.constants import MS_NODEV, MS_NOSUID
-from kedge.runtime.node import find_unpacked
+from kedge.runtime.node import choose_place, describe_place, find_unpacked
 from kedge.runtime.operations import LOWER, MUST, OLD
 
 TYPE_CHECKING = False
@@ -56,10 +56,22 @@ def choose_root(image: ImageFile, options: RunOptions, environ: Mapping[str, str
     program, refusal = find_server()
     if wanted == "squashfuse" and not program:
         raise _refuse("squashfuse", refusal)
-    if program and (wanted == "squashfuse" or image.size > unpack_limit(environ)):
+    if program and (wanted == "squashfuse" or prefers_mount(image, options, environ)):
         return Root("squashfuse", f"{program} mounts it", program=program)
     size = f"{image.size >> 20} MiB"
     return Root("unpack", f"{size} are unpacked once on this node" if program else f"{refusal}: it is unpacked once")
+
+
+def prefers_mount(image: ImageFile, options: RunOptions, environ: Mapping[str, str]) -> bool:
+    """Whether an image is better mounted than unpacked: it is large, or the node's place is in memory.
+
+    What squashfuse shows belongs to users whom the namespace does not know, so nobody could change anything above it.
+    """
+    if options.writable_tmpfs or options.fakeroot or any(":ro" not in each for each in options.overlay):
+        return False
+    place = choose_place(environ)
+    kept_on = describe_place(place) or describe_place(os.path.dirname(place))  # it may not be made yet
+    return image.size > unpack_limit(environ) or kept_on == "memory"
 
 
 def find_server() -> tuple[str, str]:
