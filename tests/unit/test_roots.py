@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ def make_image(size: int = 1 << 20, kind: str = "sif", file_system: str = "squas
     return image
 
 
-def choose(image: ImageFile, environ: dict[str, str], uid: int = USER, **options: object) -> roots.Root:
+def choose(image: ImageFile, environ: dict[str, str], uid: int = USER, **options: Any) -> roots.Root:
     return roots.choose_root(image, RunOptions(**options), environ, uid)
 
 
@@ -42,7 +43,7 @@ def test_roots_folder_is_its_own_root(environ: dict[str, str]) -> None:
     root = choose(ImageFile("/images/box", "folder"), environ)
     assert (root.way, root.folder, root.needs_server) == ("folder", "/images/box", False)
     assert roots.plan_root(ImageFile("/images/box", "folder"), root) == [
-        ("bind", OLD + "/images/box", LOWER, 0, "must")
+        ("bind", OLD + "/images/box", LOWER, 6, "must")
     ]
 
 
@@ -56,7 +57,7 @@ def test_roots_small_image_is_unpacked_and_a_large_one_mounted(environ: dict[str
 
 @pytest.mark.usefixtures("squashfuse")
 @pytest.mark.parametrize("options", [{"writable_tmpfs": True}, {"fakeroot": True}, {"overlay": ["/x"]}])
-def test_roots_what_is_changed_is_unpacked(environ: dict[str, str], options: dict[str, object]) -> None:
+def test_roots_what_is_changed_is_unpacked(environ: dict[str, str], options: dict[str, Any]) -> None:
     assert choose(make_image(roots.UNPACK_LIMIT + 1), environ, **options).way == "unpack"
 
 
