@@ -12,6 +12,7 @@ from kedge.runtime.env_requests import PATH_REQUESTS, collect_requests, select_h
 from kedge.runtime.env_scripts import list_scripts, read_script, run_script
 from kedge.runtime.env_settings import DEFAULT_PATH, LIBRARIES, PROMPT, Settings
 from kedge.runtime.facts import Payload
+from kedge.runtime.home import choose_home
 from kedge.runtime.leaks import guard_variables
 from kedge.runtime.shell_words import NotPlain, expand_quoted
 
@@ -54,10 +55,7 @@ def plan_payload(options: RunOptions, host: HostFacts, image: ImageFacts, additi
 
 def home_inside(options: RunOptions, host: HostFacts) -> str:
     """Where the home folder is in the container."""
-    source, _, destination = options.home.partition(":")
-    if not source:
-        return "/root" if options.fakeroot else host.home
-    return destination or source
+    return choose_home(options, host)[1]
 
 
 def gather_settings(options: RunOptions, host: HostFacts, image: ImageFacts, additions: Additions) -> Settings:
