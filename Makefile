@@ -4,7 +4,7 @@
 .PHONY: help venv setup demo test check bench reference format clean
 
 help:
-	@echo "make demo       pull an image made of this machine's programs, look into it, run it"
+	@echo "make demo       an image made of this machine's programs, and containers from it"
 	@echo "make test       check, then all tests"
 	@echo "make check      format, lint, types, architecture, documents"
 	@echo "make bench      the pull benchmark against the floor of the codecs and against other tools"

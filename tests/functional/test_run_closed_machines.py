@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Containers on nodes where little can be written: no /tmp, no home, no /dev/shm; places that are mounted noexec.
+
+The nodes are played in a mount namespace, which root makes around an ordinary user's kedge.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from tests.builders.containers import Runner, each_role, give_to, make_sandbox
+from tests.requirements import require_program, require_root
+
+READ_ONLY = (
+    "for folder in /tmp /var/tmp /dev/shm; do mount --bind $folder $folder; mount -o remount,bind,ro $folder; done"
+)
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Runner]:
+    require_root()
+    yield from each_role("user")
+
+
+@pytest.fixture(scope="module")
+def image(runner: Runner) -> str:
+    return str(give_to(runner, make_sandbox(runner.folder / "image")))
+
+
+def run_after(setup: str, runner: Runner, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run kedge as the user where root has changed the mounts."""
+    script = f"set -e; {setup}; exec {shlex.join(runner.argv(*words))}"
+    return subprocess.run(
+        [require_program("unshare"), "--mount", "sh", "-c", script],
+        env=runner.variables(),
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_exec_where_nothing_can_be_written(runner: Runner, image: str) -> None:
+    refused = run_after(READ_ONLY, runner, "exec", image, "touch", str(runner.home / "x"))
+    assert "Read-only file system" in refused.stderr  # the container came about, and the home is what it is outside
+    assert refused.returncode == 1
+    done = run_after(READ_ONLY, runner, "exec", "-B", "/etc:/made/inside", image, "ls", "/made/inside/hostname")
+    assert (done.returncode, done.stdout) == (0, "/made/inside/hostname\n"), done.stderr
+
+
+def test_exec_programs_from_a_place_that_is_mounted_noexec(runner: Runner) -> None:
+    runner.read("pull", "tools.sif", "host:sh,ls")
+    place = runner.folder / "node"
+    setup = f"mount -t tmpfs -o noexec,uid={runner.uid},mode=700 tmpfs {place}"
+    image = str(runner.home / "tools.sif")
+    done = run_after(setup, runner, "exec", "--root-from", "unpack", image, "ls", "-d", "/usr")
+    assert (done.returncode, done.stdout) == (0, "/usr\n"), done.stderr
+
+
+def test_exec_where_the_image_does_not_fit_says_what_helps(runner: Runner) -> None:
+    place = runner.folder / "node"
+    setup = f"mount -t tmpfs -o size=100k,uid={runner.uid},mode=700 tmpfs {place}"
+    image = str(runner.home / "small.sif")
+    runner.read("pull", image, "host:sh,ls")
+    done = run_after(setup, runner, "exec", "--root-from", "unpack", image, "ls")
+    assert done.returncode == 255
+    assert "needs about" in done.stderr
+    assert "--root-from squashfuse" in done.stderr
