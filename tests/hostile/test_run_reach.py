@@ -266,7 +266,7 @@ def test_unpacked_names_that_lead_out_are_refused(runner: Runner, canary: Path, 
     path.write_bytes(hostile_tree(name, b""))
     path.chmod(0o644)
     before = sorted(map(str, canary.rglob("*")))
-    for words in (("unpack", str(path)), ("exec", str(path), "true")):
+    for words in (("unpack", str(path)), ("exec", "--root-from", "unpack", str(path), "true")):
         done = runner.run(*words)
         assert done.returncode not in (0, 1)
         assert "cannot be the name" in done.stderr or "name" in done.stderr, done.stderr
