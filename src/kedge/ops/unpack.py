@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.errors import ImageNotFound, UnsupportedFormat, UsageError
+from kedge.errors import ImageNotFound, KedgeError, UnsupportedFormat, UsageError
 from kedge.model.reference import Reference, Transport
 from kedge.ops.node_store import Build, Built, NodeStore
 from kedge.ops.workplace import Workplace
@@ -147,7 +147,11 @@ class _Unpacker:
                 bar.finish()
                 return Built(size, image.read_config())
 
-        return self._make(identity, source, build)
+        try:
+            return self._make(identity, source, build)
+        except KedgeError as problem:
+            problem.context.setdefault("image", source)  # what is damaged is said; here is where
+            raise
 
     def _unpack_local(self) -> _Done:
         """An archive, a layout, a daemon's image, or programs of this machine."""
