@@ -27,6 +27,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 def squashfuse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuse, "can_use_fuse", lambda: "")
     monkeypatch.setattr(fuse, "find_squashfuse", lambda: ("/usr/bin/squashfuse_ll", True))
+    monkeypatch.setattr(fuse, "shows_owner", lambda program: False)
 
 
 def make_image(size: int = 1 << 20, kind: str = "sif", file_system: str = "squashfs") -> ImageFile:
@@ -59,6 +60,22 @@ def test_roots_small_image_is_unpacked_and_a_large_one_mounted(environ: dict[str
 @pytest.mark.parametrize("options", [{"writable_tmpfs": True}, {"fakeroot": True}, {"overlay": ["/x"]}])
 def test_roots_what_is_changed_is_unpacked(environ: dict[str, str], options: dict[str, Any]) -> None:
     assert choose(make_image(roots.UNPACK_LIMIT + 1), environ, **options).way == "unpack"
+    assert choose(make_image(), environ, root="squashfuse", **options).way == "unpack"
+
+
+@pytest.mark.usefixtures("squashfuse")
+def test_roots_squashfuse_that_shows_files_as_ours_can_be_written_above(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fuse, "shows_owner", lambda program: True)
+    assert choose(make_image(roots.UNPACK_LIMIT + 1), environ, writable_tmpfs=True).way == "squashfuse"
+
+
+@pytest.mark.usefixtures("squashfuse")
+def test_roots_overlay_is_unpacked_where_it_is_written_above(environ: dict[str, str]) -> None:
+    image = make_image(kind="squashfs")
+    assert roots.choose_overlay(image, RunOptions(userns=True), environ, is_written=True).way == "unpack"
+    assert roots.choose_overlay(image, RunOptions(userns=True), environ, is_written=False).way == "squashfuse"
 
 
 @pytest.mark.usefixtures("squashfuse")

@@ -58,4 +58,12 @@ def explain_start(program: str, problem: OSError | None, machine: str) -> Cannot
             f"{where} was not started: arguments and environment are too long together",
             hint="the kernel's limit is a quarter of 'ulimit -s'; --cleanenv makes the environment short",
         )
-    return CannotStart(f"{where} could not be started: {problem.strerror}")
+    if problem.errno == errno.EIO:
+        return CannotStart(
+            f"{where} cannot be read from the image: {problem.strerror}",
+            hint="the image is damaged, or the disk or network that it is on: make or fetch it again",
+        )
+    return CannotStart(
+        f"{where} could not be started: {problem.strerror}",
+        hint="'kedge exec --verbose' says what was done; --runtime apptainer tells whether another runtime can",
+    )

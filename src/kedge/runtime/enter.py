@@ -44,6 +44,14 @@ if TYPE_CHECKING:
 _ATTRIBUTES = ((MS_RDONLY, MOUNT_ATTR_RDONLY), (MS_NOSUID, MOUNT_ATTR_NOSUID), (MS_NODEV, MOUNT_ATTR_NODEV))
 _KEPT_FLAGS = (MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, 1024, 2048)  # ST_* of statvfs have the same numbers
 _RELATIME = 4096  # ST_RELATIME, which has not
+_HINTS = {
+    "tmpfs": "the place must be a folder, in the image or below a bind",
+    "proc": "the image must have a folder /proc, or leave it out with --no-mount proc",
+    "squashfuse": "--root-from unpack does without squashfuse",
+    "loop": "--root-from unpack does without the kernel's help",
+    "write": "a limit on the size of files (ulimit -f), or no memory left for the container's own small files",
+    "hostname": "leave out --hostname",
+}
 
 
 class Builder:
@@ -301,7 +309,9 @@ def find_hint(operation: Operation, problem: OSError) -> str | None:
         return "a file can be bound to a file only, and a folder to a folder only"
     if kind == "bind" and problem.errno in (errno.EACCES, errno.EPERM):
         return "you may not read it, or its file system refuses: try another path"
-    return None
+    if problem.errno == errno.ELOOP:
+        return "links of the image lead in a circle, or to its root: it is broken, or means harm"
+    return _HINTS.get(str(kind))
 
 
 def void(_: object) -> None:

@@ -39,9 +39,9 @@ def choose_root(image: ImageFile, options: RunOptions, environ: Mapping[str, str
     """The best way that works here; --root-from insists on one."""
     if image.kind == "folder":
         return Root("folder", "the image is a folder", image.path)
-    wanted = options.root
     if image.file_system != "squashfs":
         return Root("fuse2fs", "an ext3 image is mounted, by the kernel for root, by fuse2fs for others")
+    wanted = options.root
     unpacked = find_unpacked(image, environ) if wanted in ("auto", "unpack") else ""
     if unpacked:
         return Root("folder", f"unpacked on this node before: {unpacked}", unpacked)
@@ -53,22 +53,50 @@ def choose_root(image: ImageFile, options: RunOptions, environ: Mapping[str, str
             return Root("loop", "root may let the kernel mount it")
         if wanted == "kernel":
             raise _refuse("kernel", refusal)
+    return _choose_for_user(image, options, environ)
+
+
+def _choose_for_user(image: ImageFile, options: RunOptions, environ: Mapping[str, str]) -> Root:
+    """Mount it with squashfuse, or unpack it on this node."""
     program, refusal = find_server()
-    if wanted == "squashfuse" and not program:
+    if not program and options.root == "squashfuse":
         raise _refuse("squashfuse", refusal)
-    if program and (wanted == "squashfuse" or prefers_mount(image, options, environ)):
+    if not program:
+        return Root("unpack", f"{refusal}: it is unpacked once on this node")
+    if is_changed(options) and not can_be_changed(program):
+        return Root("unpack", f"{program} shows the files of an image as another's, so nothing above could be changed")
+    if options.root == "squashfuse" or prefers_mount(image, environ):
         return Root("squashfuse", f"{program} mounts it", program=program)
-    size = f"{image.size >> 20} MiB"
-    return Root("unpack", f"{size} are unpacked once on this node" if program else f"{refusal}: it is unpacked once")
+    return Root("unpack", f"{image.size >> 20} MiB are unpacked once on this node")
 
 
-def prefers_mount(image: ImageFile, options: RunOptions, environ: Mapping[str, str]) -> bool:
-    """Whether an image is better mounted than unpacked: it is large, or the node's place is in memory.
+def choose_overlay(image: ImageFile, options: RunOptions, environ: Mapping[str, str], *, is_written: bool) -> Root:
+    """How a SquashFS overlay is had: mounted where that does, else unpacked on this node."""
+    unpacked = find_unpacked(image, environ)
+    if unpacked:
+        return Root("folder", f"unpacked on this node before: {unpacked}", unpacked)
+    program, refusal = find_server()
+    if program and (not is_written or can_be_changed(program)):
+        return Root("squashfuse", f"{program} mounts it", program=program)
+    if os.getuid() == 0 and not options.userns and not options.fakeroot and not check_kernel_mount():
+        return Root("loop", "root may let the kernel mount it")
+    return Root("unpack", refusal or "what squashfuse shows could not be changed")
 
-    What squashfuse shows belongs to users whom the namespace does not know, so nobody could change anything above it.
-    """
-    if options.writable_tmpfs or options.fakeroot or any(":ro" not in each for each in options.overlay):
-        return False
+
+def is_changed(options: RunOptions) -> bool:
+    """Whether what is in the image may be changed in a layer above it."""
+    return options.writable_tmpfs or options.fakeroot or any(":ro" not in each for each in options.overlay)
+
+
+def can_be_changed(program: str) -> bool:
+    """Whether a layer above what squashfuse shows can be written to; the kernel asks who owns the folders."""
+    from kedge.runtime.fuse import shows_owner  # late: an unpacked image needs no FUSE
+
+    return shows_owner(program)
+
+
+def prefers_mount(image: ImageFile, environ: Mapping[str, str]) -> bool:
+    """Whether an image is better mounted than unpacked: it is large, or the node's place is in memory."""
     place = choose_place(environ)
     kept_on = describe_place(place) or describe_place(os.path.dirname(place))  # it may not be made yet
     return image.size > unpack_limit(environ) or kept_on == "memory"
