@@ -7,6 +7,7 @@ import errno
 from typing import TYPE_CHECKING, NoReturn
 
 from kedge.errors import CannotStart
+from kedge.runtime.namespaces import OTHER_NAMESPACES
 from kedge.runtime.refusals import explain_refusal
 
 if TYPE_CHECKING:
@@ -14,13 +15,20 @@ if TYPE_CHECKING:
 
     from kedge.runtime.options import RunOptions
 
+_REFUSALS = (errno.EPERM, errno.EACCES, errno.ENOSPC, errno.EUSERS, errno.EINVAL, errno.ENOSYS)
 
-def leave_to_other_runtime(options: RunOptions, problem: OSError, say: Callable[[str, str], None]) -> NoReturn:
+
+def leave_to_other_runtime(
+    options: RunOptions, problem: OSError, say: Callable[[str, str], None], refused: str
+) -> NoReturn:
     """Use an installed setuid Apptainer, which needs no user namespaces; without one, say which setting forbids it."""
+    if problem.errno not in _REFUSALS:
+        raise problem  # no memory, no more open files: nothing forbids it
     from kedge.ops.foreign import find_setuid_apptainer, run_foreign  # late: only where this machine refuses
 
-    refusal = explain_refusal(problem, "a new user or mount namespace")
-    program = "" if options.dry_run else find_setuid_apptainer()
+    refusal = explain_refusal(problem, refused)
+    # inside a user namespace, which cannot be left any more, no setuid program gets its rights
+    program = "" if options.dry_run or refused == OTHER_NAMESPACES else find_setuid_apptainer()
     if not program:
         raise refusal
     say("warn", f"{refusal.message}; {program} runs it instead")

@@ -21,7 +21,15 @@ from kedge.runtime.gather import gather_host, read_memory
 from kedge.runtime.identity import make_group, make_passwd
 from kedge.runtime.image_binds import ImageBinds
 from kedge.runtime.layering import choose_layering, plan_layers, plan_points
-from kedge.runtime.namespaces import ROOT_ALONE, enter_other_namespaces, enter_user_namespace, wants_user_namespace
+from kedge.runtime.namespaces import (
+    OTHER_NAMESPACES,
+    ROOT_ALONE,
+    enter_other_namespaces,
+    enter_user_namespace,
+    is_restricted,
+    try_namespaces,
+    wants_user_namespace,
+)
 from kedge.runtime.operations import NEW
 from kedge.runtime.plan import Request, plan_container
 from kedge.runtime.roots import plan_root
@@ -189,8 +197,11 @@ def finish(container: Container, servers: list[FuseServer]) -> int:
 def enter_namespaces(container: Container) -> list[FuseServer]:
     """Leave the host's namespaces; FUSE servers are made halfway, so that they do not keep the mounts alive."""
     options, host = container.options, container.host
+    refused = "a user namespace"
     try:
         if wants_user_namespace(options, host.uid):
+            if is_restricted():
+                try_namespaces(options, host)
             is_root = options.fakeroot or host.uid == 0
             known = enter_user_namespace(host, as_root=is_root, has_many=is_root and not options.ignore_subuid)
             container.say("note", f"users that the container knows: {known}")
@@ -200,11 +211,12 @@ def enter_namespaces(container: Container) -> list[FuseServer]:
                 container.restraint.emulate = find_emulation(host.machine)
         servers = make_servers(container)
         container.ext_servers = container.layering.serve_ext(container.base)
+        refused = OTHER_NAMESPACES
         enter_other_namespaces(options)
     except OSError as problem:
         from kedge.ops.fallback import leave_to_other_runtime  # late: only where this machine refuses
 
-        leave_to_other_runtime(options, problem, container.say)
+        leave_to_other_runtime(options, problem, container.say, refused)
     return servers
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 from kedge.posix import libc
@@ -16,6 +17,7 @@ from kedge.posix.constants import (
     MS_REC,
     MS_SLAVE,
 )
+from kedge.posix.spawn import fork_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 
 ROOT_ALONE = "root alone"
+OTHER_NAMESPACES = "mounts in a user namespace"  # what is refused when the second step is
+_RESTRICTION = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
 
 
 def wants_user_namespace(options: RunOptions, uid: int) -> bool:
@@ -50,6 +54,39 @@ def enter_user_namespace(host: HostFacts, *, as_root: bool, has_many: bool = Fal
     _write("/proc/self/uid_map", f"{inside_uid} {uid} 1\n")
     _write("/proc/self/gid_map", f"{inside_gid} {gid} 1\n")
     return ROOT_ALONE if as_root else "the calling user alone"
+
+
+def is_restricted() -> bool:
+    """Whether AppArmor may give us a user namespace with which nothing can be done."""
+    try:
+        file = os.open(_RESTRICTION, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.read(file, 8).strip() == b"1"
+    finally:
+        os.close(file)
+
+
+def try_namespaces(options: RunOptions, host: HostFacts) -> None:
+    """Make the namespaces in a child that ends; raises OSError when they are refused.
+
+    There is no way out of a user namespace, and inside one a setuid runtime is of no use.
+    """
+    child = fork_process()
+    if child == 0:
+        number = errno.EPERM
+        try:
+            enter_user_namespace(host, as_root=False)
+            enter_other_namespaces(options)
+            number = 0
+        except OSError as problem:
+            number = problem.errno or number
+        finally:
+            os._exit(number)
+    number = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if number:
+        raise OSError(number, os.strerror(number))
 
 
 def enter_other_namespaces(options: RunOptions) -> None:

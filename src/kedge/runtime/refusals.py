@@ -7,13 +7,21 @@ import errno
 from pathlib import Path
 
 from kedge.errors import NamespaceRefused
+from kedge.runtime.namespaces import OTHER_NAMESPACES
 
+_NO_MOUNTS = (
+    "user.max_mnt_namespaces, or the limit of another kind that was asked for, is 0 or used up",
+    "end other containers, or an administrator can set: sysctl user.max_mnt_namespaces=15000",
+)
 _WAYS_OUT = "or run it through another runtime: --runtime apptainer (a setuid Apptainer needs no user namespaces)"
 
 
 def explain_refusal(problem: OSError, what: str, root: Path = Path("/")) -> NamespaceRefused:
     """The error for a namespace or mount that the kernel refused; `root` is `/`, elsewhere in tests."""
-    cause, remedy = find_cause(problem, root)
+    if what == OTHER_NAMESPACES and problem.errno in (errno.ENOSPC, errno.EUSERS):
+        cause, remedy = _NO_MOUNTS  # inside a user namespace /proc/sys/user shows its own limits, not the machine's
+    else:
+        cause, remedy = find_cause(problem, root)
     context = {"refused": what, "kernel says": problem.strerror or str(problem)}
     return NamespaceRefused(
         f"this machine does not let you make a container: {cause}", context=context, hint=f"{remedy}; {_WAYS_OUT}"
