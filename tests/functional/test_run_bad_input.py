@@ -1,0 +1,406 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Starts that cannot be, and starts that can although much is missing, for real and as an ordinary user.
+
+What kedge cannot do is one sentence that says what and where, a remedy, status 255, and nothing left behind.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.builders.containers import USER, Runner, each_role, give_to, make_runner, make_sandbox
+from tests.requirements import REPOSITORY, require_program, require_root, require_user_namespaces
+
+TMPFS = "mount -t tmpfs -o {} tmpfs {}\n"
+FULL = "head -c 100k /dev/zero > {}/full || :\n"
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Runner]:
+    yield from each_role("user")
+
+
+@pytest.fixture(scope="module")
+def image(runner: Runner) -> str:
+    return str(give_to(runner, make_sandbox(runner.folder / "image")))
+
+
+@pytest.fixture(scope="module")
+def packed(runner: Runner, image: str) -> Path:
+    return pack(image, runner.folder / "image.sqsh")
+
+
+def pack(image: str, path: Path) -> Path:
+    words = [require_program("mksquashfs"), image, path, "-quiet", "-no-progress", "-noappend"]
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+    path.chmod(0o644)
+    return path
+
+
+def list_left(runner: Runner) -> list[str]:
+    """What is in the places that a start may write to, but for the folders themselves."""
+    found = [path for name in ("home", "node", "cache") for path in (runner.folder / name).rglob("*")]
+    return sorted(str(path) for path in found if not path.is_dir() and not path.name.endswith(".lock"))
+
+
+def check_refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
+    """One error, in words, with a remedy."""
+    said = done.stderr
+    assert done.returncode == 255, f"{done.stdout}{said}"
+    assert done.stdout == ""
+    assert "Traceback" not in said
+    assert "this is a bug" not in said
+    errors = [line for line in said.splitlines() if line.startswith("kedge: ") and "warning:" not in line]
+    assert len(errors) == 1, said
+    assert said.count("hint: ") == 1, said
+    for word in words:
+        assert word in said, said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("/no/such.sif",), ("there is no file or folder /no/such.sif",)),
+        (("ubuntu",), ("there is no file or folder ubuntu", "docker://ubuntu")),
+        (("{folder}/empty",), ("is not a SIF image: it is an empty file", "empty")),
+        (("{folder}/text",), ("is not a SIF image", "a folder that holds a root file system")),
+        (("{folder}/nothing",), ("is an empty folder, not an image",)),
+        (("{folder}/cut.sqsh",), ("cut.sqsh is truncated or damaged", "fetch the file again")),
+        (("{folder}/damaged.sqsh",), ("damaged", "damaged.sqsh", "fetch it again")),
+        (("--root-from", "unpack", "{folder}/damaged.sif"), ("damaged", "damaged.sif", "fetch it again")),
+        (("{folder}/closed.sqsh",), ("closed.sqsh: Permission denied",)),
+        (("-B", "/no/such:/data", "{image}"), ("there is no /no/such on this machine to bind to /data", "--bind")),
+        (("-B", "a:b:c:d", "{image}"), ("has more than three parts", "SOURCE[:DESTINATION[:OPTIONS]]")),
+        (("-B", "/etc/hosts:/etc", "{image}"), ("cannot bind host:/etc/hosts to container:/etc",)),
+        (("--overlay", "/no/such", "{image}"), ("the overlay /no/such cannot be used", "kedge overlay create")),
+        (("--overlay", "/proc/self", "{image}"), ("/proc/self", "--writable-tmpfs")),
+        (("--overlay", "/usr", "{image}"), ("you may not write to /usr", "--overlay /usr:ro")),
+        (("--overlay", "{folder}/text", "{image}"), ("text", "an overlay is a folder")),
+        (("--writable", "{image}.sqsh"), ("--writable cannot change", "--overlay FOLDER")),
+        (("--pwd", "/no/such", "{image}"), ("cannot go to /no/such", "another --pwd")),
+        (("--root-from", "kernel", "{image}.sqsh"), ("--root-from kernel cannot be had here",)),
+        (("--nonsense", "{image}"), ("has no option --nonsense",)),
+        (("instance://nothing",), ("there is no instance 'nothing'",)),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_exec_refuses_bad_input_in_one_sentence(
+    runner: Runner, image: str, packed: Path, words: tuple[str, ...], said: tuple[str, ...]
+) -> None:
+    folder = make_bad_files(runner, packed)
+    before = list_left(runner)
+    asked = [word.format(folder=folder, image=image) for word in words]
+    check_refused(runner.run("exec", *asked, "/bin/true"), *said)
+    after = [path for path in list_left(runner) if path not in before]
+    assert not [path for path in after if "/images/" not in path], after  # an image that is whole may stay unpacked
+    assert not list((runner.folder / "node").glob("images/.kedge*"))
+
+
+def make_bad_files(runner: Runner, packed: Path) -> Path:
+    folder = runner.folder / "bad"
+    if folder.exists():
+        return folder
+    (folder / "nothing").mkdir(parents=True)
+    (folder / "empty").touch()
+    (folder / "text").write_text("#!/bin/sh\necho no image\n")
+    data = bytearray(packed.read_bytes())
+    (folder / "cut.sqsh").write_bytes(data[: len(data) // 2])
+    (folder / "closed.sqsh").write_bytes(data)
+    (folder / "closed.sqsh").chmod(0o000)
+    data[1000:3000] = bytes(2000)
+    (folder / "damaged.sqsh").write_bytes(data)
+    subprocess.run(
+        runner.argv("convert", "-q", str(packed), str(runner.home / "whole.sif")), env=runner.variables(), check=True
+    )
+    data = bytearray((runner.home / "whole.sif").read_bytes())
+    (runner.home / "whole.sif").unlink()
+    place = data.index(b"hsqs") + 1000
+    data[place : place + 2000] = bytes(2000)
+    (folder / "damaged.sif").write_bytes(data)
+    return folder
+
+
+def test_exec_refuses_another_machines_image(runner: Runner, packed: Path) -> None:
+    other = "amd64" if os.uname().machine == "aarch64" else "arm64"
+    path = runner.folder / "other.sif"
+    path.unlink(missing_ok=True)
+    words = runner.argv("convert", "-q", str(packed), str(runner.home / "other.sif"))
+    subprocess.run(words, env=runner.variables(), check=True)
+    data = bytearray((runner.home / "other.sif").read_bytes())
+    codes = {"amd64": b"02\0", "arm64": b"04\0"}
+    own = codes["arm64" if other == "amd64" else "amd64"]
+    for place in [place for place in range(0, 8192) if data[place : place + 3] == own]:
+        data[place : place + 3] = codes[other]
+    path.write_bytes(data)
+    check_refused(runner.run("exec", str(path), "true"), "other.sif", os.uname().machine)
+
+
+def test_exec_of_a_damaged_image_that_is_mounted_names_the_damage(runner: Runner, packed: Path) -> None:
+    require_program("squashfuse")
+    folder = make_bad_files(runner, packed)
+    done = runner.run("exec", "--root-from", "squashfuse", str(folder / "damaged.sqsh"), "/bin/true")
+    check_refused(done, "the image is damaged")
+
+
+# -- a machine on which much is missing
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Runner]:
+    """A user whose folders are not in /tmp, so that /tmp can be anything."""
+    require_root()
+    require_user_namespaces()
+    with tempfile.TemporaryDirectory(prefix="kedge-machine-", dir="/var/lib", ignore_cleanup_errors=True) as folder:
+        made = make_runner(Path(folder), USER)
+        pack(str(give_to(made, make_sandbox(made.folder / "image"))), made.folder / "image.sqsh")
+        yield made
+
+
+def run_on(
+    machine: Runner, script: str, *words: str, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """`kedge exec` after root has changed the machine, in a mount namespace that ends with it."""
+    start = [require_program("unshare"), "-m", "--propagation", "private", "sh", "-ec", f'{script}\nexec "$@"', "sh"]
+    return subprocess.run(
+        [*start, *machine.argv("exec", *words)],
+        env=machine.variables({"KEDGE_NODEDIR": "", **(env or {})}),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        cwd="/",
+        timeout=100,
+        check=False,
+    )
+
+
+def tmpfs(options: str, *places: str) -> str:
+    return "".join(TMPFS.format(options, place) for place in places)
+
+
+BOTH = ("/tmp", "/var/tmp")
+NO_DEVICES = (
+    "mount -t tmpfs -o mode=755 tmpfs /mnt\n"
+    "for name in null zero full random urandom tty; do touch /mnt/$name; mount --bind /dev/$name /mnt/$name; done\n"
+    "mount --rbind /mnt /dev\n"
+)
+MACHINES = {
+    "read-only /tmp": tmpfs("ro", "/tmp"),
+    "read-only /tmp and /var/tmp": tmpfs("ro", *BOTH),
+    "read-only everything": tmpfs("ro", *BOTH, "/dev/shm"),
+    "noexec": tmpfs("noexec,mode=1777", *BOTH, "/dev/shm"),
+    "full": tmpfs("size=64k,mode=1777", *BOTH) + "".join(FULL.format(place) for place in BOTH),
+    "no /var/tmp": "mount -t tmpfs tmpfs /mnt; mkdir /mnt/lib; mount --bind /var/lib /mnt/lib; "
+    "mount --rbind /mnt /var\n",
+    "no /dev/shm, no /dev/fuse": tmpfs("mode=1777", *BOTH) + NO_DEVICES,
+    "root's home": "chown 0:0 $HOME; chmod 700 $HOME\n",
+    "read-only home": "mount --bind $HOME $HOME; mount -o remount,bind,ro $HOME\n",
+}
+
+
+@pytest.mark.parametrize("kind", ["image", "image.sqsh"])
+@pytest.mark.parametrize("name", MACHINES)
+def test_exec_goes_on_where_much_is_missing(machine: Runner, name: str, kind: str) -> None:
+    try:
+        done = run_on(machine, MACHINES[name], str(machine.folder / kind), "echo", "reached")
+    finally:
+        os.chown(machine.home, USER, USER)
+    assert done.stdout == "reached\n", done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "words", "said"),
+    [
+        (tmpfs("ro", *BOTH), ("--root-from", "unpack"), ("images cannot be unpacked to", "KEDGE_NODEDIR=FOLDER")),
+        (tmpfs("ro", *BOTH) + NO_DEVICES, (), ("images cannot be unpacked to", "KEDGE_NODEDIR=FOLDER")),
+        (tmpfs("size=1m,mode=1777", *BOTH), ("--root-from", "unpack"), ("/tmp", "KEDGE_NODEDIR=")),
+        (NO_DEVICES, ("--root-from", "squashfuse"), ("--root-from squashfuse cannot be had", "there is no /dev/fuse")),
+    ],
+    ids=["read-only", "read-only, no FUSE", "full", "no FUSE"],
+)
+def test_exec_says_why_it_cannot_unpack_or_mount(
+    machine: Runner, script: str, words: tuple[str, ...], said: tuple[str, ...]
+) -> None:
+    shutil.rmtree(f"/var/tmp/kedge-{USER}", ignore_errors=True)
+    check_refused(run_on(machine, script, *words, str(machine.folder / "image.sqsh"), "true"), *said)
+
+
+# -- a caller who has little
+
+
+def run_raw(
+    runner: Runner, before: list[str], *words: str, environment: dict[str, str] | None = None, cwd: str = "/"
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*before, *runner.argv("exec", *words)],
+        env=environment or runner.variables(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        timeout=100,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("limit", ["--nofile=32", "--nproc=8", f"--as={100 << 20}", "--core=0", f"--stack={1 << 20}"])
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_exec_goes_on_with_small_limits(runner: Runner, image: str, packed: Path, limit: str, is_packed: bool) -> None:
+    name = str(packed) if is_packed else image
+    runner.read("exec", name, "true")
+    done = run_raw(runner, [require_program("prlimit"), limit], name, "echo", "reached")
+    assert done.stdout == "reached\n", done.stderr
+
+
+def test_exec_goes_on_without_home_and_variables(runner: Runner, image: str) -> None:
+    kept = {name: value for name, value in runner.variables().items() if name.startswith("PYTHON")}
+    done = run_raw(runner, [], image, "sh", "-c", "echo reached in $HOME", environment=kept)
+    assert done.stdout == "reached in /\n", done.stderr
+    for home in ("", "relative", "/no/such/home"):
+        assert runner.read("exec", image, "echo", "reached", env={"HOME": home}) == "reached\n"
+
+
+def test_exec_goes_on_in_a_folder_that_is_gone(runner: Runner, image: str) -> None:
+    script = 'mkdir "$HOME/gone"; cd "$HOME/gone"; rmdir "$HOME/gone"; exec "$@"'
+    done = run_raw(runner, ["sh", "-c", script, "sh"], image, "pwd")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("/")
+
+
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+@pytest.mark.parametrize("flags", [(), ("--pid",)])
+def test_exec_goes_on_without_standard_streams(runner: Runner, image: str, closed: str, flags: tuple[str, ...]) -> None:
+    script = "echo said; for file in 0 1 2; do readlink /proc/$$/fd/$file; done > $HOME/streams"
+    done = run_raw(runner, ["sh", "-c", f'exec "$@" {closed}', "sh"], *flags, image, "sh", "-c", script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ("" if "1>" in closed else "said\n")
+    assert "/dev/null" in (runner.home / "streams").read_text()
+    (runner.home / "streams").unlink()
+
+
+def test_exec_takes_long_words_and_many_variables(runner: Runner, image: str) -> None:
+    many = {f"VARIABLE_{number}": "x" * 20 for number in range(10_000)}
+    assert int(runner.read("exec", image, "sh", "-c", "env | grep -c VARIABLE_", env=many)) == 10_000
+    words = ("sh", "-c", "echo $# ${#1}", "x", "a" * 130_000, *["b"] * 9_999)
+    assert runner.read("exec", image, *words) == "10000 130000\n"
+    small = [require_program("prlimit"), f"--stack={512 << 10}"]
+    done = run_raw(runner, small, image, "sh", "-c", "echo $#", "x", *["c" * 9] * 4_000)
+    assert done.returncode == 0 or "too long together" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    "name", ["sp ace", "new\nline", "ümläut", "co:lon", "com,ma", "quo'te\"", "back\\slash", "-dash", "$(x)", "n" * 255]
+)
+def test_exec_takes_images_of_any_name(runner: Runner, image: str, packed: Path, name: str) -> None:
+    folder = runner.folder / "names"
+    folder.mkdir(exist_ok=True)
+    place = Path(image).rename(folder / name)
+    try:
+        for flags in ((), ("--contain", "--writable-tmpfs"), ("--underlay",)):
+            assert runner.read("exec", *flags, str(place), "echo", "reached") == "reached\n"
+            assert runner.read("exec", *flags, f"./{name}", "echo", "reached", cwd=folder) == "reached\n"
+    finally:
+        place.rename(image)
+    file = shutil.copy(packed, folder / name)
+    for way in ("unpack", "squashfuse"):
+        done = runner.run("exec", "--root-from", way, str(file), "echo", "reached")
+        if "\n" in name and way == "unpack":
+            check_refused(done, "control character")  # as every command that takes a reference
+        else:
+            assert done.stdout == "reached\n", done.stderr
+    Path(file).unlink()
+
+
+def test_exec_takes_paths_as_long_as_they_can_be(runner: Runner, image: str) -> None:
+    folder = str(runner.folder / "long")
+    while len(folder) < 3_700:
+        folder += "/" + "d" * 200
+    Path(folder).mkdir(parents=True)
+    place = Path(image).rename(f"{folder}/image")
+    try:
+        done = runner.run("exec", str(place), "echo", "reached")
+        assert done.stdout == "reached\n" or "too long" in done.stderr, done.stderr
+        assert runner.read("exec", "./image", "echo", "reached", cwd=folder) == "reached\n"
+    finally:
+        place.rename(image)
+
+
+# -- namespaces that are forbidden
+
+_FILTER = """
+import os, struct, sys
+from kedge.posix import libc
+numbers = {"x86_64": {"unshare": 272, "mount": 165}, "aarch64": {"unshare": 97, "mount": 40}}[os.uname().machine]
+lines = [(0x20, 0, 0, 0), (0x15, 0, 1, numbers[sys.argv[1]])]
+lines += [(6, 0, 0, 0x50000 | int(sys.argv[2])), (6, 0, 0, 0x7FFF0000)]
+libc.control_process(38, 1)
+libc.filter_calls(b"".join(struct.pack("=HBBI", *line) for line in lines))
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
+
+def forbid(runner: Runner, call: str, number: int, *words: str, path: str = "") -> subprocess.CompletedProcess[str]:
+    """With a filter that refuses one call, as another container or AppArmor does."""
+    if os.uname().machine not in ("x86_64", "aarch64"):
+        pytest.skip("the numbers of calls are known for two machines")
+    argv = runner.argv("exec", *words)
+    start = argv.index(sys.executable)
+    return subprocess.run(
+        [*argv[:start], sys.executable, "-c", _FILTER, call, str(number), *argv[start:]],
+        env=runner.variables({"PATH": f"{path}/usr/bin:/bin", "PYTHONPATH": str(REPOSITORY / "src")}),
+        capture_output=True,
+        text=True,
+        cwd="/",
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "refused"), [("unshare", "a user namespace"), ("mount", "mounts in a user namespace")]
+)
+@pytest.mark.parametrize("number", [1, 13, 38])
+def test_exec_names_what_forbids_namespaces(runner: Runner, image: str, call: str, refused: str, number: int) -> None:
+    done = forbid(runner, call, number, image, "true")
+    check_refused(done, "this machine does not let you make a container", f"refused: {refused}", "--runtime apptainer")
+
+
+def test_exec_leaves_it_to_a_setuid_apptainer(runner: Runner, image: str) -> None:
+    require_root()
+    prefix = runner.folder / "apptainer"
+    starter = prefix / "libexec/apptainer/bin/starter-suid"
+    starter.parent.mkdir(parents=True)
+    starter.touch()
+    starter.chmod(0o4755)
+    (prefix / "bin").mkdir()
+    (prefix / "bin/apptainer").write_text('#!/bin/sh\necho apptainer "$@"\n')
+    (prefix / "bin/apptainer").chmod(0o755)
+    done = forbid(runner, "unshare", 1, "--cleanenv", image, "echo", "reached", path=f"{prefix}/bin:")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("apptainer exec ")
+    assert done.stdout.endswith(f"{image} echo reached\n")
+    assert "runs it instead" in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["user", "mnt"])
+def test_exec_names_a_limit_of_namespaces(runner: Runner, image: str, kind: str) -> None:
+    argv = runner.argv("exec", image, "true")
+    start = argv.index(sys.executable)
+    script = f'echo 0 > /proc/sys/user/max_{kind}_namespaces; exec setpriv --ambient-caps -all --inh-caps -all "$@"'
+    words = [require_program("unshare"), "-U", "-c", "--keep-caps", "sh", "-c", script, "sh"]
+    done = subprocess.run(
+        [*argv[:start], *words, *argv[start:]],
+        env=runner.variables(),
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    check_refused(done, f"user.max_{kind}_namespaces", "is 0", f"sysctl user.max_{kind}_namespaces=15000")
