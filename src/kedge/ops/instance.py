@@ -40,6 +40,7 @@ _GLANCE = 0.1  # seconds: a start script that fails at once is said at once
 def start_instance(options: RunOptions, name: str, environ: Mapping[str, str], say: Say) -> Instance:
     """Start a container that stays; returns when its program has begun."""
     check_name(name)
+    options.instance = name
     folder = Folder(environ)
     options.pid = True
     own = os.getpid()
@@ -130,6 +131,7 @@ def run_in_instance(options: RunOptions, say: Say) -> int:
     if options.dry_run:
         say("out", f"enter the instance '{instance.name}' of {instance.image} (process {instance.pid})")
         return 0
+    options.instance = instance.name
     joined = Joined(instance)
     if join(instance.pid, start=instance.start):
         joined.enter()

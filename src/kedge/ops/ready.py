@@ -9,13 +9,14 @@ import sys
 from kedge.posix.spawn import run_attached
 from kedge.runtime.image_file import ImageFile, compare_machine, identify
 from kedge.runtime.node import find_named, hold, is_volatile, read_config
-from kedge.runtime.roots import Root, choose_root
+from kedge.runtime.roots import Root, choose_overlay, choose_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kedge.runtime.facts import HostFacts
+    from kedge.runtime.layering import Layering
     from kedge.runtime.options import RunOptions
 
     Say = Callable[[str, str], None]
@@ -52,6 +53,20 @@ def locate(options: RunOptions, host: HostFacts, say: Say) -> Located:
         root = choose_root(image, options, host.environ, host.uid)
         hold(root.folder)
     return Located(image, root, image.path)
+
+
+def settle_overlays(layering: Layering, options: RunOptions, host: HostFacts) -> None:
+    """Let SquashFS overlays that cannot be mounted, or not be written above, be folders on this node."""
+    for layer in layering.layers:
+        if layer.kind != "squashfs" or layer.offset:
+            continue
+        image = identify(layer.path)
+        root = choose_overlay(image, options, host.environ, is_written=layering.is_writable)
+        if root.way == "unpack":
+            prepare(options, layer.path)
+            root = choose_overlay(image, options, host.environ, is_written=layering.is_writable)
+        if root.folder and hold(root.folder) >= 0:
+            layer.kind, layer.path = "folder", root.folder
 
 
 def is_reference(text: str) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from kedge.ops.ready import locate
+from kedge.ops.ready import locate, settle_overlays
 from kedge.runtime.base import choose_base
 from kedge.runtime.binds import collect_binds
 from kedge.runtime.configured import read_configured
@@ -75,6 +75,8 @@ class Container:
         if options.writable_tmpfs or options.contain or options.scratch:
             self.host.memory = read_memory()  # what is private lives in memory
         self.layering: Layering = choose_layering(options, self.host, self.located.image)
+        if self.layering.layers:
+            settle_overlays(self.layering, options, self.host)
         self.binds = collect_binds(options, os.environ, self.host.cwd)
         self.scratch = self._prepare_scratch()
         for text in options.warnings:

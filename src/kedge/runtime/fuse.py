@@ -134,11 +134,17 @@ def _close_quietly(file: int) -> None:
         return  # that of the listing itself
 
 
+def shows_owner(program: str) -> bool:
+    """Whether squashfuse can show files as ours; else they are root's, whom a user's container does not know."""
+    known = _read_program(program)
+    return b"uid=%" in known and b"gid=%" in known
+
+
 def mount_squashfuse(file: str, offset: int, target: str, program: str, server: FuseServer | None) -> None:
     """Put the SquashFS in a file on `target`; raises OSError. Without a server the program mounts by itself."""
     known = _read_program(program)
     options = [f"offset={offset}"] if offset else []
-    if b"uid=%" in known and b"gid=%" in known:  # else all files are root's, whom the container may not know
+    if shows_owner(program):
         options += [f"uid={os.getuid()}", f"gid={os.getgid()}"]
     if not program.endswith("_ll"):
         options += ["kernel_cache", f"attr_timeout={_HOUR}", f"entry_timeout={_HOUR}", f"negative_timeout={_HOUR}"]

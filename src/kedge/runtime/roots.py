@@ -41,6 +41,16 @@ def choose_root(image: ImageFile, options: RunOptions, environ: Mapping[str, str
         return Root("folder", "the image is a folder", image.path)
     if image.file_system != "squashfs":
         return Root("fuse2fs", "an ext3 image is mounted, by the kernel for root, by fuse2fs for others")
+    try:
+        return _choose_for_squashfs(image, options, environ, uid)
+    except Exception as problem:  # the node has no place to unpack to
+        program = find_server()[0] if options.root == "auto" and type(problem).__name__ == "FileProblem" else ""
+        if not program:
+            raise
+        return Root("squashfuse", f"{problem}: {program} mounts it", program=program)
+
+
+def _choose_for_squashfs(image: ImageFile, options: RunOptions, environ: Mapping[str, str], uid: int) -> Root:
     wanted = options.root
     unpacked = find_unpacked(image, environ) if wanted in ("auto", "unpack") else ""
     if unpacked:
@@ -64,7 +74,9 @@ def _choose_for_user(image: ImageFile, options: RunOptions, environ: Mapping[str
     if not program:
         return Root("unpack", f"{refusal}: it is unpacked once on this node")
     if is_changed(options) and not can_be_changed(program):
-        return Root("unpack", f"{program} shows the files of an image as another's, so nothing above could be changed")
+        reason = f"{program} shows the files of an image as another's, so nothing above could be changed"
+        unpacked = find_unpacked(image, environ)
+        return Root("folder" if unpacked else "unpack", reason, unpacked)
     if options.root == "squashfuse" or prefers_mount(image, environ):
         return Root("squashfuse", f"{program} mounts it", program=program)
     return Root("unpack", f"{image.size >> 20} MiB are unpacked once on this node")
