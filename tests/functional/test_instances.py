@@ -16,8 +16,8 @@ import pytest
 
 from kedge.errors import InstanceProblem, UsageError
 from kedge.posix.spawn import start_of
-from kedge.runtime.fuse import can_use_fuse, find_squashfuse
-from kedge.runtime.instances import Folder, Instance, check_name
+from kedge.runtime.mounts.fuse import can_use_fuse, find_squashfuse
+from kedge.runtime.processes.instances import Folder, Instance, check_name
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 
 STARTSCRIPT = 'echo started "$@"; trap "echo asked; exit 0" INT; while :; do sleep 0.05; done'

@@ -23,8 +23,8 @@ import json, os, sys
 from kedge.errors import KedgeError
 from kedge.posix import libc
 from kedge.posix.constants import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, MS_BIND, MS_REC, MS_SLAVE
-from kedge.runtime.ext_mounts import ExtImage, ExtServers, mount_ext
-from kedge.runtime.overlay_mount import mount_overlay
+from kedge.runtime.mounts.ext_mounts import ExtImage, ExtServers, mount_ext
+from kedge.runtime.mounts.overlay_mount import mount_overlay
 
 base, image = sys.argv[1:3]
 uid, gid = os.getuid(), os.getgid()
@@ -175,7 +175,7 @@ def test_no_way_at_all_is_one_error_with_every_reason(place):
     found = perform(
         place,
         """
-        import kedge.runtime.overlay_mount as module
+        import kedge.runtime.mounts.overlay_mount as module
         def refuse(*words): raise OSError(1, "Operation not permitted")
         module.mount_kernel = refuse
         module.find_program = lambda name: ""
@@ -198,7 +198,7 @@ def test_paths_with_special_characters_and_many_layers_work(place, way):
     found = perform(
         place,
         f"""
-        from kedge.runtime.overlay_mount import mount_fuse, mount_kernel
+        from kedge.runtime.mounts.overlay_mount import mount_fuse, mount_kernel
         odd = "a,b:c\\\\d e" + '"'
         enter_mounts()
         names = [f"{{odd}}/{{number}}-{{'long' * 30}}" for number in range(60)]
@@ -247,8 +247,8 @@ def test_fuse_overlayfs_reads_squashfs_layers(place):
     found = perform(
         place,
         """
-        from kedge.runtime.fuse import FuseServer, find_squashfuse, mount_squashfuse
-        from kedge.runtime.overlay_mount import mount_fuse
+        from kedge.runtime.mounts.fuse import FuseServer, find_squashfuse, mount_squashfuse
+        from kedge.runtime.mounts.overlay_mount import mount_fuse
         server = FuseServer()
         enter_mounts()
         prepare("squash", "lower", "upper", "work", "root")
@@ -320,7 +320,7 @@ def test_an_underlay_shows_all_of_the_image_and_what_was_missing(place):
         place,
         """
         from kedge.runtime.enter import Builder
-        from kedge.runtime.underlay import plan_underlay
+        from kedge.runtime.mounts.underlay import plan_underlay
         from kedge.runtime.views import FolderView
         enter_mounts()
         builder = Builder(base, lambda level, text: answer(said=text))
@@ -507,7 +507,7 @@ def test_without_fuse2fs_the_error_says_what_to_install(place):
     found = perform(
         place,
         """
-        import kedge.runtime.ext_mounts as module
+        import kedge.runtime.mounts.ext_mounts as module
         module.find_program = lambda name: ""
         try:
             ExtServers([ExtImage(image, 0, 0, writable=False)], base)

@@ -39,7 +39,7 @@ def packed(runner: Runner, image: str) -> Path:
 
 
 def pack(image: str, path: Path) -> Path:
-    words = [require_program("mksquashfs"), image, path, "-quiet", "-no-progress", "-noappend"]
+    words = [require_program("mksquashfs"), image, str(path), "-quiet", "-no-progress", "-noappend"]
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
     path.chmod(0o644)
     return path
@@ -231,6 +231,23 @@ def test_exec_says_why_it_cannot_unpack_or_mount(
 ) -> None:
     shutil.rmtree(f"/var/tmp/kedge-{USER}", ignore_errors=True)
     check_refused(run_on(machine, script, *words, str(machine.folder / "image.sqsh"), "true"), *said)
+
+
+def test_exec_overlay_on_a_file_system_that_cannot(machine: Runner) -> None:
+    script = (
+        "mount -t tmpfs tmpfs /mnt; cd /mnt; mkdir low up work over; chmod 777 up\n"
+        "mount -t overlay -o lowerdir=low,upperdir=up,workdir=work overlay over; mkdir -m 777 over/layer; cd /\n"
+    )
+    done = run_on(machine, script, "--overlay", "/mnt/over/layer", str(machine.folder / "image"), "echo", "reached")
+    if done.returncode == 0:  # fuse-overlayfs can
+        assert done.stdout == "reached\n"
+    else:
+        check_refused(done, "/mnt/over/layer")
+    without = (
+        script + "mkdir /mnt/empty; mount --bind /mnt/empty /usr/local/bin\n" + NO_DEVICES.replace("/mnt", "/media")
+    )
+    done = run_on(machine, without, "--overlay", "/mnt/over/layer", str(machine.folder / "image"), "echo", "reached")
+    check_refused(done, "/mnt/over/layer", "overlay")
 
 
 # -- a caller who has little

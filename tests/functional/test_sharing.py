@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from kedge.posix.spawn import start_of
-from kedge.runtime import sharing
 from kedge.runtime.options import RunOptions
-from kedge.runtime.sharing import find_launch, make_key
+from kedge.runtime.processes import sharing
+from kedge.runtime.processes.sharing import find_launch, make_key
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 from tests.requirements import require_user_namespaces
 
@@ -27,8 +27,8 @@ import os, sys, time
 from kedge.posix.spawn import replace_process
 from kedge.posix import libc
 from kedge.posix.constants import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, MS_PRIVATE, MS_REC
-from kedge.runtime.sharing import Sharing
-from kedge.runtime.supervise import run_supervised
+from kedge.runtime.processes.sharing import Sharing
+from kedge.runtime.processes.supervise import run_supervised
 
 folder, key, built, kind, code = sys.argv[1:]
 uid, gid, has_pid = os.getuid(), os.getgid(), kind == "pid"

@@ -25,7 +25,7 @@ import os, sys
 from kedge.posix import libc
 from kedge.posix.constants import CLONE_NEWPID, CLONE_NEWUSER
 from kedge.posix.spawn import replace_process
-from kedge.runtime.supervise import run_supervised
+from kedge.runtime.processes.supervise import run_supervised
 
 def start():
     replace_process(sys.argv[2], sys.argv[2:], os.environ)
@@ -161,7 +161,7 @@ def test_supervise_error_before_the_program_is_the_callers_to_report() -> None:
 
 
 def test_supervise_plain_child() -> None:
-    code = "import os; from kedge.runtime.supervise import supervise\nchild = os.fork()\n"
+    code = "import os; from kedge.runtime.processes.supervise import supervise\nchild = os.fork()\n"
     code += "if child == 0: os.execv('/bin/bash', ['bash', '-c', 'trap \"exit 4\" TERM; echo ready; sleep 9 & wait'])\n"
     process = subprocess.Popen([sys.executable, "-c", code + "supervise(child)"], stdout=subprocess.PIPE)
     assert process.stdout is not None
@@ -252,7 +252,7 @@ def test_supervise_terminal_stop_and_continue(program: str) -> None:
 
 @pytest.mark.parametrize("module", ["supervise", "join", "sharing"])
 def test_supervise_modules_on_the_way_of_a_start_are_lean(module: str) -> None:
-    code = f"import sys; sys.path[:0] = sys.argv[1:]; import kedge.runtime.{module}; print(*sys.modules)"
+    code = f"import sys; sys.path[:0] = sys.argv[1:]; import kedge.runtime.processes.{module}; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-SI", "-c", code, str(REPOSITORY / "src")], capture_output=True, text=True, check=True
     )

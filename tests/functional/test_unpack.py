@@ -17,7 +17,7 @@ import pytest
 
 from kedge.errors import ImageNotFound, NoSpace, UnsupportedFormat
 from kedge.model.tree import ContentSink, Kind, Node
-from kedge.runtime import node
+from kedge.runtime.images import node
 from tests.builders.containers import Runner, each_role
 from tests.builders.images import add_rich_image, make_config, noise, rich_layers
 from tests.builders.layers import compress, file, layer

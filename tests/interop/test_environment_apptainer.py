@@ -11,9 +11,9 @@ import pytest
 
 from kedge.formats.oci.writer import write_oci_archive
 from kedge.model.platform import Platform
-from kedge.runtime.environment import plan_payload
+from kedge.runtime.environment.identity import make_group, make_passwd
+from kedge.runtime.environment.payload import plan_payload
 from kedge.runtime.facts import Additions, HostFacts, ImageFacts, Payload
-from kedge.runtime.identity import make_group, make_passwd
 from kedge.runtime.options import RunOptions
 from kedge.runtime.views import FolderView
 from tests.builders.apptainer import Apptainer, apptainer_folder

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from kedge.formats.singularityd import files
 from kedge.formats.singularityd.environment import render_environment
-from kedge.runtime.action_script import make_shell_payload, uses_bash
-from kedge.runtime.entrypoint import Entry
-from kedge.runtime.env_scripts import Variables, run_script
-from kedge.runtime.env_settings import Settings
-from kedge.runtime.environment import make_plain_payload, run_steps
-from kedge.runtime.shell_words import NotPlain, expand_quoted, split_words
+from kedge.runtime.environment.action_script import make_shell_payload, uses_bash
+from kedge.runtime.environment.entrypoint import Entry
+from kedge.runtime.environment.env_scripts import Variables, run_script
+from kedge.runtime.environment.env_settings import Settings
+from kedge.runtime.environment.payload import make_plain_payload, run_steps
+from kedge.runtime.environment.shell_words import NotPlain, expand_quoted, split_words
 from kedge.runtime.views import FolderView, TableView
 from tests.builders.busybox import read_busybox
 from tests.requirements import require_program

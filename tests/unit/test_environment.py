@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import FileProblem, UsageError
-from kedge.runtime.env_requests import split_pairs
-from kedge.runtime.env_settings import DEFAULT_PATH
+from kedge.runtime.environment.env_requests import split_pairs
+from kedge.runtime.environment.env_settings import DEFAULT_PATH
 from kedge.runtime.facts import Additions
 from kedge.runtime.views import TableView
 from tests.builders.payloads import ENV, make_host, make_image, make_plain_image, plan
@@ -329,7 +329,7 @@ def test_environment_of_an_image_without_shell_leaves_out_what_needs_one() -> No
 def test_environment_modules_are_lean() -> None:
     code = (
         "import errno, os, stat, __future__; before = set(sys.modules);"
-        "import kedge.runtime.environment, kedge.runtime.identity, kedge.runtime.action_script;"
+        "from kedge.runtime.environment import action_script, identity, payload;"
         "print(*sorted(set(sys.modules) - before))"
     )
     source = Path(__file__).parents[2] / "src"

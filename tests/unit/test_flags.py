@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kedge.errors import InvalidSetting, KedgeError, UsageError
-from kedge.runtime.flag_table import FLAGS, GROUPS, REFUSALS, Flag
-from kedge.runtime.flags import USAGES, HelpWanted, find_flag, parse_words, read_truth
 from kedge.runtime.options import RunOptions
+from kedge.runtime.words.flag_table import FLAGS, GROUPS, REFUSALS, Flag
+from kedge.runtime.words.flags import USAGES, HelpWanted, find_flag, parse_words, read_truth
 
 # Names that `apptainer exec|run|shell|instance start --help` of 1.4 and 1.5 print, and the hidden ones.
 APPTAINER_NAMES = """

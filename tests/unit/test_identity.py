@@ -8,7 +8,7 @@ import pwd
 
 import pytest
 
-from kedge.runtime import identity
+from kedge.runtime.environment import identity
 from tests.builders.payloads import make_host
 
 HOST = make_host(uid=1500, gid=1501, user="peer", gecos="P. Eer", home="/home/peer", login_shell="/bin/zsh")

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from kedge.runtime.leaks import has_locale, has_plain_utf8
+from kedge.runtime.environment.leaks import has_locale, has_plain_utf8
 from kedge.runtime.views import TableView
 from tests.builders.payloads import make_host, make_image, plan
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import FileProblem, InvalidSetting
-from kedge.runtime import node
-from kedge.runtime.image_file import ImageFile
+from kedge.runtime.images import node
+from kedge.runtime.images.image_file import ImageFile
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from kedge.errors import MountFailed
-from kedge.runtime import fuse, roots
-from kedge.runtime.image_file import ImageFile
+from kedge.runtime.images import roots
+from kedge.runtime.images.image_file import ImageFile
+from kedge.runtime.mounts import fuse
 from kedge.runtime.operations import LOWER, OLD
 from kedge.runtime.options import RunOptions
 

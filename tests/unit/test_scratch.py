@@ -9,8 +9,8 @@ import pytest
 
 from kedge.errors import FileProblem, UsageError
 from kedge.runtime.facts import Bind, HostFacts
+from kedge.runtime.mounts.scratch import plan_scratch
 from kedge.runtime.options import RunOptions
-from kedge.runtime.scratch import plan_scratch
 from kedge.runtime.views import TableView
 
 

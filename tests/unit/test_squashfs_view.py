@@ -11,7 +11,7 @@ import pytest
 from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
 from kedge.layers.folder import FolderOptions, read_folder
 from kedge.model.tree import copy_tree
-from kedge.runtime.squashfs_view import SquashView
+from kedge.runtime.images.squashfs_view import SquashView
 from kedge.runtime.views import FolderView
 
 PATHS = ("/", "/bin", "/bin/sh", "/sh", "/out", "/loop", "/a/../bin/tool", "/none", "/bin/sh/x", "/up", "/data/big")

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from kedge.posix.constants import MS_RDONLY
+from kedge.runtime.mounts.underlay import plan_underlay
 from kedge.runtime.operations import MAY, MUST, WARN, kinds
-from kedge.runtime.underlay import plan_underlay
 from kedge.runtime.views import FolderView, TableView
 
 IMAGE = {

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import sys
 
-from kedge.runtime.flag_table import FLAGS, GROUPS, REFUSALS, Flag
-from kedge.runtime.flags import HelpWanted, parse_words
 from kedge.runtime.options import RunOptions
+from kedge.runtime.words.flag_table import FLAGS, GROUPS, REFUSALS, Flag
+from kedge.runtime.words.flags import HelpWanted, parse_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

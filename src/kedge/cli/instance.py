@@ -14,14 +14,14 @@ from kedge.cli.container import Speaker, add_flags
 from kedge.cli.signals import raised_signals
 from kedge.errors import UsageError
 from kedge.ops import instance as instances
-from kedge.runtime.flags import HelpWanted, parse_words
 from kedge.runtime.options import RunOptions
+from kedge.runtime.words.flags import HelpWanted, parse_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kedge.cli.console import Console
-    from kedge.runtime.instances import Instance
+    from kedge.runtime.processes.instances import Instance
 
 STARTING = ("start", "run")  # their options are those of containers, which `flags` reads
 

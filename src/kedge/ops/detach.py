@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from kedge.errors import CannotStart, KedgeError, all_errors
 from kedge.ops.run import Container, become, build, enter_namespaces
 from kedge.posix.spawn import close_all, fork_process, list_inherited
-from kedge.runtime.supervise import run_as_init
+from kedge.runtime.processes.supervise import run_as_init
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kedge.runtime.fuse import FuseServer
+    from kedge.runtime.mounts.fuse import FuseServer
     from kedge.runtime.options import RunOptions
 
     Say = Callable[[str, str], None]

@@ -14,11 +14,11 @@ from kedge.errors import RuntimeUnsuited, UsageError
 from kedge.ops.foreign_image import open_image
 from kedge.posix.spawn import replace_process
 from kedge.runtime.adapters import Adapter, ForeignPlan, apply_rules, find_adapter, plan_foreign
-from kedge.runtime.binds import collect_binds
 from kedge.runtime.facts import Additions, HostFacts, ImageFacts
 from kedge.runtime.gather import gather_host
 from kedge.runtime.options import RunOptions
-from kedge.runtime.shim_file import is_shim
+from kedge.runtime.words.binds import collect_binds
+from kedge.runtime.words.shim_file import is_shim
 
 Say = Callable[[str, str], None]
 

@@ -15,8 +15,8 @@ from kedge.ops.ready import is_reference, prepare
 from kedge.ops.workplace import Workplace
 from kedge.runtime.adapters import Adapter, ForeignImage
 from kedge.runtime.facts import HostFacts, ImageFacts
-from kedge.runtime.image_file import ImageFile, compare_machine, identify
-from kedge.runtime.node import find_named, find_unpacked, hold, is_volatile, read_config
+from kedge.runtime.images.image_file import ImageFile, compare_machine, identify
+from kedge.runtime.images.node import find_named, find_unpacked, hold, is_volatile, read_config
 from kedge.runtime.options import RunOptions
 from kedge.runtime.views import FolderView, TableView
 from kedge.settings import SETTINGS, Settings
@@ -87,7 +87,7 @@ def _look_into(
     if image.kind == "folder":
         facts = ImageFacts(view=FolderView(image.path), path=name, kind="folder", oci_config=config)
         return ForeignImage(image.path, "folder", facts)
-    from kedge.runtime.squashfs_view import SquashView  # late: folders need no reader
+    from kedge.runtime.images.squashfs_view import SquashView  # late: folders need no reader
 
     file = closing.enter_context(Path(image.path).open("rb"))
     view = closing.enter_context(SquashView(file, image.offset, image.size))

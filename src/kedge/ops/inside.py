@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from kedge.runtime.environment import plan_payload
+from kedge.runtime.environment.payload import plan_payload
 from kedge.runtime.facts import Additions, ImageFacts
 from kedge.runtime.plan import Request, plan_start_folder
 from kedge.runtime.views import FolderView
@@ -62,7 +62,7 @@ class Inside:
         payload = plan_payload(options, host, image, additions)
         request = Request(options, host, image, additions, payload)
         if options.fakeroot and knows_root_alone():
-            from kedge.runtime.emulation import find_emulation  # late: only with --fakeroot
+            from kedge.runtime.processes.emulation import find_emulation  # late: only with --fakeroot
 
             self.emulate = find_emulation(host.machine)
         kind, folders, is_strict = plan_start_folder(request)

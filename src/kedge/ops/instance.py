@@ -17,18 +17,18 @@ from kedge.posix.files import explained
 from kedge.posix.spawn import start_of
 from kedge.runtime.facts import ImageFacts
 from kedge.runtime.gather import gather_host
-from kedge.runtime.instances import Folder, Instance, check_name
-from kedge.runtime.join import join
-from kedge.runtime.sharing import shapes_container
+from kedge.runtime.processes.instances import Folder, Instance, check_name
+from kedge.runtime.processes.join import join
+from kedge.runtime.processes.sharing import shapes_container
+from kedge.runtime.processes.supervise import run_supervised
 from kedge.runtime.start import Restraint
-from kedge.runtime.supervise import run_supervised
 from kedge.runtime.way_back import WayBack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kedge.runtime.options import RunOptions
-    from kedge.runtime.sharing import Sharing
+    from kedge.runtime.processes.sharing import Sharing
 
     Say = Callable[[str, str], None]
 

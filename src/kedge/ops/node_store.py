@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The images that are unpacked on this node: made once however many ask, removed when room is needed.
 
-The folder is on a disk of this node, so flock is reliable there; `runtime/node.py` describes what is in it.
+The folder is on a disk of this node, so flock is reliable there; `runtime/images/node.py` describes what is in it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kedge.model.size import format_size
 from kedge.posix.beneath import remove_tree
 from kedge.posix.files import TEMPORARY_PREFIX, explained, temporary_beside, write_atomically
 from kedge.posix.owners import owner_is_gone
-from kedge.runtime.node import (
+from kedge.runtime.images.node import (
     choose_place,
     describe_name,
     describe_place,

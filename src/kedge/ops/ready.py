@@ -7,16 +7,16 @@ import os
 import sys
 
 from kedge.posix.spawn import run_attached
-from kedge.runtime.image_file import ImageFile, compare_machine, identify
-from kedge.runtime.node import find_named, hold, is_volatile, read_config
-from kedge.runtime.roots import Root, choose_overlay, choose_root
+from kedge.runtime.images.image_file import ImageFile, compare_machine, identify
+from kedge.runtime.images.node import find_named, hold, is_volatile, read_config
+from kedge.runtime.images.roots import Root, choose_overlay, choose_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kedge.runtime.facts import HostFacts
-    from kedge.runtime.layering import Layering
+    from kedge.runtime.mounts.layering import Layering
     from kedge.runtime.options import RunOptions
 
     Say = Callable[[str, str], None]

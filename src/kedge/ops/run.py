@@ -12,15 +12,14 @@ import os
 
 from kedge.ops.ready import locate, settle_overlays
 from kedge.runtime.base import choose_base
-from kedge.runtime.binds import collect_binds
-from kedge.runtime.configured import read_configured
 from kedge.runtime.enter import Builder
-from kedge.runtime.environment import plan_payload
+from kedge.runtime.environment.identity import make_group, make_passwd
+from kedge.runtime.environment.payload import plan_payload
 from kedge.runtime.facts import Additions, ImageFacts
 from kedge.runtime.gather import gather_host, read_memory
-from kedge.runtime.identity import make_group, make_passwd
-from kedge.runtime.image_binds import ImageBinds
-from kedge.runtime.layering import choose_layering, plan_layers, plan_points
+from kedge.runtime.images.image_binds import ImageBinds
+from kedge.runtime.images.roots import plan_root
+from kedge.runtime.mounts.layering import choose_layering, plan_layers, plan_points
 from kedge.runtime.namespaces import (
     OTHER_NAMESPACES,
     ROOT_ALONE,
@@ -32,10 +31,11 @@ from kedge.runtime.namespaces import (
 )
 from kedge.runtime.operations import NEW
 from kedge.runtime.plan import Request, plan_container
-from kedge.runtime.roots import plan_root
 from kedge.runtime.start import Restraint, start_program
 from kedge.runtime.views import FolderView
 from kedge.runtime.way_back import WayBack
+from kedge.runtime.words.binds import collect_binds
+from kedge.runtime.words.configured import read_configured
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from kedge.ops.ready import Located
-    from kedge.runtime.ext_mounts import ExtServers
     from kedge.runtime.facts import HostFacts, Payload
-    from kedge.runtime.fuse import FuseServer
-    from kedge.runtime.layering import Layering
+    from kedge.runtime.mounts.ext_mounts import ExtServers
+    from kedge.runtime.mounts.fuse import FuseServer
+    from kedge.runtime.mounts.layering import Layering
     from kedge.runtime.operations import Operation
     from kedge.runtime.options import RunOptions
     from kedge.runtime.plan import Plan
-    from kedge.runtime.sharing import Sharing
+    from kedge.runtime.processes.sharing import Sharing
 
     Say = Callable[[str, str], None]
 
@@ -91,7 +91,7 @@ class Container:
         self.sharing: Sharing | None = None
         self.restraint = Restraint(is_root=options.fakeroot or self.host.uid == 0)
         if options.drop_caps or options.no_privs:
-            from kedge.runtime.capabilities import choose_dropped  # late: few ask for it
+            from kedge.runtime.processes.capabilities import choose_dropped  # late: few ask for it
 
             self.restraint.capabilities = choose_dropped(options)
 
@@ -99,7 +99,7 @@ class Container:
         """Make the folders below --workdir; returns the places that get an empty file system in memory instead."""
         if not self.options.scratch and not self.options.workdir:
             return []
-        from kedge.runtime.scratch import plan_scratch  # late: only with these options
+        from kedge.runtime.mounts.scratch import plan_scratch  # late: only with these options
 
         plan = plan_scratch(self.options, self.host)
         if not self.options.dry_run:
@@ -125,7 +125,9 @@ def run_container(options: RunOptions, say: Say | None = None) -> int:
         return finish_inside(container)
     servers = enter_namespaces(container)
     if options.pid:
-        from kedge.runtime.supervise import run_supervised  # late: only a process-id namespace needs a second process
+        from kedge.runtime.processes.supervise import (
+            run_supervised,  # late: only a process-id namespace needs a second process
+        )
 
         run_supervised(
             lambda: end_with(finish(container, servers)),
@@ -138,7 +140,7 @@ def run_container(options: RunOptions, say: Say | None = None) -> int:
 def share(container: Container) -> bool:
     """Join the container that another rank of the same launch has built; else this one builds it for the others."""
     import kedge.ops.inside  # noqa: F401 - while the host's tree is still there
-    from kedge.runtime.sharing import Sharing, make_key  # late: only with --sharens
+    from kedge.runtime.processes.sharing import Sharing, make_key  # late: only with --sharens
 
     located = container.located
     identity = located.image.identity or located.root.folder
@@ -168,7 +170,7 @@ def finish_inside(container: Container) -> int:
         return become(container, payload)
 
     if container.sharing is not None and container.sharing.must_fork:
-        from kedge.runtime.supervise import run_supervised
+        from kedge.runtime.processes.supervise import run_supervised
 
         run_supervised(lambda: end_with(start()), with_init=False)
     return start()
@@ -208,7 +210,7 @@ def enter_namespaces(container: Container) -> list[FuseServer]:
             known = enter_user_namespace(host, as_root=is_root, has_many=is_root and not options.ignore_subuid)
             container.say("note", f"users that the container knows: {known}")
             if known == ROOT_ALONE and options.fakeroot:
-                from kedge.runtime.emulation import find_emulation  # late: only with --fakeroot
+                from kedge.runtime.processes.emulation import find_emulation  # late: only with --fakeroot
 
                 container.restraint.emulate = find_emulation(host.machine)
         servers = make_servers(container)
@@ -227,7 +229,7 @@ def make_servers(container: Container) -> list[FuseServer]:
     count = container.located.root.needs_server + container.layering.servers + container.image_binds.servers
     if not count:
         return []
-    from kedge.runtime.fuse import FuseServer  # late: an unpacked image needs none
+    from kedge.runtime.mounts.fuse import FuseServer  # late: an unpacked image needs none
 
     return [FuseServer() for _ in range(count)]
 
@@ -265,7 +267,7 @@ def perform_plan(container: Container, builder: Builder, planned: Plan) -> None:
         steps.append(plan_points(overlay, builder.refused, builder.container))
         perform(steps[-1])
     elif planned.missing and not layering.is_layered and not layering.is_direct:
-        from kedge.runtime.underlay import plan_underlay  # late: only where there is no overlay
+        from kedge.runtime.mounts.underlay import plan_underlay  # late: only where there is no overlay
 
         steps.append(plan_underlay(planned.missing, builder.container))
         perform(steps[-1])

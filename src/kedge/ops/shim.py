@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kedge.errors import OutputExists, UsageError
 from kedge.posix.files import explained, write_atomically
-from kedge.runtime.shim_file import PROGRAMS, is_shim, make_shim
+from kedge.runtime.words.shim_file import PROGRAMS, is_shim, make_shim
 
 
 @dataclass(frozen=True, slots=True)

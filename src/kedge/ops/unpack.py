@@ -21,8 +21,8 @@ from kedge.model.reference import Reference, Transport
 from kedge.ops.node_store import Build, Built, NodeStore
 from kedge.ops.workplace import Workplace
 from kedge.posix.files import explained
-from kedge.runtime.image_file import ImageFile, identify
-from kedge.runtime.node import find_named, is_volatile
+from kedge.runtime.images.image_file import ImageFile, identify
+from kedge.runtime.images.node import find_named, is_volatile
 from kedge.store.store import Store
 
 if TYPE_CHECKING:

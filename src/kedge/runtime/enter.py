@@ -36,8 +36,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kedge.runtime.ext_mounts import ExtServers
-    from kedge.runtime.fuse import FuseServer
+    from kedge.runtime.mounts.ext_mounts import ExtServers
+    from kedge.runtime.mounts.fuse import FuseServer
     from kedge.runtime.operations import Operation
     from kedge.runtime.way_back import WayBack
 
@@ -194,7 +194,7 @@ class Builder:
         os.symlink(str(operation[1]), self.place(parent) + "/" + name)  # the last name is not followed
 
     def _mount_overlay(self, operation: Operation) -> None:
-        from kedge.runtime.overlay_mount import mount_overlay
+        from kedge.runtime.mounts.overlay_mount import mount_overlay
 
         lowers = [self.place(each) for each in str(operation[1]).split("\n")]
         upper, work, target = (self.place(str(each)) for each in operation[2:5])
@@ -222,20 +222,20 @@ class Builder:
         remount(self.place(str(operation[1])), MS_RDONLY)
 
     def _mount_squashfuse(self, operation: Operation) -> None:
-        from kedge.runtime.fuse import mount_squashfuse
+        from kedge.runtime.mounts.fuse import mount_squashfuse
 
         file, offset, _, target, program = operation[1:6]
         server = self.servers.pop(0) if self.servers else None
         mount_squashfuse(self.place(str(file)), int(offset), self.place(str(target)), str(program), server)
 
     def _mount_loop(self, operation: Operation) -> None:
-        from kedge.runtime.loop import mount_loop
+        from kedge.runtime.mounts.loop import mount_loop
 
         file, offset, size, target, kind = operation[1:6]
         mount_loop(self.place(str(file)), int(offset), int(size), self.place(str(target)), str(kind))
 
     def _mount_fuse2fs(self, operation: Operation) -> None:
-        from kedge.runtime.ext_mounts import mount_ext
+        from kedge.runtime.mounts.ext_mounts import mount_ext
 
         file, offset, size, target, mode = operation[1:6]
         mount_ext(

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import os
 
+from kedge.runtime.environment.identity import find_gecos, find_groups, find_user
 from kedge.runtime.facts import HostFacts
-from kedge.runtime.identity import find_gecos, find_groups, find_user
 from kedge.runtime.views import FolderView
 
 TYPE_CHECKING = False

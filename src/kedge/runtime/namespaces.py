@@ -42,7 +42,7 @@ def enter_user_namespace(host: HostFacts, *, as_root: bool, has_many: bool = Fal
     """
     helpers = None
     if has_many and host.uid != 0:
-        from kedge.runtime.subordinate import Helpers  # late: only with --fakeroot
+        from kedge.runtime.processes.subordinate import Helpers  # late: only with --fakeroot
 
         helpers = Helpers(host)
     libc.unshare(CLONE_NEWUSER)

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from kedge.posix.constants import MS_NODEV, MS_NOSUID, MS_RDONLY
-from kedge.runtime.home import choose_home
+from kedge.runtime.environment.home import choose_home
 from kedge.runtime.operations import LATER, MAY, MUST, NEW, OLD, SESSION, WARN
 
 TYPE_CHECKING = False

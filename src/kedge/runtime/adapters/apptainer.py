@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from kedge.runtime.adapters.request import ForeignPlan, Request
 from kedge.runtime.adapters.rules import EXPANDED, OWN_RULES, Rule, each, flag, honoured, ignored, refused, valued
 from kedge.runtime.facts import Bind
-from kedge.runtime.flag_table import FLAGS
+from kedge.runtime.words.flag_table import FLAGS
 
 _PREFIXES = ("APPTAINER_", "SINGULARITY_")
 _BINDS = ("BIND", "BINDPATH", "MOUNT")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kedge.runtime.adapters.request import Request
-from kedge.runtime.environment import home_inside
+from kedge.runtime.environment.payload import home_inside
 from kedge.runtime.facts import Bind
 
 _LIBRARIES = "/.singularity.d/libs"

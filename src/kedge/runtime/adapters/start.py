@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from kedge.runtime.adapters.mounts import Mounts
 from kedge.runtime.adapters.request import ForeignPlan, Request
-from kedge.runtime.environment import plan_payload
+from kedge.runtime.environment.payload import plan_payload
 
 # Variables that a runtime's own program, or the shell or loader under it, would take for itself.
 _PROGRAMS_OWN = frozenset(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kedge.runtime.devices.driver import is_version, order_version
 from kedge.runtime.devices.libraries import split_name
-from kedge.runtime.library_path import find_library_folders
+from kedge.runtime.environment.library_path import find_library_folders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,20 +7,20 @@ what is still unset. A list of steps says so; our own reader takes them as far a
 
 from __future__ import annotations
 
-from kedge.runtime.entrypoint import choose_entry, read_workdir, resolve_oci_words
-from kedge.runtime.env_requests import PATH_REQUESTS, collect_requests, select_host_variables
-from kedge.runtime.env_scripts import list_scripts, read_script, run_script
-from kedge.runtime.env_settings import DEFAULT_PATH, LIBRARIES, PROMPT, Settings
+from kedge.runtime.environment.entrypoint import choose_entry, read_workdir, resolve_oci_words
+from kedge.runtime.environment.env_requests import PATH_REQUESTS, collect_requests, select_host_variables
+from kedge.runtime.environment.env_scripts import list_scripts, read_script, run_script
+from kedge.runtime.environment.env_settings import DEFAULT_PATH, LIBRARIES, PROMPT, Settings
+from kedge.runtime.environment.home import choose_home
+from kedge.runtime.environment.leaks import guard_variables
+from kedge.runtime.environment.shell_words import NotPlain, expand_quoted
 from kedge.runtime.facts import Payload
-from kedge.runtime.home import choose_home
-from kedge.runtime.leaks import guard_variables
-from kedge.runtime.shell_words import NotPlain, expand_quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kedge.runtime.entrypoint import Entry
-    from kedge.runtime.env_scripts import Variables
-    from kedge.runtime.env_settings import Step
+    from kedge.runtime.environment.entrypoint import Entry
+    from kedge.runtime.environment.env_scripts import Variables
+    from kedge.runtime.environment.env_settings import Step
     from kedge.runtime.facts import Additions, HostFacts, ImageFacts
     from kedge.runtime.options import RunOptions
     from kedge.runtime.views import View
@@ -42,7 +42,9 @@ def plan_payload(options: RunOptions, host: HostFacts, image: ImageFacts, additi
     settings.variables.assign("PWD", start, is_exported=True)
     done = run_steps(settings, image.view)
     if entry.words and done < len(settings.steps):
-        from kedge.runtime.action_script import make_shell_payload  # late: only where a script needs a shell
+        from kedge.runtime.environment.action_script import (
+            make_shell_payload,  # late: only where a script needs a shell
+        )
 
         payload = make_shell_payload(settings, done, entry, image.view, options.verb)
     else:
@@ -72,7 +74,7 @@ def gather_settings(options: RunOptions, host: HostFacts, image: ImageFacts, add
     settings.restored = {name: value for name, value in passed.items() if name not in settings.requests}
     settings.restored.update(describe_container(options, host, image))
     if additions.libraries:
-        from kedge.runtime.library_path import find_library_folders  # late: only with libraries of the host
+        from kedge.runtime.environment.library_path import find_library_folders  # late: only with libraries of the host
 
         settings.library_folders = ":".join(find_library_folders(image.view))
     settings.first_libraries = ":".join(additions.prepend_library_path)
@@ -118,7 +120,7 @@ def _list_destinations(options: RunOptions, host: HostFacts) -> list[str]:
     asked = [name for name in host.environ if name.endswith(("_BIND", "_BINDPATH", "_MOUNT"))]
     if not (options.bind or options.mount or asked):
         return []
-    from kedge.runtime.binds import collect_binds  # late: most containers have no binds
+    from kedge.runtime.words.binds import collect_binds  # late: most containers have no binds
 
     return [bind.destination for bind in collect_binds(options, host.environ, host.cwd) if not bind.outermost]
 

@@ -7,7 +7,7 @@ Apptainer, Singularity and kedge write into every image and most of what people 
 
 from __future__ import annotations
 
-from kedge.runtime.shell_words import NotPlain, is_name, read_word
+from kedge.runtime.environment.shell_words import NotPlain, is_name, read_word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

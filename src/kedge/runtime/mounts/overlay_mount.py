@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 
 from kedge.posix import constants, libc
-from kedge.runtime.fuse_program import find_program, is_privileged, serve_fuse
-from kedge.runtime.layers_above import NO_KERNEL_UPPER, UPPER
+from kedge.runtime.mounts.fuse_program import find_program, is_privileged, serve_fuse
+from kedge.runtime.mounts.layers_above import NO_KERNEL_UPPER, UPPER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

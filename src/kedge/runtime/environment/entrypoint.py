@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.runtime.shell_words import NotPlain, read_word, split_words
+from kedge.runtime.environment.shell_words import NotPlain, read_word, split_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import os
 
 from kedge.posix import constants, libc
 from kedge.posix.spawn import fork_process, replace_process, run_detached
-from kedge.runtime.fuse_program import detach_streams, find_program, read_message, shield_server
+from kedge.runtime.mounts.fuse_program import detach_streams, find_program, read_message, shield_server
 
 _DEVICE = "/dev/fuse"
 _NAMES = ("squashfuse_ll", "squashfuse")  # the first has threads, and keeps attributes as long as it is mounted

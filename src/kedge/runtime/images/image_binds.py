@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-from kedge.runtime.image_file import identify
-from kedge.runtime.layering import plan_squashfs
+from kedge.runtime.images.image_file import identify
+from kedge.runtime.mounts.layering import plan_squashfs
 from kedge.runtime.operations import MUST, OLD, SESSION
 from kedge.runtime.views import FolderView
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kedge.runtime.facts import Bind
-    from kedge.runtime.image_file import ImageFile
+    from kedge.runtime.images.image_file import ImageFile
     from kedge.runtime.operations import Operation
 
 

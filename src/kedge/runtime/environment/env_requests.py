@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import os
 
-from kedge.runtime.env_scripts import Variables, run_script
-from kedge.runtime.shell_words import NotPlain, is_name
+from kedge.runtime.environment.env_scripts import Variables, run_script
+from kedge.runtime.environment.shell_words import NotPlain, is_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

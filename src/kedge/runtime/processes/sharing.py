@@ -14,7 +14,7 @@ import stat
 from kedge.posix import libc
 from kedge.posix.constants import PR_SET_DUMPABLE
 from kedge.posix.spawn import start_of
-from kedge.runtime.join import join
+from kedge.runtime.processes.join import join
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from kedge.errors import InstanceProblem, UsageError
 from kedge.posix.files import explained, write_atomically
 from kedge.posix.owners import machine_name
 from kedge.posix.spawn import start_of
-from kedge.runtime.sharing import find_private_folder
+from kedge.runtime.processes.sharing import find_private_folder
 from kedge.settings import xdg_directory
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")

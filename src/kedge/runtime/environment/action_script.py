@@ -6,16 +6,16 @@ It travels in environment variables, never in argv, which every user of the mach
 
 from __future__ import annotations
 
-from kedge.runtime.env_requests import PATH_REQUESTS
-from kedge.runtime.env_scripts import read_script
-from kedge.runtime.env_settings import DEFAULT_PATH, LIBRARIES, PROMPT
+from kedge.runtime.environment.env_requests import PATH_REQUESTS
+from kedge.runtime.environment.env_scripts import read_script
+from kedge.runtime.environment.env_settings import DEFAULT_PATH, LIBRARIES, PROMPT
+from kedge.runtime.environment.shell_words import is_name, quote
 from kedge.runtime.facts import Payload
-from kedge.runtime.shell_words import is_name, quote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kedge.runtime.entrypoint import Entry
-    from kedge.runtime.env_settings import Settings
+    from kedge.runtime.environment.entrypoint import Entry
+    from kedge.runtime.environment.env_settings import Settings
     from kedge.runtime.views import View
 
 _PIECE = 24_000  # characters, of at most 4 bytes; the kernel takes 128 KiB for one variable

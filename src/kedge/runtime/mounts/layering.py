@@ -6,15 +6,15 @@ A read-only container has a layer too, in memory: the mount points that the imag
 
 from __future__ import annotations
 
-from kedge.runtime.fuse_program import is_privileged
-from kedge.runtime.layers_above import OverlayLayer, check_writable, choose_tmpfs_size, plan_overlays
+from kedge.runtime.mounts.fuse_program import is_privileged
+from kedge.runtime.mounts.layers_above import OverlayLayer, check_writable, choose_tmpfs_size, plan_overlays
 from kedge.runtime.operations import LOWER, MAY, MUST, NEW, OLD, SESSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kedge.runtime.ext_mounts import ExtServers
     from kedge.runtime.facts import HostFacts
-    from kedge.runtime.image_file import ImageFile
+    from kedge.runtime.images.image_file import ImageFile
+    from kedge.runtime.mounts.ext_mounts import ExtServers
     from kedge.runtime.operations import Operation
     from kedge.runtime.options import RunOptions
     from kedge.runtime.views import View
@@ -42,7 +42,7 @@ class Layering:
         layers = [layer for layer in self.layers if layer.kind == "ext3"]
         if not layers:
             return None
-        from kedge.runtime.ext_mounts import ExtImage, ExtServers, needs_servers  # late: only for ext3 images
+        from kedge.runtime.mounts.ext_mounts import ExtImage, ExtServers, needs_servers  # late: only for ext3 images
 
         images = [ExtImage(layer.path, layer.offset, layer.size, writable=layer.writable) for layer in layers]
         return ExtServers(images, base) if needs_servers() else None
@@ -69,7 +69,7 @@ def choose_layering(options: RunOptions, host: HostFacts, image: ImageFile) -> L
         else []
     )
     if options.writable and image.kind != "folder" and not any(layer.writable for layer in layers):
-        from kedge.runtime.layers_above import explain_readonly_image  # late: only for an error
+        from kedge.runtime.mounts.layers_above import explain_readonly_image  # late: only for an error
 
         raise explain_readonly_image(image.path, image.kind)
     size = choose_tmpfs_size(options, host) if options.writable_tmpfs or options.contain or options.scratch else 0
@@ -120,7 +120,7 @@ def plan_points(overlay: Operation, points: list[tuple[str, str]], view: View) -
 
 def plan_squashfs(path: str, where: tuple[str, int, int, str]) -> Operation:
     """Mount a SquashFS file other than the image: `where` is its place in the plan, offset, size and target."""
-    from kedge.runtime.roots import check_kernel_mount, find_server  # late: other SquashFS files are rare
+    from kedge.runtime.images.roots import check_kernel_mount, find_server  # late: other SquashFS files are rare
 
     program, refusal = find_server()
     if program:

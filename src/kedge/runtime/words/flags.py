@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 
-from kedge.runtime.flag_table import FLAGS, REFUSALS, Flag
 from kedge.runtime.options import RunOptions
+from kedge.runtime.words.flag_table import FLAGS, REFUSALS, Flag
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

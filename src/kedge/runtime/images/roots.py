@@ -6,14 +6,14 @@ from __future__ import annotations
 import os
 
 from kedge.posix.constants import MS_NODEV, MS_NOSUID
-from kedge.runtime.node import choose_place, describe_place, find_unpacked
+from kedge.runtime.images.node import choose_place, describe_place, find_unpacked
 from kedge.runtime.operations import LOWER, MUST, OLD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kedge.runtime.image_file import ImageFile
+    from kedge.runtime.images.image_file import ImageFile
     from kedge.runtime.operations import Operation
     from kedge.runtime.options import RunOptions
 
@@ -102,7 +102,7 @@ def is_changed(options: RunOptions) -> bool:
 
 def can_be_changed(program: str) -> bool:
     """Whether a layer above what squashfuse shows can be written to; the kernel asks who owns the folders."""
-    from kedge.runtime.fuse import shows_owner  # late: an unpacked image needs no FUSE
+    from kedge.runtime.mounts.fuse import shows_owner  # late: an unpacked image needs no FUSE
 
     return shows_owner(program)
 
@@ -116,7 +116,7 @@ def prefers_mount(image: ImageFile, environ: Mapping[str, str]) -> bool:
 
 def find_server() -> tuple[str, str]:
     """A squashfuse that can be used here, or the empty string and why there is none."""
-    from kedge.runtime.fuse import can_use_fuse, find_squashfuse  # late: an unpacked image needs no FUSE
+    from kedge.runtime.mounts.fuse import can_use_fuse, find_squashfuse  # late: an unpacked image needs no FUSE
 
     refusal = can_use_fuse()
     return ("", refusal) if refusal else (find_squashfuse()[0], "")

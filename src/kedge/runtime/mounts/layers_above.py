@@ -12,14 +12,14 @@ import stat
 
 from kedge.posix import constants
 from kedge.posix.libc import file_system_type
-from kedge.runtime.fuse_program import find_program
-from kedge.runtime.image_file import identify, make_absolute
+from kedge.runtime.images.image_file import identify, make_absolute
+from kedge.runtime.mounts.fuse_program import find_program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kedge.errors import KedgeError
     from kedge.runtime.facts import HostFacts
-    from kedge.runtime.image_file import ImageFile
+    from kedge.runtime.images.image_file import ImageFile
     from kedge.runtime.options import RunOptions
 
 FOLDER, SQUASHFS, EXT3 = "folder", "squashfs", "ext3"

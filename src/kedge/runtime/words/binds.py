@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from kedge.runtime.facts import Bind
-from kedge.runtime.flags import read_truth, read_variable
+from kedge.runtime.words.flags import read_truth, read_variable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

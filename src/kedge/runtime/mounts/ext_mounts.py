@@ -15,7 +15,7 @@ import os
 
 from kedge.posix import constants, libc
 from kedge.posix.spawn import fork_process, replace_process, run_detached
-from kedge.runtime.fuse_program import detach_streams, find_program, is_privileged, keep_only, read_message
+from kedge.runtime.mounts.fuse_program import detach_streams, find_program, is_privileged, keep_only, read_message
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def mount_ext(
     if servers is not None:
         servers.bind(image, target)
         return
-    from kedge.runtime.loop import mount_loop  # late: only real root can use loop devices
+    from kedge.runtime.mounts.loop import mount_loop  # late: only real root can use loop devices
 
     hold_lock(lock_image(image))
     mount_loop(file, offset, size, target, "ext4", writable=writable)

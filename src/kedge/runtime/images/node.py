@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kedge.errors import KedgeError
-    from kedge.runtime.image_file import ImageFile
+    from kedge.runtime.images.image_file import ImageFile
 
 _VARIABLES = ("KEDGE_NODEDIR", "APPTAINER_NODEDIR", "SINGULARITY_NODEDIR")
 _PLACES = ("/var/tmp", "/tmp")  # the first that is on a disk of this node; sticky, and every user has a folder in it

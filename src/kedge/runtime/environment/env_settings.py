@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.runtime.env_scripts import Variables
+from kedge.runtime.environment.env_scripts import Variables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the program in a container gets: its variables, its command line, who it is, and what stays outside."""
