@@ -77,6 +77,23 @@ RULES = (
         )
         for trigger in ("libcrypto", "libssl", "libgnutls")
     ),
+    # MPI reaches other ranks through plug-ins: of Open MPI, of the PMIx that finds the ranks, and of UCX below MPICH.
+    Rule(
+        "libopen-pal",
+        files=(
+            *(f"{base}/openmpi*/*.so" for base in ("/usr/lib/*/openmpi/lib", "/usr/lib*/openmpi/lib", "/usr/lib*")),
+            *("/usr/share/openmpi/*.txt", "/etc/openmpi/*.conf", "/etc/openmpi-*/*.conf"),
+        ),
+    ),
+    Rule(
+        "libpmix",
+        files=tuple(
+            f"{base}/{name}"
+            for base in ("/usr/lib/*/pmix*", "/usr")
+            for name in ("lib*/pmix/*.so", "share/pmix/help-*.txt", "etc/pmix-mca-params.conf")
+        ),
+    ),
+    Rule("libucs", files=("/usr/lib/*/ucx/*.so*", "/usr/lib*/ucx/*.so*", "/etc/ucx/ucx.conf")),
     Rule("libmagic", files=("/usr/share/misc/magic.mgc", "/usr/lib/file/magic.mgc", "/usr/share/file/magic.mgc")),
 )
 
