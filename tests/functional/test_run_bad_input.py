@@ -421,3 +421,20 @@ def test_exec_names_a_limit_of_namespaces(runner: Runner, image: str, kind: str)
         check=False,
     )
     check_refused(done, f"user.max_{kind}_namespaces", "is 0", f"sysctl user.max_{kind}_namespaces=15000")
+
+
+def test_trying_namespaces_leaves_the_caller_outside() -> None:
+    """Where AppArmor gives namespaces that are of no use, a setuid runtime must still be able to step in."""
+    require_user_namespaces()
+    code = (
+        "import os; from kedge.runtime.gather import gather_host; from kedge.runtime.options import RunOptions; "
+        "from kedge.runtime.namespaces import try_namespaces; before = os.readlink('/proc/self/ns/user')\n"
+        "try: try_namespaces(RunOptions(), gather_host(os.environ)); print('can')\n"
+        "except OSError as problem: print(problem.errno)\n"
+        "assert os.readlink('/proc/self/ns/user') == before"
+    )
+    plain = [sys.executable, "-c", code]
+    assert subprocess.run(plain, capture_output=True, text=True, check=True).stdout == "can\n"
+    if os.uname().machine in ("x86_64", "aarch64"):
+        refused = [sys.executable, "-c", _FILTER, "mount", "13", *plain]
+        assert subprocess.run(refused, capture_output=True, text=True, check=True).stdout == "13\n"
