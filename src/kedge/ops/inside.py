@@ -11,8 +11,8 @@ import os
 
 from kedge.runtime.environment.payload import plan_payload
 from kedge.runtime.facts import Additions, ImageFacts
+from kedge.runtime.live_view import LiveView
 from kedge.runtime.plan import Request, plan_start_folder
-from kedge.runtime.views import FolderView
 from kedge.runtime.way_back import change_folder
 
 TYPE_CHECKING = False
@@ -53,7 +53,7 @@ class Inside:
 
     def plan(self, options: RunOptions, host: HostFacts, image: ImageFacts) -> Payload:
         """What to start, for the container as it is."""
-        image.view = FolderView(f"/proc/self/fd/{self.root}")
+        image.view = LiveView(self.root)
         additions = Additions()
         if options.nv or options.nvccli or options.rocm or options.device:
             from kedge.runtime.devices import plan_devices  # late: most containers ask for no device

@@ -19,6 +19,8 @@ _M_ARENA_MAX = -8  # malloc.h of glibc
 _QIF_BLIMITS = 1
 _QIF_SPACE = 2
 _SYS_PIVOT_ROOT = {"x86_64": 155, "ppc64le": 203, "s390x": 217}.get(os.uname().machine, 41)  # 41: the generic table
+_SYS_OPENAT2 = 437  # the same number on all architectures (Linux 5.6)
+_RESOLVE_IN_ROOT = 0x10
 _SYS_MOUNT_SETATTR = 442  # the same number on all architectures (Linux 5.12)
 
 _CAPABILITY_VERSION = 0x20080522  # _LINUX_CAPABILITY_VERSION_3 of linux/capability.h
@@ -229,6 +231,27 @@ def fetch_descriptor(stowed: int) -> int:
     flags = 2 | 0x40 | 0x40000000  # MSG_PEEK, MSG_DONTWAIT, MSG_CMSG_CLOEXEC
     _check(min(0, _library.recvmsg(ctypes.c_int(stowed), ctypes.byref(message), ctypes.c_int(flags))))
     return int(control.descriptor)
+
+
+class _OpenHow(ctypes.Structure):
+    """struct open_how of linux/openat2.h."""
+
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+def open_in_root(folder: int, path: str, flags: int) -> int:
+    """openat2(2): open a name as if the folder were the root, whatever links and other processes do meanwhile."""
+    how = _OpenHow(flags, 0, _RESOLVE_IN_ROOT)
+    found = _library.syscall(
+        ctypes.c_long(_SYS_OPENAT2),
+        ctypes.c_int(folder),
+        ctypes.c_char_p(os.fsencode(path)),
+        ctypes.byref(how),
+        ctypes.c_size_t(ctypes.sizeof(how)),
+    )
+    if found < 0:
+        _check(found, path)
+    return int(found)
 
 
 class _InterfaceRequest(ctypes.Structure):
