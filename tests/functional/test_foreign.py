@@ -127,6 +127,17 @@ def test_foreign_podman_gets_a_folder_of_this_node(tmp_path: Path, programs: Pat
     assert words[-1] == "/bin/ls"
 
 
+@pytest.mark.parametrize("words", [("podman",), ("charliecloud", "--root-from", "unpack")])
+def test_foreign_writable_does_not_change_what_the_node_shares(
+    tmp_path: Path, programs: Path, words: tuple[str, ...]
+) -> None:
+    pull(tmp_path)
+    done = kedge("exec", "--writable", "--runtime", *words, tmp_path / "x.sif", "ls", cache=tmp_path / "c",
+                 environment=settle(tmp_path, programs), check=False)  # fmt: skip
+    assert done.returncode == 255
+    assert "--writable cannot change" in done.stderr
+
+
 def test_foreign_refuses_before_it_fetches(tmp_path: Path, programs: Path) -> None:
     with FakeRegistry() as registry:
         add_rich_image(registry)

@@ -181,6 +181,28 @@ def test_exec_fakeroot_lets_package_managers_do_their_work(runner: Runner, image
     assert done.returncode == (0 if runner.uid == 0 else 1)
 
 
+@pytest.mark.parametrize("flags", [("--writable-tmpfs",), ("--overlay", "{folder}/layer"), ("--writable",)])
+def test_exec_fakeroot_that_writes_may_add_users(runner: Runner, image: str, flags: tuple[str, ...]) -> None:
+    """Packages add users when they are installed, and useradd replaces the file: a mount there would be in its way."""
+    (runner.folder / "layer").mkdir(exist_ok=True)
+    os.chown(runner.folder / "layer", runner.uid, runner.uid)
+    box = image if "--writable" not in flags else str(give_to(runner, make_sandbox(runner.folder / "changed")))
+    script = "(cat /etc/passwd; echo new:x:7:7::/:) >/etc/p+ && busybox mv /etc/p+ /etc/passwd && busybox id -u new"
+    words = ("exec", "--fakeroot", *(flag.format(folder=runner.folder) for flag in flags), box, "sh", "-c", script)
+    assert runner.read(*words) == "7\n"
+    if runner.uid == 0:
+        assert runner.read(*(word for word in words if word != "--fakeroot")) == "7\n"
+
+
+def test_exec_writable_does_not_change_what_the_node_shares(runner: Runner) -> None:
+    pack = ("host:/bin/sh,/bin/touch,/bin/ls", f"docker-archive:{runner.home}/missing.tar")
+    for reference in pack:
+        done = runner.run("exec", "--writable", reference, "touch", "/marked")
+        assert done.returncode == 255
+        assert f"--writable cannot change {reference}" in done.stderr
+        assert f"kedge pull --sandbox FOLDER {reference}" in done.stderr
+
+
 def test_exec_pwd_must_exist(runner: Runner, image: str) -> None:
     assert runner.read("exec", "--pwd", "/etc", image, "pwd") == "/etc\n"
     done = runner.run("exec", "--pwd", "/no/such", image, "pwd")
@@ -200,6 +222,17 @@ def test_exec_dry_run_changes_and_starts_nothing(runner: Runner, image: str) -> 
 def test_exec_leaves_nothing_behind(runner: Runner, image: str) -> None:
     runner.read("exec", image, "true")
     assert not list((runner.folder / "node/session").iterdir())
+
+
+def test_exec_cannot_change_unpacked_images(runner: Runner, image: str) -> None:
+    node = runner.home / "node"  # in a folder that every container has
+    node.mkdir(exist_ok=True, mode=0o700)
+    os.chown(node, runner.uid, runner.uid)
+    script = f"ls {node} && touch {node}/new"
+    done = runner.run("exec", image, "sh", "-c", script, env={"KEDGE_NODEDIR": str(node)})
+    assert done.returncode == 1
+    assert done.stdout == "session\n"
+    assert "Read-only" in done.stderr
 
 
 def test_exec_cannot_gain_privileges(runner: Runner, image: str) -> None:

@@ -17,6 +17,7 @@ from kedge.runtime.adapters import Adapter, ForeignImage
 from kedge.runtime.facts import HostFacts, ImageFacts
 from kedge.runtime.images.image_file import ImageFile, compare_machine, identify
 from kedge.runtime.images.node import find_named, find_unpacked, hold, is_volatile, read_config
+from kedge.runtime.mounts.layers_above import explain_readonly_image
 from kedge.runtime.options import RunOptions
 from kedge.runtime.views import FolderView, TableView
 from kedge.settings import SETTINGS, Settings
@@ -96,6 +97,8 @@ def _look_into(
 
 def _unpack(options: RunOptions, found: ImageFile | None, host: HostFacts) -> ForeignImage:
     """A folder on this node, held for as long as the runtime's processes live."""
+    if options.writable:
+        raise explain_readonly_image(options.image, found.kind if found else "reference")
     root = _find_root(options, found, host)
     if options.pull in ("newer", "always") or not root or hold(root) < 0:
         prepare(options, options.image)

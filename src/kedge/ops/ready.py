@@ -79,6 +79,10 @@ def is_reference(text: str) -> bool:
 
 def _locate_reference(options: RunOptions, host: HostFacts) -> Located:
     reference = options.image
+    if options.writable:
+        from kedge.runtime.mounts.layers_above import explain_readonly_image  # late: only for an error
+
+        raise explain_readonly_image(reference, "reference")
     folder = "" if is_volatile(reference) else find_named(reference, host.machine, host.environ)
     if options.pull in ("newer", "always") or not folder or hold(folder) < 0:
         prepare(options, reference)

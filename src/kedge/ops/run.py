@@ -317,8 +317,10 @@ def plan(container: Container) -> tuple[Request, Payload]:
     request.is_writable, request.is_direct = container.layering.is_writable, container.layering.is_direct
     request.private_size = container.layering.private_size
     home = request.home[1]
-    request.passwd = make_passwd(view.read("/etc/passwd"), host, home, fakeroot=options.fakeroot)
-    request.group = make_group(view.read("/etc/group"), host)
+    if not (request.is_writable and (options.fakeroot or host.uid == 0)):
+        # Root is in every image, and where it may write, useradd must be able to replace these files.
+        request.passwd = make_passwd(view.read("/etc/passwd"), host, home, fakeroot=options.fakeroot)
+        request.group = make_group(view.read("/etc/group"), host)
     request.has_terminal = os.ttyname(0) if options.contain and os.isatty(0) else ""
     return request, payload
 

@@ -111,12 +111,17 @@ def explain_readonly_image(path: str, kind: str) -> KedgeError:
     """The error for --writable with an image that cannot be changed."""
     from kedge.errors import UsageError  # late: only when something is wrong
 
-    names = {"sif": "a SIF file without an overlay partition that you may write to", SQUASHFS: "a SquashFS image"}
+    names = {
+        "sif": "a SIF file without an overlay partition that you may write to",
+        SQUASHFS: "a SquashFS image",
+        "reference": "not a folder of yours; what is unpacked on this node serves other containers too",
+    }
+    own = f"kedge pull --sandbox FOLDER {path}" if kind == "reference" else f"kedge convert {path} FOLDER"
     return UsageError(
         f"--writable cannot change {path}: it is {names.get(kind, f'an {kind} image')}",
         context={"image": path},
         hint="for changes that end with the container: --writable-tmpfs; for changes that stay: --overlay FOLDER, "
-        f"or unpack it with 'kedge convert {path} FOLDER' and use --writable on the folder",
+        f"or unpack it with '{own}' and use --writable on the folder",
     )
 
 
