@@ -282,6 +282,7 @@ def perform_root(container: Container, builder: Builder) -> None:
     container.say("note", f"root: {located.root.reason}")
     image = plan_root(located.image, located.root)
     builder.perform(image)
+    builder.image_folder = located.root.folder
     container.performed += image
     layers = plan_layers(layering)
     try:
@@ -315,6 +316,7 @@ def plan(container: Container) -> tuple[Request, Payload]:
     request = Request(options, host, image, additions, payload)
     request.binds, request.scratch = container.binds, container.scratch
     request.is_writable, request.is_direct = container.layering.is_writable, container.layering.is_direct
+    request.store = container.base.removesuffix("/session")
     request.private_size = container.layering.private_size
     home = request.home[1]
     if not (request.is_writable and (options.fakeroot or host.uid == 0)):

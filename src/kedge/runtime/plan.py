@@ -44,6 +44,7 @@ class Request:
         self.private_size = 0  # bytes that a private tmp, home and /dev/shm may hold
         self.passwd: bytes | None = None
         self.group: bytes | None = None
+        self.store = ""  # the node's place with the unpacked images
         self.home = choose_home(options, host)  # on the host, and in the container
         self.has_terminal = ""  # the terminal's path on the host, for a private /dev/console
 
@@ -129,6 +130,7 @@ def plan_container(request: Request) -> Plan:
     for bind in sorted(request.binds, key=lambda each: each.destination.rstrip("/").count("/")):
         plan_bind(request, points, bind)
     plan_current_folder(request, points)
+    protect_store(request, points)
     plan_libraries(request, points, before)
     after: list[Operation] = [] if request.is_writable else [("readonly", NEW)]
     after.append(("umask", 0o022 if options.no_umask else host.umask))
@@ -252,6 +254,13 @@ def plan_current_folder(request: Request, points: Points) -> None:
             if cwd == shown or cwd.startswith(shown + "/"):
                 return  # it is there already, at its own place
     points.bind(cwd, cwd, "d", policy=MAY)
+
+
+def protect_store(request: Request, points: Points) -> None:
+    """Images that are unpacked on this node can be looked at, and not be changed, where a bind brings them along."""
+    store = request.store
+    if any(kind == "bind" and store.startswith(path.rstrip("/") + "/") for path, kind in points.covers):
+        points.add(("bind", OLD + store, NEW + store, GUARDED | MS_RDONLY, MAY))
 
 
 def plan_libraries(request: Request, points: Points, before: list[Operation]) -> None:
