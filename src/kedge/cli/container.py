@@ -7,7 +7,6 @@ What kedge itself cannot do ends with 255, as Apptainer's failures do: other num
 from __future__ import annotations
 
 import os
-import sys
 
 from kedge.runtime.options import RunOptions
 from kedge.runtime.words.flag_table import FLAGS, GROUPS, REFUSALS, Flag
@@ -45,8 +44,6 @@ def run_words(verb: str, words: Sequence[str], *, leading: Sequence[str] = ()) -
         return run_container(options, speaker.say)
     except HelpWanted:
         return show_help(verb)
-    except SystemExit:
-        raise
     except BaseException as problem:
         return report(problem, [verb, *words], options)
 
@@ -79,15 +76,21 @@ class Speaker:
     def say(self, level: str, text: str) -> None:
         """`out` is the result; `warn` is said unless --silent, `note` with --verbose."""
         if level == "out":
-            sys.stdout.write(text if text.endswith("\n") else text + "\n")
-            sys.stdout.flush()  # the process may become a program that knows nothing of this buffer
+            write_output(text if text.endswith("\n") else text + "\n")
         elif level == "warn" and not self.options.silent:
-            _write_message(f"kedge: warning: {text}")
+            write_message(f"kedge: warning: {text}")
         elif level == "note" and self.options.verbose and not (self.options.quiet or self.options.silent):
-            _write_message(f"kedge: {text}")
+            write_message(f"kedge: {text}")
 
 
-def _write_message(text: str) -> None:
+def write_output(text: str) -> None:
+    """Text on standard output, past Python's buffer: this process may become a program that knows nothing of it."""
+    data = text.encode(errors="backslashreplace")
+    while data:
+        data = data[os.write(1, data) :]
+
+
+def write_message(text: str) -> None:
     """One line on standard error, which nothing in a path or an image can make into something else."""
     if "://" in text:
         from kedge.cli.redaction import redact  # late: only addresses carry secrets
@@ -103,7 +106,7 @@ def _write_message(text: str) -> None:
 def report(problem: BaseException, words: list[str], options: RunOptions) -> int:
     """Tell the user about a failure as all verbs do; the status says that it is kedge's and not the program's."""
     if getattr(problem, "is_reported", False) and not options.json:
-        return OWN_FAILURE  # a child that made the image ready has said what went wrong
+        return _read_status(problem)  # a child that made the image ready has said what went wrong
     # late, all of it: success needs none
     from kedge.cli.main import prepare_streams
     from kedge.cli.options import GlobalOptions
@@ -115,6 +118,12 @@ def report(problem: BaseException, words: list[str], options: RunOptions) -> int
     )
     status = report_failure(problem, words, shown)
     return status if status >= 128 else OWN_FAILURE  # ended by a signal: as for every other verb
+
+
+def _read_status(problem: BaseException) -> int:
+    """The status after a child has failed: its own where a signal ended it, as when the user gave up waiting."""
+    status = int(getattr(problem, "context", {}).get("status", OWN_FAILURE))
+    return status if status >= 128 else OWN_FAILURE
 
 
 def _has_leading(words: list[str], wanted: str) -> bool:
@@ -132,11 +141,16 @@ def show_help(verb: str) -> int:
     from kedge.cli.main import make_parser, prepare_streams  # late: only help needs a whole parser
 
     prepare_streams()
+    return print_text(make_parser(verb).format_help())
+
+
+def print_text(text: str) -> int:
+    """Print an answer that needs no container; the status says whether it could be printed."""
     try:
-        sys.stdout.write(make_parser(verb).format_help())
-        sys.stdout.flush()
+        open_standard_streams()
+        write_output(text)
     except OSError as problem:
-        return report(problem, [verb, "--help"], RunOptions())
+        return report(problem, [], RunOptions())
     return 0
 
 

@@ -7,7 +7,10 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal as _signal
     from collections.abc import Sequence
+else:
+    import _signal  # `signal` itself imports enum
 
 CONTAINER_VERBS = ("exec", "run", "shell", "test")
 
@@ -21,6 +24,8 @@ _LEADING = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        end_on_interrupt()
     count = 0
     while count < len(words) and words[count] in _LEADING:
         count += 1
@@ -31,7 +36,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words[count : count + 1] == ["instance"] and words[count + 1 : count + 2] in (["start"], ["run"]):
         from kedge.cli.instance import start_words  # late: few commands are this one
 
+        raise_on_interrupt()
         return start_words(words[count + 1], words[count + 2 :], leading=[_LEADING[word] for word in words[:count]])
     from kedge.cli.main import main as run_main  # late: argparse and what it needs cost more than a container
 
+    raise_on_interrupt()
     return run_main(words)
+
+
+def end_on_interrupt() -> None:
+    """Let Ctrl-C end this process as it ends any program: while modules load nobody is there to catch an exception.
+
+    A start of a container stays so: it leaves nothing behind. What is ignored, as in a script's background, stays so.
+    """
+    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+
+
+def raise_on_interrupt() -> None:
+    """Let Ctrl-C be an exception again, for verbs that clean up behind themselves."""
+    if _signal.getsignal(_signal.SIGINT) == _signal.SIG_DFL:
+        _signal.signal(_signal.SIGINT, _signal.default_int_handler)

@@ -6,11 +6,10 @@ from __future__ import annotations
 import argparse
 import os
 import pwd
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.cli.container import Speaker, add_flags
+from kedge.cli.container import Speaker, add_flags, open_standard_streams, print_text, write_message, write_output
 from kedge.cli.signals import raised_signals
 from kedge.errors import UsageError
 from kedge.ops import instance as instances
@@ -81,6 +80,7 @@ def start_words(command: str, words: Sequence[str], *, leading: Sequence[str] = 
     """`kedge instance start|run`: the words are read as those of `kedge run` are."""
     options = RunOptions()
     try:
+        open_standard_streams()
         parse_words("start", [*leading, *words], os.environ, into=options)
         name, options.arguments = options.arguments[0], options.arguments[1:]
         options.verb = options.command_name = command
@@ -117,11 +117,11 @@ def _start(options: RunOptions, name: str, speaker: Speaker) -> int:
     if options.pid_file:
         instances.write_pid_file(Path(options.pid_file), started)
     if options.json:
-        import json
+        import json  # late: few ask for it
 
-        sys.stdout.write(json.dumps(_describe(started), indent=2) + "\n")
+        write_output(json.dumps(_describe(started), indent=2) + "\n")
     elif not (options.quiet or options.silent):
-        sys.stderr.write(f"kedge: instance '{name}' is running (process {started.pid})\n")
+        write_message(f"kedge: instance '{name}' is running (process {started.pid})")
     return 0
 
 
@@ -131,8 +131,7 @@ def _show_help(command: str) -> int:
     prepare_streams()
     parser = make_parser("instance")
     parsers = next(each for each in parser._actions if isinstance(each, argparse._SubParsersAction))
-    sys.stdout.write(parsers.choices[command].format_help())
-    return 0
+    return print_text(parsers.choices[command].format_help())
 
 
 def _list(arguments: argparse.Namespace, console: Console) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from kedge.cli.entry import CONTAINER_VERBS
+from kedge.cli.entry import CONTAINER_VERBS, end_on_interrupt
 from kedge.release import VERSION
 
 TYPE_CHECKING = False
@@ -40,6 +40,8 @@ class Translation:
 def main(program: str, argv: Sequence[str] | None = None) -> int:
     """Do what the words say to a program of this name; returns the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        end_on_interrupt()
     try:
         meant = translate(program, words)
     except BaseException as problem:
@@ -48,15 +50,25 @@ def main(program: str, argv: Sequence[str] | None = None) -> int:
 
         return report(problem, [program, *words], RunOptions())
     if meant.text:
-        sys.stdout.write(meant.text)
-        return meant.status
+        return _answer(meant)
     from kedge.cli.entry import main as run_kedge
 
-    if not any(word in CONTAINER_VERBS for word in meant.words):
+    verb = next((word for word in meant.words if not word.startswith("-")), "")
+    if verb not in CONTAINER_VERBS:
         _load_site()
-    for text in meant.warnings if "--silent" not in meant.words else ():
-        sys.stderr.write(f"kedge: warning: {text}\n")
+    if meant.warnings and "--silent" not in meant.words:
+        from kedge.cli.container import write_message  # late: hardly anybody is warned
+
+        for text in meant.warnings:
+            write_message(f"kedge: warning: {text}")
     return run_kedge(meant.words)
+
+
+def _answer(meant: Translation) -> int:
+    """Print the text that is the answer; that nobody reads it is said as by every other verb."""
+    from kedge.cli.container import print_text  # late: containers need none of it
+
+    return print_text(meant.text) or meant.status
 
 
 def translate(program: str, words: Sequence[str]) -> Translation:

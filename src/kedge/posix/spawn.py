@@ -115,5 +115,10 @@ def run_attached(argv: Sequence[str], environ: Mapping[str, str], *, quiet: bool
             os.execve(argv[0], list(argv), environ)
         finally:
             os._exit(127)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    # Ctrl-C is for the child, which cleans up; we wait for that, as a shell does.
+    before = _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
+    try:
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    finally:
+        _signal.signal(_signal.SIGINT, before)
     return status if status >= 0 else 128 - status

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Starts where the caller's streams are closed, or where the user changes their mind: one clean end each."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kedge.runtime.words.shim_file import make_shim
+from tests.builders.containers import Runner, each_role, give_to, make_sandbox
+from tests.requirements import REPOSITORY
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Runner]:
+    yield from each_role("user")
+
+
+@pytest.fixture(scope="module")
+def image(runner: Runner) -> str:
+    return str(give_to(runner, make_sandbox(runner.folder / "image")))
+
+
+@pytest.mark.parametrize("words", [("exec", "IMAGE", "sleep", "5"), ("pull", "x.sif", "docker://[::1]:1/a/b")])
+@pytest.mark.parametrize("delay", [0.02, 0.05, 0.08, 0.12, 0.2])
+def test_interrupt_at_any_time_shows_no_traceback(
+    runner: Runner, image: str, words: tuple[str, ...], delay: float
+) -> None:
+    words = tuple(image if word == "IMAGE" else word for word in words)
+    process = subprocess.Popen(
+        runner.argv(*words), env=runner.variables(), cwd=runner.home, stderr=subprocess.PIPE, text=True
+    )
+    time.sleep(delay)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[1]
+    # Python itself may say it before the first line of kedge runs, but then in its own words and not in ours
+    assert "kedge" not in said or "Traceback" not in said, said
+    assert process.returncode in (-signal.SIGINT, 128 + signal.SIGINT, 1, 13, 14), said
+
+
+def test_interrupt_while_an_image_is_made_ready_is_the_childs(runner: Runner) -> None:
+    """The parent waits until the child has cleaned up, and ends as it did."""
+    child = "import os, signal, sys, time; print('ready', flush=True); time.sleep(30)"
+    code = (
+        "import sys; from kedge.posix.spawn import run_attached; import os; "
+        f"print(run_attached([sys.executable, '-c', {child!r}], os.environ))"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")},
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline() == "ready\n"
+    os.killpg(process.pid, signal.SIGINT)
+    said = process.communicate(timeout=30)[0]
+    assert (said, process.returncode) == ("130\n", 0)
+
+
+def test_interrupt_that_is_ignored_stays_ignored(runner: Runner, image: str) -> None:
+    script = f"trap '' INT; {shlex.join(runner.argv('exec', image, 'grep', 'SigIgn', '/proc/self/status'))}"
+    done = subprocess.run(["sh", "-c", script], env=runner.variables(), capture_output=True, text=True, check=True)
+    assert int(done.stdout.split()[1], 16) & (1 << (signal.SIGINT - 1))
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("exec", "--dry-run", "IMAGE", "true"),
+        ("exec", "--verbose", "IMAGE", "true"),
+        ("exec", "--help"),
+        ("instance", "start", "--help"),
+        ("instance", "start", "--dry-run", "IMAGE", "name"),
+    ],
+)
+def test_closed_streams_are_no_reason_to_fail(runner: Runner, image: str, closed: str, words: tuple[str, ...]) -> None:
+    words = tuple(image if word == "IMAGE" else word for word in words)
+    done = subprocess.run(
+        ["sh", "-c", f"{shlex.join(runner.argv(*words))} {closed}"],
+        env=runner.variables(),
+        cwd=runner.home,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+
+
+@pytest.mark.parametrize("words", ["--version", "--config x exec IMAGE true", "--config x pull --help"])
+def test_shim_with_closed_streams(runner: Runner, image: str, tmp_path: Path, words: str) -> None:
+    shim = tmp_path / "apptainer"
+    shim.write_text(make_shim("apptainer", sys.executable, str(REPOSITORY / "src")))
+    command = f"{shlex.quote(sys.executable)} -SI {shlex.quote(str(shim))} {words.replace('IMAGE', image)}"
+    done = subprocess.run(["sh", "-c", f"{command} >&- 2>&-"], env=runner.variables(), check=False)
+    assert done.returncode == 0
+
+
+def test_umask_is_the_callers_and_spoils_nothing(runner: Runner, image: str) -> None:
+    """What kedge makes in memory for the container can be used, whatever the umask."""
+    program = shlex.join(
+        runner.argv("exec", "-B", "/etc:/deep/er/place", image, "sh", "-c", "umask; stat -c %a / /deep /etc/passwd")
+    )
+    done = subprocess.run(
+        ["sh", "-c", f"umask 0777; exec {program}"], env=runner.variables(), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout.split()) == (0, ["0777", "755", "755", "644"]), done.stderr
