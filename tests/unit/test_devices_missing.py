@@ -7,7 +7,16 @@ import pytest
 
 from kedge.runtime.devices import plan_devices
 from kedge.runtime.options import RunOptions
-from tests.builders.gpu_hosts import ALL, UTILITY, make_cache, make_driver_tree, make_host, make_image, make_libraries
+from tests.builders.gpu_hosts import (
+    ALL,
+    UTILITY,
+    X86,
+    make_cache,
+    make_driver_tree,
+    make_host,
+    make_image,
+    make_libraries,
+)
 
 Tree = dict[str, bytes | str | None]
 
@@ -25,6 +34,14 @@ def test_missing_no_gpu_at_all() -> None:
     (said,) = warnings_of(bare())
     assert "login1 has no NVIDIA GPU" in said
     assert "without --nv" in said
+
+
+def test_missing_driver_is_not_mistaken_for_the_cuda_toolkit() -> None:
+    place = "/usr/local/cuda-13.0/lib/libnvperf_host.so"
+    tree = bare(**{place: "", "/etc/ld.so.cache": make_cache([(X86, "libnvperf_host.so", place)])})  # type: ignore[arg-type]
+    plan = plan_devices(RunOptions(nv=True), make_host(tree), make_image())
+    assert "login1 has no NVIDIA GPU" in plan.warnings[0]
+    assert plan.libraries == []
 
 
 def test_missing_login_node_is_recognised() -> None:

@@ -70,7 +70,8 @@ class Libraries:
     def take(self, name: str, path: str) -> None:
         """Take one name of the real file `path`, if the file is this driver's."""
         stem, suffix = split_name(path.rpartition("/")[2])
-        if suffix != self.version and not stem.startswith(_UNVERSIONED):
+        # without any driver nothing is taken: libraries of the CUDA toolkit have no version either
+        if not self.version or (suffix != self.version and not stem.startswith(_UNVERSIONED)):
             if is_version(suffix) and int(suffix.partition(".")[0]) >= 300 and suffix not in self.others:
                 self.others.append(suffix)
             return
