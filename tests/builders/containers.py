@@ -7,6 +7,7 @@ The important tests run in both roles: as root, as CI is, and as a user without 
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -133,6 +134,22 @@ class Runner:
         done = self.run(*words, **named)  # type: ignore[arg-type]
         assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
         return done.stdout
+
+
+def run_after(
+    setup: str, runner: Runner, *words: str, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run kedge as the runner's user in a mount namespace that root has changed before."""
+    script = f"set -e; {setup}; exec {shlex.join(runner.argv(*words))}"
+    return subprocess.run(
+        [require_program("unshare"), "--mount", "sh", "-c", script],
+        env=runner.variables(env),
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
 
 
 def make_runner(folder: Path, uid: int) -> Runner:

@@ -6,14 +6,12 @@ The nodes are played in a mount namespace, which root makes around an ordinary u
 
 from __future__ import annotations
 
-import shlex
-import subprocess
 from collections.abc import Iterator
 
 import pytest
 
-from tests.builders.containers import Runner, each_role, give_to, make_sandbox
-from tests.requirements import require_program, require_root
+from tests.builders.containers import Runner, each_role, give_to, make_sandbox, run_after
+from tests.requirements import require_root
 
 READ_ONLY = (
     "for folder in /tmp /var/tmp /dev/shm; do mount --bind $folder $folder; mount -o remount,bind,ro $folder; done"
@@ -29,20 +27,6 @@ def runner() -> Iterator[Runner]:
 @pytest.fixture(scope="module")
 def image(runner: Runner) -> str:
     return str(give_to(runner, make_sandbox(runner.folder / "image")))
-
-
-def run_after(setup: str, runner: Runner, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run kedge as the user where root has changed the mounts."""
-    script = f"set -e; {setup}; exec {shlex.join(runner.argv(*words))}"
-    return subprocess.run(
-        [require_program("unshare"), "--mount", "sh", "-c", script],
-        env=runner.variables(),
-        cwd="/",
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
 
 
 def test_exec_where_nothing_can_be_written(runner: Runner, image: str) -> None:

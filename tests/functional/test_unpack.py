@@ -18,7 +18,7 @@ import pytest
 from kedge.errors import ImageNotFound, NoSpace, UnsupportedFormat
 from kedge.model.tree import ContentSink, Kind, Node
 from kedge.runtime.images import node
-from tests.builders.containers import Runner, each_role
+from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 from tests.builders.images import add_rich_image, make_config, noise, rich_layers
 from tests.builders.layers import compress, file, layer
 from tests.builders.squashfs_images import add_file, add_folder, add_special, write_image
@@ -260,6 +260,37 @@ def test_unpack_evicts_the_longest_unused_but_nothing_held(runner: Runner) -> No
     assert roots[0].exists()
     listed = json.loads(runner.read("cache", "list", "--json", "--type", "unpacked"))
     assert [each["name"] for each in listed] == [str(runner.folder / "a")]
+    runner.read("cache", "clean", "--node")
+    assert images(runner) == []
+
+
+def test_unpack_never_takes_an_image_from_a_program_that_closed_its_lock(runner: Runner) -> None:
+    image = str(runner.home / "image.sif")
+    runner.read("convert", str(give_to(runner, make_sandbox(runner.folder / "sandbox"))), image)
+    (done,) = unpack(runner, image)
+    close_all = "; ".join(f"exec {number}>&-" for number in range(3, 10))
+    for option in ("--userns", "--underlay", "--writable-tmpfs"):
+        words = (
+            "exec",
+            "--root-from",
+            "unpack",
+            option,
+            image,
+            "sh",
+            "-c",
+            f"{close_all}; echo ready; read x; ls /bin/sh",
+        )
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        process = subprocess.Popen(runner.argv(*words), env=runner.variables(), cwd=runner.home, **pipes)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        listed = json.loads(runner.read("cache", "list", "--json", "--type", "unpacked"))
+        cleaned = json.loads(runner.read("cache", "clean", "--node", "--json"))
+        (again,) = unpack(runner, "--pull", "always", image)  # another takes its place meanwhile
+        said, _ = process.communicate("\n", timeout=30)
+        assert ([each["in_use"] for each in listed], cleaned["removed"]) == ([True], []), option
+        assert again["root"] == done["root"]
+        assert said == "/bin/sh\n", option
     runner.read("cache", "clean", "--node")
     assert images(runner) == []
 

@@ -7,6 +7,7 @@ import fcntl
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -202,11 +203,24 @@ def test_hold_lives_in_children_and_keeps_the_time(place: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def test_hold_of_what_is_gone_or_going_fails(place: Path) -> None:
+def test_hold_waits_for_who_only_looks_whether_it_is_used(place: Path) -> None:
+    folder = put_image(place)
+    with (folder / "lock").open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        looking = threading.Timer(0.2, lambda: fcntl.flock(file, fcntl.LOCK_UN))
+        looking.start()
+        held = node.hold(str(folder / "root"))
+        looking.join()
+    assert held >= 0
+    os.close(held)
+
+
+def test_hold_of_what_is_gone_or_going_fails(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = put_image(place)
     assert node.hold(str(place / "images/other/root")) == -1
     with (folder / "lock").open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
+        monkeypatch.setattr(node, "_PATIENCE", 0.05)
         assert node.hold(str(folder / "root")) == -1
     (folder / "info").unlink()
     assert node.hold(str(folder / "root")) == -1

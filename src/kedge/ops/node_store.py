@@ -7,6 +7,7 @@ The folder is on a disk of this node, so flock is reliable there; `runtime/image
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -120,32 +121,18 @@ class NodeStore:
             names = [each.name for each in os.scandir(self.images) if each.is_dir(follow_symlinks=False)]
         except OSError:
             return []
-        found = [self._describe(name) for name in names if not name.startswith(TEMPORARY_PREFIX)]
+        mounts = _read_mounts()
+        found = [self._describe(name, mounts) for name in names if not name.startswith(TEMPORARY_PREFIX)]
         return sorted(found, key=lambda entry: (-entry.used, entry.identity))
 
-    def _describe(self, identity: str) -> NodeEntry:
+    def _describe(self, identity: str, mounts: bytes) -> NodeEntry:
         folder = self.images / identity
-        about: dict[str, object] = {}
-        with contextlib.suppress(OSError, ValueError):
-            # its time of access must stay: a cleaner of /tmp is to take it before anything else
-            file = os.open(folder / "info", os.O_RDONLY | os.O_NOATIME | os.O_CLOEXEC)
-            with os.fdopen(file, "rb") as stream:
-                read = json.loads(stream.read(65536))
-                about = read if isinstance(read, dict) else {}
+        about = _read_info(folder)
         used, size = 0.0, 0
         with contextlib.suppress(OSError, ValueError):
             used = (folder / "lock").stat().st_mtime
             size = int((folder / "size").read_text())
-        return NodeEntry(identity, str(about.get("source", "?")), size, used, self._is_used(folder), folder)
-
-    def _is_used(self, folder: Path) -> bool:
-        """Whether a container runs from it: one holds its lock, or has it mounted and closed all descriptors."""
-        with contextlib.suppress(OSError), (folder / "lock").open("rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-        return any(f"/{folder.name}/root ".encode() in table for table in _read_mount_tables())
+        return NodeEntry(identity, str(about.get("source", "?")), size, used, _is_used(folder, mounts), folder)
 
     # -- making
 
@@ -159,24 +146,25 @@ class NodeStore:
             if found is not None and not force:
                 return found, False
             self._sweep()
-            self._build(identity, source, build)
+            self._build(identity, source, build, force=force)
         return self.images / identity / "root", True
 
-    def _build(self, identity: str, source: str, build: Build) -> None:
+    def _build(self, identity: str, source: str, build: Build, *, force: bool) -> None:
         target = self.images / identity
         temporary = temporary_beside(target)
         began = round(time.time())
         try:
             with explained(self.place):
                 temporary.mkdir(mode=0o700)
-                (temporary / "info").write_text(json.dumps({"source": source, "began": began}))
+                (temporary / "info").write_text(json.dumps({"source": source, "began": began, "identity": identity}))
                 built = build(temporary / "root", lambda needed: self.make_room(needed, source))
                 (temporary / "size").write_text(str(built.size))
                 (temporary / "boot").write_text(read_boot())
                 (temporary / "lock").touch(mode=0o600)
                 if built.config:
                     (temporary / "oci-config.json").write_bytes(built.config)
-                self._publish(temporary, target)
+                if force or self.find(identity) is None:  # without locks somebody may have been faster
+                    self._publish(temporary, target)
         except NoSpace as problem:
             if _NO_UNPACKING not in (problem.hint or ""):
                 problem.hint = f"choose a larger place: {_REMEDY.format('PLACE')}, or do not unpack: {_NO_UNPACKING}"
@@ -189,10 +177,15 @@ class NodeStore:
             old = temporary_beside(target)
             target.rename(old)
             temporary.rename(target)
-            if not self._is_used(old):
+            if not _is_used(old, _read_mounts()):
                 remove_tree(old)
             return
-        temporary.rename(target)
+        try:
+            temporary.rename(target)
+        except OSError as problem:
+            if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            # somebody else was faster, where there are no locks: it is the same image
 
     @contextlib.contextmanager
     def _alone(self, identity: str, source: str) -> Iterator[None]:
@@ -219,6 +212,9 @@ class NodeStore:
             who = os.pread(file, 20, 0).decode("ascii", "replace")
             self._progress.note(f"waiting for process {who or '?'}, which is unpacking {source}")
             fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as problem:
+            # no locks (Lustre without `flock`): then several may unpack it, and the first to end counts
+            self._progress.note(f"{self.place} has no locks ({problem.strerror}): {source} may be unpacked twice")
 
     # -- room
 
@@ -257,7 +253,7 @@ class NodeStore:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return False
-            if any(f"/{entry.identity}/root ".encode() in table for table in _read_mount_tables()):
+            if _is_mounted(entry.path, _read_mounts()):
                 return False
             away = temporary_beside(entry.path)
             entry.path.rename(away)  # whoever gets the lock after us sees that it is another file
@@ -281,7 +277,7 @@ class NodeStore:
         with contextlib.suppress(OSError):
             left = [Path(each.path) for each in os.scandir(self.images) if each.name.startswith(TEMPORARY_PREFIX)]
             for folder in left:
-                if owner_is_gone(folder.name) and not self._is_used(folder):
+                if owner_is_gone(folder.name) and not _is_used(folder, _read_mounts()):
                     remove_tree(folder)
 
 
@@ -324,14 +320,45 @@ def _is_same(file: int, path: Path) -> bool:
         return False
 
 
-def _read_mount_tables() -> Iterator[bytes]:
-    """The mounts that processes of ours see, each namespace once."""
+def _read_info(folder: Path) -> dict[str, object]:
+    """What an image says of itself."""
+    with contextlib.suppress(OSError, ValueError):
+        # its time of access must stay: a cleaner of /tmp is to take it before anything else
+        file = os.open(folder / "info", os.O_RDONLY | os.O_NOATIME | os.O_CLOEXEC)
+        with os.fdopen(file, "rb") as stream:
+            about = json.loads(stream.read(65536))
+            return about if isinstance(about, dict) else {}
+    return {}
+
+
+def _is_used(folder: Path, mounts: bytes) -> bool:
+    """Whether a container runs from it: one holds its lock, or has it mounted and closed all descriptors."""
+    with contextlib.suppress(OSError), (folder / "lock").open("rb+") as file:  # NFS locks only what can be written
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return _is_mounted(folder, mounts)
+
+
+def _is_mounted(folder: Path, mounts: bytes) -> bool:
+    """Whether a mount begins in an image, or an overlay names it; that one keeps the name that it had at first."""
+    names = {folder.name, str(_read_info(folder).get("identity", folder.name))}
+    return any(f"/{name}/root".encode() + end in mounts for name in names for end in (b" ", b"/", b",", b":"))
+
+
+def _read_mounts() -> bytes:
+    """The tables of all mounts that processes of ours see, each namespace once where that can be told."""
     seen: set[str] = set()
+    tables: set[bytes] = set()
     for each in os.scandir("/proc"):
         if not each.name.isdecimal():
             continue
         with contextlib.suppress(OSError):
-            namespace = str(Path(f"{each.path}/ns/mnt").readlink())
-            if namespace not in seen:
-                seen.add(namespace)
-                yield Path(f"{each.path}/mountinfo").read_bytes()
+            namespace = ""
+            with contextlib.suppress(PermissionError):  # a FUSE server is shielded; its mounts are not
+                namespace = str(Path(f"{each.path}/ns/mnt").readlink())
+            if not namespace or namespace not in seen:
+                tables.add(Path(f"{each.path}/mountinfo").read_bytes())
+            seen.add(namespace)
+    return b"".join(tables)

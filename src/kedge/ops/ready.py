@@ -44,14 +44,14 @@ def locate(options: RunOptions, host: HostFacts, say: Say) -> Located:
     image = identify(options.image)
     compare_machine(image, host.machine)
     root = choose_root(image, options, host.environ, host.uid)
-    if root.way == "unpack":
+    if image.kind == "folder":
+        return Located(image, root, image.path)
+    if root.way == "unpack" or (root.way == "folder" and hold(root.folder) < 0):
         say("note", f"{options.image}: {root.reason}")
         prepare(options, options.image)
         root = choose_root(image, options, host.environ, host.uid)
-    if root.way == "folder" and image.kind != "folder" and hold(root.folder) < 0:
-        prepare(options, options.image)
-        root = choose_root(image, options, host.environ, host.uid)
-        hold(root.folder)
+        if root.way == "unpack" or (root.way == "folder" and hold(root.folder) < 0):
+            raise _explain_gone(options.image)
     return Located(image, root, image.path)
 
 
@@ -88,11 +88,18 @@ def _locate_reference(options: RunOptions, host: HostFacts) -> Located:
         prepare(options, reference)
         folder = find_named(reference, host.machine, host.environ)
         if not folder or hold(folder) < 0:
-            from kedge.errors import FileProblem  # late: only for an error
-
-            raise FileProblem(f"{reference} was unpacked, and is gone already", hint="the node's place is too full")
+            raise _explain_gone(reference)
     image = ImageFile(folder, "folder")
     return Located(image, Root("folder", f"{reference} is unpacked on this node: {folder}", folder), reference)
+
+
+def _explain_gone(name: str) -> Exception:
+    from kedge.errors import FileProblem  # late: only for an error
+
+    return FileProblem(
+        f"{name} was unpacked on this node, and is gone already",
+        hint="others need the room: choose a larger place with KEDGE_NODEDIR, or --root-from squashfuse for a file",
+    )
 
 
 def prepare(options: RunOptions, word: str) -> None:

@@ -69,6 +69,8 @@ class Builder:
         self.way_back = way_back  # for when something fails after the root was entered
         self.servers = servers or []
         self.ext_servers: ExtServers | None = None
+        # Where an image that is a folder lies on the host: an overlay names it, so that it can be seen to be in use.
+        self.image_folder = ""
         self.container = FolderView(base + NEW)
         self.refused: list[tuple[str, str]] = []  # mount points that could not be made, and their shape
         self._performers: dict[str, Callable[[Operation], None]] = {
@@ -162,7 +164,7 @@ class Builder:
         except OSError as problem:
             if problem.errno not in (errno.ENOSYS, errno.EPERM, errno.EINVAL):
                 raise
-            remount(target, flags)  # before Linux 5.12: what is mounted below keeps its own flags
+            remount_tree(target, flags)  # before Linux 5.12
 
     def _make_folder(self, operation: Operation) -> None:
         path = self.place(str(operation[1]))
@@ -196,7 +198,10 @@ class Builder:
     def _mount_overlay(self, operation: Operation) -> None:
         from kedge.runtime.mounts.overlay_mount import mount_overlay
 
-        lowers = [self.place(each) for each in str(operation[1]).split("\n")]
+        lowers = [
+            self.image_folder if each == LOWER and self.image_folder else self.place(each)
+            for each in str(operation[1]).split("\n")
+        ]
         upper, work, target = (self.place(str(each)) for each in operation[2:5])
         way = mount_overlay(lowers, upper, work, target, is_written=bool(operation[5]))
         self.say("note", f"root: {way}")
@@ -296,6 +301,26 @@ def remount(target: str, flags: int) -> None:
     if found & _RELATIME:
         kept |= 1 << 21
     libc.mount("none", target, "", kept)
+def remount_tree(target: str, flags: int) -> None:
+    """Add flags to a mount and to all below it."""
+    remount(target, flags)
+    with open("/proc/self/mountinfo", "rb") as file:
+        places = [line.split()[4].decode("unicode_escape").encode("latin-1") for line in file]  # a space is \040
+    for place in places:
+        if place.startswith(os.fsencode(target).rstrip(b"/") + b"/"):
+            try:
+                remount(os.fsdecode(place), flags)
+            except OSError as problem:
+                if problem.errno == errno.EPERM:  # else it cannot be reached, by nobody
+                    raise
+
+
+def make_folder(path: str, mode: int) -> None:
+    """A folder with exactly these permissions."""
+    os.mkdir(path, 0o700)
+    os.chmod(path, mode)
+
+
 
 
 def find_hint(operation: Operation, problem: OSError) -> str | None:

@@ -29,6 +29,7 @@ _PLACES = ("/var/tmp", "/tmp")  # the first that is on a disk of this node; stic
 _LEAST_ROOM = 1 << 30
 _SETTING = "node_directory"
 _LONGEST_NAME = 180
+_PATIENCE, _PAUSE = 5.0, 0.005  # seconds: how long somebody may look whether an image is in use
 _WRITTEN_AFTER = 300.0  # seconds; the kernel writes what is 30 seconds old
 
 _NETWORK = (
@@ -143,25 +144,44 @@ def hold(root: str) -> int:
     The descriptor is inherited, so that the lock lives as long as the container's processes. Look for the image again
     after -1.
     """
-    import fcntl  # late: an image that is not unpacked is not held
-
-    path = f"{root[: -len('/root')]}/lock"
+    folder = root[: -len("/root")]
+    path = f"{folder}/lock"
     try:
         file = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError:
         return -1
+    # the one who removes it moves the folder away while it holds the lock
+    if not _share_lock(file, path) or not os.path.exists(f"{folder}/info"):
+        os.close(file)
+        return -1
+    os.set_inheritable(file, True)
     try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        # the one who removes it moves the folder away while it holds the lock
-        is_there = os.path.samestat(os.fstat(file), os.stat(path))
-        if is_there and os.path.exists(f"{root[: -len('/root')]}/info"):
-            os.utime(path)
-            os.set_inheritable(file, True)
-            return file
+        os.utime(path)
     except OSError:
-        pass
-    os.close(file)
-    return -1
+        return file  # a disk that became read-only still has the image
+    return file
+
+
+def _share_lock(file: int, path: str) -> bool:
+    """Whether the file still has that name once it is locked; a file system without locks is used without."""
+    import fcntl  # late: an image that is not unpacked is not held
+
+    end = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            is_locked = True
+        except BlockingIOError:  # somebody looks whether it is in use, or removes it
+            is_locked = False
+        except OSError:
+            is_locked = True
+        try:
+            is_there = os.path.samestat(os.fstat(file), os.stat(path))
+        except OSError:
+            is_there = False
+        if is_locked or not is_there or time.monotonic() > end:
+            return is_locked and is_there
+        time.sleep(_PAUSE)
 
 
 def _find_root(place: str, identity: str) -> str:

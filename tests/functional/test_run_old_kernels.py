@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Containers on kernels that can less: no overlay for users (RHEL 8), no mount_setattr, a root that cannot be pivoted.
+
+The kernel is played: a module that Python loads at its start lets single calls fail, as an old kernel does.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from tests.builders.containers import Runner, each_role, give_to, make_sandbox, run_after
+from tests.requirements import require_program, require_root
+
+REFUSALS = """\
+import errno, os
+import kedge.posix.libc as libc
+
+refused = os.environ["REFUSED"].split(",")
+mount = libc.mount
+
+def refuse(number):
+    def call(*arguments):
+        raise OSError(number, os.strerror(number))
+    return call
+
+def mount_some(source, target, kind, flags, data=""):
+    if kind in refused:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM), target)
+    mount(source, target, kind, flags, data)
+
+libc.mount = mount_some
+if "mount_setattr" in refused:
+    libc.set_mount_attributes = refuse(errno.ENOSYS)
+if "pivot_root" in refused:
+    libc.pivot_root = refuse(errno.EINVAL)
+if "flock" in refused:
+    import fcntl
+    fcntl.flock = refuse(errno.ENOSYS)
+"""
+SCRIPT = "ls /made/inside/hostname; ls -d /bin /opt/new; touch /x /made/x /made/inside/x 2>&1; cd ..; pwd"
+EXPECTED = [
+    *("/made/inside/hostname", "/bin", "/opt/new"),
+    *(f"touch: {path}: Read-only file system" for path in ("/x", "/made/x", "/made/inside/x")),
+    "/",
+]
+
+
+@pytest.fixture(params=["user", "root"])
+def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
+    yield from each_role(request.param)
+
+
+@pytest.fixture
+def image(runner: Runner) -> str:
+    return str(give_to(runner, make_sandbox(runner.folder / "image")))
+
+
+def refuse(runner: Runner, *calls: str) -> dict[str, str]:
+    """The environment of a machine whose kernel refuses these."""
+    place = runner.folder / "site"
+    place.mkdir(exist_ok=True)
+    (place / "sitecustomize.py").write_text(REFUSALS)
+    return {"PYTHONPATH": f"{place}:{os.environ.get('PYTHONPATH', '')}", "REFUSED": ",".join(calls)}
+
+
+@pytest.mark.parametrize(
+    ("calls", "way"),
+    [
+        (("overlay",), "fuse-overlayfs"),
+        (("overlay", "fuse.fuse-overlayfs"), "made by binds"),
+        (("mount_setattr",), "kernel overlay"),
+        (("pivot_root",), "kernel overlay"),
+        (("overlay", "fuse.fuse-overlayfs", "mount_setattr", "pivot_root"), "made by binds"),
+    ],
+)
+def test_exec_is_the_same_where_the_kernel_can_less(
+    runner: Runner, image: str, calls: tuple[str, ...], way: str
+) -> None:
+    if way == "fuse-overlayfs":
+        require_program("fuse-overlayfs")
+    words = ("-B", "/etc:/made/inside:ro", "-B", "/usr:/opt/new", "--pwd", "/", image, "sh", "-c", SCRIPT)
+    done = runner.run("exec", "--verbose", *words, env=refuse(runner, *calls))
+    assert done.stdout.splitlines() == EXPECTED, done.stderr
+    assert way in done.stderr
+
+
+def test_bind_readonly_is_so_below_too_without_mount_setattr(runner: Runner, image: str) -> None:
+    require_root()
+    outer = runner.home / "outer"
+    (outer / "with space").mkdir(parents=True)
+    setup = f"mount -t tmpfs -o mode=777 tmpfs '{outer}/with space'"
+    words = ("exec", "-B", f"{outer}:/data:ro", image, "touch", "/data/with space/x")
+    done = run_after(setup, runner, *words, env=refuse(runner, "mount_setattr"))
+    assert "Read-only file system" in done.stderr
+    assert done.returncode == 1
+
+
+def test_exec_and_unpack_where_there_are_no_locks(runner: Runner) -> None:
+    path = str(runner.home / "image.sif")
+    runner.read("pull", path, "host:sh,ls")
+    env = refuse(runner, "flock")
+    for _ in range(2):
+        assert runner.read("exec", "--root-from", "unpack", path, "ls", "-d", "/usr", env=env) == "/usr\n"
+    runner.read("cache", "clean", "--node", "--force")
+    started = [
+        subprocess.Popen(runner.argv("unpack", path), env=runner.variables(env), cwd=runner.home) for _ in range(4)
+    ]
+    assert [process.wait(timeout=60) for process in started] == [0] * 4
+    names = [found.name for found in (runner.folder / "node/images").iterdir() if found.suffix != ".lock"]
+    assert len(names) == 1, names
