@@ -160,17 +160,6 @@ def test_supervise_error_before_the_program_is_the_callers_to_report() -> None:
     assert done.stderr == b"no such program\n"
 
 
-def test_supervise_plain_child() -> None:
-    code = "import os; from kedge.runtime.processes.supervise import supervise\nchild = os.fork()\n"
-    code += "if child == 0: os.execv('/bin/bash', ['bash', '-c', 'trap \"exit 4\" TERM; echo ready; sleep 9 & wait'])\n"
-    process = subprocess.Popen([sys.executable, "-c", code + "supervise(child)"], stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"ready\n"
-    process.terminate()
-    read_rest(process)
-    assert process.returncode == 4
-
-
 class Terminal:
     """A terminal with a job in its foreground, as a shell with job control has it."""
 

@@ -11,7 +11,7 @@ from kedge.errors import FileProblem, UsageError
 from kedge.posix.constants import MS_NODEV, MS_RDONLY
 from kedge.runtime.enter import Builder
 from kedge.runtime.facts import Additions, Bind, HostFacts, ImageFacts, Payload
-from kedge.runtime.operations import NEW, OLD, SESSION, decode, describe, encode, kinds
+from kedge.runtime.operations import NEW, OLD, SESSION, describe, kinds
 from kedge.runtime.options import RunOptions
 from kedge.runtime.plan import Plan, Request, plan_container
 from kedge.runtime.views import TableView
@@ -196,11 +196,14 @@ def test_plan_is_pure() -> None:
     assert plan_container(make_request()).rest == plan_container(make_request()).rest
 
 
-def test_operations_are_flat_and_come_back() -> None:
+def test_operations_are_described_in_one_line_each() -> None:
     plan = plan_container(make_request(contain=True, hostname="node", dns="1.1.1.1"))
-    everything = [*plan.making, *plan.rest]
-    assert decode(encode(everything)) == everything
-    assert all(describe(each) for each in everything)
+    overlay = ("overlay", f"{SESSION}/layer0\n{OLD}/images/a", f"{SESSION}/upper", f"{SESSION}/work", NEW, 1)
+    shown = [describe(each) for each in (*plan.making, *plan.rest, overlay)]
+    assert all(shown)
+    assert not [line for line in shown if "\n" in line]
+    assert describe(("chdir", "/here\n/home/user\n/", 0)) == "go to /here, else /home/user, else /"
+    assert "lower session:/layer0 over host:/images/a, upper session:/upper" in shown[-1]
 
 
 def test_operations_every_kind_can_be_performed() -> None:

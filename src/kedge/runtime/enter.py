@@ -108,7 +108,7 @@ class Builder:
         libc.mount("kedge", self.base, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=1m")
         libc.mount("none", self.base, "", MS_UNBINDABLE)
         for tree in (NEW, LOWER, SESSION):
-            os.mkdir(self.base + tree, 0o755)
+            make_folder(self.base + tree, 0o755)
         libc.mount("kedge", self.base + SESSION, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
 
     def perform(self, operations: list[Operation]) -> None:
@@ -173,17 +173,25 @@ class Builder:
             missing.append(path)
             path = os.path.dirname(path)
         for each in reversed(missing):
-            os.mkdir(each, int(operation[2]))
+            if self._is_ours(operation):
+                make_folder(each, int(operation[2]))
+            else:
+                os.mkdir(each, int(operation[2]))
 
     def _make_file(self, operation: Operation) -> None:
         path = self.place(str(operation[1]))
-        self._make_folder(("folder", os.path.dirname(str(operation[1])), 0o755))
+        self._make_folder(("folder", os.path.dirname(str(operation[1])), 0o755, operation[-1]))
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644))
+
+    def _is_ours(self, operation: Operation) -> bool:
+        """Whether what is made is gone with the container: then the user's umask says nothing about it."""
+        return str(operation[1]).startswith(SESSION + "/") or operation[-1] == LATER
 
     def _write(self, operation: Operation) -> None:
         path = self.place(str(operation[1]))
         file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, int(operation[3]))
         try:
+            os.fchmod(file, int(operation[3]))  # whatever the umask is
             data = os.fsencode(str(operation[2]))
             while data:
                 data = data[os.write(file, data) :]
@@ -204,7 +212,8 @@ class Builder:
         ]
         upper, work, target = (self.place(str(each)) for each in operation[2:5])
         way = mount_overlay(lowers, upper, work, target, is_written=bool(operation[5]))
-        self.say("note", f"root: {way}")
+        if operation[0] == "overlay":  # put on again it is the same
+            self.say("note", f"root: {way}")
 
     def _mount_overlay_again(self, operation: Operation) -> None:
         libc.unmount(self.place(str(operation[4])), MNT_DETACH)
@@ -292,15 +301,6 @@ class Builder:
         )
 
 
-def remount(target: str, flags: int) -> None:
-    """Add flags to one mount; those that the host gave it must be said again, or the kernel refuses."""
-    found = os.statvfs(target).f_flag
-    kept = flags | MS_BIND | MS_REMOUNT
-    for flag in _KEPT_FLAGS:
-        kept |= found & flag
-    if found & _RELATIME:
-        kept |= 1 << 21
-    libc.mount("none", target, "", kept)
 def remount_tree(target: str, flags: int) -> None:
     """Add flags to a mount and to all below it."""
     remount(target, flags)
@@ -321,6 +321,15 @@ def make_folder(path: str, mode: int) -> None:
     os.chmod(path, mode)
 
 
+def remount(target: str, flags: int) -> None:
+    """Add flags to one mount; those that the host gave it must be said again, or the kernel refuses."""
+    found = os.statvfs(target).f_flag
+    kept = flags | MS_BIND | MS_REMOUNT
+    for flag in _KEPT_FLAGS:
+        kept |= found & flag
+    if found & _RELATIME:
+        kept |= 1 << 21
+    libc.mount("none", target, "", kept)
 
 
 def find_hint(operation: Operation, problem: OSError) -> str | None:

@@ -46,7 +46,7 @@ class ImageFacts:
         self.oci_config = oci_config  # the image's OCI config (JSON), empty where there is none
 
 
-class Bind:
+class Bind:  # noqa: PLW1641 - it is changed on its way, so it has no hash
     """One thing of the host that is to appear in the container."""
 
     __slots__ = (
@@ -79,8 +79,6 @@ class Bind:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Bind) and all(getattr(self, x) == getattr(other, x) for x in self.__slots__)
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 class Additions:

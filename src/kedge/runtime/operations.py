@@ -59,8 +59,9 @@ _TEXTS = {
 def describe(operation: Operation) -> str:
     """One line for a person."""
     text = _TEXTS[str(operation[0])]
-    parts = [show_path(part) if isinstance(part, str) else part for part in operation]
     kind = operation[0]
+    joint = {"chdir": ", else ", "overlay": " over "}.get(str(kind), "\n")
+    parts = [joint.join(map(show_path, part.split("\n"))) if isinstance(part, str) else part for part in operation]
     flags = ", read-only" if kind == "bind" and isinstance(operation[3], int) and operation[3] & MS_RDONLY else ""
     size = len(str(operation[2])) if kind == "write" else 0
     octal = f"{operation[1]:03o}" if kind == "umask" and isinstance(operation[1], int) else ""
@@ -78,24 +79,3 @@ def show_path(path: str) -> str:
 def kinds() -> tuple[str, ...]:
     """Every kind of operation there is; a test checks that `enter` performs each."""
     return tuple(_TEXTS)
-
-
-def encode(operations: list[Operation]) -> list[str]:
-    """The plan as a flat list of texts: the kind, the number of fields, the fields with their type's letter first."""
-    flat: list[str] = []
-    for operation in operations:
-        flat += [str(operation[0]), str(len(operation) - 1)]
-        flat += [f"i{part}" if isinstance(part, int) else f"s{part}" for part in operation[1:]]
-    return flat
-
-
-def decode(flat: list[str]) -> list[Operation]:
-    """What `encode` was given."""
-    operations: list[Operation] = []
-    position = 0
-    while position < len(flat):
-        kind, count = flat[position], int(flat[position + 1])
-        fields = flat[position + 2 : position + 2 + count]
-        operations.append((kind, *(int(field[1:]) if field[0] == "i" else field[1:] for field in fields)))
-        position += 2 + count
-    return operations

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
             ...
 
         def read_link(self, path: str) -> str:
-            """Whether we may read and write it; a device is not opened for that, but its control group is asked."""
+            """What the link says, its own name not followed; the empty string when it is none."""
             ...
 
         def can_use(self, path: str) -> bool:

@@ -57,11 +57,6 @@ def join(pid: int, kinds: tuple[str, ...] = tuple(KINDS), *, start: int = 0) -> 
             os.close(file)
 
 
-def has_ended(pid: int, start: int) -> bool:
-    """Whether that process is gone; a dead one that nobody waited for is."""
-    return start_of(pid) != start
-
-
 def _open_other(pid: int, kind: str, files: list[int]) -> int:
     """The process's namespace, open; -1 where it is ours too or the kernel does not know the kind."""
     # The process that supervises a program is not in its process-id namespace; its children are.

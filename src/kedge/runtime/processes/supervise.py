@@ -30,6 +30,7 @@ _FROM_TERMINAL = {
     *(_signal.SIGHUP, _signal.SIGCONT),
 }
 _HARMLESS = {_signal.SIGCONT, _signal.SIGWINCH, _signal.SIGURG, _signal.SIGIO}
+_NEWS = _signal.SIGRTMAX  # where the kernel sends it, process 1 has reported something
 _RECORD = 3  # bytes: a letter and what waitpid said
 _READY, _STOPPED, _ENDED = b"r", b"s", b"e"
 
@@ -49,12 +50,6 @@ def run_supervised(start: Callable[[], None], *, with_init: bool = True, is_shar
         _run_first(start, before, with_init=with_init, report_to=report_to, is_shared=is_shared)
     close_all([report_to, *private])
     _supervise(child, report_from)
-
-
-def supervise(child: int) -> NoReturn:
-    """Wait for `child`, pass it every signal that was meant for it, and end as it ended."""
-    _Signals()
-    _supervise(child, -1)
 
 
 def run_as_init(start: Callable[[], None], *, with_init: bool, outlives: bool = False) -> NoReturn:
@@ -186,17 +181,18 @@ class _Report:
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self.status: int | None = None
-        if descriptor >= 0:
-            import fcntl  # late: only with --pid
+        import fcntl  # late: only the outer process needs it
 
-            fcntl.fcntl(descriptor, fcntl.F_SETOWN, os.getpid())
-            # O_ASYNC: SIGIO says that there is something to read, so that one wait is for all.
-            fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_NONBLOCK | os.O_ASYNC)
+        fcntl.fcntl(descriptor, fcntl.F_SETOWN, os.getpid())
+        # O_ASYNC: a signal says that there is something to read, so that one wait is for all. Not SIGIO: two of them
+        # become one, and one that somebody sends would be lost; signals of this kind queue.
+        fcntl.fcntl(descriptor, fcntl.F_SETSIG, _NEWS)
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_NONBLOCK | os.O_ASYNC)
 
     def read(self) -> bool:
         """Take in what was reported; whether the payload stopped."""
         has_stopped = False
-        while self.descriptor >= 0:
+        while True:
             try:
                 record = os.read(self.descriptor, _RECORD)
             except BlockingIOError:
@@ -220,7 +216,7 @@ def _next_signal() -> tuple[int, bool]:
             return signal.si_signo, True
         if signal.si_signo in (_signal.SIGHUP, _signal.SIGCONT) and os.getsid(0) == os.getpid():
             return signal.si_signo, True  # a terminal that is gone tells the leader of the session alone
-        is_our_own = signal.si_signo in _FROM_TERMINAL or signal.si_signo in (_signal.SIGIO, _signal.SIGPIPE)
+        is_our_own = signal.si_signo in _FROM_TERMINAL or signal.si_signo in (_NEWS, _signal.SIGIO, _signal.SIGPIPE)
         return signal.si_signo, not is_our_own
 
 
