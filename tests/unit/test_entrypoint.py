@@ -136,9 +136,10 @@ def test_test_and_start_without_script_do_nothing() -> None:
 def test_apps_have_their_own_scripts() -> None:
     image = make_image(more={"/scif/apps/foo/scif/runscript": "#!/bin/sh\n", "/.singularity.d/env/95-apps.sh": ""})
     assert plan(image, verb="run", app="foo", arguments=["x"]).argv == ["/scif/apps/foo/scif/runscript", "x"]
-    with pytest.raises(CannotStart, match="bar") as caught:
-        plan(image, verb="run", app="bar", arguments=[])
-    assert "foo" in str(caught.value.hint)
+    for verb in ("run", "exec", "shell", "test"):
+        with pytest.raises(CannotStart, match="no app bar") as caught:
+            plan(image, verb=verb, app="bar", arguments=[])
+        assert "foo" in str(caught.value.hint)
 
 
 def test_exec_looks_for_bare_words_along_the_containers_path() -> None:

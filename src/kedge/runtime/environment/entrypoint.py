@@ -36,6 +36,8 @@ class Entry:
 
 def choose_entry(options: RunOptions, image: ImageFacts) -> Entry:
     """The program and its arguments for a verb."""
+    if options.app and image.view.kind(f"/scif/apps/{options.app}") != "d":
+        raise _refuse_app(f"there is no app {options.app} in {image.name}", image.view)
     if options.verb == "exec":
         return Entry(list(options.arguments))
     if options.verb == "shell":
@@ -100,10 +102,13 @@ def _choose_app_script(options: RunOptions, image: ImageFacts) -> Entry:
     path = f"/scif/apps/{options.app}/scif/{name}"
     if image.view.is_executable(path):
         return Entry([path, *options.arguments])
+    raise _refuse_app(f"the app {options.app} of {image.name} has no {name}", image.view)
+
+
+def _refuse_app(message: str, view: View) -> Exception:
     from kedge.errors import CannotStart  # late: only for the message
 
-    apps = ", ".join(image.view.names("/scif/apps")) or "none"
-    raise CannotStart(f"the app {options.app} of {image.name} has no {name}", hint=f"apps in this image: {apps}")
+    return CannotStart(message, hint=f"apps in this image: {', '.join(view.names('/scif/apps')) or 'none'}")
 
 
 def is_oci_script(text: str) -> bool:

@@ -59,6 +59,13 @@ CASES = [
         difference="refusals",
         our_status=255,
     ),
+    Case(
+        "entrypoint-app-exec-unknown",
+        execute("definition.sif", "true", "--app", "nowhere"),
+        status=1,
+        difference="refusals",
+        our_status=255,
+    ),
     Case("entrypoint-app-exec", execute("definition.sif", "tool; env | grep ^SCIF_APP | sort", "--app", "third")),
     Case("entrypoint-app-environment", execute("definition.sif", "env | sort", "--app", "first")),
     Case("entrypoint-app-test", ("test", "--app", "first", f"{IMAGES}/definition.sif")),
