@@ -37,6 +37,12 @@ def enter_mounts(flags=0):
     libc.unshare(CLONE_NEWNS | flags)
     libc.mount("none", "/", "", MS_REC | MS_SLAVE)
 
+def enter_beside(image, offset=0, size=0, *, writable):
+    servers = ExtServers([ExtImage(image, offset, size, writable=writable)], base)
+    enter_mounts()
+    servers.adopt()
+    return servers
+
 def prepare(*folders):
     libc.mount("kedge", base, "tmpfs", 0, "mode=755")
     for folder in folders:
@@ -266,9 +272,9 @@ def test_an_overlay_of_a_user_that_the_namespace_does_not_know_is_refused_in_wor
     found = perform(
         place,
         """
-        enter_mounts()
+        servers = enter_beside(image, writable=True)
         prepare("layer", "lower", "root")
-        mount_ext(image, 0, 0, base + "/layer", writable=True)
+        mount_ext(image, 0, 0, base + "/layer", writable=True, servers=servers)
         try:
             mount_overlay([base + "/lower"], base + "/layer/upper", base + "/layer/work", base + "/root")
         except KedgeError as problem:
@@ -374,9 +380,7 @@ def work():
 {then}
 """
 READ_EXT = """
-servers = ExtServers([ExtImage(image, 0, 0, writable=False)], base)
-enter_mounts()
-servers.adopt()
+servers = enter_beside(image, writable=False)
 prepare("layer", "lower", "root", "upper", "work")
 write(f"{base}/lower/gone")
 mount_ext(image, 0, 0, base + "/layer", writable=False, servers=servers)
@@ -412,22 +416,6 @@ def test_an_ext3_image_keeps_what_was_written_and_is_clean_afterwards(place, fla
     wait_until_unused(image)
 
 
-def test_an_ext3_image_can_be_mounted_without_a_prepared_server(place):
-    require_program("fuse2fs")
-    image = make_ext(place)
-    found = perform(
-        place,
-        """
-        enter_mounts()
-        prepare("layer")
-        mount_ext(image, 0, 0, base + "/layer", writable=False)
-        answer(names=sorted(os.listdir(base + "/layer")))
-        """,
-    )
-    assert found["names"] == ["lost+found", "upper", "work"]
-    wait_until_unused(image)
-
-
 def test_an_ext3_file_system_inside_a_file_is_found_at_its_offset(place):
     require_program("fuse2fs")
     image = make_ext(place)
@@ -435,10 +423,10 @@ def test_an_ext3_file_system_inside_a_file_is_found_at_its_offset(place):
     found = perform(
         place,
         """
-        enter_mounts()
-        prepare("layer")
         size = os.path.getsize(image) - 8192
-        mount_ext(image, 8192, size, base + "/layer", writable=False)
+        servers = enter_beside(image, 8192, size, writable=False)
+        prepare("layer")
+        mount_ext(image, 8192, size, base + "/layer", writable=False, servers=servers)
         answer(names=sorted(os.listdir(base + "/layer")))
         """,
     )
@@ -450,9 +438,9 @@ def test_an_ext3_image_has_one_writer_or_many_readers(place):
     require_program("fuse2fs")
     image = make_ext(place)
     hold = """
-    enter_mounts()
+    servers = enter_beside(image, writable=WRITABLE)
     prepare("layer")
-    mount_ext(image, 0, 0, base + "/layer", writable=WRITABLE)
+    mount_ext(image, 0, 0, base + "/layer", writable=WRITABLE, servers=servers)
     answer(pid=os.getpid())
     sys.stdin.read()
     """

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders.containers import Runner, each_role, give_to, make_sandbox
+from tests.builders.containers import Runner, each_role, give_to, make_sandbox, run_after
 from tests.builders.servers import wait_until_unused
-from tests.requirements import require_program
+from tests.requirements import require_program, require_root
 
 
 @pytest.fixture(params=["root", "user"])
@@ -55,6 +55,54 @@ def test_exec_ext3_overlay_keeps_changes_and_is_clean(
     assert runner.read("exec", *read_only, image, "ls", "/opt") == "made\n"
     refused = runner.run("exec", *read_only, image, "touch", "/new")
     assert "Read-only file system" in refused.stderr
+
+
+def test_exec_binds_out_of_one_ext3_image_twice_and_its_server_is_outside(
+    runner: Runner, image: str, overlay: Path
+) -> None:
+    binds = ("-B", f"{overlay}:/data:image-src=/upper", "-B", f"{overlay}:/whole:image-src=/,ro")
+    script = "echo kept > /data/kept; cat /whole/upper/kept; touch /whole/no; ps"
+    done = runner.run("exec", "--containall", *binds, image, "sh", "-c", script)
+    assert done.stdout.startswith("kept\n"), done.stderr
+    assert "/whole/no: Read-only file system" in done.stderr
+    assert "fuse2fs" not in done.stdout
+    wait_until_unused(overlay)
+    check = subprocess.run([require_program("e2fsck"), "-fn", str(overlay)], capture_output=True, check=False)
+    assert check.returncode == 0, check.stdout
+    assert runner.read("exec", *binds[2:], image, "cat", "/whole/upper/kept") == "kept\n"
+
+
+@pytest.mark.parametrize("flags", [(), ("--containall",)])
+def test_exec_ext3_image_is_changed_with_writable_only(runner: Runner, image: str, flags: tuple[str, ...]) -> None:
+    mkfs = require_program("mkfs.ext3")
+    require_program("fuse2fs")
+    path = runner.home / "root.img"
+    subprocess.run([mkfs, "-q", "-d", image, str(path), "64M"], check=True)
+    give_to(runner, runner.home)
+    refused = runner.run("exec", *flags, str(path), "touch", "/etc/new")
+    assert "Read-only file system" in refused.stderr
+    assert runner.read("exec", "--writable", *flags, str(path), "sh", "-c", "echo 7 > /etc/new; cat /etc/new") == "7\n"
+    wait_until_unused(path)
+    assert runner.read("exec", *flags, str(path), "cat", "/etc/new") == "7\n"
+    if runner.uid:
+        path.chmod(0o444)
+        wait_until_unused(path)
+        assert "that you may not write to" in runner.run("exec", "--writable", str(path), "true").stderr
+
+
+def test_exec_says_what_is_missing_for_a_bind_out_of_squashfs_without_fuse(runner: Runner, image: str) -> None:
+    require_root()
+    if runner.uid == 0:
+        pytest.skip("root may mount it by the kernel")
+    data = runner.folder / "data.sqsh"
+    subprocess.run([require_program("mksquashfs"), image, str(data), "-quiet"], check=True, capture_output=True)
+    shut = runner.folder / "shut"
+    shut.touch(mode=0)
+    words = ("exec", "-B", f"{data}:/data:image-src=/", image, "true")
+    done = run_after(f"mount --bind {shut} /dev/fuse", runner, *words)
+    assert done.returncode == 255
+    assert "/dev/fuse cannot be opened" in done.stderr
+    assert "or unpack it" in done.stderr
 
 
 def test_exec_many_readers_and_no_writer_beside_them(runner: Runner, image: str, overlay: Path) -> None:

@@ -43,7 +43,7 @@ def choose(image: ImageFile, environ: dict[str, str], uid: int = USER, **options
 
 def test_roots_folder_is_its_own_root(environ: dict[str, str]) -> None:
     root = choose(ImageFile("/images/box", "folder"), environ)
-    assert (root.way, root.folder, root.needs_server) == ("folder", "/images/box", False)
+    assert (root.way, root.folder) == ("folder", "/images/box")
     assert roots.plan_root(ImageFile("/images/box", "folder"), root) == [
         ("bind", OLD + "/images/box", LOWER, 6, "must")
     ]
@@ -53,7 +53,7 @@ def test_roots_folder_is_its_own_root(environ: dict[str, str]) -> None:
 def test_roots_small_image_is_unpacked_and_a_large_one_mounted(environ: dict[str, str]) -> None:
     assert choose(make_image(), environ).way == "unpack"
     large = choose(make_image(roots.UNPACK_LIMIT + 1), environ)
-    assert (large.way, large.program, large.needs_server) == ("squashfuse", "/usr/bin/squashfuse_ll", True)
+    assert (large.way, large.program) == ("squashfuse", "/usr/bin/squashfuse_ll")
     assert choose(make_image(3 << 20), {**environ, "KEDGE_UNPACK_LIMIT": "2"}).way == "squashfuse"
 
 

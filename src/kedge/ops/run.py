@@ -91,6 +91,9 @@ class Container:
         self.sharing: Sharing | None = None
         self.restraint = Restraint(is_root=options.fakeroot or self.host.uid == 0)
         if options.drop_caps or options.no_privs:
+        self.root_mounts: list[Operation] = []
+        self.layer_mounts: list[Operation] = []
+        self.image_mounts: list[Operation] = []
             from kedge.runtime.processes.capabilities import choose_dropped  # late: few ask for it
 
             self.restraint.capabilities = choose_dropped(options)
@@ -214,7 +217,6 @@ def enter_namespaces(container: Container) -> list[FuseServer]:
 
                 container.restraint.emulate = find_emulation(host.machine)
         servers = make_servers(container)
-        container.ext_servers = container.layering.serve_ext(container.base)
         refused = OTHER_NAMESPACES
         enter_other_namespaces(options)
     except OSError as problem:
@@ -225,13 +227,23 @@ def enter_namespaces(container: Container) -> list[FuseServer]:
 
 
 def make_servers(container: Container) -> list[FuseServer]:
-    """One server for each file system that squashfuse serves."""
-    count = container.located.root.needs_server + container.layering.servers + container.image_binds.servers
-    if not count:
-        return []
-    from kedge.runtime.mounts.fuse import FuseServer  # late: an unpacked image needs none
+    """Plan what is mounted before the image can be looked into, and start one server for each FUSE mount in it."""
+    located, layering = container.located, container.layering
+    container.root_mounts = plan_root(located.image, located.root, is_writable=layering.is_direct)
+    container.layer_mounts = plan_layers(layering)
+    container.image_mounts = container.image_binds.plan()
+    mounts = [*container.root_mounts, *container.layer_mounts, *container.image_mounts]
+    count = sum(operation[0] == "squashfuse" for operation in mounts)
+    servers: list[FuseServer] = []
+    if count:
+        from kedge.runtime.mounts.fuse import FuseServer  # late: an unpacked image needs none
 
-    return [FuseServer() for _ in range(count)]
+        servers = [FuseServer() for _ in range(count)]
+    if any(operation[0] == "fuse2fs" for operation in mounts):
+        from kedge.runtime.mounts.ext_mounts import serve_images  # late: only for ext3 images
+
+        container.ext_servers = serve_images(mounts, container.base)
+    return servers
 
 
 def build(container: Container, servers: list[FuseServer]) -> Payload:
@@ -280,11 +292,10 @@ def perform_root(container: Container, builder: Builder) -> None:
     """The image, and the layers above it; without an overlay the missing mount points come from binds."""
     located, layering = container.located, container.layering
     container.say("note", f"root: {located.root.reason}")
-    image = plan_root(located.image, located.root)
-    builder.perform(image)
+    builder.perform(container.root_mounts)
     builder.image_folder = located.root.folder
-    container.performed += image
-    layers = plan_layers(layering)
+    container.performed += container.root_mounts
+    layers = container.layer_mounts
     try:
         builder.perform(layers)
     except Exception as problem:
@@ -296,9 +307,8 @@ def perform_root(container: Container, builder: Builder) -> None:
         builder.perform(layers)
     container.performed += layers
     if container.image_binds.binds:
-        mounts = container.image_binds.plan()
-        builder.perform(mounts)
-        container.performed += mounts
+        builder.perform(container.image_mounts)
+        container.performed += container.image_mounts
         container.image_binds.settle(container.base)
 
 

@@ -22,28 +22,34 @@ class ImageBinds:
         self.binds = [bind for bind in binds if bind.image_source or bind.partition]
         self.images = [_identify(bind) for bind in self.binds]
 
-    @property
-    def servers(self) -> int:
-        """How many of them squashfuse has to serve."""
-        return sum(image.file_system == "squashfs" for image in self.images)
-
     def plan(self) -> list[Operation]:
-        """What mounts the files."""
+        """What mounts the files, each once."""
         operations: list[Operation] = []
         for number, image in enumerate(self.images):
-            place = _place(number)
+            place = self._place(number)
+            if place != _name_place(number):
+                continue
             operations.append(("folder", place, 0o755, MUST))
             where = (OLD + image.path, image.offset, image.size, place)
             if image.file_system == "squashfs":
                 operations.append(plan_squashfs(image.path, where))
             else:
-                operations.append(("fuse2fs", *where, "ro" if self.binds[number].readonly else "rw"))
+                same = [bind for other, bind in enumerate(self.binds) if self._place(other) == place]
+                operations.append(("fuse2fs", *where, "ro" if all(bind.readonly for bind in same) else "rw"))
         return operations
+
+    def _place(self, number: int) -> str:
+        """Where the file of a bind is mounted: with the first that has the same."""
+        image = self.images[number]
+        first = next(
+            other for other, each in enumerate(self.images) if (each.path, each.offset) == (image.path, image.offset)
+        )
+        return _name_place(first)
 
     def settle(self, base: str) -> None:
         """Once they are mounted: let each bind begin where its contents are now."""
         for number, bind in enumerate(self.binds):
-            inside = FolderView(base + _place(number))
+            inside = FolderView(base + self._place(number))
             wanted = bind.image_source or "/"
             if not inside.kind(wanted):
                 from kedge.errors import FileProblem  # late: only for an error
@@ -86,5 +92,5 @@ def _choose_partition(image: ImageFile, number: int) -> None:
     image.file_system = names[descriptor.file_system]
 
 
-def _place(number: int) -> str:
+def _name_place(number: int) -> str:
     return f"{SESSION}/image{number}"

@@ -29,11 +29,6 @@ class Root:
         self.folder = folder
         self.program = program
 
-    @property
-    def needs_server(self) -> bool:
-        """Whether a FUSE server must be forked before the mount namespace is made."""
-        return self.way == "squashfuse"
-
 
 def choose_root(image: ImageFile, options: RunOptions, environ: Mapping[str, str], uid: int) -> Root:
     """The best way that works here; --root-from insists on one."""
@@ -140,8 +135,8 @@ def check_kernel_mount() -> str:
     return "" if "\tsquashfs\n" in known else "the kernel has no SquashFS loaded"
 
 
-def plan_root(image: ImageFile, root: Root) -> list[Operation]:
-    """What puts the image's file system in its place."""
+def plan_root(image: ImageFile, root: Root, *, is_writable: bool = False) -> list[Operation]:
+    """What puts the image's file system in its place; `is_writable`: the image itself is changed."""
     if root.way == "folder":
         return [("bind", OLD + root.folder, LOWER, MS_NOSUID | MS_NODEV, MUST)]
     place = (OLD + image.path, image.offset, image.size, LOWER)
@@ -149,7 +144,7 @@ def plan_root(image: ImageFile, root: Root) -> list[Operation]:
         return [("squashfuse", *place, root.program)]
     if root.way == "loop":
         return [("loop", *place, "squashfs")]
-    return [("fuse2fs", *place, "ro")]
+    return [("fuse2fs", *place, "rw" if is_writable else "ro")]
 
 
 def _refuse(way: str, refusal: str) -> Exception:

@@ -16,10 +16,12 @@ import os
 from kedge.posix import constants, libc
 from kedge.posix.spawn import fork_process, replace_process, run_detached
 from kedge.runtime.mounts.fuse_program import detach_streams, find_program, is_privileged, keep_only, read_message
+from kedge.runtime.operations import OLD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kedge.errors import KedgeError
+    from kedge.runtime.operations import Operation
 
 _PATIENCE = 30.0  # seconds until a mount must be there; a journal may have to be replayed first
 _PAUSE = 0.002
@@ -39,18 +41,8 @@ class ExtImage:
 def mount_ext(
     file: str, offset: int, size: int, target: str, *, writable: bool, servers: ExtServers | None = None
 ) -> None:
-    """Put the file system on `target`: by the kernel, or from its server; raises OSError or a KedgeError.
-
-    Without `servers` one is started now, which a process-id namespace that we are in would kill before it has written
-    all changes.
-    """
+    """Put the file system on `target`: from its server, or without one by the kernel; raises OSError or KedgeError."""
     image = ExtImage(file, offset, size, writable=writable)
-    if servers is not None and not servers.has(image):
-        servers = None
-    if servers is None and needs_servers():
-        servers = ExtServers([image], target)
-        libc.unshare(constants.CLONE_NEWNS)
-        servers.adopt()
     if servers is not None:
         servers.bind(image, target)
         return
@@ -63,6 +55,18 @@ def mount_ext(
 def needs_servers() -> bool:
     """Whether fuse2fs must do it: the kernel mounts files for real root only, and where it has loop devices."""
     return not (is_privileged() and os.access("/dev/loop-control", os.R_OK | os.W_OK) and _knows_ext())
+
+
+def serve_images(operations: list[Operation], base: str) -> ExtServers | None:
+    """Servers for the ext3 images of a plan, made outside the process-id namespace that ends with the container."""
+    if not needs_servers():
+        return None
+    images: list[ExtImage] = []
+    for operation in operations:
+        if operation[0] == "fuse2fs":
+            file, offset, size, _, mode = operation[1:6]
+            images.append(ExtImage(str(file)[len(OLD) :], int(offset), int(size), writable=mode == "rw"))
+    return ExtServers(images, base)
 
 
 class ExtServers:
@@ -93,10 +97,6 @@ class ExtServers:
             self._mounts[image.path, image.offset] = os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         os.close(self._waiting)
         os.close(self._release)  # what the process that stayed behind waits for
-
-    def has(self, image: ExtImage) -> bool:
-        """Whether the image is among those that were named at first."""
-        return (image.path, image.offset) in self._mounts
 
     def bind(self, image: ExtImage, target: str) -> None:
         """Let the contents appear on `target`; raises OSError."""

@@ -6,6 +6,8 @@ A read-only container has a layer too, in memory: the mount points that the imag
 
 from __future__ import annotations
 
+import os
+
 from kedge.runtime.mounts.fuse_program import is_privileged
 from kedge.runtime.mounts.layers_above import OverlayLayer, check_writable, choose_tmpfs_size, plan_overlays
 from kedge.runtime.operations import LOWER, MAY, MUST, NEW, OLD, SESSION
@@ -14,7 +16,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kedge.runtime.facts import HostFacts
     from kedge.runtime.images.image_file import ImageFile
-    from kedge.runtime.mounts.ext_mounts import ExtServers
     from kedge.runtime.operations import Operation
     from kedge.runtime.options import RunOptions
     from kedge.runtime.views import View
@@ -26,26 +27,11 @@ class Layering:
     def __init__(self, layers: list[OverlayLayer], options: RunOptions, size: int) -> None:
         self.layers = layers
         self.private_size = size
-        self.is_direct = options.writable and not any(layer.writable for layer in layers)  # the image's own folder
+        self.is_direct = options.writable and not any(layer.writable for layer in layers)  # the image itself
         self.has_tmpfs = options.writable_tmpfs and not options.writable
         self.is_writable = self.is_direct or self.has_tmpfs or any(layer.writable for layer in layers)
         self.must_overlay = bool(layers) or self.has_tmpfs
         self.is_layered = not self.is_direct and (self.must_overlay or not options.underlay)
-
-    @property
-    def servers(self) -> int:
-        """How many SquashFS overlays squashfuse has to serve."""
-        return sum(layer.kind == "squashfs" for layer in self.layers)
-
-    def serve_ext(self, base: str) -> ExtServers | None:
-        """Servers for the ext3 overlays, made outside the process-id namespace that ends with the container."""
-        layers = [layer for layer in self.layers if layer.kind == "ext3"]
-        if not layers:
-            return None
-        from kedge.runtime.mounts.ext_mounts import ExtImage, ExtServers, needs_servers  # late: only for ext3 images
-
-        images = [ExtImage(layer.path, layer.offset, layer.size, writable=layer.writable) for layer in layers]
-        return ExtServers(images, base) if needs_servers() else None
 
     @property
     def keeps_changes(self) -> bool:
@@ -68,12 +54,17 @@ def choose_layering(options: RunOptions, host: HostFacts, image: ImageFile) -> L
         if _has_layers(options, image)
         else []
     )
-    if options.writable and image.kind != "folder" and not any(layer.writable for layer in layers):
+    if options.writable and not _can_change(image) and not any(layer.writable for layer in layers):
         from kedge.runtime.mounts.layers_above import explain_readonly_image  # late: only for an error
 
         raise explain_readonly_image(image.path, image.kind)
     size = choose_tmpfs_size(options, host) if options.writable_tmpfs or options.contain or options.scratch else 0
     return Layering(layers, options, size)
+
+
+def _can_change(image: ImageFile) -> bool:
+    """Whether the image itself can be written to."""
+    return image.kind == "folder" or (image.kind == "ext3" and os.access(image.path, os.W_OK))
 
 
 def _has_layers(options: RunOptions, image: ImageFile) -> bool:
@@ -131,7 +122,7 @@ def plan_squashfs(path: str, where: tuple[str, int, int, str]) -> Operation:
 
     raise MountFailed(
         f"the SquashFS file {path} cannot be mounted: {refusal}",
-        hint="install squashfuse, or unpack it ('kedge convert FILE FOLDER') and use the folder",
+        hint="it takes squashfuse and /dev/fuse; or unpack it ('kedge convert FILE FOLDER') and use the folder",
     )
 
 

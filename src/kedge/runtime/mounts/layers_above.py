@@ -114,11 +114,12 @@ def explain_readonly_image(path: str, kind: str) -> KedgeError:
     names = {
         "sif": "a SIF file without an overlay partition that you may write to",
         SQUASHFS: "a SquashFS image",
+        EXT3: "an ext3 image that you may not write to",
         "reference": "not a folder of yours; what is unpacked on this node serves other containers too",
     }
     own = f"kedge pull --sandbox FOLDER {path}" if kind == "reference" else f"kedge convert {path} FOLDER"
     return UsageError(
-        f"--writable cannot change {path}: it is {names.get(kind, f'an {kind} image')}",
+        f"--writable cannot change {path}: it is {names[kind]}",
         context={"image": path},
         hint="for changes that end with the container: --writable-tmpfs; for changes that stay: --overlay FOLDER, "
         f"or unpack it with '{own}' and use --writable on the folder",
