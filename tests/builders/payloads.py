@@ -12,6 +12,7 @@ from kedge.runtime.environment.payload import plan_payload
 from kedge.runtime.facts import Additions, HostFacts, ImageFacts, Payload
 from kedge.runtime.options import RunOptions
 from kedge.runtime.views import TableView
+from kedge.runtime.words.binds import collect_binds
 
 PROGRAMS = ("/bin/sh", "/bin/bash", "/bin/true", "/bin/busybox")
 ENV = "/.singularity.d/env/"
@@ -61,4 +62,5 @@ def plan(
 ) -> Payload:
     """The payload for `exec` of these words, or for another verb."""
     values = {"verb": "exec", "image": "thing.sif", "arguments": list(words) or ["env"], **options}
-    return plan_payload(RunOptions(**values), host or make_host(environ), image, additions or Additions())
+    asked, host = RunOptions(**values), host or make_host(environ)
+    return plan_payload(asked, host, image, additions or Additions(), collect_binds(asked, host.environ, host.cwd))

@@ -35,7 +35,7 @@ def run_words(verb: str, words: Sequence[str], *, leading: Sequence[str] = ()) -
         parse_words(verb, [*leading, *words], os.environ, into=options)
         speaker = Speaker(options)
         speaker.say_collected()
-        if options.image.startswith("instance://") and options.runtime in ("", "kedge"):
+        if options.image.startswith("instance://") and not options.is_foreign:
             from kedge.ops.instance import run_in_instance  # late: only where one is named
 
             return run_in_instance(options, speaker.say)
@@ -63,6 +63,8 @@ class Speaker:
 
     def __init__(self, options: RunOptions) -> None:
         self.options = options
+        if options.verbose:
+            import kedge.cli.redaction  # noqa: F401 - now: what is said in the container cannot import it
 
     def say_collected(self) -> None:
         """What was noticed while the words were read."""
@@ -74,12 +76,14 @@ class Speaker:
         self.options.notes.clear()
 
     def say(self, level: str, text: str) -> None:
-        """`out` is the result; `warn` is said unless --silent, `note` with --verbose."""
+        """`out` is the result; `warn` is said unless --silent, `tell` unless --quiet, `note` with --verbose."""
         if level == "out":
             write_output(text if text.endswith("\n") else text + "\n")
         elif level == "warn" and not self.options.silent:
             write_message(f"kedge: warning: {text}")
-        elif level == "note" and self.options.verbose and not (self.options.quiet or self.options.silent):
+        elif (level == "tell" or (level == "note" and self.options.verbose)) and not (
+            self.options.quiet or self.options.silent
+        ):
             write_message(f"kedge: {text}")
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import os
 import pwd
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kedge.cli.container import Speaker, add_flags, open_standard_streams, print_text, write_message, write_output
@@ -114,8 +113,6 @@ def _start(options: RunOptions, name: str, speaker: Speaker) -> int:
         options.pid = True
         return run_container(options, speaker.say)
     started = instances.start_instance(options, name, os.environ, speaker.say)
-    if options.pid_file:
-        instances.write_pid_file(Path(options.pid_file), started)
     if options.json:
         import json  # late: few ask for it
 

@@ -146,7 +146,7 @@ def _is_setuid_root(path: Path) -> bool:
 
 def _find_additions(adapter: Adapter, options: RunOptions, host: HostFacts, image: ImageFacts) -> Additions:
     """What devices add, for runtimes that do not find them themselves."""
-    if adapter.reads_scripts or not (options.nv or options.nvccli or options.rocm or options.device):
+    if adapter.reads_scripts or not options.asks_devices:
         return Additions()
     from kedge.runtime.devices import plan_devices  # late: most containers ask for no device
 

@@ -14,6 +14,7 @@ from kedge.runtime.facts import Additions, ImageFacts
 from kedge.runtime.live_view import LiveView
 from kedge.runtime.plan import Request, plan_start_folder
 from kedge.runtime.way_back import change_folder
+from kedge.runtime.words.binds import collect_binds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from kedge.runtime.facts import HostFacts, Payload
     from kedge.runtime.options import RunOptions
     from kedge.runtime.way_back import WayBack
+
+    Say = Callable[[str, str], None]
 
 
 class Inside:
@@ -39,6 +42,7 @@ class Inside:
 
     def enter(self, folders: list[str], *, is_strict: bool) -> None:
         """Go into the container for good, to the first of the folders that is there."""
+        self.way_back.leave()
         os.fchdir(self.root)
         os.chroot(".")
         os.chdir("/")
@@ -46,27 +50,29 @@ class Inside:
             try:
                 change_folder(folder)
                 return
-            except OSError as problem:
+            except (OSError, ValueError) as problem:  # no path can hold a NUL, but an image's config can
                 if is_strict:
                     self.look_out()
                     raise _refuse_folder(folder, problem) from None
 
-    def plan(self, options: RunOptions, host: HostFacts, image: ImageFacts) -> Payload:
-        """What to start, for the container as it is."""
+    def plan(self, options: RunOptions, host: HostFacts, image: ImageFacts, say: Say) -> Payload:
+        """What to start, for the container as it is; at the end we are in it."""
         image.view = LiveView(self.root)
         additions = Additions()
-        if options.nv or options.nvccli or options.rocm or options.device:
+        if options.asks_devices:
             from kedge.runtime.devices import plan_devices  # late: most containers ask for no device
 
             additions = plan_devices(options, host, image)
-        payload = plan_payload(options, host, image, additions)
+        payload = plan_payload(options, host, image, additions, collect_binds(options, host.environ, host.cwd))
+        for level, texts in (("warn", payload.warnings), ("note", payload.notes)):
+            for text in texts:
+                say(level, text)
         request = Request(options, host, image, additions, payload)
         if options.fakeroot and knows_root_alone():
             from kedge.runtime.processes.emulation import find_emulation  # late: only with --fakeroot
 
             self.emulate = find_emulation(host.machine)
-        kind, folders, is_strict = plan_start_folder(request)
-        del kind
+        _, folders, is_strict = plan_start_folder(request)
         self.enter(str(folders).split("\n"), is_strict=bool(is_strict))
         return payload
 
@@ -78,10 +84,10 @@ def knows_root_alone() -> bool:
     return len(words) == 3 and words[0] == "0" and words[2] == "1"
 
 
-def _refuse_folder(folder: str, problem: OSError) -> Exception:
+def _refuse_folder(folder: str, problem: OSError | ValueError) -> Exception:
     from kedge.errors import MountFailed  # late: only for an error
 
     return MountFailed(
-        f"cannot go to {folder} in the container: {problem.strerror}",
+        f"cannot go to {folder} in the container: {getattr(problem, 'strerror', problem)}",
         hint="the folder must exist inside the container: bind it with -B, or give another --pwd",
     )

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.errors import InstanceProblem, UsageError
+from kedge.errors import InstanceProblem, RuntimeUnsuited, UsageError
 from kedge.ops import inside  # after joining, nothing of the host can be imported
 from kedge.ops.run import become, end_with
 from kedge.posix.files import explained
@@ -40,6 +40,12 @@ _GLANCE = 0.1  # seconds: a start script that fails at once is said at once
 def start_instance(options: RunOptions, name: str, environ: Mapping[str, str], say: Say) -> Instance:
     """Start a container that stays; returns when its program has begun."""
     check_name(name)
+    if options.is_foreign:
+        raise RuntimeUnsuited(
+            f"instances are kedge's own: {options.runtime} cannot start one for it",
+            context={"runtime": options.runtime},
+            hint=f"leave out {options.given.get('runtime', '--runtime')}, or call {options.runtime} itself",
+        )
     options.instance = name
     folder = Folder(environ)
     options.pid = True
@@ -74,6 +80,8 @@ def _start_claimed(options: RunOptions, folder: Folder, instance: Instance, say:
         options={each: getattr(options, each) for each in _KEPT_OPTIONS if getattr(options, each)},
     )
     try:
+        if options.pid_file:
+            write_pid_file(Path(options.pid_file), running)
         folder.write(running)
         _warn_of_failure(running, say)
     except BaseException:
@@ -133,11 +141,15 @@ def run_in_instance(options: RunOptions, say: Say) -> int:
         return 0
     options.instance = instance.name
     joined = Joined(instance)
-    if join(instance.pid, start=instance.start):
+    try:
+        if join(instance.pid, start=instance.start):
+            joined.enter()
+            run_supervised(lambda: end_with(joined.start(options, say)), with_init=False)
         joined.enter()
-        run_supervised(lambda: end_with(joined.start(options, say)), with_init=False)
-    joined.enter()
-    return joined.start(options, say)
+        return joined.start(options, say)
+    except BaseException:
+        joined.way_back.take_if_inside()
+        raise
 
 
 class Joined:
@@ -159,11 +171,8 @@ class Joined:
         """Become the program."""
         assert self._inside is not None
         image = ImageFacts(view=self.host.view, path=self.instance.image, kind=self.instance.kind)
-        payload = self._inside.plan(options, self.host, image)
+        payload = self._inside.plan(options, self.host, image, say)
         self.restraint.emulate = self._inside.emulate
-        for level, texts in (("warn", payload.warnings), ("note", payload.notes)):
-            for text in texts:
-                say(level, text)
         return become(self, payload)
 
 

@@ -77,7 +77,8 @@ class Container:
         self.layering: Layering = choose_layering(options, self.host, self.located.image)
         if self.layering.layers:
             settle_overlays(self.layering, options, self.host)
-        self.binds = collect_binds(options, os.environ, self.host.cwd)
+        self.asked = collect_binds(options, os.environ, self.host.cwd)
+        self.binds = list(self.asked)
         self.scratch = self._prepare_scratch()
         for text in options.warnings:
             say("warn", text)
@@ -96,7 +97,7 @@ class Container:
         self.image_mounts: list[Operation] = []
             from kedge.runtime.processes.capabilities import choose_dropped  # late: few ask for it
 
-            self.restraint.capabilities = choose_dropped(options)
+            self.restraint.capabilities = sorted({*self.restraint.capabilities, *choose_dropped(options)})
 
     def _prepare_scratch(self) -> list[str]:
         """Make the folders below --workdir; returns the places that get an empty file system in memory instead."""
@@ -119,12 +120,22 @@ def run_container(options: RunOptions, say: Say | None = None) -> int:
     """
     say = say or stay_silent
     options.runtime = options.runtime or read_configured("runtime", os.environ)
-    if options.runtime not in ("", "kedge"):
+    if options.is_foreign:
         from kedge.ops.foreign import run_foreign  # late: only where another runtime is asked for
 
         return run_foreign(options, say)
     container = Container(options, say)
-    if options.sharens and share(container):
+    try:
+        return start_container(container)
+    except BaseException:
+        container.way_back.take_if_inside()
+        raise
+
+
+def start_container(container: Container) -> int:
+    """Join the container or build it, and become the program in it."""
+    options = container.options
+    if options.sharens and not options.dry_run and share(container):
         return finish_inside(container)
     servers = enter_namespaces(container)
     if options.pid:
@@ -165,11 +176,8 @@ def finish_inside(container: Container) -> int:
             kind=located.image.kind,
             oci_config=located.read_config(options),
         )
-        payload = inside.plan(options, container.host, image)
+        payload = inside.plan(options, container.host, image, container.say)
         container.restraint.emulate = inside.emulate
-        for level, texts in (("warn", payload.warnings), ("note", payload.notes)):
-            for text in texts:
-                container.say(level, text)
         return become(container, payload)
 
     if container.sharing is not None and container.sharing.must_fork:
@@ -322,7 +330,7 @@ def plan(container: Container) -> tuple[Request, Payload]:
         from kedge.runtime.devices import plan_devices  # late: most containers ask for no device
 
         additions = plan_devices(options, host, image)
-    payload = plan_payload(options, host, image, additions)
+    payload = plan_payload(options, host, image, additions, container.asked)
     request = Request(options, host, image, additions, payload)
     request.binds, request.scratch = container.binds, container.scratch
     request.is_writable, request.is_direct = container.layering.is_writable, container.layering.is_direct
@@ -333,14 +341,21 @@ def plan(container: Container) -> tuple[Request, Payload]:
         # Root is in every image, and where it may write, useradd must be able to replace these files.
         request.passwd = make_passwd(view.read("/etc/passwd"), host, home, fakeroot=options.fakeroot)
         request.group = make_group(view.read("/etc/group"), host)
-    request.has_terminal = os.ttyname(0) if options.contain and os.isatty(0) else ""
+    request.terminal = find_terminal() if options.contain else ""
     return request, payload
 
 
 def asks_devices(options: RunOptions, host: HostFacts) -> bool:
     """Whether devices matter: asked for, or --contain hides them, or the scheduler gave GPUs that nobody asked for."""
-    is_asked = options.nv or options.nvccli or options.rocm or bool(options.device)
-    return is_asked or options.contain or "CUDA_VISIBLE_DEVICES" in host.environ
+    return options.asks_devices or options.contain or "CUDA_VISIBLE_DEVICES" in host.environ
+
+
+def find_terminal() -> str:
+    """The terminal that is our standard input; one of another container has no name here."""
+    try:
+        return os.ttyname(0)
+    except OSError:
+        return ""
 
 
 def become(container: Starting, payload: Payload) -> int:

@@ -263,6 +263,8 @@ class Builder:
 
     def _enter(self, operation: Operation) -> None:
         root = self.place(str(operation[1]))
+        if self.way_back is not None:
+            self.way_back.leave()
         os.chdir(root)
         try:
             libc.pivot_root(".", ".")

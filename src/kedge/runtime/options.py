@@ -77,7 +77,7 @@ class RunOptions:
 
     # kedge
     root: str = "auto"  # auto, unpack, squashfuse or kernel: where the root file system comes from
-    runtime: str = ""  # another runtime to drive
+    runtime: str = ""  # kedge, auto, or another runtime to drive
     pull: str = "missing"  # missing, newer, always or never
     pull_words: list[str]  # options for the pull that may be needed first, as `kedge pull` takes them
     dry_run: bool = False
@@ -115,6 +115,16 @@ class RunOptions:
                 raise TypeError(f"RunOptions has no '{name}'")
             setattr(self, name, value)
         self.settle()
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether another runtime is to be driven; `auto` is kedge, and a setuid Apptainer where kedge is not let."""
+        return self.runtime not in ("", "kedge", "auto")
+
+    @property
+    def asks_devices(self) -> bool:
+        """Whether GPUs or other devices are asked for."""
+        return self.nv or self.nvccli or self.rocm or bool(self.device)
 
     def settle(self) -> None:
         """Let the flags that stand for several others set them; called once all values are in."""

@@ -46,7 +46,7 @@ class Request:
         self.group: bytes | None = None
         self.store = ""  # the node's place with the unpacked images
         self.home = choose_home(options, host)  # on the host, and in the container
-        self.has_terminal = ""  # the terminal's path on the host, for a private /dev/console
+        self.terminal = ""  # the terminal's path on the host, for a private /dev/console
 
     def skips(self, name: str) -> bool:
         """Whether --no-mount names it."""
@@ -171,9 +171,9 @@ def plan_devices(request: Request, points: Points) -> None:
         if not shape:
             continue
         points.add(make_point(path, shape, MAY), ("bind", OLD + path, NEW + path, MS_NOSUID, WARN))
-    if request.has_terminal:
+    if request.terminal:
         points.add(("file", NEW + "/dev/console", MAY))
-        points.add(("bind", OLD + request.has_terminal, NEW + "/dev/console", MS_NOSUID, MAY))
+        points.add(("bind", OLD + request.terminal, NEW + "/dev/console", MS_NOSUID, MAY))
     points.add(*(("link", target, f"{NEW}/dev/{name}") for target, name in _DEVICE_LINKS))
 
 

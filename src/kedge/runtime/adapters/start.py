@@ -39,7 +39,7 @@ class Started:
 def plan_start(request: Request, mounts: Mounts, plan: ForeignPlan) -> Started:
     """What is to be started; says on the way what there is to say about it."""
     options, facts = request.options, request.image.facts
-    payload = plan_payload(options, request.host, facts, request.additions)
+    payload = plan_payload(options, request.host, facts, request.additions, request.binds)
     plan.notes += [*request.additions.warnings, *payload.warnings]
     plan.details += [*request.additions.notes, *payload.notes]
     argv = list(payload.argv)

@@ -18,10 +18,12 @@ from kedge.runtime.facts import Payload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kedge.runtime.environment.entrypoint import Entry
     from kedge.runtime.environment.env_scripts import Variables
     from kedge.runtime.environment.env_settings import Step
-    from kedge.runtime.facts import Additions, HostFacts, ImageFacts
+    from kedge.runtime.facts import Additions, Bind, HostFacts, ImageFacts
     from kedge.runtime.options import RunOptions
     from kedge.runtime.views import View
 
@@ -29,10 +31,13 @@ _FOLDER = "/.singularity.d/env"
 _TWINS = ("APPTAINER_", "SINGULARITY_")
 
 
-def plan_payload(options: RunOptions, host: HostFacts, image: ImageFacts, additions: Additions) -> Payload:
-    """The program, its arguments and its environment."""
+def plan_payload(
+    options: RunOptions, host: HostFacts, image: ImageFacts, additions: Additions, binds: Sequence[Bind] = ()
+) -> Payload:
+    """The program, its arguments and its environment; `binds` are those that the user asks for."""
     entry = choose_entry(options, image)
     settings = gather_settings(options, host, image, additions)
+    settings.restored.update(name_binds(binds))
     workdir = ""
     if options.verb == "run" and not options.no_workdir and not options.pwd:
         workdir = read_workdir(image.oci_config)
@@ -72,7 +77,7 @@ def gather_settings(options: RunOptions, host: HostFacts, image: ImageFacts, add
     settings.warnings += warnings
     settings.notes += notes
     settings.restored = {name: value for name, value in passed.items() if name not in settings.requests}
-    settings.restored.update(describe_container(options, host, image))
+    settings.restored.update(describe_container(options, image))
     if additions.libraries:
         from kedge.runtime.environment.library_path import find_library_folders  # late: only with libraries of the host
 
@@ -97,12 +102,12 @@ def _start_variables(settings: Settings, options: RunOptions, host: HostFacts) -
             variables.assign(name, settings.restored[name], is_exported=True)
 
 
-def describe_container(options: RunOptions, host: HostFacts, image: ImageFacts) -> dict[str, str]:
+def describe_container(options: RunOptions, image: ImageFacts) -> dict[str, str]:
     """The APPTAINER_ variables that say inside what runs here, and their old twins."""
     found = {"APPTAINER_COMMAND": options.command_name or options.verb, "APPTAINER_APPNAME": options.app}
     if options.app:
         found["SINGULARITY_APPNAME"] = options.app
-    twins = {"CONTAINER": image.path, "NAME": image.name, "BIND": ",".join(_list_destinations(options, host))}
+    twins = {"CONTAINER": image.path, "NAME": image.name}
     if options.no_eval:
         twins["NO_EVAL"] = "1"
     if options.shell:
@@ -115,14 +120,10 @@ def describe_container(options: RunOptions, host: HostFacts, image: ImageFacts) 
     return found
 
 
-def _list_destinations(options: RunOptions, host: HostFacts) -> list[str]:
+def name_binds(binds: Sequence[Bind]) -> dict[str, str]:
     """Where binds are inside, for a runtime that is started in this container."""
-    asked = [name for name in host.environ if name.endswith(("_BIND", "_BINDPATH", "_MOUNT"))]
-    if not (options.bind or options.mount or asked):
-        return []
-    from kedge.runtime.words.binds import collect_binds  # late: most containers have no binds
-
-    return [bind.destination for bind in collect_binds(options, host.environ, host.cwd) if not bind.outermost]
+    shown = [bind.destination for bind in binds if not bind.outermost and not bind.destination.startswith(LIBRARIES)]
+    return {f"{prefix}BIND": ",".join(shown) for prefix in _TWINS}
 
 
 def list_steps(view: View) -> list[Step]:
