@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kedge.errors import ImageNotFound, NoSpace, UnsupportedFormat
+from kedge.errors import FileProblem, ImageNotFound, NoSpace, UnsupportedFormat
 from kedge.model.tree import ContentSink, Kind, Node
 from kedge.runtime.images import node
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
@@ -292,6 +292,29 @@ def test_unpack_never_takes_an_image_from_a_program_that_closed_its_lock(runner:
         assert again["root"] == done["root"]
         assert said == "/bin/sh\n", option
     runner.read("cache", "clean", "--node")
+    assert images(runner) == []
+
+
+def test_unpack_refuses_a_file_that_changes_meanwhile(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    if runner.uid != os.getuid():
+        pytest.skip("in this process, as its own user")
+    from kedge.layers.unsquash import TreeExtractor
+    from kedge.ops.unpack import unpack as unpack_image
+    from kedge.ops.workplace import Workplace
+    from kedge.settings import Settings
+
+    path, other = put_squashfs(runner), put_squashfs(runner, "other.sqsh")
+    extract = TreeExtractor.extract
+
+    def replace(self: TreeExtractor, root: Node, target: Path) -> None:
+        other.replace(path)
+        extract(self, root, target)
+
+    monkeypatch.setattr(TreeExtractor, "extract", replace)
+    for name, value in runner.variables().items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(FileProblem, match="was changed while it was unpacked"):
+        unpack_image(str(path), Workplace(Settings.load()))
     assert images(runner) == []
 
 

@@ -54,6 +54,12 @@ def test_node_directory_is_made_private(environ: dict[str, str], place: Path) ->
     assert node.node_directory(environ) == str(place)
 
 
+def test_node_directory_makes_the_folders_above(environ: dict[str, str], place: Path) -> None:
+    environ["KEDGE_NODEDIR"] = str(place / "user/kedge")
+    assert node.node_directory(environ) == str(place / "user/kedge")
+    assert (place / "user/kedge").stat().st_mode & 0o777 == 0o700
+
+
 def test_node_directory_refuses_links_and_what_others_may_write(environ: dict[str, str], place: Path) -> None:
     place.mkdir(mode=0o700)
     place.chmod(0o777)

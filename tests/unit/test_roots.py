@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from kedge.errors import MountFailed
+from kedge.posix import libc
+from kedge.posix.constants import NFS_SUPER_MAGIC
 from kedge.runtime.images import roots
 from kedge.runtime.images.image_file import ImageFile
 from kedge.runtime.mounts import fuse
@@ -84,6 +86,13 @@ def test_roots_nothing_is_unpacked_into_memory(environ: dict[str, str]) -> None:
     if not os.access("/dev/shm", os.W_OK):
         pytest.skip("there is no /dev/shm")
     assert choose(make_image(), {**environ, "KEDGE_NODEDIR": "/dev/shm/kedge-roots-test"}).way == "squashfuse"
+
+
+@pytest.mark.usefixtures("squashfuse")
+def test_roots_nothing_is_unpacked_onto_a_network(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libc, "file_system_type", lambda path: NFS_SUPER_MAGIC)
+    assert choose(make_image(), environ).way == "squashfuse"
+    assert choose(make_image(), environ, root="unpack").way == "unpack"
 
 
 def test_roots_without_fuse_everything_is_unpacked(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

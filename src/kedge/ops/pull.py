@@ -240,18 +240,8 @@ class _Puller:
             if not source.keep:
                 self.store.images.drop(source.key)
 
-    @contextlib.contextmanager
-    def _attempt(self) -> Iterator[None]:
-        """Say what became of an earlier attempt that was killed, and leave a mark in case this one is."""
-        from kedge.host.memory import explain_killed, mark_attempt, watch_memory
-        from kedge.ops.cache import respect_quota
-
-        marks, what = self.store.root / "attempts", f"the pull of {self.request.reference.redacted}"
-        for sentence in explain_killed(marks, what):
-            self.workplace.progress.warn(sentence)
-        respect_quota(self.store, self.workplace.settings, self.workplace.progress)
-        with mark_attempt(marks, what), watch_memory("the pull"):
-            yield
+    def _attempt(self) -> contextlib.AbstractContextManager[None]:
+        return self.workplace.attempt(self.store, f"the pull of {self.request.reference.redacted}")
 
     def _require_room(self, resolved: Resolved, missing: int, target: Path) -> None:
         """Refuse before the download what cannot end well: layers that are missing, and a SIF about as large as all."""

@@ -20,7 +20,7 @@ from kedge.model.reference import Reference
 from kedge.ops.image_source import ImageSource, LayeredImage
 from kedge.ops.image_target import WriteOptions
 from kedge.ops.layered import make_section
-from kedge.ops.stored import Shape, StoredFile, attempt, find_source
+from kedge.ops.stored import Shape, StoredFile, find_source
 from kedge.ops.workplace import Workplace
 from kedge.registry.access import AccessOptions
 from kedge.store.holds import Holds
@@ -105,12 +105,12 @@ def _open_holds(workplace: Workplace) -> Holds:
 def _build(source: StoredFile, store: Store, workplace: Workplace, was_stored: bool) -> Path:
     if was_stored:
         return store.build_image(source.key, source.build)
-    with attempt(store, workplace, "the import of an image for Pyxis"):
+    with workplace.attempt(store, "the import of an image for Pyxis"):
         return store.build_image(source.key, source.build, notify=workplace.progress.note)
 
 
 def _build_alone(source: StoredFile, store: Store, workplace: Workplace, target: Path) -> Path:
     """Without a store: the file is the job's own, and goes with it."""
-    with attempt(store, workplace, "the import of an image for Pyxis"):
+    with workplace.attempt(store, "the import of an image for Pyxis"):
         store.build_into(source.key, target, source.build, force=True, keep=False)
     return target

@@ -6,8 +6,7 @@ One process on all nodes makes such a file, the others wait for it; the next job
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -63,7 +62,7 @@ def have_stored(reference: Reference, workplace: Workplace, store: Store, shape:
         found = store.find_image(source.key)
         if found is not None:
             return found
-        with attempt(store, workplace, f"the preparation of {reference.redacted}"):
+        with workplace.attempt(store, f"the preparation of {reference.redacted}"):
             return store.build_image(source.key, source.build, notify=workplace.progress.note)
 
 
@@ -75,20 +74,6 @@ def _resolve(reference: Reference, workplace: Workplace, store: Store, policy: s
             if policy == "never":
                 raise
     return resolve(reference, workplace, store)
-
-
-@contextlib.contextmanager
-def attempt(store: Store, workplace: Workplace, what: str) -> Iterator[None]:
-    """Say what became of an earlier attempt that was killed, and leave a mark in case this one is."""
-    from kedge.host.memory import explain_killed, mark_attempt, watch_memory
-    from kedge.ops.cache import respect_quota
-
-    marks = store.root / "attempts"
-    for sentence in explain_killed(marks, what):
-        workplace.progress.warn(sentence)
-    respect_quota(store, workplace.settings, workplace.progress)
-    with mark_attempt(marks, what), watch_memory(what):
-        yield
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ import contextlib
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.errors import ImageNotFound, KedgeError, UnsupportedFormat, UsageError
+from kedge.errors import FileProblem, ImageNotFound, KedgeError, UnsupportedFormat, UsageError
 from kedge.model.reference import Reference, Transport
 from kedge.ops.node_store import Build, Built, NodeStore
 from kedge.ops.workplace import Workplace
@@ -145,11 +145,13 @@ class _Unpacker:
                 workers = min(self.workplace.threads, _MAXIMUM_WORKERS)
                 TreeExtractor(reader, self.workplace.progress, bar.advance, workers).extract(tree, root)
                 bar.finish()
+                _require_unchanged(image)
                 return Built(size, image.read_config())
 
         try:
             return self._make(identity, source, build)
         except KedgeError as problem:
+            _require_unchanged(image)
             problem.context.setdefault("image", source)  # what is damaged is said; here is where
             raise
 
@@ -244,18 +246,16 @@ class _Unpacker:
         if missing:
             require_space(store.root, missing, f"the download of {self.reference.redacted}")
 
-    @contextlib.contextmanager
-    def _attempt(self, store: Store) -> Iterator[None]:
-        """Say what became of an earlier attempt that was killed, and leave a mark in case this one is."""
-        from kedge.host.memory import explain_killed, mark_attempt
-        from kedge.ops.cache import respect_quota
+    def _attempt(self, store: Store) -> contextlib.AbstractContextManager[None]:
+        return self.workplace.attempt(store, f"the unpacking of {self.reference.redacted}")
 
-        marks, what = store.root / "attempts", f"the unpacking of {self.reference.redacted}"
-        for sentence in explain_killed(marks, what):
-            self.workplace.progress.warn(sentence)
-        respect_quota(store, self.workplace.settings, self.workplace.progress)
-        with mark_attempt(marks, what):
-            yield
+
+def _require_unchanged(image: ImageFile) -> None:
+    """Raise where another file has taken the image's place, or somebody has written to it, since it was identified."""
+    if identify(image.path).identity != image.identity:
+        raise FileProblem(
+            f"{image.path} was changed while it was unpacked", hint="try again when nobody writes to it any more"
+        )
 
 
 class _LateBar:

@@ -92,6 +92,19 @@ class Workplace:
         finally:
             shutil.rmtree(place, ignore_errors=True)
 
+    @contextlib.contextmanager
+    def attempt(self, store: Store, what: str) -> Iterator[None]:
+        """Say what became of an earlier attempt that was killed, and leave a mark in case this one is."""
+        from kedge.host.memory import explain_killed, mark_attempt, watch_memory
+        from kedge.ops.cache import respect_quota
+
+        marks = store.root / "attempts"
+        for sentence in explain_killed(marks, what):
+            self.progress.warn(sentence)
+        respect_quota(store, self.settings, self.progress)
+        with mark_attempt(marks, what), watch_memory(what):
+            yield
+
 
 def make_passing_store(folder: Path) -> Path:
     """A place for a store that lives as long as this process; those that killed processes left are removed."""

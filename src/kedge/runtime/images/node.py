@@ -49,7 +49,7 @@ def node_directory(environ: Mapping[str, str]) -> str:
     """The user's folder for images on this node, made where it is missing."""
     place = choose_place(environ)
     try:
-        os.mkdir(place, 0o700)
+        os.makedirs(place, 0o700)
     except FileExistsError:
         pass
     except OSError as problem:

@@ -103,10 +103,12 @@ def can_be_changed(program: str) -> bool:
 
 
 def prefers_mount(image: ImageFile, environ: Mapping[str, str]) -> bool:
-    """Whether an image is better mounted than unpacked: it is large, or the node's place is in memory."""
+    """Whether an image is better mounted than unpacked: it is large, or the node's place is no disk."""
     place = choose_place(environ)
-    kept_on = describe_place(place) or describe_place(os.path.dirname(place))  # it may not be made yet
-    return image.size > unpack_limit(environ) or kept_on == "memory"
+    while not os.path.isdir(place):  # it may not be made yet
+        place = os.path.dirname(place)
+    kept_on = describe_place(place)
+    return image.size > unpack_limit(environ) or kept_on in ("memory", "network")
 
 
 def find_server() -> tuple[str, str]:

@@ -60,7 +60,10 @@ def _open_device(number: int, *, writable: bool) -> int:
     try:
         return os.open(path, flags)
     except FileNotFoundError:
-        os.mknod(path, stat.S_IFBLK | 0o660, os.makedev(7, number))
+        try:
+            os.mknod(path, stat.S_IFBLK | 0o660, os.makedev(7, number))
+        except FileExistsError:  # it does, a moment later
+            return os.open(path, flags)
         return os.open(path, flags)
 
 
