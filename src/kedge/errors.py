@@ -9,7 +9,9 @@ thing to type. Domain code raises these; only `cli/main.py` catches and renders 
 
 from __future__ import annotations
 
-from typing import ClassVar
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # loading it would cost a failing start more than all else
+    from typing import ClassVar
 
 
 class KedgeError(Exception):

@@ -306,8 +306,8 @@ def perform_root(container: Container, builder: Builder) -> None:
     layers = container.layer_mounts
     try:
         builder.perform(layers)
-    except Exception as problem:
-        if layering.must_overlay or type(problem).__name__ != "MountFailed":
+    except _mount_failed() as problem:
+        if layering.must_overlay:
             raise
         container.say("note", f"{problem}: mount points are made by binds")
         layering.use_binds()
@@ -318,6 +318,13 @@ def perform_root(container: Container, builder: Builder) -> None:
         builder.perform(container.image_mounts)
         container.performed += container.image_mounts
         container.image_binds.settle(container.base)
+
+
+def _mount_failed() -> type[Exception]:
+    """Python asks for it only once something was raised: success needs no errors."""
+    from kedge.errors import MountFailed  # late: as said
+
+    return MountFailed
 
 
 def plan(container: Container) -> tuple[Request, Payload]:

@@ -20,11 +20,8 @@ def choose_base(environ: Mapping[str, str]) -> str:
     for find_place in (node_directory, _memory_directory):
         try:
             return _own_folder(find_place(environ) + "/session")
-        except OSError:
+        except _list_refusals():
             continue
-        except Exception as problem:
-            if type(problem).__name__ not in ("FileProblem", "InvalidSetting", "NoSpace"):
-                raise
     for folder in _EMPTY_FOLDERS:
         try:
             if not os.listdir(folder):
@@ -32,6 +29,13 @@ def choose_base(environ: Mapping[str, str]) -> str:
         except OSError:
             continue
     return "/tmp"
+
+
+def _list_refusals() -> tuple[type[Exception], ...]:
+    """What says that there is no such place; Python asks for it only once something was raised."""
+    from kedge.errors import FileProblem, InvalidSetting, NoSpace  # late: success needs no errors
+
+    return OSError, FileProblem, InvalidSetting, NoSpace
 
 
 def _memory_directory(_: Mapping[str, str]) -> str:

@@ -180,8 +180,13 @@ class Builder:
 
     def _make_file(self, operation: Operation) -> None:
         path = self.place(str(operation[1]))
-        self._make_folder(("folder", os.path.dirname(str(operation[1])), 0o755, operation[-1]))
-        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644))
+        flags = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            file = os.open(path, flags, 0o644)
+        except FileNotFoundError:
+            self._make_folder(("folder", os.path.dirname(str(operation[1])), 0o755, operation[-1]))
+            file = os.open(path, flags, 0o644)
+        os.close(file)
 
     def _is_ours(self, operation: Operation) -> bool:
         """Whether what is made is gone with the container: then the user's umask says nothing about it."""
@@ -319,8 +324,11 @@ def remount_tree(target: str, flags: int) -> None:
 
 def make_folder(path: str, mode: int) -> None:
     """A folder with exactly these permissions."""
-    os.mkdir(path, 0o700)
-    os.chmod(path, mode)
+    before = os.umask(0)
+    try:
+        os.mkdir(path, mode)
+    finally:
+        os.umask(before)
 
 
 def remount(target: str, flags: int) -> None:

@@ -38,11 +38,18 @@ def choose_root(image: ImageFile, options: RunOptions, environ: Mapping[str, str
         return Root("fuse2fs", "an ext3 image is mounted, by the kernel for root, by fuse2fs for others")
     try:
         return _choose_for_squashfs(image, options, environ, uid)
-    except Exception as problem:  # the node has no place to unpack to
-        program = find_server()[0] if options.root == "auto" and type(problem).__name__ == "FileProblem" else ""
+    except _file_problem() as problem:  # the node has no place to unpack to
+        program = find_server()[0] if options.root == "auto" else ""
         if not program:
             raise
         return Root("squashfuse", f"{problem}: {program} mounts it", program=program)
+
+
+def _file_problem() -> type[Exception]:
+    """Python asks for it only once something was raised: success needs no errors."""
+    from kedge.errors import FileProblem  # late: as said
+
+    return FileProblem
 
 
 def _choose_for_squashfs(image: ImageFile, options: RunOptions, environ: Mapping[str, str], uid: int) -> Root:

@@ -44,7 +44,7 @@ NO_UPPER = {0x4D44: "FAT", 0x2011BAB0: "exFAT"}  # no owners, modes and links: n
 _READONLY_FILE_SYSTEM = 1  # ST_RDONLY of statvfs
 
 
-class OverlayLayer:
+class OverlayLayer:  # noqa: PLW1641 - it is changed on its way, so it has no hash
     """One layer that is put over the image."""
 
     __slots__ = ("folder", "given", "kind", "offset", "path", "size", "warning", "writable")
@@ -75,8 +75,6 @@ class OverlayLayer:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OverlayLayer) and all(getattr(self, x) == getattr(other, x) for x in self.__slots__)
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 def plan_overlays(options: RunOptions, host: HostFacts, image_file: str = "") -> list[OverlayLayer]:
@@ -272,9 +270,10 @@ def _identify_overlay(where: str) -> ImageFile:
     try:
         return identify(where)
     except Exception as problem:
-        # its class is asked by name: the errors are imported only where something is wrong
-        if type(problem).__name__ == "UnsupportedFormat":
-            problem.hint = (  # type: ignore[attr-defined]
+        from kedge.errors import UnsupportedFormat  # late: only when something is wrong
+
+        if isinstance(problem, UnsupportedFormat):
+            problem.hint = (
                 "an overlay is a folder, or an ext3, SquashFS or SIF image: make one with 'kedge overlay create'"
             )
         raise
