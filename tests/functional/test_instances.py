@@ -227,6 +227,16 @@ def test_instance_that_does_not_listen_is_killed(runner: Runner, name: str) -> N
     assert is_gone(pid)
 
 
+def test_instance_background_programs_that_ignore_the_interrupt_are_ended(runner: Runner, name: str) -> None:
+    """As a server that is started in an instance by `sh -c 'server &'`: shells let it ignore SIGINT."""
+    box = give_to(runner, with_script(make_sandbox(runner.folder / "background"), "true"))
+    runner.read("instance", "start", str(box), name)
+    runner.read("exec", f"instance://{name}", "sh", "-c", "sleep 100 >/dev/null 2>&1 & echo")
+    begun = time.monotonic()
+    assert "has ended" in runner.run("instance", "stop", name).stderr
+    assert time.monotonic() - begun < 5
+
+
 def test_instance_daemon_is_asked_before_it_is_killed(runner: Runner, name: str) -> None:
     daemon = 'trap "echo saved > /mnt/saved; exit 0" TERM; echo ready $$; while :; do sleep 0.05; done'
     script = f"setsid sh -c '{daemon}' &"

@@ -108,7 +108,7 @@ def _warn_of_failure(instance: Instance, say: Say) -> None:
     """The instance stays when its script has ended, but one that ended with complaints is worth a word."""
     time.sleep(_GLANCE)
     said = read_tail(Path(instance.log_err))
-    if said and not _count_children(instance.pid):
+    if said and not _has_children(instance.pid):
         say("warn", f"the script of instance '{instance.name}' has ended already; it said:\n{said}")
 
 
@@ -196,6 +196,9 @@ def stop_instances(
     for instance in found:
         _send(instance, number)
     end = time.monotonic() + patience
+    for instance in found:
+        if number == signal.SIGINT and not _wait_for_end(instance, time.monotonic() + _GLANCE) and _is_deaf(instance):
+            _send(instance, signal.SIGTERM)
     stopped = []
     for instance in found:
         was_killed = not _wait_for_end(instance, end)
@@ -207,10 +210,26 @@ def stop_instances(
     return stopped
 
 
+def _is_deaf(instance: Instance) -> bool:
+    """Whether all that still runs in it ignores SIGINT, as whatever a script starts in the background does."""
+    masks = []
+    try:
+        children = _list_children(instance.pid)
+    except OSError:
+        return False
+    for child in children:
+        try:
+            lines = Path(f"/proc/{child}/status").read_text().splitlines()
+        except OSError:
+            continue  # it has just ended
+        masks += [int(line.split()[1], 16) for line in lines if line.startswith("SigIgn:")]
+    return bool(masks) and all(mask >> (signal.SIGINT - 1) & 1 for mask in masks)
+
+
 def _wait_for_end(instance: Instance, end: float) -> bool:
     """Whether it ended in time. Its first process stays when its program is gone: then it is ended."""
     while instance.lives:
-        if not _count_children(instance.pid):
+        if not _has_children(instance.pid):
             _send(instance, signal.SIGKILL)
         elif time.monotonic() > end:
             return False
@@ -237,13 +256,17 @@ def _send(instance: Instance, number: int) -> None:
         os.close(process)
 
 
-def _count_children(pid: int) -> int:
+def _has_children(pid: int) -> bool:
     try:
-        return len(Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+        return bool(_list_children(pid))
     except FileNotFoundError:
-        return 1 if start_of(pid) > 0 else 0  # a kernel that does not tell: only time does
+        return start_of(pid) > 0  # a kernel that does not tell: only time does
     except OSError:
-        return 0
+        return False
+
+
+def _list_children(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
 def parse_signal(text: str) -> int:
