@@ -17,7 +17,7 @@ import pytest
 from kedge.posix.spawn import start_of
 from kedge.runtime.options import RunOptions
 from kedge.runtime.processes import sharing
-from kedge.runtime.processes.sharing import find_launch, make_key
+from kedge.runtime.processes.sharing import find_launch, has_companions, make_key
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 from tests.requirements import require_user_namespaces
 
@@ -245,8 +245,6 @@ def test_sharing_records_of_the_dead_are_swept(ranks: Callable[..., Rank], key: 
     old, live = record_of(key + " old"), record_of(key + " live")
     old.write_text("99999999 1 1 \n")
     live.write_text(f"{os.getpid()} {start_of(os.getpid())} 1 \n")
-    for path in (old, live):
-        os.utime(path, (1, 1))
     read_line(ranks(key))
     assert not old.exists()
     assert live.exists()
@@ -293,6 +291,41 @@ def test_sharing_launch_is_told_by_its_name(environ: dict[str, str], expected: s
 def test_sharing_launch_without_a_name_is_told_by_the_parent(environ: dict[str, str]) -> None:
     parent = os.getppid()
     assert find_launch(environ) == f"parent {parent} {start_of(parent)}"
+
+
+def test_sharing_launch_of_hydra_is_known_below_a_script() -> None:
+    """Nothing names such a launch; the first process above that has no rank's variables is the launcher's."""
+    code = "import os; from kedge.runtime.processes.sharing import find_launch; print(find_launch(os.environ))"
+    ranks = [
+        subprocess.run(
+            ["/bin/sh", "-c", f'{script} "$0" -c "$1"; exit $?', sys.executable, code],
+            env={**os.environ, "MPI_LOCALRANKID": str(rank)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for rank, script in enumerate(["", '/bin/sh -c \'"$0" "$@"; exit $?\''])
+    ]
+    assert ranks == [f"parent {os.getpid()} {start_of(os.getpid())}"] * 2
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, False),
+        ({"OMPI_COMM_WORLD_LOCAL_SIZE": "4"}, True),
+        ({"OMPI_COMM_WORLD_LOCAL_SIZE": "1", "SLURM_STEP_ID": "0", "SLURM_STEP_TASKS_PER_NODE": "8"}, False),
+        ({"MPI_LOCALNRANKS": "2"}, True),
+        ({"SLURM_STEP_ID": "0", "SLURM_LOCALID": "0", "SLURM_STEP_TASKS_PER_NODE": "4(x2),1"}, True),
+        ({"SLURM_STEP_ID": "0", "SLURM_LOCALID": "0", "SLURM_STEP_TASKS_PER_NODE": "1(x16)"}, False),
+        ({"SLURM_LOCALID": "0", "SLURM_TASKS_PER_NODE": "8"}, False),  # a batch script is no rank
+        ({"FLUX_JOB_SIZE": "8", "FLUX_JOB_NNODES": "2"}, True),
+        ({"FLUX_JOB_SIZE": "2", "FLUX_JOB_NNODES": "2"}, False),
+        ({"MPI_LOCALNRANKS": "many"}, False),
+    ],
+)
+def test_sharing_launchers_say_whether_there_are_companions(environ: dict[str, str], expected: bool) -> None:
+    assert has_companions(environ) is expected
 
 
 def test_sharing_key_is_of_what_shapes_the_container() -> None:
@@ -344,3 +377,25 @@ def test_sharing_ranks_of_the_command_have_one_container(runner: Runner, flags: 
     for rank in first:
         rank.communicate(timeout=30)
         assert rank.returncode == 3
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [([], 1), (["--sharens=false"], 3), (["--contain"], 3), (["--writable-tmpfs"], 3), (["--pid"], 3)],
+)
+def test_sharing_ranks_of_a_launcher_share_unasked(flags: list[str], expected: int) -> None:
+    """Who asks for something of its own has it."""
+    for runner in each_role("user"):
+        image = give_to(runner, make_sandbox(runner.folder / "image"))
+        argv = runner.argv("exec", *flags, str(image), "sh", "-c", "readlink /proc/self/ns/mnt; cat")
+        variables = runner.variables({"OMPI_COMM_WORLD_LOCAL_SIZE": "3", "OMPI_MCA_ess_base_jobid": "7"})
+        ranks = [
+            subprocess.Popen(
+                argv, env=variables, cwd=runner.home, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+            for _ in range(3)
+        ]
+        assert len({read_line(rank) for rank in ranks}) == expected
+        for rank in ranks:
+            rank.communicate(timeout=30)
+            assert rank.returncode == 0

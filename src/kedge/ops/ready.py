@@ -8,7 +8,15 @@ import sys
 
 from kedge.posix.spawn import run_attached
 from kedge.runtime.images.image_file import ImageFile, compare_machine, identify
-from kedge.runtime.images.node import find_named, hold, is_volatile, read_config
+from kedge.runtime.images.node import (
+    find_named,
+    find_unpacked,
+    hold,
+    is_volatile,
+    name_path,
+    node_directory,
+    read_config,
+)
 from kedge.runtime.images.roots import Root, choose_overlay, choose_root
 
 TYPE_CHECKING = False
@@ -40,7 +48,7 @@ class Located:
 def locate(options: RunOptions, host: HostFacts, say: Say) -> Located:
     """The image that the user named, ready to be entered."""
     if is_reference(options.image):
-        return _locate_reference(options, host)
+        return _locate_reference(options, host, say)
     image = identify(options.image)
     compare_machine(image, host.machine)
     root = choose_root(image, options, host.environ, host.uid)
@@ -48,7 +56,8 @@ def locate(options: RunOptions, host: HostFacts, say: Say) -> Located:
         return Located(image, root, image.path)
     if root.way == "unpack" or (root.way == "folder" and hold(root.folder) < 0):
         say("note", f"{options.image}: {root.reason}")
-        prepare(options, options.image)
+        was_missing = root.way == "unpack"  # and not there, but about to be removed
+        prepare_once(options, say, image.identity, lambda: was_missing and bool(find_unpacked(image, host.environ)))
         root = choose_root(image, options, host.environ, host.uid)
         if root.way == "unpack" or (root.way == "folder" and hold(root.folder) < 0):
             raise _explain_gone(options.image)
@@ -77,15 +86,23 @@ def is_reference(text: str) -> bool:
     return is_scheme and (scheme in (*known, "http", "https", "host", "file")) and not os.path.lexists(text)
 
 
-def _locate_reference(options: RunOptions, host: HostFacts) -> Located:
+def _locate_reference(options: RunOptions, host: HostFacts, say: Say) -> Located:
     reference = options.image
     if options.writable:
         from kedge.runtime.mounts.layers_above import explain_readonly_image  # late: only for an error
 
         raise explain_readonly_image(reference, "reference")
-    folder = "" if is_volatile(reference) else find_named(reference, host.machine, host.environ)
-    if options.pull in ("newer", "always") or not folder or hold(folder) < 0:
-        prepare(options, reference)
+    must_ask = is_volatile(reference) or options.pull in ("newer", "always")
+    folder = "" if must_ask else find_named(reference, host.machine, host.environ)
+    if not folder or hold(folder) < 0:
+        if must_ask:
+            prepare(options, reference)
+        else:
+            name = name_path("", reference, host.machine).rpartition("/")[2]
+            was_missing = not folder
+            prepare_once(
+                options, say, name, lambda: was_missing and bool(find_named(reference, host.machine, host.environ))
+            )
         folder = find_named(reference, host.machine, host.environ)
         if not folder or hold(folder) < 0:
             raise _explain_gone(reference)
@@ -100,6 +117,20 @@ def _explain_gone(name: str) -> Exception:
         f"{name} was unpacked on this node, and is gone already",
         hint="others need the room: choose a larger place with KEDGE_NODEDIR, or --root-from squashfuse for a file",
     )
+
+
+def prepare_once(options: RunOptions, say: Say, name: str, is_there: Callable[[], bool]) -> None:
+    """`prepare` the image by one of all who ask at the same time on this node: a child is large, and waits are long."""
+    from kedge.runtime.images.turns import Turn, speaks_for_others  # late: only where an image is missing
+
+    turn = Turn(node_directory(os.environ), name)
+    level = "tell" if speaks_for_others(os.environ) else "note"
+    try:
+        turn.take(lambda text: say(level, f"{text}: {options.image}"))
+        if not is_there():
+            prepare(options, options.image)
+    finally:
+        turn.end()
 
 
 def prepare(options: RunOptions, word: str) -> None:

@@ -37,6 +37,12 @@ from kedge.runtime.way_back import WayBack
 from kedge.runtime.words.binds import collect_binds
 from kedge.runtime.words.configured import read_configured
 
+# One of these is in the environment of every rank that a launcher counted: Open MPI, MPICH, MVAPICH, Cray, Slurm, Flux
+LAUNCHERS = (
+    *("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE", "PMI_LOCAL_SIZE"),
+    *("SLURM_STEP_TASKS_PER_NODE", "FLUX_JOB_SIZE"),
+)
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,6 +90,9 @@ class Container:
             say("warn", text)
         self.image_binds = ImageBinds(self.binds)
         self.base = choose_base(os.environ)
+        self.root_mounts: list[Operation] = []
+        self.layer_mounts: list[Operation] = []
+        self.image_mounts: list[Operation] = []
         self.performed: list[Operation] = []
         for layer in self.layering.layers:
             if layer.warning:
@@ -92,9 +101,6 @@ class Container:
         self.sharing: Sharing | None = None
         self.restraint = Restraint(is_root=options.fakeroot or self.host.uid == 0)
         if options.drop_caps or options.no_privs:
-        self.root_mounts: list[Operation] = []
-        self.layer_mounts: list[Operation] = []
-        self.image_mounts: list[Operation] = []
             from kedge.runtime.processes.capabilities import choose_dropped  # late: few ask for it
 
             self.restraint.capabilities = sorted({*self.restraint.capabilities, *choose_dropped(options)})
@@ -135,7 +141,7 @@ def run_container(options: RunOptions, say: Say | None = None) -> int:
 def start_container(container: Container) -> int:
     """Join the container or build it, and become the program in it."""
     options = container.options
-    if options.sharens and not options.dry_run and share(container):
+    if not options.dry_run and is_shared(options, container.host) and share(container):
         return finish_inside(container)
     servers = enter_namespaces(container)
     if options.pid:
@@ -151,15 +157,39 @@ def start_container(container: Container) -> int:
     return finish(container, servers)
 
 
+def is_shared(options: RunOptions, host: HostFacts) -> bool:
+    """Whether this is a rank that shares a container with the others of its launch on this node.
+
+    Asked for, or what MPI needs: ranks of a user cannot reach each other's memory from user namespaces of their own.
+    """
+    if options.sharens or "sharens" in options.given or not wants_user_namespace(options, host.uid):
+        return options.sharens
+    is_apart = options.contain or options.pid or options.ipc or options.net or options.uts or options.fakeroot
+    if is_apart or options.writable_tmpfs or options.dry_run or not any(name in host.environ for name in LAUNCHERS):
+        return False
+    from kedge.runtime.processes.sharing import has_companions  # late: only below a launcher
+
+    return has_companions(host.environ)
+
+
 def share(container: Container) -> bool:
     """Join the container that another rank of the same launch has built; else this one builds it for the others."""
     import kedge.ops.inside  # noqa: F401 - while the host's tree is still there
-    from kedge.runtime.processes.sharing import Sharing, make_key  # late: only with --sharens
+    from kedge.runtime.processes.sharing import Sharing, make_key  # late: only ranks share
 
-    located = container.located
+    located, options = container.located, container.options
     identity = located.image.identity or located.root.folder
     container.sharing = Sharing()
-    return container.sharing.enter_or_build(make_key(container.options, identity, os.environ, container.host.cwd))
+    try:
+        is_inside = container.sharing.enter_or_build(make_key(options, identity, os.environ, container.host.cwd))
+    except Exception as problem:
+        if options.sharens or not (isinstance(problem, OSError) or type(problem).__name__ == "FileProblem"):
+            raise
+        container.sharing = None  # nobody asked for it: there is no place to note who shares
+        container.say("note", f"not shared with other ranks: {problem}")
+        return False
+    container.say("note", "the container of this launch on this node " + ("joined" if is_inside else "is built here"))
+    return is_inside
 
 
 def finish_inside(container: Container) -> int:

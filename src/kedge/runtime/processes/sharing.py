@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One container for all ranks that a launcher starts on a node (--sharens): the first builds it, the others join.
+"""One container for all ranks that a launcher starts on a node: the first builds it, the others join.
 
 In one user namespace ranks may read each other's memory, which is how MPI copies within a node; one mount serves all.
 Who shares is told by a file in memory: its lock is held while the container is built, its lines name who is inside.
@@ -13,7 +13,7 @@ import stat
 
 from kedge.posix import libc
 from kedge.posix.constants import PR_SET_DUMPABLE
-from kedge.posix.spawn import start_of
+from kedge.posix.spawn import parent_of, start_of
 from kedge.runtime.processes.join import join
 
 TYPE_CHECKING = False
@@ -34,13 +34,26 @@ _LAUNCHES = (
 )
 _PER_TASK = ("FLUX_TASK_RANK",)  # says that a launcher started us, and is another in each rank
 _HYDRA = "MPI_LOCALRANKID"  # MPICH, Intel MPI: nothing names the launch, but one proxy per node starts all ranks
+# How many ranks a launcher started on this node: Open MPI and jsrun, MPICH and Intel MPI, MVAPICH, HPE Cray
+_COUNTS = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE", "PMI_LOCAL_SIZE")
 # What a rank may have for itself: none of it shapes the container.
 _OWN_OPTIONS = (
     *("verb", "arguments", "cleanenv", "env", "env_file", "no_env", "no_eval", "keep", "pwd", "no_workdir"),
     *("no_umask", "app", "shell", "command_name", "pull", "pull_words", "dry_run", "json", "verbose", "quiet"),
     *("silent", "debug", "nocolor", "given", "notes", "warnings", "image", "sharens"),
 )
-_SWEPT_AFTER = 600  # seconds: a record that nobody touched for so long may be a dead one
+
+
+def has_companions(environ: Mapping[str, str]) -> bool:
+    """Whether a launcher says that it started several ranks on this node."""
+    for name in _COUNTS:
+        if environ.get(name, "").isdecimal():
+            return int(environ[name]) > 1
+    if environ.get("SLURM_STEP_ID") and environ.get("SLURM_LOCALID"):
+        counts = environ.get("SLURM_STEP_TASKS_PER_NODE", "").split(",")  # such as 4(x2),1
+        return any(count.partition("(")[0] not in ("", "1") for count in counts)
+    tasks, nodes = environ.get("FLUX_JOB_SIZE", ""), environ.get("FLUX_JOB_NNODES", "")
+    return tasks.isdecimal() and nodes.isdecimal() and int(tasks) > int(nodes)
 
 
 def make_key(options: RunOptions, image: str, environ: Mapping[str, str], cwd: str) -> str:
@@ -72,7 +85,18 @@ def find_launch(environ: Mapping[str, str]) -> str:
             if all(environ.get(name) for name in names):
                 return " ".join(f"{name}={environ[name]}" for name in names if name not in _PER_TASK)
     parent = os.getppid()
+    while environ.get(_HYDRA) and _is_rank(parent):  # a script around it; the proxy itself is no rank
+        parent = parent_of(parent)
     return f"parent {parent} {start_of(parent)}"
+
+
+def _is_rank(pid: int) -> bool:
+    """Whether a process has the variables of a rank."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return f"\0{_HYDRA}=".encode() in b"\0" + file.read()
+    except OSError:
+        return False
 
 
 def _machine() -> str:
@@ -210,14 +234,12 @@ def _own(path: str, uid: int) -> None:
 
 
 def _sweep(own: str) -> None:
-    """Remove the files of launches that are over."""
-    import time  # late: only who builds comes here
-
+    """Remove the files of launches that are over: nobody is left to do it when the last rank ends."""
     folder = os.path.dirname(own)
     for name in os.listdir(folder):
         path = f"{folder}/{name}"
         try:
-            if path != own and time.time() - os.lstat(path).st_mtime > _SWEPT_AFTER:
+            if path != own:
                 _remove_dead(path)
         except OSError:
             continue  # in use, or another does the same
