@@ -6,6 +6,7 @@ The nodes are played in a mount namespace, which root makes around an ordinary u
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 import pytest
@@ -44,6 +45,32 @@ def test_exec_programs_from_a_place_that_is_mounted_noexec(runner: Runner) -> No
     image = str(runner.home / "tools.sif")
     done = run_after(setup, runner, "exec", "--root-from", "unpack", image, "ls", "-d", "/usr")
     assert (done.returncode, done.stdout) == (0, "/usr\n"), done.stderr
+
+
+def test_exec_without_proc_says_so(runner: Runner, image: str) -> None:
+    done = run_after("umount -l /proc", runner, "exec", image, "true")
+    assert done.returncode == 255
+    assert "there is no /proc here" in done.stderr
+
+
+def test_exec_on_a_full_disk_makes_room_or_says_what_helps(runner: Runner) -> None:
+    place = runner.folder / "full"
+    place.mkdir(exist_ok=True)
+    first, second = str(runner.home / "first.sif"), str(runner.home / "second.sif")
+    runner.read("pull", first, "host:sh,ls,cat,env")
+    runner.read("pull", second, "host:sh,ls")
+    fill = f"dd if=/dev/zero of={place}/filler bs=4k 2>/dev/null || true"
+    setup = f"mount -t tmpfs -o size=16m,uid={runner.uid},mode=700 tmpfs {place}"
+    env = {"KEDGE_NODEDIR": str(place)}
+    unpack = shlex.join(runner.argv("unpack", first))
+    words = ("exec", "--root-from", "unpack", second, "ls", "-d", "/usr")
+    done = run_after(f"{setup}; {unpack}; {fill}", runner, *words, env=env)
+    assert (done.returncode, done.stdout) == (0, "/usr\n"), done.stderr
+    assert "removed" in done.stderr
+    refused = run_after(f"{setup}; {fill}", runner, *words, env=env)
+    assert refused.returncode == 255
+    assert str(place) in refused.stderr
+    assert "--root-from squashfuse" in refused.stderr
 
 
 def test_exec_where_the_image_does_not_fit_says_what_helps(runner: Runner) -> None:

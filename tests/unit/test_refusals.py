@@ -36,6 +36,12 @@ def test_refusal_names_the_setting(tmp_path: Path, setting: str, value: str, num
     assert "--runtime apptainer" in problem.hint
 
 
+def test_refusal_without_proc(tmp_path: Path) -> None:
+    error = explain_refusal(make_problem(errno.ENOENT), "a user namespace", tmp_path)
+    assert "there is no /proc here" in error.message
+    assert "mount -t proc" in (error.hint or "")
+
+
 def test_refusal_inside_another_container(tmp_path: Path) -> None:
     (tmp_path / ".dockerenv").touch()
     problem = explain_refusal(make_problem(errno.EPERM), "a namespace", tmp_path)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from kedge.errors import CannotStart
@@ -23,7 +24,8 @@ def leave_to_other_runtime(
 ) -> NoReturn:
     """Use an installed setuid Apptainer, which needs no user namespaces; without one, say which setting forbids it."""
     if problem.errno not in _REFUSALS:
-        raise problem  # no memory, no more open files: nothing forbids it
+        # no memory, no more open files: nothing forbids it
+        raise problem if Path("/proc/self").exists() else explain_refusal(problem, refused)
     from kedge.ops.foreign import find_setuid_apptainer, run_foreign  # late: only where this machine refuses
 
     refusal = explain_refusal(problem, refused)

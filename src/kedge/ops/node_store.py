@@ -37,6 +37,7 @@ from kedge.settings import Settings
 
 _REMEDY = "KEDGE_NODEDIR={}/kedge"
 _NO_UNPACKING = "--root-from squashfuse"
+_FIRST_FILES = 1 << 20  # bytes: what is written before it is known how much an image needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +147,8 @@ class NodeStore:
             if found is not None and not force:
                 return found, False
             self._sweep()
+            if free_space(self.place).usable < _FIRST_FILES:
+                self._evict(_FIRST_FILES)
             self._build(identity, source, build, force=force)
         return self.images / identity / "root", True
 
@@ -198,8 +201,9 @@ class NodeStore:
                 self._wait(file, source)
                 if not _is_same(file, path):  # somebody removed the file while we waited
                     continue
-                os.ftruncate(file, 0)
-                os.pwrite(file, b"%d" % os.getpid(), 0)
+                with contextlib.suppress(OSError):  # it only says who; a full disk may have more room in a moment
+                    os.ftruncate(file, 0)
+                    os.pwrite(file, b"%d" % os.getpid(), 0)
                 yield
                 return
             finally:
@@ -219,7 +223,14 @@ class NodeStore:
     # -- room
 
     def make_room(self, needed: int, what: str) -> None:
-        """Remove what nobody uses, the longest unused first, until `needed` bytes fit; NoSpace if they never do."""
+        """Remove what nobody uses until `needed` bytes fit; NoSpace if they never do."""
+        self._evict(needed)
+        self._require_memory(needed, what)
+        choice = f"{_REMEDY}, or do not unpack: {_NO_UNPACKING}"
+        require_space(self.place, needed, f"the unpacked {what}", self.environ, choice=choice)
+
+    def _evict(self, needed: int) -> None:
+        """Remove what nobody uses, the longest unused first, until `needed` bytes fit or nothing is left."""
         entries = self.entries()
         held = sum(entry.size for entry in entries)
         limit = self.limit
@@ -230,9 +241,6 @@ class NodeStore:
             if self.remove(entry):
                 held -= entry.size
                 self._progress.note(f"removed {entry.source} ({format_size(entry.size)}) to make room on this node")
-        self._require_memory(needed, what)
-        choice = f"{_REMEDY}, or do not unpack: {_NO_UNPACKING}"
-        require_space(self.place, needed, f"the unpacked {what}", self.environ, choice=choice)
 
     def _require_memory(self, needed: int, what: str) -> None:
         """Where the place is in memory, files there count as the job's own, and the kernel kills what exceeds that."""

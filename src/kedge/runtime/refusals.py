@@ -30,7 +30,7 @@ def explain_refusal(problem: OSError, what: str, root: Path = Path("/")) -> Name
 
 def find_cause(problem: OSError, root: Path = Path("/")) -> tuple[str, str]:
     """The setting that forbids it and how it is changed, in words."""
-    for check in (_check_limit, _check_debian, _check_apparmor, _check_container, _check_chroot):
+    for check in (_check_proc, _check_limit, _check_debian, _check_apparmor, _check_container, _check_chroot):
         found = check(problem, root)
         if found is not None:
             return found
@@ -44,6 +44,12 @@ def _read_number(root: Path, name: str) -> int | None:
         return int((root / "proc/sys" / name).read_text())
     except (OSError, ValueError):
         return None
+
+
+def _check_proc(problem: OSError, root: Path) -> tuple[str, str] | None:
+    if problem.errno == errno.ENOENT and not (root / "proc/self").exists():
+        return "there is no /proc here, which user namespaces are made with", "mount it first: mount -t proc proc /proc"
+    return None
 
 
 def _check_limit(problem: OSError, root: Path) -> tuple[str, str] | None:
