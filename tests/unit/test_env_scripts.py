@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -35,7 +37,9 @@ SHELL_OWN = {"_", "SHLVL", "OLDPWD", "PWD"}
 @functools.cache
 def busybox_path() -> str:
     """The suite's busybox, as a file that can be run."""
-    path = Path(tempfile.mkdtemp(prefix="kedge-busybox-")) / "busybox"
+    folder = tempfile.mkdtemp(prefix="kedge-busybox-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = Path(folder) / "busybox"
     path.write_bytes(read_busybox())
     path.chmod(0o755)
     return str(path)
