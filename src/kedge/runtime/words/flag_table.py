@@ -160,7 +160,7 @@ FLAGS = (
     Flag("drop-caps", "list", "isolation", "capabilities to go without", metavar="LIST", variables="DROP_CAPS"),
     Flag("no-privs", "switch", "isolation", "no capabilities inside, for root too", variables="NO_PRIVS"),
     Flag("keep-privs", "switch", "isolation", "root keeps its capabilities (root only)", variables="KEEP_PRIVS"),
-    Flag("sharens", "switch", "isolation", "share one container with the others that this parent starts",
+    Flag("sharens", "switch", "isolation", "one container for all ranks of a launch here (=false: one each)",
          variables="SHARENS", verbs=_NOT_START),
     Flag("app", "text", "scripts", "an application (SCIF) of the image", metavar="NAME", variables="APP APPNAME"),
     Flag("shell", "text", "scripts", "the shell to start", short="s", metavar="PATH", variables="SHELL",
