@@ -55,6 +55,19 @@ def plan(
     return plan_foreign(runtime, RunOptions(**options), binds or [], image, host=host, additions=additions)
 
 
+@pytest.mark.parametrize(("runtime", "prefix"), [("apptainer", "APPTAINERENV_"), ("singularity", "SINGULARITYENV_")])
+def test_adapter_requests_are_called_as_the_runtime_calls_them(runtime: str, prefix: str) -> None:
+    environ = {"KEDGEENV_A": "1", "APPTAINERENV_A": "2", "SINGULARITYENV_B": "3", "KEDGE_NODEDIR": "/n", "PATH": "/bin"}
+    found = plan(runtime, environ=environ).environ
+    assert found == {f"{prefix}A": "1", f"{prefix}B": "3", "PATH": "/bin"}
+
+
+@pytest.mark.parametrize("runtime", OTHERS)
+def test_adapter_home_may_be_relative_to_the_current_folder(runtime: str) -> None:
+    found = plan(runtime, home="mine:/home/user", host_files={"/data/run/mine": None})
+    assert any("/data/run/mine:/home/user" in word for word in found.argv)
+
+
 def has_words(argv: list[str], *words: str) -> bool:
     """Whether the words stand together, before the image."""
     return any(argv[at : at + len(words)] == list(words) for at in range(len(argv)))
@@ -332,7 +345,7 @@ def test_image_without_a_shell(runtime: str) -> None:
 
 
 @pytest.mark.parametrize("runtime", OTHERS)
-@pytest.mark.parametrize(("option", "value"), [("overlay", ["o.img"]), ("fusemount", ["x"])])
+@pytest.mark.parametrize(("option", "value"), [("overlay", ["o.img"])])
 def test_refusals_name_option_and_runtime(runtime: str, option: str, value: object) -> None:
     found = plan(runtime, **{option: value})
     with pytest.raises(RuntimeUnsuited) as caught:
@@ -340,6 +353,18 @@ def test_refusals_name_option_and_runtime(runtime: str, option: str, value: obje
     assert runtime in caught.value.message
     assert f"--{option}" in caught.value.message
     assert f"--{option}" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("runtime", OTHERS)
+def test_refusals_of_kedge_itself_are_others_too(runtime: str) -> None:
+    found = plan(runtime, passed_on=["--fusemount", "x"], given={"passed_on": "--fusemount"})
+    assert [option for option, _ in found.refused] == ["--fusemount"]
+
+
+def test_refusals_of_kedge_itself_are_handed_to_apptainer() -> None:
+    found = plan("apptainer", passed_on=["--fusemount", "x", "--add-caps", "all"])
+    assert has_words(found.argv, "--fusemount", "x", "--add-caps", "all")
+    assert not found.refused
 
 
 def test_instances_are_not_handed_over() -> None:

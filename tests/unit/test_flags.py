@@ -3,14 +3,19 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import kedge
 from kedge.errors import InvalidSetting, KedgeError, UsageError
 from kedge.runtime.options import RunOptions
 from kedge.runtime.words.flag_table import FLAGS, GROUPS, REFUSALS, Flag
 from kedge.runtime.words.flags import USAGES, HelpWanted, find_flag, parse_words, read_truth
+
+SOURCES = Path(kedge.__file__).parent
 
 # Names that `apptainer exec|run|shell|instance start --help` of 1.4 and 1.5 print, and the hidden ones.
 APPTAINER_NAMES = """
@@ -314,3 +319,58 @@ def test_flags_what_was_read_before_a_mistake_is_kept() -> None:
 @pytest.mark.parametrize(("text", "truth"), [("1", True), ("T", True), ("Off", False), ("n", False), ("2", None)])
 def test_flags_truth(text: str, truth: bool | None) -> None:
     assert read_truth(text) is truth
+
+
+def test_flags_no_mount_of_something_unknown_is_said() -> None:
+    assert parse_flags("--no-mount", "home, tmp,/etc/hosts").warnings == []
+    assert "--no-mount hme changes nothing" in parse_flags("--no-mount", "hme,tmp").warnings[0]
+
+
+def test_flags_of_another_verb_are_proposed_by_its_full_name() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_flags("--pid-file", "x")
+    assert caught.value.hint == "'kedge instance start' has it"
+
+
+# Attributes that stand for others (`settle` spreads them), or that only other runtimes are told about.
+SPREAD = {"containall", "compat", "passed_on"}
+
+
+def test_options_are_all_honoured_somewhere() -> None:
+    """An attribute that is parsed and never read would be an option that is silently ignored."""
+    read: set[str] = set()
+    for path in SOURCES.rglob("*.py"):
+        if path.name not in ("options.py", "flags.py", "rules.py"):
+            nodes = ast.walk(ast.parse(path.read_text()))
+            read |= {each.attr for each in nodes if isinstance(each, ast.Attribute) and _is_options(each)}
+    read |= {"network"}  # `flags` turns it into `net`
+    assert sorted(set(RunOptions.__annotations__) - read - SPREAD) == []
+
+
+def _is_options(node: ast.Attribute) -> bool:
+    return isinstance(node.ctx, ast.Load) and ast.unparse(node.value).rpartition(".")[2] == "options"
+
+
+@pytest.mark.parametrize(
+    ("words", "passed"),
+    [
+        (("--fusemount", "container:sshfs /x"), ["--fusemount", "container:sshfs /x"]),
+        (("--add-caps=CAP_NET_RAW", "--oom-kill-disable"), ["--add-caps", "CAP_NET_RAW", "--oom-kill-disable"]),
+        (("--network", "bridge"), []),
+    ],
+)
+def test_flags_that_kedge_refuses_are_for_another_runtime(
+    words: tuple[str, ...], passed: list[str], tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match="cannot be honoured"):
+        parse_flags(*words)
+    with pytest.raises(UsageError, match="cannot be honoured"):
+        parse_flags(*words, "--runtime", "kedge")
+    assert parse_flags(*words, "--runtime", "apptainer").passed_on == passed
+    (tmp_path / "config.toml").write_text('runtime = "apptainer"\n')
+    assert parse_flags(*words, KEDGE_SITE_CONFIG=str(tmp_path / "config.toml")).passed_on == passed
+
+
+def test_flags_with_passwords_are_for_no_runtime() -> None:
+    with pytest.raises(UsageError, match="cannot be honoured"):
+        parse_flags("--docker-password", "x", "--runtime", "apptainer")

@@ -11,6 +11,8 @@ import pytest
 
 from kedge.runtime.refusals import explain_refusal
 
+APPARMOR = "proc/sys/kernel/apparmor_restrict_unprivileged_userns"
+
 
 def make_problem(number: int) -> OSError:
     return OSError(number, os.strerror(number))
@@ -56,6 +58,19 @@ def test_refusal_in_a_chroot(tmp_path: Path, number: int, place: str, is_chroot:
     (tmp_path / "proc/self/mountinfo").write_text(f"29 1 254:1 / {place} rw,relatime shared:1 - ext4 /dev/vda1 rw\n")
     problem = explain_refusal(make_problem(number), "a namespace", tmp_path)
     assert ("in a chroot" in problem.message) == is_chroot
+
+
+def test_refusal_in_a_chroot_without_proc(tmp_path: Path) -> None:
+    problem = explain_refusal(make_problem(errno.EINVAL), "a namespace", tmp_path)
+    assert "in a chroot" in problem.message
+
+
+def test_refusal_in_a_chroot_comes_before_settings(tmp_path: Path) -> None:
+    """They are about users, and root is refused here as well."""
+    for name, text in (("proc/self/mountinfo", "29 1 254:1 / /proc rw - proc proc rw\n"), (APPARMOR, "1\n")):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert "in a chroot" in explain_refusal(make_problem(errno.EINVAL), "a namespace", tmp_path).message
 
 
 def test_refusal_all_in_use(tmp_path: Path) -> None:

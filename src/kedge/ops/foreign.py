@@ -41,11 +41,14 @@ def run_foreign(options: RunOptions, say: Say | None = None) -> int:
     host = gather_host(environ)
     with contextlib.ExitStack() as closing:
         image = open_image(adapter, options, host, say, closing)
+        options.warnings.clear()  # said before, where kedge itself tried first
         binds = [
             bind
             for bind in collect_binds(options, environ, host.cwd)
             if not bind.is_optional or Path(bind.source).exists()
         ]
+        for text in options.warnings:
+            say("warn", text)
         plan = plan_foreign(
             adapter.name,
             options,

@@ -37,7 +37,6 @@ class RunOptions:
     writable_tmpfs: bool = False
     tmpfs_size: str = ""  # of --writable-tmpfs and of the private tmp and home of --contain
     underlay: bool = False
-    fusemount: list[str]
     contain_libs: list[str]  # files of the host for /.singularity.d/libs
 
     # namespaces and identity
@@ -54,7 +53,6 @@ class RunOptions:
     no_umask: bool = False
     no_privs: bool = False
     keep_privs: bool = False
-    add_caps: list[str]
     drop_caps: list[str]
     dns: str = ""
     sharens: bool = False
@@ -78,6 +76,7 @@ class RunOptions:
     # kedge
     root: str = "auto"  # auto, unpack, squashfuse or kernel: where the root file system comes from
     runtime: str = ""  # kedge, auto, or another runtime to drive
+    passed_on: list[str]  # flags of Apptainer that kedge refuses, as words for a runtime that may take them
     pull: str = "missing"  # missing, newer, always or never
     pull_words: list[str]  # options for the pull that may be needed first, as `kedge pull` takes them
     dry_run: bool = False
@@ -94,13 +93,12 @@ class RunOptions:
     _LISTS = (
         *("arguments", "env", "env_file", "no_env", "keep", "bind", "mount", "scratch", "overlay", "no_mount"),
         *(
-            "fusemount",
             "contain_libs",
-            "add_caps",
             "drop_caps",
             "device",
             "cdi_dirs",
             "pull_words",
+            "passed_on",
             "notes",
             "warnings",
         ),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from kedge.posix.constants import MS_NODEV, MS_NOSUID, MS_RDONLY
 from kedge.runtime.environment.home import choose_home
 from kedge.runtime.operations import LATER, MAY, MUST, NEW, OLD, SESSION, WARN
+from kedge.runtime.words.flags import list_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Request:
 
     def skips(self, name: str) -> bool:
         """Whether --no-mount names it."""
-        return any(name in each.split(",") for each in self.options.no_mount)
+        return name in list_names(self.options.no_mount)
 
 
 class Points:
@@ -244,9 +245,7 @@ def plan_bind(request: Request, points: Points, bind: Bind) -> None:
 def plan_current_folder(request: Request, points: Points) -> None:
     """The current folder is there too, where it is not a place of the system's."""
     options, cwd = request.options, request.host.cwd
-    if options.contain or request.skips("cwd") or cwd in _SYSTEM_FOLDERS:
-        return
-    if any(cwd == tree or cwd.startswith(tree + "/") for tree in _SYSTEM_TREES):
+    if options.contain or request.skips("cwd") or is_systems(cwd):
         return
     for operation in points.mounts:
         if operation[0] == "bind" and operation[1] == OLD + str(operation[2])[len(NEW) :]:
@@ -261,6 +260,11 @@ def protect_store(request: Request, points: Points) -> None:
     store = request.store
     if any(kind == "bind" and store.startswith(path.rstrip("/") + "/") for path, kind in points.covers):
         points.add(("bind", OLD + store, NEW + store, GUARDED | MS_RDONLY, MAY))
+
+
+def is_systems(folder: str) -> bool:
+    """Whether a folder is a place of the system's, which an image has for itself."""
+    return folder in _SYSTEM_FOLDERS or any(folder == each or folder.startswith(each + "/") for each in _SYSTEM_TREES)
 
 
 def plan_libraries(request: Request, points: Points, before: list[Operation]) -> None:

@@ -30,7 +30,7 @@ def explain_refusal(problem: OSError, what: str, root: Path = Path("/")) -> Name
 
 def find_cause(problem: OSError, root: Path = Path("/")) -> tuple[str, str]:
     """The setting that forbids it and how it is changed, in words."""
-    for check in (_check_proc, _check_limit, _check_debian, _check_apparmor, _check_container, _check_chroot):
+    for check in (_check_proc, _check_chroot, _check_limit, _check_debian, _check_apparmor, _check_container):
         found = check(problem, root)
         if found is not None:
             return found
@@ -103,14 +103,17 @@ def _check_container(problem: OSError, root: Path) -> tuple[str, str] | None:
 
 
 def _check_chroot(problem: OSError, root: Path) -> tuple[str, str] | None:
-    """Whether the root of this process is no mount, which the kernel asks of whoever makes namespaces."""
+    """Whether the root of this process is no mount, which the kernel asks of whoever makes namespaces.
+
+    It could be bound onto itself first, but the host would see that mount, and keep it.
+    """
     try:
         table = (root / "proc/self/mountinfo").read_text(errors="replace")
     except OSError:
-        return None
-    if problem.errno in (errno.EPERM, errno.EINVAL) and not any(
-        line.split()[4:5] == ["/"] for line in table.split("\n")
-    ):
+        table = ""
+    # without a table only EINVAL tells: the kernel says EPERM for many reasons
+    numbers = (errno.EPERM, errno.EINVAL) if table else (errno.EINVAL,)
+    if problem.errno in numbers and not any(line.split()[4:5] == ["/"] for line in table.split("\n")):
         return (
             "this process is in a chroot, from which no container can be made",
             "leave the chroot, or let who enters it use pivot_root instead",

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from kedge.runtime.adapters.request import ForeignPlan, Request
 from kedge.runtime.adapters.rules import EXPANDED, OWN_RULES, Rule, each, flag, honoured, ignored, refused, valued
+from kedge.runtime.environment.env_requests import REQUEST_PREFIXES
 from kedge.runtime.facts import Bind
 from kedge.runtime.words.flag_table import FLAGS
 
@@ -53,7 +54,6 @@ _RULES: dict[str, Rule] = {
     "writable_tmpfs": flag("--writable-tmpfs"),
     "tmpfs_size": ignored("'sessiondir max size' in its configuration decides"),
     "underlay": flag("--underlay"),
-    "fusemount": each("--fusemount"),
     "fakeroot": flag("--fakeroot"),
     "ignore_subuid": flag("--ignore-subuid"),
     "userns": flag("--userns"),
@@ -67,8 +67,8 @@ _RULES: dict[str, Rule] = {
     "no_umask": flag("--no-umask"),
     "no_privs": flag("--no-privs"),
     "keep_privs": flag("--keep-privs"),
-    "add_caps": _join("--add-caps"),
     "drop_caps": _join("--drop-caps"),
+    "passed_on": Rule("honoured", "as they are; it may have what kedge lacks", list),
     "dns": valued("--dns"),
     "sharens": flag("--sharens"),
     "nv": flag("--nv"),
@@ -92,6 +92,7 @@ class Apptainer:
     program = "apptainer"
     forms: tuple[str, ...] = ("sif", "squashfs", "folder", "ext3")
     reads_scripts = True
+    requests = "APPTAINERENV_"  # how it calls the variables that are asked for
 
     @property
     def rules(self) -> Mapping[str, Rule]:
@@ -108,7 +109,7 @@ class Apptainer:
         dropped.update(name.strip() for names in options.no_env for name in names.split(","))
         plan.environ = {
             name: value
-            for name, value in request.host.environ.items()
+            for name, value in rename_requests(request.host.environ, self.requests).items()
             if name not in dropped and not name.startswith("KEDGE_")
         }
 
@@ -118,6 +119,7 @@ class Singularity(Apptainer):
 
     name = "singularity"
     program = "singularity"
+    requests = "SINGULARITYENV_"
 
     @property
     def rules(self) -> Mapping[str, Rule]:
@@ -136,6 +138,15 @@ def list_twins() -> set[str]:
     """The variables whose values are among the words already, and would be added to them a second time."""
     names = {*_BINDS, *(name for flag in FLAGS if flag.kind == "list" for name in flag.variables)}
     return {prefix + name for prefix in _PREFIXES for name in names}
+
+
+def rename_requests(environ: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """The environment with KEDGEENV_X and its relatives called as the runtime calls them; the first that has X wins."""
+    asked: dict[str, str] = {}
+    for known in reversed(REQUEST_PREFIXES):
+        asked |= {name[len(known) :]: value for name, value in environ.items() if name.startswith(known)}
+    others = {name: value for name, value in environ.items() if not name.startswith(REQUEST_PREFIXES)}
+    return others | {prefix + name: value for name, value in asked.items()}
 
 
 def show_bind(bind: Bind) -> str:

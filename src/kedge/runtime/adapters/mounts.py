@@ -6,12 +6,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kedge.runtime.adapters.request import Request
-from kedge.runtime.environment.payload import home_inside
+from kedge.runtime.environment.home import choose_home
 from kedge.runtime.facts import Bind
+from kedge.runtime.mounts.scratch import list_scratch
+from kedge.runtime.plan import is_systems
+from kedge.runtime.words.flags import list_names
 
 _LIBRARIES = "/.singularity.d/libs"
-_UNBOUND = ("/", "/etc", "/bin", "/mnt", "/usr", "/var", "/opt", "/sbin", "/lib", "/lib64")
-_KERNEL = ("/sys", "/proc", "/dev")
 
 
 @dataclass(slots=True)
@@ -27,8 +28,8 @@ class Mounts:
 def plan_mounts(request: Request) -> Mounts:
     """Everything to mount; devices are the runtime's business."""
     options, host = request.options, request.host
-    absent = {name.strip() for names in options.no_mount for name in names.split(",")}
-    source, home = options.home.partition(":")[0] or host.home, home_inside(options, host)
+    absent = set(list_names(options.no_mount))
+    source, home = choose_home(options, host)
     mounts = Mounts(home)
     _add_temporary(request, mounts, absent)
     is_wanted = not (options.contain or options.no_home or "home" in absent) and host.view.kind(source) == "d"
@@ -38,7 +39,7 @@ def plan_mounts(request: Request) -> Mounts:
         mounts.empty.append(home)
     if not options.contain and "cwd" not in absent and _is_bound_folder(host.cwd, mounts.binds):
         mounts.binds.append(Bind(host.cwd, host.cwd, origin="the current folder"))
-    mounts.empty += [folder for folders in options.scratch for folder in folders.split(",")]
+    mounts.empty += list_scratch(options)
     mounts.binds += request.binds
     mounts.binds += [Bind(file, f"{_LIBRARIES}/{name}", readonly=True) for file, name in request.additions.libraries]
     mounts.binds += request.additions.binds
@@ -59,7 +60,7 @@ def _add_temporary(request: Request, mounts: Mounts, absent: set[str]) -> None:
 
 def _is_bound_folder(cwd: str, binds: list[Bind]) -> bool:
     """Whether the current folder is bound: not a system's folder, and not inside what is bound already."""
-    if cwd in _UNBOUND or any(cwd == each or cwd.startswith(each + "/") for each in _KERNEL):
+    if is_systems(cwd):
         return False
     return not any(
         bind.source == bind.destination and (cwd == bind.source or cwd.startswith(bind.source + "/")) for bind in binds

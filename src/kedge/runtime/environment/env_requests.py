@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from kedge.runtime.facts import HostFacts
     from kedge.runtime.options import RunOptions
 
-_PREFIXES = ("KEDGEENV_", "APPTAINERENV_", "SINGULARITYENV_")  # the first that has a name wins
-_OWN_PREFIXES = (*_PREFIXES, "KEDGE_", "APPTAINER_", "SINGULARITY_")
+REQUEST_PREFIXES = ("KEDGEENV_", "APPTAINERENV_", "SINGULARITYENV_")  # the first that has a name wins
+_OWN_PREFIXES = (*REQUEST_PREFIXES, "KEDGE_", "APPTAINER_", "SINGULARITY_")
 _NEVER_PASSED = frozenset(("HOME", "PATH", "LD_LIBRARY_PATH", "IFS", "OPTIND", "PPID", "PWD"))
 _REFUSED = frozenset(("HOME", *(f"{x}_{y}" for x in ("APPTAINER", "SINGULARITY") for y in ("SHELL", "APPNAME"))))
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy", "ftp_proxy")
@@ -54,8 +54,8 @@ def select_host_variables(options: RunOptions, environ: Mapping[str, str]) -> di
 def collect_requests(options: RunOptions, host: HostFacts, warnings: list[str]) -> dict[str, str]:
     """Name to value of all that the user asks for; --env before --env-file before the variables with a prefix."""
     asked: dict[str, str] = {}
-    prefixed = [name for name in host.environ if name.startswith(_PREFIXES)]
-    for prefix in reversed(_PREFIXES):
+    prefixed = [name for name in host.environ if name.startswith(REQUEST_PREFIXES)]
+    for prefix in reversed(REQUEST_PREFIXES):
         for name in prefixed:
             if name.startswith(prefix):
                 asked[name[len(prefix) :]] = host.environ[name]

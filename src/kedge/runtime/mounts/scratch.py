@@ -42,7 +42,7 @@ class ScratchPlan:
 def plan_scratch(options: RunOptions, host: HostFacts) -> ScratchPlan:
     """Where scratch folders come from, and the folders that --contain finds below --workdir."""
     plan = ScratchPlan()
-    destinations = [_check_destination(path) for text in options.scratch for path in text.split(",") if path]
+    destinations = list_scratch(options)
     if not options.workdir:
         plan.memory = destinations
         return plan
@@ -59,6 +59,11 @@ def plan_scratch(options: RunOptions, host: HostFacts) -> ScratchPlan:
                 plan.folders.append((place, 0o750))
         plan.binds.append(Bind(place, destination, origin="--scratch"))
     return plan
+
+
+def list_scratch(options: RunOptions) -> list[str]:
+    """The places in the container that --scratch names."""
+    return [_check_destination(path) for text in options.scratch for path in text.split(",") if path]
 
 
 def _check_destination(path: str) -> str:

@@ -28,7 +28,16 @@ USAGES = {
 _TRUE = ("1", "t", "true", "y", "yes", "on")
 _FALSE = ("0", "f", "false", "n", "no", "off")
 _DASHES = "-\u2010\u2011\u2012\u2013\u2014\u2015\u2212"  # what word processors and web pages make of a dash
+_FETCHING = ("login", "docker-host")  # refusals about the image, which kedge fetches for every runtime
 _SPLIT_ELSEWHERE = ("bind", "mount")  # `binds` merges their variables with the flags
+
+
+MOUNTS = ("proc", "sys", "dev", "devpts", "home", "tmp", "hostfs", "cwd", "bind-paths")  # what --no-mount knows
+
+
+def list_names(texts: Sequence[str]) -> list[str]:
+    """The names of a flag that takes lists of them, separated by commas."""
+    return [name.strip() for text in texts for name in text.split(",") if name.strip()]
 
 
 class HelpWanted(Exception):
@@ -45,6 +54,8 @@ def parse_words(
     _take_variables(options, environ)
     options.image, options.arguments = "".join(words[position : position + 1]), list(words[position + 1 :])
     _check_words(options)
+    if not _is_foreign(options, environ):
+        _refuse_foreign(options)
     _check_values(options)
     options.settle()
     return options
@@ -175,8 +186,11 @@ def _apply(options: RunOptions, flag: Flag, value: str, origin: str) -> None:
     if flag.kind == "help":
         raise HelpWanted(options.verb)
     if flag.group == "refused":
-        if is_on:
+        if is_on and flag.help in _FETCHING:
             raise refuse(flag, origin)
+        if is_on:
+            options.given.setdefault("passed_on", origin)
+            options.passed_on += ["--" + flag.names[0], *([value] if flag.takes_value else [])]
     elif flag.group == "idle":
         options.notes.append(f"{origin} changes nothing: {flag.help}")
     else:
@@ -210,7 +224,8 @@ def refuse(flag: Flag, origin: str) -> KedgeError:
     from kedge.errors import UsageError
 
     reason, remedy = REFUSALS[flag.help]
-    return UsageError(f"{origin} cannot be honoured: {reason}", hint=remedy)
+    other = "" if flag.help in _FETCHING else "; --runtime apptainer hands it to an installed Apptainer"
+    return UsageError(f"{origin} cannot be honoured: {reason}", hint=remedy + other)
 
 
 def _check_words(options: RunOptions) -> None:
@@ -231,18 +246,38 @@ def _check_words(options: RunOptions) -> None:
         raise UsageError(f"'{_show(options.verb)}' {problem}", hint=f"usage: {USAGES[options.verb]}")
 
 
+def _is_foreign(options: RunOptions, environ: Mapping[str, str]) -> bool:
+    """Whether another runtime gets the flags, which may be able to do what kedge cannot."""
+    if options.runtime or not (options.passed_on or options.net or options.network):
+        return options.is_foreign
+    from kedge.runtime.words.configured import read_configured  # late: few ask for what kedge refuses
+
+    return RunOptions(runtime=read_configured("runtime", environ)).is_foreign
+
+
+def _refuse_foreign(options: RunOptions) -> None:
+    """Raise for flags that only another runtime could honour."""
+    name, origin = "".join(options.passed_on[:1])[2:], options.given.get("passed_on", "")
+    if options.network not in ("", "none", "host") or (options.net and not options.network):
+        name, origin = "network-args", options.given.get("network") or options.given.get("net") or "--net"
+    flag = find_flag(options.verb, name) if name else None
+    if flag is not None:
+        raise refuse(flag, origin)
+
+
 def _show(verb: str) -> str:
     return "kedge instance start" if verb == "start" else f"kedge {verb}"
 
 
 def _check_values(options: RunOptions) -> None:
     """What depends on more than one flag, or on who asks."""
+    unknown = [name for name in list_names(options.no_mount) if name[0] != "/" and name not in MOUNTS]
+    if unknown:
+        options.warnings.append(
+            f"--no-mount {','.join(unknown)} changes nothing: there is {', '.join(MOUNTS)}, or a path"
+        )
     if options.network == "host":
         options.network, options.net = "", False
-    if options.network not in ("", "none") or (options.net and not options.network):
-        network = find_flag(options.verb, "network-args")
-        assert network is not None
-        raise refuse(network, options.given.get("network") or options.given.get("net") or "--net")
     if options.writable and options.writable_tmpfs:
         options.writable_tmpfs = False
         options.warnings.append("--writable-tmpfs is left out: --writable lets programs write into the image itself")
@@ -258,7 +293,7 @@ def _explain_unknown(verb: str, name: str) -> KedgeError:
 
     others = [flag.verbs[0] for flag in FLAGS if name.lstrip("-") in (*flag.names, flag.short)]
     if others:
-        hint: str | None = f"'kedge {others[0]}' has it"
+        hint: str | None = f"'{_show(others[0])}' has it"
     else:
         known = [f"--{each}" for flag in FLAGS if verb in flag.verbs and flag.group != "refused" for each in flag.names]
         hint = propose(name, known) if name.startswith("--") else None
