@@ -22,8 +22,20 @@ def replace_process(path: str, argv: Sequence[str], environ: Mapping[str, str]) 
 
 
 def fork_process() -> int:
-    """fork(2): 0 in the child, the child's number in the parent."""
-    return os.fork()
+    """fork(2): 0 in the child, the child's number in the parent; raises LimitReached."""
+    try:
+        return os.fork()
+    except OSError as problem:
+        raise _refuse_process(problem.errno or 0) from problem
+
+
+def _refuse_process(number: int) -> Exception:
+    from kedge.errors import LimitReached  # late: only for an error
+
+    return LimitReached(
+        f"no further process can be started: {os.strerror(number)}",
+        hint="end other programs, or raise the limit: 'ulimit -u' shows the user's, the batch system has the job's",
+    )
 
 
 def run_detached(work: Callable[[], None]) -> None:
@@ -31,14 +43,19 @@ def run_detached(work: Callable[[], None]) -> None:
 
     The process in between is waited for. `work` normally ends by becoming another program.
     """
-    middle = os.fork()
+    middle = fork_process()
     if middle == 0:
+        number = 0
         try:
             if os.fork() == 0:
                 work()
+        except OSError as problem:
+            number = problem.errno or 0
         finally:
-            os._exit(0)
-    os.waitpid(middle, 0)
+            os._exit(number)
+    number = os.waitstatus_to_exitcode(os.waitpid(middle, 0)[1])
+    if number > 0:
+        raise _refuse_process(number)
 
 
 def list_private() -> list[int]:
@@ -106,7 +123,7 @@ def _read_stat(pid: int) -> list[bytes]:
 
 def run_attached(argv: Sequence[str], environ: Mapping[str, str], *, quiet: bool = False) -> int:
     """Run a program to its end; its status as a shell shows it. What it prints goes to standard error, or nowhere."""
-    child = os.fork()
+    child = fork_process()
     if child == 0:
         try:
             if quiet:
