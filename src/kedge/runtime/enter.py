@@ -20,11 +20,14 @@ from kedge.posix.constants import (
     MOUNT_ATTR_RDONLY,
     MS_BIND,
     MS_MOVE,
+    MS_NOATIME,
     MS_NODEV,
+    MS_NODIRATIME,
     MS_NOEXEC,
     MS_NOSUID,
     MS_RDONLY,
     MS_REC,
+    MS_RELATIME,
     MS_REMOUNT,
     MS_UNBINDABLE,
 )
@@ -42,8 +45,8 @@ if TYPE_CHECKING:
     from kedge.runtime.way_back import WayBack
 
 _ATTRIBUTES = ((MS_RDONLY, MOUNT_ATTR_RDONLY), (MS_NOSUID, MOUNT_ATTR_NOSUID), (MS_NODEV, MOUNT_ATTR_NODEV))
-_KEPT_FLAGS = (MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, 1024, 2048)  # ST_* of statvfs have the same numbers
-_RELATIME = 4096  # ST_RELATIME, which has not
+_KEPT_FLAGS = (MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_NOATIME, MS_NODIRATIME)  # as ST_* of statvfs
+_ST_RELATIME = 4096  # which has another number
 _HINTS = {
     "tmpfs": "the place must be a folder, in the image or below a bind",
     "proc": "the image must have a folder /proc, or leave it out with --no-mount proc",
@@ -337,8 +340,8 @@ def remount(target: str, flags: int) -> None:
     kept = flags | MS_BIND | MS_REMOUNT
     for flag in _KEPT_FLAGS:
         kept |= found & flag
-    if found & _RELATIME:
-        kept |= 1 << 21
+    if found & _ST_RELATIME:
+        kept |= MS_RELATIME
     libc.mount("none", target, "", kept)
 
 

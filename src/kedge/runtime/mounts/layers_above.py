@@ -2,7 +2,7 @@
 """What lies above an image: the overlays of --overlay and of the image itself, --writable and --writable-tmpfs.
 
 The rules are Apptainer's: of read-only layers the later one is higher; one layer at most is written to, and it is the
-highest wherever it was named. Nothing is changed here: `make_folders` is called when the layer is mounted.
+highest wherever it was named. Nothing is changed here.
 """
 
 from __future__ import annotations
@@ -154,16 +154,6 @@ def list_partitions(image: ImageFile) -> list[OverlayLayer]:
         OverlayLayer(image.path, kind, offset=offset, size=size, folder=UPPER if kind == EXT3 else "")
         for offset, size, kind in image.overlays
     ]
-
-
-def make_folders(top: str) -> None:
-    """Make `upper` and `work` in a writable layer; `top` is where its contents are. Raises OSError."""
-    for name in (UPPER, WORK):
-        try:
-            os.mkdir(f"{top}/{name}", 0o755)
-        except FileExistsError:
-            if not os.path.isdir(f"{top}/{name}"):
-                raise
 
 
 def choose_tmpfs_size(options: RunOptions, host: HostFacts) -> int:
