@@ -14,7 +14,7 @@ from kedge.formats.sif.objects import DataObject
 from kedge.posix.constants import LUSTRE_SUPER_MAGIC, NFS_SUPER_MAGIC
 from kedge.runtime.facts import HostFacts
 from kedge.runtime.mounts import layers_above
-from kedge.runtime.mounts.layers_above import OverlayLayer, choose_tmpfs_size, make_folders, plan_overlays
+from kedge.runtime.mounts.layers_above import OverlayLayer, choose_tmpfs_size, plan_overlays
 from kedge.runtime.options import RunOptions
 from kedge.runtime.views import TableView
 from tests.builders.sif import build_sif
@@ -219,21 +219,6 @@ def test_writable_is_refused_for_an_image_that_cannot_change(host, tmp_path, kin
     with pytest.raises(UsageError, match="--writable cannot change") as caught:
         plan(host, image_file=make_sif(tmp_path / "a.sif", *kinds), writable=True)
     assert "--writable-tmpfs" in str(caught.value.hint)
-
-
-def test_make_folders_makes_what_is_missing_and_keeps_what_is_there(tmp_path):
-    (tmp_path / "upper").mkdir()
-    (tmp_path / "upper/kept").write_text("x")
-    make_folders(str(tmp_path))
-    make_folders(str(tmp_path))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["upper", "work"]
-    assert (tmp_path / "upper/kept").exists()
-
-
-def test_make_folders_says_when_something_else_has_the_name(tmp_path):
-    (tmp_path / "work").write_text("")
-    with pytest.raises(FileExistsError):
-        make_folders(str(tmp_path))
 
 
 @pytest.mark.parametrize(
