@@ -30,6 +30,13 @@ if TYPE_CHECKING:
     Say = Callable[[str, str], None]
 
 
+_SCHEMES = (
+    *("docker", "oras", "library", "shub", "oci", "oci-archive", "docker-archive", "docker-daemon", "podman"),
+    *("http", "https", "host", "file"),
+)
+_MESSAGES = ("quiet", "silent", "debug", "nocolor")  # what the child says is said as the user asked for it
+
+
 class Located:
     """An image that can be entered."""
 
@@ -81,9 +88,7 @@ def settle_overlays(layering: Layering, options: RunOptions, host: HostFacts) ->
 def is_reference(text: str) -> bool:
     """Whether it names an image that is elsewhere or packed; what exists as a file is that file."""
     scheme, colon, _ = text.partition(":")
-    is_scheme = bool(colon) and scheme.replace("-", "").replace("+", "").isalnum() and "/" not in scheme
-    known = ("docker", "oras", "library", "shub", "oci", "oci-archive", "docker-archive", "docker-daemon", "podman")
-    return is_scheme and (scheme in (*known, "http", "https", "host", "file")) and not os.path.lexists(text)
+    return bool(colon) and scheme in _SCHEMES and not os.path.lexists(text)
 
 
 def _locate_reference(options: RunOptions, host: HostFacts, say: Say) -> Located:
@@ -92,6 +97,8 @@ def _locate_reference(options: RunOptions, host: HostFacts, say: Say) -> Located
         from kedge.runtime.mounts.layers_above import explain_readonly_image  # late: only for an error
 
         raise explain_readonly_image(reference, "reference")
+    if options.root not in ("auto", "unpack"):
+        say("warn", f"--root-from {options.root} changes nothing: {reference} is unpacked on this node")
     must_ask = is_volatile(reference) or options.pull in ("newer", "always")
     folder = "" if must_ask else find_named(reference, host.machine, host.environ)
     if not folder or hold(folder) < 0:
@@ -135,7 +142,7 @@ def prepare_once(options: RunOptions, say: Say, name: str, is_there: Callable[[]
 
 def prepare(options: RunOptions, word: str) -> None:
     """Have the image unpacked on this node; the child shows progress and says itself what goes wrong."""
-    words = ["unpack", *getattr(options, "pull_words", []), *(["--quiet"] if options.quiet else [])]
+    words = ["unpack", *options.pull_words, *(f"--{each}" for each in _MESSAGES if getattr(options, each))]
     words += ["--pull", options.pull, "--", word]
     if options.json:
         _prepare_silently(words, word)

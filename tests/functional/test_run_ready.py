@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Images that are made ready before a start: what the child may say, and what a reference cannot be asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.builders.containers import Runner, each_role
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Runner]:
+    yield from each_role("user")
+
+
+@pytest.fixture
+def archive(runner: Runner) -> str:
+    path = runner.home / "tools.tar"
+    if not path.exists():
+        runner.read("pull", f"oci-archive:{path}", "host:sh,ls")
+    return f"oci-archive:{path}"
+
+
+@pytest.mark.parametrize("flag", ["--quiet", "--silent"])
+def test_ready_is_made_without_a_word_where_none_is_wanted(runner: Runner, archive: str, flag: str) -> None:
+    done = runner.run("exec", flag, "--pull", "always", archive, "ls", "-d", "/usr")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "/usr\n", "")
+
+
+def test_ready_as_something_else_than_a_folder_is_said_to_be_in_vain(runner: Runner, archive: str) -> None:
+    done = runner.run("exec", "--root-from", "squashfuse", archive, "ls", "-d", "/usr")
+    assert (done.returncode, done.stdout) == (0, "/usr\n")
+    assert "--root-from squashfuse changes nothing" in done.stderr
+
+
+@pytest.mark.parametrize("runtime", ["auto", "kedge"])
+def test_ready_for_kedge_by_either_name(runner: Runner, archive: str, runtime: str) -> None:
+    assert runner.read("exec", "--runtime", runtime, archive, "ls", "-d", "/usr") == "/usr\n"
+
+
+def test_instance_of_another_runtime_is_refused(runner: Runner, archive: str) -> None:
+    done = runner.run("instance", "start", "--runtime", "podman", archive, "other")
+    assert done.returncode == 65
+    assert "instances are kedge's own" in done.stderr
+
+
+def test_instance_whose_number_cannot_be_written_does_not_stay(runner: Runner, archive: str) -> None:
+    done = runner.run("instance", "start", "--pid-file", "/proc/no/such", archive, "numbered")
+    assert done.returncode != 0
+    assert "/proc/no/such" in done.stderr
+    assert "numbered" not in runner.read("instance", "list")
