@@ -16,8 +16,10 @@ from typing import Any
 import pytest
 
 from kedge.errors import FileProblem, ImageNotFound, NoSpace, UnsupportedFormat
+from kedge.model.manifest import OCI_INDEX, OCI_MANIFEST
 from kedge.model.tree import ContentSink, Kind, Node
 from kedge.runtime.images import node
+from tests.builders.busybox import read_busybox
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 from tests.builders.images import add_rich_image, make_config, noise, rich_layers
 from tests.builders.layers import compress, file, layer
@@ -137,6 +139,36 @@ def test_unpack_policies_say_when_the_registry_is_asked(runner: Runner) -> None:
     assert forced["root"] == new["root"]
     assert unknown.returncode == ImageNotFound.exit_code
     assert len(images(runner)) == 2
+
+
+@pytest.mark.parametrize("way", ["flag", "variable", "setting"])
+def test_exec_runs_the_image_of_the_architecture_that_is_asked_for(runner: Runner, way: str) -> None:
+    own, other = ("arm64", "amd64") if os.uname().machine == "aarch64" else ("amd64", "arm64")
+    shell = file("bin/sh", read_busybox(), mode=0o755)
+    with FakeRegistry() as registry:
+        found = []
+        for architecture in (own, other):
+            tar = layer(shell, file("which", architecture.encode()))
+            digest = registry.add_image(
+                "team/two", architecture, [compress(tar)], make_config([tar], {}, architecture=architecture)
+            )
+            size = len(registry.manifests["team/two", architecture][0])
+            platform = {"os": "linux", "architecture": architecture}
+            found.append({"mediaType": OCI_MANIFEST, "digest": str(digest), "size": size, "platform": platform})
+        index = json.dumps({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": found}).encode()
+        registry.add_manifest("team/two", "1", index, OCI_INDEX)
+        said = []
+        for architecture in ("", other, own, other):
+            settings = runner.folder / f"{architecture}.toml"
+            settings.write_text(f'architecture = "{architecture}"\n' if architecture and way == "setting" else "")
+            settings.chmod(0o644)
+            env = {"KEDGE_SITE_CONFIG": str(settings)}
+            if architecture and way == "variable":
+                env["APPTAINER_PULL_ARCH"] = architecture
+            flags = ("--arch", architecture) if architecture and way == "flag" else ()
+            words = ("exec", *flags, f"docker://{registry.host}/team/two:1", "/bin/sh", "-c", "read x </which; echo $x")
+            said.append(runner.run(*words, env=env).stdout.strip())
+    assert said == [own, other, own, other]
 
 
 def test_unpack_archives_files_of_registries_and_host_programs(runner: Runner) -> None:

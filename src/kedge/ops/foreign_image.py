@@ -11,7 +11,7 @@ from pathlib import Path
 from kedge.errors import FileProblem, KedgeError, RuntimeUnsuited, UsageError
 from kedge.model.progress import Progress, Silent
 from kedge.model.reference import Reference, Transport
-from kedge.ops.ready import is_reference, prepare
+from kedge.ops.ready import choose_machine, is_reference, prepare
 from kedge.ops.workplace import Workplace
 from kedge.runtime.adapters import Adapter, ForeignImage
 from kedge.runtime.facts import HostFacts, ImageFacts
@@ -112,7 +112,7 @@ def _unpack(options: RunOptions, found: ImageFile | None, host: HostFacts) -> Fo
 def _find_root(options: RunOptions, found: ImageFile | None, host: HostFacts) -> str:
     if found is not None:
         return find_unpacked(found, host.environ)
-    return "" if is_volatile(options.image) else find_named(options.image, host.machine, host.environ)
+    return "" if is_volatile(options.image) else find_named(options.image, choose_machine(options, host), host.environ)
 
 
 def _have_file(kind: str, options: RunOptions, found: ImageFile | None, say: Say) -> tuple[Path, bytes]:

@@ -18,6 +18,7 @@ from kedge.runtime.images.node import (
     read_config,
 )
 from kedge.runtime.images.roots import Root, choose_overlay, choose_root
+from kedge.runtime.words.configured import read_configured
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,21 +101,32 @@ def _locate_reference(options: RunOptions, host: HostFacts, say: Say) -> Located
     if options.root not in ("auto", "unpack"):
         say("warn", f"--root-from {options.root} changes nothing: {reference} is unpacked on this node")
     must_ask = is_volatile(reference) or options.pull in ("newer", "always")
-    folder = "" if must_ask else find_named(reference, host.machine, host.environ)
+    machine = choose_machine(options, host)
+    folder = "" if must_ask else find_named(reference, machine, host.environ)
     if not folder or hold(folder) < 0:
         if must_ask:
             prepare(options, reference)
         else:
-            name = name_path("", reference, host.machine).rpartition("/")[2]
+            name = name_path("", reference, machine).rpartition("/")[2]
             was_missing = not folder
-            prepare_once(
-                options, say, name, lambda: was_missing and bool(find_named(reference, host.machine, host.environ))
-            )
-        folder = find_named(reference, host.machine, host.environ)
+            prepare_once(options, say, name, lambda: was_missing and bool(find_named(reference, machine, host.environ)))
+        folder = find_named(reference, machine, host.environ)
         if not folder or hold(folder) < 0:
             raise _explain_gone(reference)
     image = ImageFile(folder, "folder")
     return Located(image, Root("folder", f"{reference} is unpacked on this node: {folder}", folder), reference)
+
+
+def choose_machine(options: RunOptions, host: HostFacts) -> str:
+    """The machine whose image is meant, in the words that `kedge unpack` gets: --arch, a variable, a setting."""
+    words = options.pull_words
+    if "--arch" in words:
+        return words[len(words) - words[::-1].index("--arch")]
+    for prefix in ("KEDGE", "APPTAINER", "SINGULARITY"):
+        for name in ("PULL_ARCH", "ARCH"):
+            if host.environ.get(f"{prefix}_{name}"):
+                return host.environ[f"{prefix}_{name}"]
+    return read_configured("architecture", host.environ) or host.machine
 
 
 def _explain_gone(name: str) -> Exception:
