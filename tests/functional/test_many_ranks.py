@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Many starts at once on one node, as a job's ranks are: each image is unpacked once, and nothing is left of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.builders.containers import Runner, each_role
+from tests.requirements import require_program
+
+RANKS = 24
+# The mount namespace, the open files and the memory that the program has; then it waits for the others.
+REPORT = "readlink /proc/self/ns/mnt; echo /proc/$$/fd/*; grep VmRSS /proc/$$/status; read line; exit 0"
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Runner]:
+    yield from each_role("user")
+
+
+@pytest.fixture(scope="module")
+def image(runner: Runner) -> Path:
+    path = runner.home / "tools.sif"
+    assert runner.run("pull", str(path), f"host:{require_program('busybox')}").returncode == 0
+    return path
+
+
+def start_ranks(runner: Runner, image: Path, *words: str) -> list[subprocess.Popen[str]]:
+    argv = runner.argv("exec", *words, str(image), require_program("busybox"), "sh", "-c", REPORT)
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    count = {"OMPI_COMM_WORLD_LOCAL_SIZE": str(RANKS), "OMPI_MCA_ess_base_jobid": str(time.monotonic_ns())}
+    environment = [{**runner.variables(count), "OMPI_COMM_WORLD_LOCAL_RANK": str(rank)} for rank in range(RANKS)]
+    return [subprocess.Popen(argv, env=each, cwd=runner.home, text=True, **streams) for each in environment]  # type: ignore[call-overload]
+
+
+def list_processes(runner: Runner) -> list[int]:
+    """Those whose command line names something of the runner's."""
+    found: list[int] = []
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if bytes(runner.folder) in place.read_bytes():
+                found.append(int(place.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize("way", ["unpack", "squashfuse"])
+@pytest.mark.parametrize("is_shared", [True, False], ids=["shared", "apart"])
+def test_many_ranks_start_at_once_and_leave_nothing(runner: Runner, image: Path, way: str, is_shared: bool) -> None:
+    if way == "squashfuse":
+        require_program("squashfuse")
+        if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+            pytest.skip("/dev/fuse cannot be used here")
+    shutil.rmtree(runner.folder / "node/images", ignore_errors=True)
+    flags = [] if is_shared else ["--sharens=false"]
+    ranks = start_ranks(runner, image, "--root-from", way, *flags)
+    reports: list[list[str]] = []
+    for rank in ranks:
+        assert rank.stdout is not None
+        reports.append([rank.stdout.readline().strip() for _ in range(3)])
+    servers = len([pid for pid in list_processes(runner) if "squashfuse" in _name(pid)])
+    said = "".join(rank.communicate(timeout=60)[1] for rank in ranks)
+    assert [rank.returncode for rank in ranks] == [0] * RANKS, said
+    assert len({report[0] for report in reports}) == (1 if is_shared else RANKS)
+    assert max(len(report[1].split()) for report in reports) <= 5, "streams, the image's lock, the listing"
+    assert max(int(report[2].split()[1]) for report in reports) < 4096, "KiB: of kedge itself nothing is left"
+    assert servers == (0 if way == "unpack" else 1 if is_shared else RANKS)
+    assert said.count("unpacking ") <= 1, "by one, however many ask"
+    end = time.monotonic() + 10
+    while list_processes(runner) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not list_processes(runner)
+    assert not list((runner.folder / "node").glob("turns/*"))
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text()
+    except OSError:
+        return ""
+
+
+@pytest.mark.parametrize("words", [["--pid"], ["--root-from", "squashfuse"], ["--root-from", "unpack"]], ids=" ".join)
+def test_many_ranks_above_the_limit_of_processes_are_told(runner: Runner, image: Path, words: list[str]) -> None:
+    if "squashfuse" in words:
+        require_program("squashfuse")
+    shutil.rmtree(runner.folder / "node/images", ignore_errors=True)
+    argv = runner.argv("exec", *words, str(image), require_program("busybox"), "true")
+    limit = [require_program("prlimit"), "--nproc=1", "--"]
+    place = argv.index("--clear-groups") + 1 if "--clear-groups" in argv else 0
+    command = [*argv[:place], *limit, *argv[place:]]
+    done = subprocess.run(
+        command, env=runner.variables(), cwd=runner.home, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 255
+    assert "no further process can be started" in done.stderr
+    assert "ulimit -u" in done.stderr
