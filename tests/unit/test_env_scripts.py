@@ -266,7 +266,7 @@ def test_both_evaluators_give_the_same_environment(
         made = Settings()
         made.steps = [("default-path", ""), ("script", str(path)), ("repair-path", ""), ("script", str(base))]
         made.steps += [("requests", ""), ("finish", "")]
-        made.requests, made.is_literal, made.library_folders = dict(asked), is_literal, folders
+        made.requests, made.is_literal, made.library_path = dict(asked), is_literal, folders
         made.restored = {name: value for name, value in host.items() if name not in asked}
         made.restored |= {"APPTAINER_NAME": "i", "APPTAINER_CONTAINER": "/i"}
         made.variables.assign("HOME", "/home/user", is_exported=True)

@@ -165,10 +165,13 @@ def test_environment_driver_libraries_come_after_the_images() -> None:
         "/lib": "-> usr/lib",
     }
     additions = Additions()
-    additions.libraries = [("/usr/lib/libcuda.so.1", "libcuda.so.1")]
+    additions.libraries = [("/usr/lib/libcuda.so.1", "libcuda.so.1"), ("/usr/lib/libdrm.so.2", "libdrm.so.2")]
     additions.variables = {"NVIDIA_X": "1"}
     environ = plan(make_image(more=more), additions=additions).environ
-    assert environ["LD_LIBRARY_PATH"] == "/opt/lib:/usr/lib/x86_64-linux-gnu:/lib:/.singularity.d/libs"
+    assert environ["LD_LIBRARY_PATH"] == "/.singularity.d/libs", "what a program's RUNPATH names goes before the rest"
+    both = make_image(more={**more, "/usr/lib/x86_64-linux-gnu/libdrm.so.2": ""})
+    found = plan(both, additions=additions).environ["LD_LIBRARY_PATH"]
+    assert found == "/usr/lib/x86_64-linux-gnu:/.singularity.d/libs", "the image has a library of that name itself"
     assert environ["NVIDIA_X"] == "1"
     own = make_image("LD_LIBRARY_PATH=/usr/local/nvidia/lib", more=more)
     assert plan(own, additions=additions).environ["LD_LIBRARY_PATH"] == "/usr/local/nvidia/lib:/.singularity.d/libs"
@@ -184,7 +187,7 @@ def test_environment_library_path_exists_for_plain_folders_with_driver_libraries
     additions = Additions()
     additions.libraries = [("/x", "libcuda.so.1")]
     image = make_plain_image({"/bin/sh": "", "/etc/ld.so.cache": "x", "/usr/lib": None})
-    assert plan(image, additions=additions).environ["LD_LIBRARY_PATH"] == "/usr/lib:/.singularity.d/libs"
+    assert plan(image, additions=additions).environ["LD_LIBRARY_PATH"] == "/.singularity.d/libs"
     assert "LD_LIBRARY_PATH" not in plan(make_plain_image({"/bin/sh": ""})).environ
 
 

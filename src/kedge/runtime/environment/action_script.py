@@ -192,9 +192,9 @@ def _render_requests(settings: Settings) -> str:
 
 def _render_libraries(settings: Settings) -> str:
     lines = [_FINISH_LIBRARIES]
-    if settings.library_folders:
-        folders = quote(f"{settings.library_folders}:{LIBRARIES}")
-        lines.append(f'case $kedge_libraries in "" | {LIBRARIES}) kedge_libraries={folders} ;; esac\n')
+    if settings.library_path:
+        path = quote(settings.library_path)
+        lines.append(f'case $kedge_libraries in "" | {LIBRARIES}) kedge_libraries={path} ;; esac\n')
     first: list[str] = []
     if settings.first_libraries and "LD_LIBRARY_PATH" not in settings.requests:
         first.append(quote(settings.first_libraries))

@@ -22,7 +22,7 @@ class Settings:
         self.requests: dict[str, str] = {}  # what the user asks for
         self.additions: dict[str, str] = {}  # what devices ask for; taken as it is
         self.is_literal = False  # --no-eval
-        self.library_folders = ""  # go before LIBRARIES where nothing else is in LD_LIBRARY_PATH
+        self.library_path = ""  # LD_LIBRARY_PATH where it would be empty or LIBRARIES alone
         self.first_libraries = ""  # go before everything but the user's
         self.restored: dict[str, str] = {}  # host variables and our own, for what no script set
         self.variables = Variables()  # what scripts see at their start

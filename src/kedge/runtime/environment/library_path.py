@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""LD_LIBRARY_PATH where libraries of the host are in the container: the image's own libraries come first."""
+"""LD_LIBRARY_PATH where libraries of the host are in the container: the image's own of the same names come first."""
 
 from __future__ import annotations
+
+from kedge.runtime.environment.env_settings import LIBRARIES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -9,6 +11,15 @@ if TYPE_CHECKING:
 
 _STANDARD = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 _DEEPEST = 4  # files that include each other
+
+
+def plan_library_path(view: View, names: set[str]) -> str:
+    """What LD_LIBRARY_PATH is where nothing else is in it: folders of the image that have one of the names, then ours.
+
+    No more folders than that: they go before those that programs name themselves (RUNPATH), as Python's wheels do.
+    """
+    own = [folder for folder in find_library_folders(view) if not names.isdisjoint(view.names(folder))]
+    return ":".join([*own, LIBRARIES])
 
 
 def find_library_folders(view: View) -> list[str]:

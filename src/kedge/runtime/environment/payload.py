@@ -79,9 +79,9 @@ def gather_settings(options: RunOptions, host: HostFacts, image: ImageFacts, add
     settings.restored = {name: value for name, value in passed.items() if name not in settings.requests}
     settings.restored.update(describe_container(options, image))
     if additions.libraries:
-        from kedge.runtime.environment.library_path import find_library_folders  # late: only with libraries of the host
+        from kedge.runtime.environment.library_path import plan_library_path  # late: only with libraries of the host
 
-        settings.library_folders = ":".join(find_library_folders(image.view))
+        settings.library_path = plan_library_path(image.view, {name for _, name in additions.libraries})
     settings.first_libraries = ":".join(additions.prepend_library_path)
     _start_variables(settings, options, host)
     return settings
@@ -244,8 +244,8 @@ def _finish_libraries(settings: Settings, asked: dict[str, str]) -> None:
     """The image's own libraries before those of the host, devices' choices before both, the user's before all."""
     variables = settings.variables
     value = variables.values.get("LD_LIBRARY_PATH", "")
-    if settings.library_folders and value in ("", LIBRARIES):
-        value = f"{settings.library_folders}:{LIBRARIES}"
+    if settings.library_path and value in ("", LIBRARIES):
+        value = settings.library_path
     if settings.first_libraries and "LD_LIBRARY_PATH" not in settings.requests:
         value = f"{settings.first_libraries}:{value}" if value else settings.first_libraries
     if asked["PREPEND_LD_LIBRARY_PATH"]:
