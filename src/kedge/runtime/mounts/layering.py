@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 
 from kedge.runtime.mounts.fuse_program import is_privileged
-from kedge.runtime.mounts.layers_above import OverlayLayer, check_writable, choose_tmpfs_size, plan_overlays
 from kedge.runtime.operations import LOWER, MAY, MUST, NEW, OLD, SESSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kedge.runtime.facts import HostFacts
     from kedge.runtime.images.image_file import ImageFile
+    from kedge.runtime.mounts.layers_above import OverlayLayer
     from kedge.runtime.operations import Operation
     from kedge.runtime.options import RunOptions
     from kedge.runtime.views import View
@@ -46,8 +46,11 @@ class Layering:
 def choose_layering(options: RunOptions, host: HostFacts, image: ImageFile) -> Layering:
     """What the options ask for; refuses what cannot be."""
     asked = options.overlay or options.writable or options.writable_tmpfs or options.contain or options.scratch
-    if not asked and image.kind != "sif":
+    if not asked and not image.overlays:
         return Layering([], options, 0)
+    # late: most containers have no layer that anybody asked for
+    from kedge.runtime.mounts.layers_above import check_writable, choose_tmpfs_size, plan_overlays
+
     check_writable(options)
     layers = (
         plan_overlays(options, host, "" if image.kind == "folder" else image.path)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import stat
 
-from kedge.posix import constants
 from kedge.posix.libc import file_system_type
 from kedge.runtime.images.image_file import identify, make_absolute
 from kedge.runtime.mounts.fuse_program import find_program
+from kedge.runtime.mounts.overlay_mount import NO_KERNEL_UPPER, UPPER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,23 +23,9 @@ if TYPE_CHECKING:
     from kedge.runtime.options import RunOptions
 
 FOLDER, SQUASHFS, EXT3 = "folder", "squashfs", "ext3"
-UPPER, WORK = "upper", "work"  # what a writable folder or ext3 image holds; the names are Apptainer's
+WORK = "work"  # beside `upper` in a writable folder or ext3 image; the names are Apptainer's
 SMALLEST_TMPFS = 64 << 20
 
-# the kernel refuses these as the upper layer of an overlay, or corrupts and hangs; fuse-overlayfs manages on them
-NO_KERNEL_UPPER = {
-    constants.NFS_SUPER_MAGIC: "NFS",
-    constants.LUSTRE_SUPER_MAGIC: "Lustre",
-    constants.GPFS_SUPER_MAGIC: "GPFS",
-    constants.PANFS_SUPER_MAGIC: "PanFS",
-    constants.BEEGFS_SUPER_MAGIC: "BeeGFS",
-    constants.CEPH_SUPER_MAGIC: "CephFS",
-    constants.SMB2_SUPER_MAGIC: "SMB",
-    constants.AFS_SUPER_MAGIC: "AFS",
-    constants.ECRYPTFS_SUPER_MAGIC: "eCryptfs",
-    constants.FUSE_SUPER_MAGIC: "FUSE",
-    constants.OVERLAYFS_SUPER_MAGIC: "overlay",
-}
 NO_UPPER = {0x4D44: "FAT", 0x2011BAB0: "exFAT"}  # no owners, modes and links: nothing can keep a layer there
 _READONLY_FILE_SYSTEM = 1  # ST_RDONLY of statvfs
 

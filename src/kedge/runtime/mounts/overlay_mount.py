@@ -10,12 +10,26 @@ import os
 
 from kedge.posix import constants, libc
 from kedge.runtime.mounts.fuse_program import find_program, is_privileged, serve_fuse
-from kedge.runtime.mounts.layers_above import NO_KERNEL_UPPER, UPPER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+UPPER = "upper"  # the folder that takes the changes, in a folder or ext3 image of the user's; the name is Apptainer's
+# the kernel refuses these as the upper layer of an overlay, or corrupts and hangs; fuse-overlayfs manages on them
+NO_KERNEL_UPPER = {
+    constants.NFS_SUPER_MAGIC: "NFS",
+    constants.LUSTRE_SUPER_MAGIC: "Lustre",
+    constants.GPFS_SUPER_MAGIC: "GPFS",
+    constants.PANFS_SUPER_MAGIC: "PanFS",
+    constants.BEEGFS_SUPER_MAGIC: "BeeGFS",
+    constants.CEPH_SUPER_MAGIC: "CephFS",
+    constants.SMB2_SUPER_MAGIC: "SMB",
+    constants.AFS_SUPER_MAGIC: "AFS",
+    constants.ECRYPTFS_SUPER_MAGIC: "eCryptfs",
+    constants.FUSE_SUPER_MAGIC: "FUSE",
+    constants.OVERLAYFS_SUPER_MAGIC: "overlay",
+}
 # Lower layers that have made kernels hang or panic: https://github.com/apptainer/apptainer/issues/2096 and 2657
 _NO_KERNEL_LOWER = {
     constants.LUSTRE_SUPER_MAGIC: "Lustre",
