@@ -270,6 +270,24 @@ def test_unpack_without_room_says_so_and_leaves_nothing(runner: Runner) -> None:
     assert left == []
 
 
+def test_unpack_full_store_is_not_taken_for_a_full_node(runner: Runner) -> None:
+    require_root()
+    small = runner.folder / "small"
+    small.mkdir()
+    mount, unmount = require_program("mount"), require_program("umount")
+    subprocess.run([mount, "-t", "tmpfs", "-o", f"size=1m,mode=700,uid={runner.uid}", "tmpfs", small], check=True)
+    try:
+        with FakeRegistry() as registry:
+            tar = layer(file("big", noise(3_000_000, "big")))
+            registry.add_image("team/big", "1", [compress(tar)], make_config([tar]))
+            env = {"KEDGE_CACHEDIR": str(small / "cache")}
+            done = runner.run("exec", f"docker://{registry.host}/team/big:1", "true", env=env)
+    finally:
+        subprocess.run([unmount, small], check=True)
+    assert "KEDGE_CACHEDIR=" in done.stderr
+    assert "KEDGE_NODEDIR=" not in done.stderr
+
+
 def test_unpack_evicts_the_longest_unused_but_nothing_held(runner: Runner) -> None:
     roots = []
     for number, name in enumerate(("a", "b", "c")):

@@ -35,7 +35,7 @@ from kedge.runtime.images.node import (
 )
 from kedge.settings import Settings
 
-_REMEDY = "KEDGE_NODEDIR={}/kedge"
+_REMEDY = "KEDGE_NODEDIR={}/kedge-$USER"
 _NO_UNPACKING = "--root-from squashfuse"
 _FIRST_FILES = 1 << 20  # bytes: what is written before it is known how much an image needs
 
@@ -169,8 +169,9 @@ class NodeStore:
                 if force or self.find(identity) is None:  # without locks somebody may have been faster
                     self._publish(temporary, target)
         except NoSpace as problem:
-            if _NO_UNPACKING not in (problem.hint or ""):
-                problem.hint = f"choose a larger place: {_REMEDY.format('PLACE')}, or do not unpack: {_NO_UNPACKING}"
+            is_here = str(problem.context.get("path", self.place)).startswith(str(self.place))
+            if is_here and _NO_UNPACKING not in (problem.hint or ""):  # else it is the store that is full
+                problem.hint = f"choose a larger place: {_list_ways(source).format('PLACE')}"
             raise
         finally:
             remove_tree(temporary)
@@ -226,8 +227,7 @@ class NodeStore:
         """Remove what nobody uses until `needed` bytes fit; NoSpace if they never do."""
         self._evict(needed)
         self._require_memory(needed, what)
-        choice = f"{_REMEDY}, or do not unpack: {_NO_UNPACKING}"
-        require_space(self.place, needed, f"the unpacked {what}", self.environ, choice=choice)
+        require_space(self.place, needed, f"the unpacked {what}", self.environ, choice=_list_ways(what))
 
     def _evict(self, needed: int) -> None:
         """Remove what nobody uses, the longest unused first, until `needed` bytes fit or nothing is left."""
@@ -251,7 +251,7 @@ class NodeStore:
             raise NoSpace(
                 f"the unpacked {what} needs about {format_size(needed)} in {self.place}, which is kept in memory, and "
                 f"all of this job may use {format_size(limits.memory)} ({limits.memory_from})",
-                hint=f"choose a place on a disk: {_REMEDY.format('PLACE')}, or do not unpack: {_NO_UNPACKING}",
+                hint=f"choose a place on a disk: {_list_ways(what).format('PLACE')}",
             )
 
     def remove(self, entry: NodeEntry) -> bool:
@@ -370,3 +370,9 @@ def _read_mounts() -> bytes:
                 tables.add(Path(f"{each.path}/mountinfo").read_bytes())
             seen.add(namespace)
     return b"".join(tables)
+
+
+def _list_ways(what: str) -> str:
+    """Where else it can go, with `{}` for the place; only a file can be mounted instead."""
+    own = "" if os.path.isfile(what) else "pull it to a file, and "  # noqa: PTH113 - it may be any text
+    return f"{_REMEDY}, or {own}do not unpack: {_NO_UNPACKING}"

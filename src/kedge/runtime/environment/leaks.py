@@ -69,7 +69,7 @@ def guard_variables(
             parts.append(f"your own packages in ~/.local/lib/{found} (user-site)")
     if parts:
         example = "user-site" if not outside else min(outside)
-        warnings.append(f"kept outside: {'; '.join(parts)}. '--keep {example}' or '--keep all' lets in")
+        warnings.append(f"kept outside: {'; '.join(parts)}. Let in with '--keep {example}' or '--keep all'")
     if not kept.holds("locale"):
         _guard_locale(passed, view, warnings, notes)
     return warnings, notes
