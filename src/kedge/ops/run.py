@@ -17,7 +17,6 @@ from kedge.runtime.environment.identity import make_group, make_passwd
 from kedge.runtime.environment.payload import plan_payload
 from kedge.runtime.facts import Additions, ImageFacts
 from kedge.runtime.gather import gather_host, read_memory
-from kedge.runtime.images.image_binds import ImageBinds
 from kedge.runtime.images.roots import plan_root
 from kedge.runtime.mounts.layering import choose_layering, plan_layers, plan_points
 from kedge.runtime.namespaces import (
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
 
     from kedge.ops.ready import Located
     from kedge.runtime.facts import HostFacts, Payload
+    from kedge.runtime.images.image_binds import ImageBinds
     from kedge.runtime.mounts.ext_mounts import ExtServers
     from kedge.runtime.mounts.fuse import FuseServer
     from kedge.runtime.mounts.layering import Layering
@@ -88,7 +88,11 @@ class Container:
         self.scratch = self._prepare_scratch()
         for text in options.warnings:
             say("warn", text)
-        self.image_binds = ImageBinds(self.binds)
+        self.image_binds: ImageBinds | None = None
+        if any(bind.image_source or bind.partition for bind in self.binds):
+            from kedge.runtime.images.image_binds import ImageBinds  # late: few binds come out of image files
+
+            self.image_binds = ImageBinds(self.binds)
         self.base = choose_base(os.environ)
         self.root_mounts: list[Operation] = []
         self.layer_mounts: list[Operation] = []
@@ -269,7 +273,7 @@ def make_servers(container: Container) -> list[FuseServer]:
     located, layering = container.located, container.layering
     container.root_mounts = plan_root(located.image, located.root, is_writable=layering.is_direct)
     container.layer_mounts = plan_layers(layering)
-    container.image_mounts = container.image_binds.plan()
+    container.image_mounts = container.image_binds.plan() if container.image_binds is not None else []
     mounts = [*container.root_mounts, *container.layer_mounts, *container.image_mounts]
     count = sum(operation[0] == "squashfuse" for operation in mounts)
     servers: list[FuseServer] = []
@@ -344,7 +348,7 @@ def perform_root(container: Container, builder: Builder) -> None:
         layers = plan_layers(layering)
         builder.perform(layers)
     container.performed += layers
-    if container.image_binds.binds:
+    if container.image_binds is not None:
         builder.perform(container.image_mounts)
         container.performed += container.image_mounts
         container.image_binds.settle(container.base)
