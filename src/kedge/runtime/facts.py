@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
     from kedge.runtime.views import View
 
+LIBRARIES = "/.singularity.d/libs"  # where the libraries of the host's drivers are in a container
+
 
 class HostFacts:
     """The host and the caller; gathered once by `gather`, written down by tests."""

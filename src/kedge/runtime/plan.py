@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from kedge.posix.constants import MS_NODEV, MS_NOSUID, MS_RDONLY
 from kedge.runtime.environment.home import choose_home
+from kedge.runtime.facts import LIBRARIES
 from kedge.runtime.operations import LATER, MAY, MUST, NEW, OLD, SESSION, WARN
 from kedge.runtime.words.flags import list_names
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from kedge.runtime.views import View
 
 GUARDED = MS_NOSUID | MS_NODEV
-LIBRARIES = "/.singularity.d/libs"
 # A current folder that is one of these, or below one of the second, is the image's business.
 _SYSTEM_FOLDERS = ("/", "/etc", "/bin", "/mnt", "/usr", "/var", "/opt", "/sbin", "/lib", "/lib64")
 _SYSTEM_TREES = ("/sys", "/proc", "/dev")

@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 
 from kedge.runtime.adapters.request import Request
 from kedge.runtime.environment.home import choose_home
-from kedge.runtime.facts import Bind
+from kedge.runtime.facts import LIBRARIES, Bind
 from kedge.runtime.mounts.scratch import list_scratch
 from kedge.runtime.plan import is_systems
 from kedge.runtime.words.flags import list_names
-
-_LIBRARIES = "/.singularity.d/libs"
 
 
 @dataclass(slots=True)
@@ -41,7 +39,7 @@ def plan_mounts(request: Request) -> Mounts:
         mounts.binds.append(Bind(host.cwd, host.cwd, origin="the current folder"))
     mounts.empty += list_scratch(options)
     mounts.binds += request.binds
-    mounts.binds += [Bind(file, f"{_LIBRARIES}/{name}", readonly=True) for file, name in request.additions.libraries]
+    mounts.binds += [Bind(file, f"{LIBRARIES}/{name}", readonly=True) for file, name in request.additions.libraries]
     mounts.binds += request.additions.binds
     mounts.binds = [bind for bind in mounts.binds if not bind.is_optional or host.view.kind(bind.source)]
     others = sorted(absent - {"home", "cwd", "tmp"})

@@ -10,13 +10,13 @@ from __future__ import annotations
 from kedge.runtime.devices.driver import is_version, order_version
 from kedge.runtime.devices.libraries import split_name
 from kedge.runtime.environment.library_path import find_library_folders
+from kedge.runtime.facts import LIBRARIES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kedge.runtime.devices.driver import Card
     from kedge.runtime.views import View
 
-LIBRARIES = "/.singularity.d/libs"  # where the host's libraries are in a container
 _PLACES = ("/usr/local/cuda/compat", "/usr/local/cuda/compat/lib.real", "/usr/local/cuda/compat/lib")
 _TOOLKITS = "/usr/local"
 _SECTION, _OWNER = ".note.cuda.fwd_compatibility", "NVIDIA Corporation"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from kedge.runtime.devices.driver import is_version
 from kedge.runtime.devices.ld_cache import MAXIMUM_SIZE, read_cache
+from kedge.runtime.facts import LIBRARIES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,9 +21,7 @@ _PREFIXES = (
     *("libGLX_nvidia", "libEGL_nvidia", "libGLESv1_CM_nvidia", "libGLESv2_nvidia"),
 )
 _CACHE_PREFIXES = tuple(prefix.encode() for prefix in _PREFIXES)
-_NESTED = (
-    "/.singularity.d/libs"  # we may run in a container ourselves, and its libraries have no version in their names
-)
+_NESTED = LIBRARIES  # we may run in a container ourselves, and its libraries have no version in their names
 
 _UTILITY = ("libnvidia-ml", "libnvidia-cfg", "libnvidia-nscq", "libnvidia-sandboxutils")
 _VIDEO = ("libnvcuvid", "libnvidia-encode", "libnvidia-opticalflow", "libvdpau_nvidia")

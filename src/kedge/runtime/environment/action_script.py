@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from kedge.runtime.environment.env_requests import PATH_REQUESTS
 from kedge.runtime.environment.env_scripts import read_script
-from kedge.runtime.environment.env_settings import DEFAULT_PATH, LIBRARIES, PROMPT
+from kedge.runtime.environment.env_settings import DEFAULT_PATH, PROMPT
 from kedge.runtime.environment.shell_words import is_name, quote
-from kedge.runtime.facts import Payload
+from kedge.runtime.facts import LIBRARIES, Payload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PROMPT = "Apptainer> "
-LIBRARIES = "/.singularity.d/libs"  # libraries of the host's drivers
 
 
 class Settings:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.runtime.environment.env_settings import LIBRARIES
+from kedge.runtime.facts import LIBRARIES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

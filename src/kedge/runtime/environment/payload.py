@@ -10,11 +10,11 @@ from __future__ import annotations
 from kedge.runtime.environment.entrypoint import choose_entry, read_workdir, resolve_oci_words
 from kedge.runtime.environment.env_requests import PATH_REQUESTS, collect_requests, select_host_variables
 from kedge.runtime.environment.env_scripts import list_scripts, read_script, run_script
-from kedge.runtime.environment.env_settings import DEFAULT_PATH, LIBRARIES, PROMPT, Settings
+from kedge.runtime.environment.env_settings import DEFAULT_PATH, PROMPT, Settings
 from kedge.runtime.environment.home import choose_home
 from kedge.runtime.environment.leaks import guard_variables
 from kedge.runtime.environment.shell_words import NotPlain, expand_quoted
-from kedge.runtime.facts import Payload
+from kedge.runtime.facts import LIBRARIES, Payload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from kedge.runtime.facts import Bind
+from kedge.runtime.facts import LIBRARIES, Bind
 from kedge.runtime.words.flags import read_truth, read_variable
 
 TYPE_CHECKING = False
@@ -23,7 +23,6 @@ BIND_GRAMMAR = (
     "SOURCE[:DESTINATION[:OPTIONS]] with OPTIONS ro, rw, image-src=PATH, id=NUMBER; '\\:' and '\\,' are plain"
 )
 MOUNT_GRAMMAR = "type=bind,source=PATH,destination=PATH[,ro][,image-src=PATH][,id=NUMBER][,nonested]"
-LIBRARIES = "/.singularity.d/libs"
 
 _SWITCHES = ("ro", "rw")
 _VALUES = ("image-src", "id", "archive-src")
@@ -111,7 +110,7 @@ def _read(parse: Callable[[str, str], list[Bind]], origin: str, spec: str, cwd: 
 
 
 def _explain(origin: str, spec: str, problem: str, grammar: str) -> KedgeError:
-    from kedge.errors import UsageError
+    from kedge.errors import UsageError  # late: only for an error
 
     return UsageError(f"{origin} '{spec}': {problem}", hint=grammar)
 
