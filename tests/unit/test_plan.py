@@ -202,7 +202,7 @@ def test_operations_are_described_in_one_line_each() -> None:
     shown = [describe(each) for each in (*plan.making, *plan.rest, overlay)]
     assert all(shown)
     assert not [line for line in shown if "\n" in line]
-    assert describe(("chdir", "/here\n/home/user\n/", 0)) == "go to /here, else /home/user, else /"
+    assert describe(("chdir", "/here\n/root/x\n/", 0)) == "go to /here, else /root/x, else /"
     assert "lower session:/layer0 over host:/images/a, upper session:/upper" in shown[-1]
 
 

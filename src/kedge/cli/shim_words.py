@@ -45,13 +45,13 @@ def main(program: str, argv: Sequence[str] | None = None) -> int:
     try:
         meant = translate(program, words)
     except BaseException as problem:
-        from kedge.cli.container import report  # late: only a mistake needs it
+        from kedge.cli.container import report  # late, both: only a mistake needs them
         from kedge.runtime.options import RunOptions
 
         return report(problem, [program, *words], RunOptions())
     if meant.text:
         return _answer(meant)
-    from kedge.cli.entry import main as run_kedge
+    from kedge.cli.entry import main as run_kedge  # late: answers need none of it
 
     verb = next((word for word in meant.words if not word.startswith("-")), "")
     if verb not in CONTAINER_VERBS:
@@ -108,7 +108,7 @@ def _read_globals(program: str, word: str) -> list[str]:
         return [_GLOBALS[word]]
     letters = [f"-{letter}" for letter in word[1:]]
     if word.startswith("--") or not all(letter in _GLOBALS for letter in letters):
-        from kedge.errors import UsageError
+        from kedge.errors import UsageError  # late: only for an error
 
         raise UsageError(
             f"'{program}' has no option {word}", hint=f"options of a verb stand behind it: {program} exec {word} ..."

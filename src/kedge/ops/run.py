@@ -149,9 +149,8 @@ def start_container(container: Container) -> int:
         return finish_inside(container)
     servers = enter_namespaces(container)
     if options.pid:
-        from kedge.runtime.processes.supervise import (
-            run_supervised,  # late: only a process-id namespace needs a second process
-        )
+        # late: only a process-id namespace needs a second process
+        from kedge.runtime.processes.supervise import run_supervised
 
         run_supervised(
             lambda: end_with(finish(container, servers)),
@@ -215,7 +214,7 @@ def finish_inside(container: Container) -> int:
         return become(container, payload)
 
     if container.sharing is not None and container.sharing.must_fork:
-        from kedge.runtime.processes.supervise import run_supervised
+        from kedge.runtime.processes.supervise import run_supervised  # late: only where it has one
 
         run_supervised(lambda: end_with(start()), with_init=False)
     return start()

@@ -212,7 +212,7 @@ class Builder:
         os.symlink(str(operation[1]), self.place(parent) + "/" + name)  # the last name is not followed
 
     def _mount_overlay(self, operation: Operation) -> None:
-        from kedge.runtime.mounts.overlay_mount import mount_overlay
+        from kedge.runtime.mounts.overlay_mount import mount_overlay  # late: a sandbox that is written to has none
 
         lowers = [
             self.image_folder if each == LOWER and self.image_folder else self.place(each)
@@ -244,20 +244,20 @@ class Builder:
         remount(self.place(str(operation[1])), MS_RDONLY)
 
     def _mount_squashfuse(self, operation: Operation) -> None:
-        from kedge.runtime.mounts.fuse import mount_squashfuse
+        from kedge.runtime.mounts.fuse import mount_squashfuse  # late: an unpacked image needs none
 
         file, offset, _, target, program = operation[1:6]
         server = self.servers.pop(0) if self.servers else None
         mount_squashfuse(self.place(str(file)), int(offset), self.place(str(target)), str(program), server)
 
     def _mount_loop(self, operation: Operation) -> None:
-        from kedge.runtime.mounts.loop import mount_loop
+        from kedge.runtime.mounts.loop import mount_loop  # late: only for root
 
         file, offset, size, target, kind = operation[1:6]
         mount_loop(self.place(str(file)), int(offset), int(size), self.place(str(target)), str(kind))
 
     def _mount_fuse2fs(self, operation: Operation) -> None:
-        from kedge.runtime.mounts.ext_mounts import mount_ext
+        from kedge.runtime.mounts.ext_mounts import mount_ext  # late: only for ext3 images
 
         file, offset, size, target, mode = operation[1:6]
         mount_ext(

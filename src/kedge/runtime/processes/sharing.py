@@ -246,7 +246,7 @@ def _sweep(own: str) -> None:
 
 
 def _remove_dead(path: str) -> None:
-    import fcntl
+    import fcntl  # late: only ranks share
 
     file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

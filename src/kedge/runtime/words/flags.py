@@ -221,7 +221,7 @@ def _store(options: RunOptions, flag: Flag, value: str, is_on: bool) -> None:
 
 def refuse(flag: Flag, origin: str) -> KedgeError:
     """The error of a flag of Apptainer that cannot be honoured: why not, and what to do instead."""
-    from kedge.errors import UsageError
+    from kedge.errors import UsageError  # late: only for an error
 
     reason, remedy = REFUSALS[flag.help]
     other = "" if flag.help in _FETCHING else "; --runtime apptainer hands it to an installed Apptainer"
@@ -241,7 +241,7 @@ def _check_words(options: RunOptions) -> None:
     elif options.verb == "exec" and first.startswith("-"):
         problem = f"finds '{first}' where the command should be; options come before the image"
     if problem:
-        from kedge.errors import UsageError
+        from kedge.errors import UsageError  # late: only for an error
 
         raise UsageError(f"'{_show(options.verb)}' {problem}", hint=f"usage: {USAGES[options.verb]}")
 
@@ -282,13 +282,13 @@ def _check_values(options: RunOptions) -> None:
         options.writable_tmpfs = False
         options.warnings.append("--writable-tmpfs is left out: --writable lets programs write into the image itself")
     if options.keep_privs and os.geteuid() != 0:
-        from kedge.errors import UsageError
+        from kedge.errors import UsageError  # late: only for an error
 
         raise UsageError(f"{options.given['keep_privs']} is for root only", hint="--fakeroot appears as root inside")
 
 
 def _explain_unknown(verb: str, name: str) -> KedgeError:
-    from kedge.errors import UsageError
+    from kedge.errors import UsageError  # late: only for an error
     from kedge.model.nearest import propose  # late: only a mistake needs it
 
     others = [flag.verbs[0] for flag in FLAGS if name.lstrip("-") in (*flag.names, flag.short)]
@@ -301,13 +301,13 @@ def _explain_unknown(verb: str, name: str) -> KedgeError:
 
 
 def _explain_missing(verb: str, flag: Flag, origin: str) -> KedgeError:
-    from kedge.errors import UsageError
+    from kedge.errors import UsageError  # late: only for an error
 
     return UsageError(f"{origin} needs a value: {origin} {flag.metavar}", hint=f"usage: {USAGES[verb]}")
 
 
 def _explain_value(verb: str, origin: str, value: str, rule: str) -> KedgeError:
-    from kedge.errors import InvalidSetting, UsageError
+    from kedge.errors import InvalidSetting, UsageError  # late: only for an error
 
     if origin.startswith("-"):
         return UsageError(f"'{value}' is no value for {origin}: {rule}", hint=f"usage: {USAGES[verb]}")
