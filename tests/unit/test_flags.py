@@ -374,3 +374,21 @@ def test_flags_that_kedge_refuses_are_for_another_runtime(
 def test_flags_with_passwords_are_for_no_runtime() -> None:
     with pytest.raises(UsageError, match="cannot be honoured"):
         parse_flags("--docker-password", "x", "--runtime", "apptainer")
+
+
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [
+        ("-3", (True, True, 0, False)),
+        ("-1", (False, True, 0, False)),
+        ("1", (False, False, 0, False)),
+        ("4", (False, False, 1, False)),
+        ("5", (False, False, 1, True)),
+        ("many", (False, False, 0, False)),
+    ],
+)
+def test_flags_level_of_messages_by_a_variable(level: str, expected: tuple[bool, bool, int, bool]) -> None:
+    options = parse_flags(APPTAINER_MESSAGELEVEL=level)
+    assert (options.silent, options.quiet, options.verbose, options.debug) == expected
+    options = parse_flags("--quiet", APPTAINER_MESSAGELEVEL=level)
+    assert (options.silent, options.quiet, options.verbose, options.debug) == (False, True, 0, False)

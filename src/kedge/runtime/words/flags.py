@@ -29,6 +29,7 @@ _TRUE = ("1", "t", "true", "y", "yes", "on")
 _FALSE = ("0", "f", "false", "n", "no", "off")
 _DASHES = "-\u2010\u2011\u2012\u2013\u2014\u2015\u2212"  # what word processors and web pages make of a dash
 _FETCHING = ("login", "docker-host")  # refusals about the image, which kedge fetches for every runtime
+_MESSAGES = ("silent", "quiet", "verbose", "debug")
 _SPLIT_ELSEWHERE = ("bind", "mount")  # `binds` merges their variables with the flags
 
 
@@ -153,6 +154,7 @@ def _take_variables(options: RunOptions, environ: Mapping[str, str]) -> None:
     if not any(name.startswith(PREFIXES) for name in environ):
         return
     given = dict(options.given)
+    _take_level(options, environ)
     for flag in FLAGS:
         if options.verb not in flag.verbs or _key(flag) in given or flag.attribute in _SPLIT_ELSEWHERE:
             continue
@@ -163,6 +165,16 @@ def _take_variables(options: RunOptions, environ: Mapping[str, str]) -> None:
                 is_list = flag.kind == "list"
                 _apply(options, flag, ",".join(map(str.strip, value.split(","))) if is_list else value, origin)
                 break
+
+
+def _take_level(options: RunOptions, environ: Mapping[str, str]) -> None:
+    """What APPTAINER_MESSAGELEVEL says about messages, where no flag does: -3 and less silent … 5 debug."""
+    text = read_variable(environ, "MESSAGELEVEL")[1]
+    if not text.removeprefix("-").isdecimal() or any(name in options.given for name in _MESSAGES):
+        return
+    level = int(text)
+    options.silent, options.quiet = level <= -3, level <= -1
+    options.verbose, options.debug = int(level >= 2), level >= 5
 
 
 def _warn_of_twins(options: RunOptions, environ: Mapping[str, str], variable: str) -> None:
