@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -51,3 +52,22 @@ def test_instance_whose_number_cannot_be_written_does_not_stay(runner: Runner, a
     assert done.returncode != 0
     assert "/proc/no/such" in done.stderr
     assert "numbered" not in runner.read("instance", "list")
+
+
+def test_dry_run_joins_nobody(runner: Runner, archive: str) -> None:
+    """Another rank of the same launch has the container: a plan is printed all the same, and nothing is started."""
+    runner.read("exec", archive, "ls")
+    with subprocess.Popen(
+        runner.argv("exec", "--sharens", archive, "sh", "-c", "echo ready; read line"),
+        env=runner.variables(),
+        cwd=runner.home,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "ready\n"
+        said = runner.read("exec", "--sharens", "--dry-run", archive, "sh", "-c", "echo started")
+        first.communicate("\n")
+    assert "\nrun " in said
+    assert "\nstarted" not in said
