@@ -36,6 +36,7 @@ _SCHEMES = (
     *("http", "https", "host", "file"),
 )
 _MESSAGES = ("quiet", "silent", "debug", "nocolor")  # what the child says is said as the user asked for it
+_ATTEMPTS = 3  # others may remove what was unpacked a moment ago, and nobody holds yet
 
 
 class Located:
@@ -59,17 +60,33 @@ def locate(options: RunOptions, host: HostFacts, say: Say) -> Located:
         return _locate_reference(options, host, say)
     image = identify(options.image)
     compare_machine(image, host.machine)
-    root = choose_root(image, options, host.environ, host.uid)
-    if image.kind == "folder":
-        return Located(image, root, image.path)
-    if root.way == "unpack" or (root.way == "folder" and hold(root.folder) < 0):
+
+    def find() -> Root:
+        return choose_root(image, options, host.environ, host.uid)
+
+    def make_ready(root: Root) -> None:
         say("note", f"{options.image}: {root.reason}")
         was_missing = root.way == "unpack"  # and not there, but about to be removed
         prepare_once(options, say, image.identity, lambda: was_missing and bool(find_unpacked(image, host.environ)))
-        root = choose_root(image, options, host.environ, host.uid)
-        if root.way == "unpack" or (root.way == "folder" and hold(root.folder) < 0):
-            raise _explain_gone(options.image)
+
+    root = find() if image.kind == "folder" else find_held(find, make_ready, options.image)
     return Located(image, root, image.path)
+
+
+def find_held(find: Callable[[], Root], make_ready: Callable[[Root], None], name: str) -> Root:
+    """A root that nobody takes away; unpacked first where it is missing, again where it is gone before it is held."""
+    for attempt in range(_ATTEMPTS + 1):
+        root = find()
+        if root.way != "unpack" and (root.way != "folder" or hold(root.folder) >= 0):
+            return root
+        if attempt < _ATTEMPTS:
+            make_ready(root)
+    from kedge.errors import FileProblem  # late: only for an error
+
+    raise FileProblem(
+        f"{name} was unpacked on this node {_ATTEMPTS} times, and was gone each time before it could be used",
+        hint="others need the room: choose a larger place with KEDGE_NODEDIR, or --root-from squashfuse for a file",
+    )
 
 
 def settle_overlays(layering: Layering, options: RunOptions, host: HostFacts) -> None:
@@ -100,21 +117,25 @@ def _locate_reference(options: RunOptions, host: HostFacts, say: Say) -> Located
         raise explain_readonly_image(reference, "reference")
     if options.root not in ("auto", "unpack"):
         say("warn", f"--root-from {options.root} changes nothing: {reference} is unpacked on this node")
-    must_ask = is_volatile(reference) or options.pull in ("newer", "always")
     machine = choose_machine(options, host)
-    folder = "" if must_ask else find_named(reference, machine, host.environ)
-    if not folder or hold(folder) < 0:
-        if must_ask:
+    is_asked = not is_volatile(reference) and options.pull not in ("newer", "always")
+
+    def find() -> Root:
+        folder = find_named(reference, machine, host.environ) if is_asked else ""
+        return Root("folder" if folder else "unpack", f"{reference} is unpacked on this node: {folder}", folder)
+
+    def make_ready(root: Root) -> None:
+        nonlocal is_asked
+        if not is_asked:
+            is_asked = True
             prepare(options, reference)
-        else:
-            name = name_path("", reference, machine).rpartition("/")[2]
-            was_missing = not folder
-            prepare_once(options, say, name, lambda: was_missing and bool(find_named(reference, machine, host.environ)))
-        folder = find_named(reference, machine, host.environ)
-        if not folder or hold(folder) < 0:
-            raise _explain_gone(reference)
-    image = ImageFile(folder, "folder")
-    return Located(image, Root("folder", f"{reference} is unpacked on this node: {folder}", folder), reference)
+            return
+        was_missing = root.way == "unpack"  # and not there, but about to be removed
+        name = name_path("", reference, machine).rpartition("/")[2]
+        prepare_once(options, say, name, lambda: was_missing and bool(find_named(reference, machine, host.environ)))
+
+    root = find_held(find, make_ready, reference)
+    return Located(ImageFile(root.folder, "folder"), root, reference)
 
 
 def choose_machine(options: RunOptions, host: HostFacts) -> str:
@@ -127,15 +148,6 @@ def choose_machine(options: RunOptions, host: HostFacts) -> str:
             if host.environ.get(f"{prefix}_{name}"):
                 return host.environ[f"{prefix}_{name}"]
     return read_configured("architecture", host.environ) or host.machine
-
-
-def _explain_gone(name: str) -> Exception:
-    from kedge.errors import FileProblem  # late: only for an error
-
-    return FileProblem(
-        f"{name} was unpacked on this node, and is gone already",
-        hint="others need the room: choose a larger place with KEDGE_NODEDIR, or --root-from squashfuse for a file",
-    )
 
 
 def prepare_once(options: RunOptions, say: Say, name: str, is_there: Callable[[], bool]) -> None:
