@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from kedge.errors import CannotStart
 from kedge.formats.singularityd.runscript import render_runscript
 from kedge.runtime.environment.entrypoint import is_oci_script, read_workdir
-from tests.builders.payloads import make_image, make_plain_image, plan
+from kedge.runtime.views import TableView
+from tests.builders.payloads import make_host, make_image, make_plain_image, plan
 
 WORD = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 RUNSCRIPT = "/.singularity.d/runscript"
@@ -181,6 +182,21 @@ def test_workdir_is_honoured_by_run_only() -> None:
     assert plan(image, verb="exec").workdir == ""
     assert plan(image, verb="run", arguments=[], no_workdir=True).workdir == ""
     assert plan(image, verb="run", arguments=[], pwd="/x").workdir == ""
+
+
+def test_workdir_hides_files_of_the_current_folder_and_that_is_said() -> None:
+    image = make_image(config=b'{"config":{"WorkingDir":"/workspace"}}', more={"/workspace/there.py": ""})
+    files = {"/home/user/project/train.py": b"", "/home/user/project/there.py": b""}
+    host = make_host(view=TableView(files), cwd="/home/user/project")
+
+    def warn(*arguments: str, **more: object) -> list[str]:
+        return plan(image, host=host, verb="run", arguments=list(arguments), **more).warnings
+
+    (said,) = warn("python", "train.py", "--lr", "1")
+    assert "train.py is in /home/user/project" in said
+    assert "--no-workdir" in said
+    assert warn("python", "there.py") == warn("python", "-c", "train") == []
+    assert warn("python", "train.py", no_workdir=True) == []
 
 
 def test_scripts_of_kedge_are_known() -> None:

@@ -181,7 +181,8 @@ def test_plan_working_folder_order() -> None:
     assert plan_container(make_request(pwd="/x")).rest[-1] == ("chdir", "/x", 1)
     request = make_request(verb="run")
     request.payload.workdir = "/workspace"
-    assert plan_container(request).rest[-1] == ("chdir", "/workspace\n/home/user\n/", 0)
+    here = request.host.cwd
+    assert plan_container(request).rest[-1] == ("chdir", f"/workspace\n{here}\n/home/user\n/", 0)
 
 
 def test_plan_driver_libraries_are_gathered_in_one_folder() -> None:

@@ -55,6 +55,7 @@ RULES = {
 }
 
 _MISSING = {
+    "instance stats": "'kedge instance list' says the process, and 'top -p PID' what it uses",
     "capability": "containers have the rights of their caller; there are no capabilities to manage",
     "checkpoint": "DMTCP inside a container makes checkpoints: kedge exec IMAGE dmtcp_launch ...",
     "completion": "'kedge completion SHELL' prints the script for kedge",
@@ -100,6 +101,8 @@ def translate_verb(program: str, verb: str, words: list[str]) -> list[str]:
     family, dot, command = verb.partition(".")
     if dot and family == "instance":  # as Singularity 2 wrote it
         verb, words = family, [command, *words]
+    if verb == "instance" and words[:1] == ["stats"]:
+        verb = "instance stats"
     if verb in _MISSING:
         raise UsageError(f"there is no '{program} {verb}' here", hint=_MISSING[verb])
     rule = RULES.get(verb)

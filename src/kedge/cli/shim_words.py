@@ -23,6 +23,8 @@ _GLOBALS = {
     **{"-d": "--debug", "--debug": "--debug", "-q": "--quiet", "--quiet": "--quiet", "-s": "--silent"},
     **{"--silent": "--silent", "-v": "--verbose", "--verbose": "--verbose", "--nocolor": "--nocolor"},
 }
+# Job scripts name files of the folder that they start in: `singularity run image.sif python train.py`.
+_RUN = ("run", "--no-workdir")
 
 
 class Translation:
@@ -74,7 +76,7 @@ def _answer(meant: Translation) -> int:
 def translate(program: str, words: Sequence[str]) -> Translation:
     """The same in kedge's words; raises what explains where there is no same."""
     if program == "run-singularity":
-        return Translation(["run", *words])
+        return Translation([*_RUN, *words])
     leading: list[str] = []
     warnings: list[str] = []
     position = 0
@@ -92,7 +94,7 @@ def translate(program: str, words: Sequence[str]) -> Translation:
             leading += _read_globals(program, word)
     verb, rest = "".join(words[position : position + 1]), list(words[position + 1 :])
     if verb in CONTAINER_VERBS:
-        return Translation([*leading, verb, *rest], warnings=warnings)
+        return Translation([*leading, *(_RUN if verb == "run" else [verb]), *rest], warnings=warnings)
     if verb in ("", "help"):
         return _explain(program, rest, is_wanted=bool(verb))
     if verb == "version":

@@ -319,7 +319,7 @@ def plan_start_folder(request: Request) -> Operation:
     if options.pwd:
         return ("chdir", options.pwd, 1)
     home = request.home[1]
-    if request.payload.workdir:
-        return ("chdir", "\n".join([request.payload.workdir, home, "/"]), 0)
-    first = [] if options.contain or not request.host.has_folder else [request.host.cwd]
+    first = [request.payload.workdir] if request.payload.workdir else []
+    if not options.contain and request.host.has_folder:
+        first.append(request.host.cwd)
     return ("chdir", "\n".join([*first, home, "/"]), 0)

@@ -31,6 +31,16 @@ _FOLDER = "/.singularity.d/env"
 _TWINS = ("APPTAINER_", "SINGULARITY_")
 
 
+def warn_of_files(arguments: Sequence[str], host: HostFacts, view: View, workdir: str) -> list[str]:
+    """What is said where an argument names a file of the current folder, which the program will not find."""
+    for word in arguments:
+        if word.startswith(("-", "/")) or not word or "\n" in word or host.cwd == workdir:
+            continue
+        if host.view.kind(f"{host.cwd}/{word}") and not view.kind(f"{workdir}/{word}"):
+            return [f"{word} is in {host.cwd}, but 'run' starts in {workdir}, the image's WORKDIR: add --no-workdir"]
+    return []
+
+
 def plan_payload(
     options: RunOptions, host: HostFacts, image: ImageFacts, additions: Additions, binds: Sequence[Bind] = ()
 ) -> Payload:
@@ -43,6 +53,7 @@ def plan_payload(
         workdir = read_workdir(image.oci_config)
         if workdir:
             settings.notes.append(f"starts in {workdir}, the image's WORKDIR (--no-workdir: in the current folder)")
+            settings.warnings += warn_of_files(options.arguments, host, image.view, workdir)
     start = options.pwd or workdir or (home_inside(options, host) if options.contain else host.cwd)
     settings.variables.assign("PWD", start, is_exported=True)
     done = run_steps(settings, image.view)
