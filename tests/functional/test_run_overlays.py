@@ -90,6 +90,16 @@ def test_exec_ext3_image_is_changed_with_writable_only(runner: Runner, image: st
         assert "that you may not write to" in runner.run("exec", "--writable", str(path), "true").stderr
 
 
+def test_exec_reads_an_ext3_image_whose_last_writer_was_killed(runner: Runner, image: str) -> None:
+    mkfs, debugfs = require_program("mkfs.ext3"), require_program("debugfs")
+    require_program("fuse2fs")
+    path = runner.home / "root.img"
+    subprocess.run([mkfs, "-q", "-d", image, str(path), "64M"], check=True)
+    subprocess.run([debugfs, "-w", "-R", "feature needs_recovery", str(path)], check=True, capture_output=True)
+    give_to(runner, runner.home)
+    assert runner.read("exec", str(path), "ls", "-d", "/bin") == "/bin\n"
+
+
 def test_exec_says_what_is_missing_for_a_bind_out_of_squashfs_without_fuse(runner: Runner, image: str) -> None:
     require_root()
     if runner.uid == 0:

@@ -48,7 +48,7 @@ _TEXTS = {
     "readonly": "make {1} read-only",
     "squashfuse": "mount the SquashFS file system in {1} (offset {2}) on {4} with {5}",
     "loop": "mount the {5} file system in {1} (offset {2}) on {4} with the kernel",
-    "fuse2fs": "mount the ext file system in {1} (offset {2}) on {4} with {5}",
+    "fuse2fs": "mount the ext file system in {1} (offset {2}) on {4} ({5})",
     "hostname": "call this host {1}",
     "umask": "set the umask to {octal}",
     "enter": "make {1} the root",

@@ -26,8 +26,14 @@ def mount_loop(file: str, offset: int, size: int, target: str, kind: str, *, wri
     finally:
         os.close(backing)
     flags = constants.MS_NOSUID | constants.MS_NODEV | (0 if writable else constants.MS_RDONLY)
+    options = "errors=remount-ro" if kind.startswith("ext") else ""
     try:
-        libc.mount(f"/dev/loop{number}", target, kind, flags, "errors=remount-ro" if kind.startswith("ext") else "")
+        libc.mount(f"/dev/loop{number}", target, kind, flags, options)
+    except OSError as problem:
+        if writable or not options or problem.errno != errno.EROFS:
+            raise
+        # its last user was killed, and what is in its journal cannot be written down here: it is read as it is
+        libc.mount(f"/dev/loop{number}", target, kind, flags, f"{options},norecovery")
     finally:
         os.close(device)  # from now on the mount holds it, or nobody
 
