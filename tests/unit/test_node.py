@@ -129,6 +129,10 @@ def test_default_place_stays_where_images_are(
     assert node.choose_place(environ) == f"{tmp_path}/second/{own}"
     put_image(tmp_path / "first" / own)
     assert node.choose_place(environ) == f"{tmp_path}/first/{own}"
+    # in a container of ours it is there, but read-only: images go elsewhere
+    kinds[str(tmp_path / "first")] = "disk"
+    monkeypatch.setattr(node, "_is_readonly", lambda place: place == f"{tmp_path}/first/{own}")
+    assert node.choose_place(environ) == f"{tmp_path}/second/{own}"
 
 
 def test_describe_place_tells_memory_from_disk() -> None:

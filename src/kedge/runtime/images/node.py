@@ -29,6 +29,7 @@ _PLACES = ("/var/tmp", "/tmp")  # the first that is on a disk of this node; stic
 _LEAST_ROOM = 1 << 30
 _SETTING = "node_directory"
 _LONGEST_NAME = 180
+_HIGH_FILE = 200  # the lock's least number: scripts number their own files, such as `exec 3>log`
 _PATIENCE, _PAUSE = 5.0, 0.005  # seconds: how long somebody may look whether an image is in use
 _WRITTEN_AFTER = 300.0  # seconds; the kernel writes what is 30 seconds old
 
@@ -39,6 +40,8 @@ _NETWORK = (
     constants.PANFS_SUPER_MAGIC,
     constants.BEEGFS_SUPER_MAGIC,
     constants.SMB2_SUPER_MAGIC,
+    constants.CIFS_SUPER_MAGIC,
+    constants.V9FS_MAGIC,
     constants.AFS_SUPER_MAGIC,
     constants.CEPH_SUPER_MAGIC,
 )
@@ -68,9 +71,9 @@ def choose_place(environ: Mapping[str, str]) -> str:
         return configured
     own = f"kedge-{os.getuid()}"
     for folder in _PLACES:
-        if os.path.isdir(f"{folder}/{own}/images"):
+        if os.path.isdir(f"{folder}/{own}/images") and not _is_readonly(f"{folder}/{own}"):
             return f"{folder}/{own}"
-    return f"{_choose_default()}/{own}"
+    return f"{_choose_default(own)}/{own}"
 
 
 def describe_place(path: str) -> str:
@@ -141,9 +144,11 @@ def read_config(root: str) -> bytes:
 def hold(root: str) -> int:
     """Keep the image from being removed as long as the descriptor is open anywhere; -1 when it is gone already.
 
-    The descriptor is inherited, so that the lock lives as long as the container's processes. Look for the image again
-    after -1.
+    The descriptor is inherited, so that the lock lives as long as the container's processes; a program that closes it
+    is seen by its mount. Look for the image again after -1.
     """
+    import fcntl  # late: an image that is not unpacked is not held
+
     folder = root[: -len("/root")]
     path = f"{folder}/lock"
     try:
@@ -154,7 +159,12 @@ def hold(root: str) -> int:
     if not _share_lock(file, path) or not os.path.exists(f"{folder}/info"):
         os.close(file)
         return -1
-    os.set_inheritable(file, True)
+    try:
+        moved = fcntl.fcntl(file, fcntl.F_DUPFD, _HIGH_FILE)
+        os.close(file)
+        file = moved
+    except OSError:  # no number so high is allowed
+        os.set_inheritable(file, True)
     try:
         os.utime(path)
     except OSError:
@@ -235,9 +245,18 @@ def _describe_archive(reference: str) -> str:
     return f"{os.path.abspath(path)} {status.st_size:x}-{status.st_mtime_ns:x}-{status.st_ino:x}"
 
 
-def _choose_default() -> str:
+def _is_readonly(place: str) -> bool:
+    """Whether nothing can be kept there: in a container the node's own place is mounted so."""
+    try:
+        return bool(os.statvfs(place).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
+
+
+def _choose_default(own: str) -> str:
     """/var/tmp where it is a disk with room, else /tmp under the same terms, else whichever can be written."""
     usable = [folder for folder in _PLACES if os.access(folder, os.W_OK | os.X_OK)]
+    usable = [folder for folder in usable if not _is_readonly(f"{folder}/{own}")]
     for folder in usable:
         status = os.statvfs(folder)
         if describe_place(folder) == "disk" and status.f_bavail * status.f_frsize >= _LEAST_ROOM:
