@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from kedge.runtime.mounts import ext_mounts
 from tests.builders.servers import wait_until_unused
-from tests.requirements import require_program, require_user_namespaces
+from tests.requirements import require_program, require_root, require_user_namespaces
 
 USER = 1501
 # A container in small: namespaces and a file system in memory at `base`; the test's own lines follow.
@@ -505,3 +506,19 @@ def test_without_fuse2fs_the_error_says_what_to_install(place):
     )
     assert "fuse2fs" in str(found["text"])
     assert "SquashFS" in str(found["hint"])
+
+
+def test_a_server_that_never_mounts_is_given_up_and_ended(tmp_path, monkeypatch):
+    require_root()
+    program, image = tmp_path / "fuse2fs", tmp_path / "image.img"
+    program.write_text("#!/bin/sh\nexec sleep 600\n")
+    program.chmod(0o755)
+    image.touch()
+    (tmp_path / "place").mkdir()
+    monkeypatch.setattr(ext_mounts, "_PATIENCE", 0.3)
+    lock = os.open(image, os.O_RDONLY | os.O_CLOEXEC)
+    wanted = ext_mounts.ExtImage(str(image), 0, 0, writable=False)
+    said = ext_mounts.start_server(str(program), wanted, str(tmp_path / "place"), lock)
+    os.close(lock)
+    assert "did not mount it within 0.3 s" in said
+    wait_until_unused(image)

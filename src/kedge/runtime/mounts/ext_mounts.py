@@ -163,6 +163,8 @@ def start_server(program: str, image: ExtImage, place: str, lock: int) -> str:
             if os.waitpid(child, os.WNOHANG)[0]:
                 return read_message(errors) or "fuse2fs ended without a word"
             time.sleep(_PAUSE)
+        os.kill(child, 9)
+        os.waitpid(child, 0)
         return f"fuse2fs did not mount it within {_PATIENCE:g} s"
     finally:
         os.close(errors)
