@@ -201,7 +201,7 @@ def test_hold_lives_in_children_and_keeps_the_time(place: Path) -> None:
     folder = put_image(place)
     os.utime(folder / "lock", (1, 1))
     held = node.hold(str(folder / "root"))
-    assert held >= 0
+    assert held >= 200, "out of the way of scripts that number their files"
     assert (folder / "lock").stat().st_mtime > 1000
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=(held,))
     assert os.get_inheritable(held)
