@@ -30,7 +30,6 @@ _LEAST_ROOM = 1 << 30
 _SETTING = "node_directory"
 _LONGEST_NAME = 180
 _HIGH_FILE = 200  # the lock's least number: scripts number their own files, such as `exec 3>log`
-_HIGH_FILE = 200  # the lock's least number: scripts number their own files, such as `exec 3>log`
 _PATIENCE, _PAUSE = 5.0, 0.005  # seconds: how long somebody may look whether an image is in use
 _WRITTEN_AFTER = 300.0  # seconds; the kernel writes what is 30 seconds old
 
@@ -161,11 +160,6 @@ def hold(root: str) -> int:
         os.close(file)
         return -1
     try:
-        moved = fcntl.fcntl(file, fcntl.F_DUPFD, _HIGH_FILE)
-        os.close(file)
-        file = moved
-    except OSError:  # no number so high is allowed
-        try:
         moved = fcntl.fcntl(file, fcntl.F_DUPFD, _HIGH_FILE)
         os.close(file)
         file = moved
