@@ -176,6 +176,14 @@ def test_exec_overlay_inside_a_sif_is_used_and_written_with_writable(runner: Run
     wait_until_unused(path)
 
 
+def test_exec_writable_says_how_to_make_a_mount_point(runner: Runner) -> None:
+    box = str(give_to(runner, make_sandbox(runner.folder / "changeable")))
+    done = runner.run("exec", "--writable", "--bind", f"{runner.home}:/data/deep", box, "true")
+    assert done.returncode == 255
+    assert "mkdir -p IMAGE/data/deep" in done.stderr
+    assert not Path(box, "data").exists()
+
+
 def test_exec_scratch_is_empty_and_writable_and_kept_below_a_work_folder(runner: Runner, image: str) -> None:
     count = "ls -A /scratch | wc -l; touch /scratch/file"
     assert runner.read("exec", "--scratch", "/scratch", image, "sh", "-c", count) == "0\n"

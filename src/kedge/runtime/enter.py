@@ -351,7 +351,8 @@ def find_hint(operation: Operation, problem: OSError) -> str | None:
     if kind == "chdir":
         return "the folder must exist inside the container: bind it with -B, or give another --pwd"
     if kind == "bind" and problem.errno == errno.ENOENT:
-        return "source and destination must exist; 'kedge exec --dry-run' shows all of them"
+        inside = str(operation[2]).removeprefix(NEW)
+        return f"--writable makes no mount points: mkdir -p IMAGE{inside} first, or use --overlay instead"
     if kind == "bind" and problem.errno == errno.ENOTDIR:
         return "a file can be bound to a file only, and a folder to a folder only"
     if kind == "bind" and problem.errno in (errno.EACCES, errno.EPERM):
