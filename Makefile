@@ -7,7 +7,7 @@ help:
 	@echo "make demo       an image made of this machine's programs, and containers from it"
 	@echo "make test       check, then all tests"
 	@echo "make check      format, lint, types, architecture, documents"
-	@echo "make bench      the pull benchmark against the floor of the codecs and against other tools"
+	@echo "make bench      pulls and starts, against the floor of the codecs and against other tools"
 	@echo "make venv       .venv with kedge and the developers' tools"
 	@echo "make setup      as root: the programs that tests use"
 	@echo "make reference  write the generated pages of docs/ again"
