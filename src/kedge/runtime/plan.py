@@ -146,7 +146,7 @@ def plan_kernel_trees(request: Request, points: Points) -> None:
         if options.pid:
             points.add(("proc", points.want("/proc", "d", by="bind"), MUST))
         else:
-            points.bind("/proc", "/proc", "d", flags=MS_NOSUID)
+            points.bind("/proc", "/proc", "d", flags=MS_NOSUID, policy=WARN if request.is_direct else MUST)
     if not request.skips("sys"):
         points.bind("/sys", "/sys", "d", flags=MS_NOSUID, policy=WARN)
 
@@ -156,7 +156,7 @@ def plan_devices(request: Request, points: Points) -> None:
     if request.skips("dev"):
         return
     if not request.options.contain:
-        points.bind("/dev", "/dev", "d", flags=MS_NOSUID)
+        points.bind("/dev", "/dev", "d", flags=MS_NOSUID, policy=WARN if request.is_direct else MUST)
         return
     points.tmpfs("/dev", 4 << 20, "755")
     points.add(("folder", NEW + "/dev/shm", 0o755, MUST))

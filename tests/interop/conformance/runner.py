@@ -191,4 +191,6 @@ def open_places() -> Iterator[Places]:
         start = ["unshare", "--mount", "--propagation", "private"]
         holder = stack.enter_context(hold_namespace(start, "\n".join([*users, mounts])))
         kedge = Place(space / "kedge", find_kedge(space / "kedge"), holder)
+        # The first start of an image says that it is unpacked; all cases are to be alike.
+        kedge.enter(*kedge.program, "unpack", *(f"/srv/images/{each.name}" for each in sorted(images.glob("*.sif"))))
         yield Places(apptainer, kedge)
