@@ -6,6 +6,7 @@ from __future__ import annotations
 import collections
 import ipaddress
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +18,13 @@ from tests.requirements import REPOSITORY, SHARED_REASON, must_run
 _KEPT = ("KEDGE_SHARED", "KEDGE_PEERS")
 _FOREIGN = ("KEDGE_", "APPTAINER_", "SINGULARITY_", "DOCKER_", "XDG_", "SLURM_")
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "NO_COLOR", "SOURCE_DATE_EPOCH")
-_EXCUSES = (SHARED_REASON, "user namespaces cannot be made here")
+_EXCUSES = (
+    SHARED_REASON,
+    "user namespaces cannot be made here",
+    "root may",  # what only an ordinary user is refused; run as one, too
+    "as its own user",
+    "the test covers the checkout",
+)
 _skipped: collections.Counter[str] = collections.Counter()
 
 
@@ -33,6 +40,21 @@ def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("PYTHONPATH", str(REPOSITORY / "src"))  # for the programs that tests start
         patch.setenv("KEDGE_SITE_CONFIG", str(home / "no-site-config.toml"))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def plain_signals() -> Iterator[None]:
+    """Undo what nohup and background jobs of shells do: programs that tests start would ignore these signals."""
+    ignored = [number for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP) if is_ignored(number)]
+    for number in ignored:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    yield
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def is_ignored(number: int) -> bool:
+    return signal.getsignal(number) == signal.SIG_IGN
 
 
 @pytest.fixture(scope="session", autouse=True)

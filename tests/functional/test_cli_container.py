@@ -71,9 +71,9 @@ def test_container_starts_import_nothing_heavy(words: list[str]) -> None:
     assert not [name for name in loaded if name.startswith("kedge.") and name.split(".")[1] in ("errors", "settings")]
 
 
-def test_container_warnings_and_notes_need_nothing_heavy() -> None:
+def test_container_warnings_need_nothing_heavy() -> None:
     body = "say('warn', 'careful\\x1b[2J'); say('note', 'decided'); say('out', 'the plan')"
-    done = run_fake("exec", "-v", "--no-pid", "\u2014-nv", "i", "x", body=body)
+    done = run_fake("exec", "--no-pid", "\u2014-nv", "i", "x", body=body)
     assert done.stdout.startswith("the plan\n")
     assert not [name for name in done.stdout.split() if name.split(".")[0] in FORBIDDEN]
     assert done.stderr.splitlines() == [

@@ -50,7 +50,7 @@ except KedgeError as problem:
 def job_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "programs"
     folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    monkeypatch.setenv("PATH", str(folder))  # without the schedulers that other tests installed
     return folder
 
 

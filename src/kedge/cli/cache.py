@@ -117,7 +117,7 @@ def _list(arguments: argparse.Namespace, console: Console) -> None:
         console.print(f"{len(entries)} things, {total}" + (f"; -v shows {hidden} more" if hidden else ""))
     if unpacked or arguments.type == _UNPACKED:
         total = format_size(sum(entry.size for entry in unpacked))
-        console.print(f"{len(unpacked)} unpacked images on this node, {total}")
+        console.print(f"{count_images(len(unpacked))} on this node, {total}")
 
 
 def _clean(arguments: argparse.Namespace, console: Console) -> None:
@@ -141,7 +141,7 @@ def _clean_node(arguments: argparse.Namespace, console: Console) -> None:
     if not console.dry_run and not arguments.force and console.is_interactive:
         found = node.clean(arguments.days, dry_run=True)
         size = format_size(sum(entry.size for entry in found))
-        if not found or not console.confirm(f"remove {len(found)} unpacked images, {size}, from {node.place}?"):
+        if not found or not console.confirm(f"remove {count_images(len(found))}, {size}, from {node.place}?"):
             return
     removed = node.clean(arguments.days, dry_run=console.dry_run)
     if console.json:
@@ -150,7 +150,7 @@ def _clean_node(arguments: argparse.Namespace, console: Console) -> None:
     for entry in removed if console.verbosity or console.dry_run else ():
         console.print(f"{_UNPACKED} {entry.source} ({format_size(entry.size)})")
     size = format_size(sum(entry.size for entry in removed))
-    console.print(f"{len(removed)} unpacked images, {size}, {'would be removed' if console.dry_run else 'removed'}")
+    console.print(f"{count_images(len(removed))}, {size}, {'would be removed' if console.dry_run else 'removed'}")
 
 
 def _limit(arguments: argparse.Namespace, console: Console) -> None:
@@ -209,3 +209,8 @@ def _as_dict(entry: Entry) -> dict[str, object]:
         "in_use": entry.in_use,
         "path": str(entry.path),
     }
+
+
+def count_images(count: int) -> str:
+    """`1 unpacked image`, `3 unpacked images`."""
+    return f"{count} unpacked image{'' if count == 1 else 's'}"
