@@ -30,7 +30,7 @@ def image(runner: Runner) -> str:
 
 
 @pytest.mark.parametrize("words", [("exec", "IMAGE", "sleep", "5"), ("pull", "x.sif", "docker://[::1]:1/a/b")])
-@pytest.mark.parametrize("delay", [0.02, 0.05, 0.08, 0.12, 0.2])
+@pytest.mark.parametrize("delay", [0.05, 0.08, 0.12, 0.2])
 def test_interrupt_at_any_time_shows_no_traceback(
     runner: Runner, image: str, words: tuple[str, ...], delay: float
 ) -> None:
