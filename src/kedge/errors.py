@@ -4,7 +4,7 @@
 A message says what was tried and why it failed; `context` names the file, host, field or offset; `hint` is the next
 thing to type. Domain code raises these; only `cli/main.py` catches and renders them. Codes 1-9 are general,
 10-19 registries, 20-29 image content, 30-39 files and the store, 40-49 limits of this machine, 50-59 settings,
-60-69 containers. `run`, `exec`, `shell` and `test` end with 255 instead, which no program uses for itself.
+60-69 containers, 70-79 jobs. `run`, `exec`, `shell` and `test` end with 255 instead, which no program uses for itself.
 """
 
 from __future__ import annotations
@@ -257,3 +257,45 @@ def rebuild_error(told: dict[str, object]) -> KedgeError:
     shown = {str(name): str(value) for name, value in context.items()} if isinstance(context, dict) else None
     hint = told.get("hint")
     return kind(str(told.get("message")), context=shown, hint=str(hint) if hint else None)
+
+
+class InvalidJob(KedgeError):
+    """The description of a job cannot be used: context names the key or flag, and the file it stands in."""
+
+    reference, exit_code = "invalid-job", 70
+
+
+class RequestRefused(KedgeError):
+    """The site or its scheduler cannot serve a request; the hint is the nearest one that would do."""
+
+    reference, exit_code = "request-refused", 71
+
+
+class SchedulerFailed(KedgeError):
+    """A program of the scheduler failed, or said what cannot be understood; its words are in the context."""
+
+    reference, exit_code = "scheduler-failed", 72
+
+
+class JobNotFound(KedgeError):
+    """Nobody knows that job: no record of kedge's, and not the scheduler."""
+
+    reference, exit_code = "job-not-found", 73
+
+
+class NoScheduler(KedgeError):
+    """There is no scheduler here, or not the one that was asked for."""
+
+    reference, exit_code = "no-scheduler", 74
+
+
+class SiteProblem(KedgeError):
+    """A site is not known, or its profile cannot be used."""
+
+    reference, exit_code = "site-problem", 75
+
+
+class JobFailed(KedgeError):
+    """A job that was waited for did not end well."""
+
+    reference, exit_code = "job-failed", 76

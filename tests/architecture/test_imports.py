@@ -16,7 +16,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("",),  # the package itself, which offers the calls of `api`
     ("api",),  # the verbs as typed functions
     ("ops",),
-    ("registry", "store", "layers", "hostpack", "signing", "runtime"),
+    ("registry", "store", "layers", "hostpack", "signing", "runtime", "schedulers", "sites", "jobs", "batchscript"),
     ("host",),
     ("formats", "settings"),
     ("model",),

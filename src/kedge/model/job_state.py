@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What became of a job, in one vocabulary for all schedulers; the scheduler's own words are kept beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """The states a job can be in."""
+
+    QUEUED = "queued"
+    HELD = "held"
+    RUNNING = "running"
+    SUSPENDED = "suspended"
+    COMPLETING = "completing"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMEOUT = "timeout"
+    OUT_OF_MEMORY = "out of memory"
+    NODE_FAILED = "node failed"
+    PREEMPTED = "preempted"
+    LOST = "lost"  # the scheduler does not know it any more, and nobody said how it ended
+    UNKNOWN = "unknown"  # the scheduler said a word that is not in our tables
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing will change any more. LOST is not: accounts may be written later."""
+        return self in _FINAL
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing to wait for."""
+        return self in _FINAL or self is State.LOST
+
+
+_FINAL = frozenset(
+    (
+        State.DONE,
+        State.FAILED,
+        State.CANCELLED,
+        State.TIMEOUT,
+        State.OUT_OF_MEMORY,
+        State.NODE_FAILED,
+        State.PREEMPTED,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """What a scheduler says of one job or one task of an array; times are seconds since 1970."""
+
+    id: str  # the job's own id, without the index
+    state: State
+    raw: str  # the state in the scheduler's words
+    index: int | None = None  # of an array's task
+    pending_indices: str = ""  # an array's tasks that still wait, as `4-9`; the scheduler shows them as one
+    reason: str = ""  # why it waits or how it failed, in the scheduler's words
+    name: str = ""
+    user: str = ""
+    queue: str = ""
+    nodes: str = ""  # the names, compressed as the scheduler writes them
+    exit_code: int | None = None
+    signal: int | None = None
+    submitted: float | None = None
+    started: float | None = None
+    ended: float | None = None
+    time_limit: int | None = None  # seconds
+    details: tuple[tuple[str, str], ...] = ()  # more fields a backend found, for `status`
+
+    @property
+    def shown_id(self) -> str:
+        """`12`, `12_3`, `12_[4-9]`."""
+        if self.pending_indices:
+            return f"{self.id}_[{self.pending_indices}]"
+        return self.id if self.index is None else f"{self.id}_{self.index}"

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What is known about a cluster: its queues and nodes, what its scheduler takes and refuses, where things lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A partition, queue or resource type; None and empty mean: not known, so nothing is checked against it."""
+
+    name: str
+    title: str = ""
+    is_default: bool = False
+    nodes: int | None = None  # how many there are
+    cpus_per_node: int | None = None
+    memory_per_node: int | None = None  # bytes a job may use
+    gpus_per_node: int | None = None  # 0: none
+    gpu: str = ""  # `A100-SXM4-40GB`; what explain looks up
+    gpu_type: str = ""  # the scheduler's word for it, as in gpu:a100:4
+    arch: str = ""  # amd64, arm64
+    local_disk: int | None = None  # bytes
+    min_nodes: int | None = None
+    max_nodes: int | None = None
+    max_gpus: int | None = None  # of one job
+    max_time: int | None = None  # seconds
+    max_interactive_time: int | None = None
+    default_time: int | None = None
+    is_whole_node: bool = False  # nodes are not shared, and their GPUs come unasked
+    is_interactive: bool = True
+    needs_gpus: bool = False  # a job that asks for none waits for ever
+    resource: str = ""  # Grid Engine: the resource type written as -l RESOURCE=NODES
+    parallel_environment: str = ""  # Grid Engine: the PE, `{tasks}` is put in: `mpi-{tasks}`
+    is_retired: bool = False  # switched off; kept because documents still name it
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One profile; every field has a neutral default, so that a profile says only what is particular."""
+
+    name: str
+    title: str
+    scheduler: str  # slurm, gridengine, pbs or local
+    # how kedge knows that it is here
+    hostnames: tuple[str, ...] = ()  # regular expressions for the whole name of the machine
+    variables: tuple[tuple[str, str], ...] = ()  # variables and the regular expression of their value
+    queues: tuple[Queue, ...] = ()
+    # what is asked for, and in which words
+    account_option: str = ""  # -A, -P, -g; empty: the scheduler's usual one
+    account_on_command_line: bool = False  # only there, never in the script (ABCI's -g)
+    requires: tuple[str, ...] = ()  # of: account, queue, time, nodes, tasks, memory
+    refuses: tuple[str, ...] = ()  # of: memory, gpus, arrays, export, exclusive, nodelist
+    gpu_directive: str | None = None  # with {count} and {type}; "" none at all, None the scheduler's usual one
+    memory_directive: str | None = None  # with {size}; "" none at all, None the usual one
+    default_memory_per_cpu: int | None = None  # bytes; what a job gets that asks for none
+    directives: tuple[str, ...] = ()  # always added
+    drop_directives: tuple[str, ...] = ()  # never written
+    options: tuple[tuple[str, str], ...] = ()  # what only one backend understands; its module says which
+    # what is done in the job before the user's command
+    module_setup: tuple[str, ...] = ()  # lines that make `module` work
+    modules: tuple[str, ...] = ()
+    runtime_modules: tuple[str, ...] = ()  # for apptainer or singularity, when they are what runs
+    environment: tuple[tuple[str, str], ...] = ()
+    unset: tuple[str, ...] = ()
+    setup: tuple[str, ...] = ()
+    binds: tuple[str, ...] = ()
+    # how ranks are started
+    launcher: str = ""  # srun, mpirun, mpiexec, ibrun; empty: the scheduler's usual one
+    launcher_options: tuple[str, ...] = ()
+    mpi_type: str = ""  # srun's --mpi
+    interactive: str = ""  # srun, salloc, qrsh, qsub, idev; empty: the scheduler's usual one
+    interactive_queue: str = ""
+    address_suffix: str = ""  # put behind host names to reach the fast network
+    # where things lie; $VARIABLES are the shell's
+    runtime: str = ""  # empty: kedge itself
+    home_on_nodes: bool = True
+    scratch: str = ""  # seen by login and compute nodes
+    image_directory: str = ""  # where pulled images go; empty: the store
+    node_directory: str = ""  # a disk of the node
+    hidden_paths: tuple[str, ...] = ()  # folders that compute nodes do not see
+    pull: str = "now"  # or in-job: the login node must not
+    pull_reason: str = ""
+    internet_on_nodes: bool | None = None
+    notes: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()  # where the figures are from
+    origin: str = field(default="", compare=False)  # the file this was read from
+
+    def find_queue(self, name: str) -> Queue | None:
+        """The queue of that name."""
+        return next((each for each in self.queues if each.name == name), None)
+
+    @property
+    def default_queue(self) -> Queue | None:
+        """The queue a job gets that names none."""
+        return next((each for each in self.queues if each.is_default), None)
+
+    def option(self, name: str, default: str = "") -> str:
+        """A backend's own option."""
+        return dict(self.options).get(name, default)

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The part of a batch script below the directives: modules, environment, staging, and the command itself.
+
+It is plain bash that its user can read, keep, change and submit by hand. Everything a user wrote stands in it quoted.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from kedge.model.job import DependencyKind, Job, Parallel
+from kedge.model.site import Site
+from kedge.release import VERSION
+from kedge.schedulers.backend import Dialect, Place
+from kedge.schedulers.container_words import container_words, runtime_of, uses_pyxis
+from kedge.schedulers.launchers import launch_words, node_words, torchrun_words
+
+_FIND_MODULES = (
+    "if ! type module >/dev/null 2>&1; then",
+    "    for file in /etc/profile.d/lmod.sh /etc/profile.d/modules.sh /usr/share/modules/init/bash; do",
+    "        # shellcheck disable=SC1090",
+    '        [ -r "$file" ] && . "$file" && break',
+    "    done",
+    "fi",
+)
+_LINE = 100  # a command that is longer goes over several lines
+
+
+def render_body(job: Job, site: Site, place: Place, dialect: Dialect) -> str:
+    """Everything below the directives."""
+    title = " ".join(job.name.split())
+    blocks = [
+        [
+            f"# {title}: written by kedge {VERSION} for the site {site.name}. To submit it by hand: {dialect.submit_word}"
+        ],
+        _write_record(job, place, dialect),
+        _load_modules(job, site),
+        _set_environment(job, site),
+        _guard_dependencies(job, dialect),
+        [f"cd {shlex.quote(place.directory)}"],
+        [*site.setup, *job.setup],
+        _name_image(job, site, place),
+        _stage_image(job, site, place, dialect),
+        _find_master(job, site, dialect),
+        _run_command(job, site, dialect),
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def needs_lookup(job: Job, dialect: Dialect) -> bool:
+    """Whether the scheduler counts an array's tasks 1..N, and the script looks the user's index up."""
+    if job.array is None:
+        return False
+    return (len(job.array.ranges) > 1 and not dialect.has_array_lists) or min(job.array.indices) < dialect.first_index
+
+
+def fold_words(words: Sequence[str]) -> str:
+    """Fragments of shell as one command, over several lines where it is long."""
+    line = " ".join(words)
+    if len(line) <= _LINE or len(words) < 3:
+        return line
+    lines, current = [], words[0]
+    for word in words[1:]:
+        if len(current) + len(word) + 3 > _LINE:
+            lines.append(current)
+            current = f"    {word}"
+        else:
+            current += f" {word}"
+    return " \\\n".join([*lines, current])
+
+
+def _write_record(job: Job, place: Place, dialect: Dialect) -> list[str]:
+    suffix = ".$KEDGE_ARRAY_INDEX" if job.array else ""
+    lines = [f'export KEDGE_JOB_ID="{dialect.job_id}" KEDGE_JOB_NAME={shlex.quote(job.name)}']
+    if job.array is not None and needs_lookup(job, dialect):
+        lines.append(f"indices=({' '.join(map(str, job.array.indices))})")
+        lines.append(f'export KEDGE_ARRAY_INDEX="${{indices[{dialect.array_index} - 1]}}"')
+    elif job.array is not None:
+        lines.append(f'export KEDGE_ARRAY_INDEX="${dialect.array_index}"')
+    return [
+        *lines,
+        "# where 'kedge status' finds how it went, if the scheduler keeps no accounts",
+        f"record={shlex.quote(place.record)}",
+        f'{{ echo "$KEDGE_JOB_ID $(hostname) $(date +%s)" >"$record/began{suffix}"; }} 2>/dev/null',
+        f"trap 'status=$?; {_END_OF_RECORD[bool(job.array)]}' EXIT",
+    ]
+
+
+def _load_modules(job: Job, site: Site) -> list[str]:
+    modules = [*site.modules, *job.modules]
+    if runtime_of(job, site) in ("apptainer", "singularity"):
+        modules = [*site.modules, *site.runtime_modules, *job.modules]
+    if not modules:
+        return []
+    setup = site.module_setup or _FIND_MODULES
+    return [*setup, "module load " + " ".join(shlex.quote(each) for each in modules)]
+
+
+def _set_environment(job: Job, site: Site) -> list[str]:
+    lines = [f"unset {name}" for name in site.unset]
+    # a site's values may use the node's own variables; a user's are taken as they are
+    lines += [f'export {name}="{value}"' for name, value in site.environment]
+    if runtime_of(job, site) == "kedge" and site.node_directory:
+        lines.append(f'export KEDGE_NODEDIR="{site.node_directory}/kedge-$(id -u)"')
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in job.environment]
+    return [*lines, "set -eo pipefail"]
+
+
+def _guard_dependencies(job: Job, dialect: Dialect) -> list[str]:
+    """For schedulers that begin a job after any end of another: look how it was."""
+    if dialect.has_dependency_kinds:
+        return []
+    lines = []
+    for each in job.dependencies:
+        if each.kind not in (DependencyKind.AFTER_OK, DependencyKind.AFTER_NOT_OK) or not each.record:
+            continue
+        wanted = "=" if each.kind is DependencyKind.AFTER_OK else "!="
+        lines += [
+            f"for file in {shlex.quote(each.record)}/began*; do",
+            '    ended=$(cut -d" " -f1 "${file/%began*/ended}${file##*/began}" 2>/dev/null || echo killed)',
+            f'    if ! [ "$ended" {wanted} 0 ]; then',
+            f'        echo "kedge: job {each.job} ended with $ended, and this one wants it {each.kind.value}" >&2',
+            "        exit 1",
+            "    fi",
+            "done",
+        ]
+    return lines
+
+
+def _name_image(job: Job, site: Site, place: Place) -> list[str]:
+    if not job.image or uses_pyxis(job, site):
+        return []
+    lines = [f"image={shlex.quote(place.image)}"]
+    if runtime_of(job, site) == "kedge" or place.pull_from:
+        lines.insert(0, f"kedge={shlex.quote(place.kedge)}")
+    return lines
+
+
+def _stage_image(job: Job, site: Site, place: Place, dialect: Dialect) -> list[str]:
+    if not job.image or uses_pyxis(job, site):
+        return []
+    lines = []
+    if place.pull_from:
+        lines.append(f'"$kedge" pull --if-missing "$image" {shlex.quote(place.pull_from)}')
+    if job.broadcast:
+        lines += _broadcast_image(job, site, dialect)
+    return lines
+
+
+def _broadcast_image(job: Job, site: Site, dialect: Dialect) -> list[str]:
+    on_nodes = " ".join(node_words(job, site, dialect))
+    if not dialect.broadcast:  # every node unpacks it to its own disk, once, and keeps it as long as there is room
+        return [f'{on_nodes} "$kedge" unpack "$image"'.lstrip()]
+    folder = site.node_directory or "/tmp"
+    return [
+        f'copy="{folder}/kedge-$(id -u)-$KEDGE_JOB_ID-${{image##*/}}"',
+        f'{dialect.broadcast} "$image" "$copy"',
+        f"trap 'status=$?; {on_nodes} rm -f \"$copy\"; {_END_OF_RECORD[bool(job.array)]}' EXIT",
+        'image="$copy"',
+    ]
+
+
+_END_OF_RECORD = {
+    is_array: f'{{ echo "$status $(date +%s)" >"$record/ended{suffix}"; }} 2>/dev/null'
+    for is_array, suffix in ((False, ""), (True, ".$KEDGE_ARRAY_INDEX"))
+}
+
+
+def _find_master(job: Job, site: Site, dialect: Dialect) -> list[str]:
+    if job.parallel is not Parallel.TORCHRUN or job.node_count == 1:
+        return []
+    index = " + KEDGE_ARRAY_INDEX" if job.array else ""
+    return [
+        *dialect.first_node,
+        f'export MASTER_ADDR="$first_node{site.address_suffix}"',
+        "# a port that two jobs on one node hardly share, below those that the kernel gives away",
+        f"export MASTER_PORT=$((20000 + ({dialect.numeric_id}{index}) % 12000))",
+    ]
+
+
+def _run_command(job: Job, site: Site, dialect: Dialect) -> list[str]:
+    command = [shlex.quote(word) for word in job.command]
+    if job.parallel is Parallel.TORCHRUN:
+        command = torchrun_words(job, site, dialect)
+    if uses_pyxis(job, site):
+        return [fold_words([*launch_words(job, site, dialect, force=True), *container_words(job, site), *command])]
+    launcher = launch_words(job, site, dialect)
+    return [fold_words([*launcher, *(container_words(job, site) if job.image else []), *command])]
+
+
+def _runtime_of(job: Job, site: Site) -> str:
+    return job.runtime or site.runtime or "kedge"
