@@ -31,9 +31,7 @@ def render_body(job: Job, site: Site, place: Place, dialect: Dialect) -> str:
     """Everything below the directives."""
     title = " ".join(job.name.split())
     blocks = [
-        [
-            f"# {title}: written by kedge {VERSION} for the site {site.name}. To submit it by hand: {dialect.submit_word}"
-        ],
+        [f"# {title}: by kedge {VERSION} for the site {site.name}. To submit it by hand: {dialect.submit_word} FILE"],
         _write_record(job, place, dialect),
         _load_modules(job, site),
         _set_environment(job, site),
