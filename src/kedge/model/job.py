@@ -3,8 +3,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
+
+from kedge.errors import InvalidJob
+
+MOST_INDICES = 1_000_000
+_ARRAY_FORMS = "write it like 0-9, 1-100%10 (ten at once), 0-20:5 or 1,3,7-9"
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
 
 
 class Parallel(StrEnum):
@@ -33,6 +40,9 @@ class Dependency:
     job: str  # as the user says it: an id of the scheduler, or a job of kedge's; in what a backend sees, always an id
     record: str = ""  # the folder of its record, where kedge knows it: schedulers without `afterok` look there
 
+    def __str__(self) -> str:
+        return self.job if self.kind is DependencyKind.AFTER_OK else f"{self.kind}:{self.job}"
+
 
 @dataclass(frozen=True, slots=True)
 class IndexRange:
@@ -57,6 +67,22 @@ class JobArray:
 
     ranges: tuple[IndexRange, ...]
     limit: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> JobArray:
+        """`0-9%2`, `1,3,5-9:2`; raises InvalidJob for what is no array, runs twice over an index, or is too large."""
+        listed, percent, limit = "".join(text.split()).partition("%")
+        if percent and not re.fullmatch(r"0*[1-9][0-9]{0,8}", limit):
+            raise InvalidJob(f"'%{limit}' does not say how many may run at once", hint=_ARRAY_FORMS)
+        array = cls(tuple(map(_parse_range, listed.split(","))), int(limit) if percent else None)
+        if len(array) > MOST_INDICES:
+            raise InvalidJob(
+                f"'{text[:60]}' has {len(array)} indices, and {MOST_INDICES} are the most there can be",
+                hint="let each task do a part of the work in a loop",
+            )
+        if len(array.ranges) > 1 and len(set(array.indices)) < len(array):
+            raise InvalidJob(f"'{text[:60]}' has an index twice", hint=_ARRAY_FORMS)
+        return array
 
     def __str__(self) -> str:
         return ",".join(map(str, self.ranges)) + (f"%{self.limit}" if self.limit else "")
@@ -129,6 +155,8 @@ class Job:
     @property
     def node_count(self) -> int:
         """The nodes it gets when nothing else decides."""
+        if not self.nodes and self.tasks and self.tasks_per_node:
+            return -(-self.tasks // self.tasks_per_node)
         return self.nodes or 1
 
     @property
@@ -146,3 +174,45 @@ class Job:
         if self.parallel is Parallel.TORCHRUN:
             return self.node_count
         return self.tasks or self.tasks_on_node * self.node_count
+
+
+def _parse_range(text: str) -> IndexRange:
+    found = _RANGE.fullmatch(text)
+    if found is None:
+        raise InvalidJob(f"'{text[:60]}' is no index and no range of indices", hint=_ARRAY_FORMS)
+    first, last, step = int(found[1]), int(found[2] or found[1]), int(found[3] or 1)
+    if last < first:
+        raise InvalidJob(f"'{text}' counts down", hint=f"write {last}-{first}")
+    if step < 1:
+        raise InvalidJob(f"'{text}' has a step of 0", hint=_ARRAY_FORMS)
+    return IndexRange(first, last, step)
+
+
+def parse_dependencies(text: str) -> tuple[Dependency, ...]:
+    """`JOB`, which means `afterok:JOB`, or Slurm's `KIND:JOB[:JOB...][,KIND:JOB...]`.
+
+    A JOB is an id of the scheduler or the name of a job; a name with a colon or comma in it cannot be written so.
+    """
+    if not text.startswith(tuple(f"{kind}:" for kind in DependencyKind)):
+        return (Dependency(DependencyKind.AFTER_OK, _check_job_name(text, text)),)
+    found = []
+    for piece in text.split(","):
+        kind, _, jobs = piece.strip().partition(":")
+        if kind not in list(DependencyKind):
+            raise _refuse_dependency(text)
+        found += [Dependency(DependencyKind(kind), _check_job_name(job, text)) for job in jobs.split(":")]
+    return tuple(found)
+
+
+def _check_job_name(job: str, text: str) -> str:
+    if not job.strip() or re.search(r"[,:\x00-\x1f\x7f]", job):
+        raise _refuse_dependency(text)
+    return job.strip()
+
+
+def _refuse_dependency(text: str) -> InvalidJob:
+    kinds = ", ".join(f"{kind}:JOB" for kind in DependencyKind)
+    return InvalidJob(
+        f"'{text[:100]}' does not say which job to wait for",
+        hint=f"give a job's id or name, or one of {kinds}; several jobs are given one by one",
+    )
