@@ -77,3 +77,8 @@ class JobStatus:
         if self.pending_indices:
             return f"{self.id}_[{self.pending_indices}]"
         return self.id if self.index is None else f"{self.id}_{self.index}"
+
+    def as_dict(self) -> dict[str, object]:
+        """The status as `--json` prints it."""
+        told: dict[str, object] = {name: getattr(self, name) for name in self.__slots__}
+        return {**told, "state": self.state.value, "details": dict(self.details)}

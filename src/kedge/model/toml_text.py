@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What tomllib leaves out: on which line a key stands, and how values are written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+_TOKEN = re.compile(
+    r'(?P<string>"""(?:[^\\]|\\.)*?"{3,5}|' + r"'''.*?'{3,5}" + r'|"(?:[^"\\\n]|\\.)*"|' + r"'[^'\n]*')"
+    r"|(?P<comment>\#[^\n]*)|(?P<line>\n)|(?P<mark>[\[\]{}=.,])|(?P<bare>[^\s\[\]{}=.,\"'\#]+)|(?P<space>[^\S\n]+)",
+    re.DOTALL,
+)
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_WIDTH = 110
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+Path = tuple[str, ...]
+
+
+def find_lines(text: str) -> dict[Path, int]:
+    """The line of every table and key of a text that tomllib has read; keys of inline tables are not among them."""
+    found: dict[Path, int] = {}
+    table: Path = ()
+    for line, names, is_header in _list_statements(text):
+        if is_header:
+            table = names
+            found.setdefault(table, line)
+            continue
+        path = (*table, *names)
+        for count in range(len(table) + 1, len(path) + 1):
+            found.setdefault(path[:count], line)
+    return found
+
+
+def _list_statements(text: str) -> Iterator[tuple[int, Path, bool]]:
+    """The first line of each statement, the names before its `=` or in its header, and whether it is a header."""
+    names: list[str] = []
+    line, depth, is_header, in_value = 1, 0, False, False
+    for token in _TOKEN.finditer(text.replace("\r\n", "\n") + "\n"):
+        kind, content = token.lastgroup, token[0]
+        if kind == "line" and depth <= 0:
+            if is_header:
+                yield line, tuple(names), True
+            names, depth, is_header, in_value = [], 0, False, False
+        elif kind == "mark" and in_value:
+            depth += (content in "[{") - (content in "]}")
+        elif kind == "mark" and content == "=":
+            yield line, tuple(names), False
+            in_value = True
+        elif kind == "mark":
+            is_header = is_header or content == "["
+        elif not in_value and kind in ("string", "bare"):
+            names.append(_unquote(content) if kind == "string" else content)
+        line += content.count("\n")
+
+
+def _unquote(key: str) -> str:
+    import tomllib  # late: it has read the text already
+
+    return str(next(iter(tomllib.loads(f"{key} = 0"))))
+
+
+def write_text(text: str) -> str:
+    """A basic string; raises ValueError for what no TOML can hold: bytes that are no text."""
+    text.encode()
+    return '"' + "".join(_ESCAPES.get(each) or (each if each.isprintable() else _escape(each)) for each in text) + '"'
+
+
+def _escape(character: str) -> str:
+    number = ord(character)
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+
+
+def write_key(key: str) -> str:
+    """A key, quoted where it has to be."""
+    return key if _BARE_KEY.fullmatch(key) else write_text(key)
+
+
+def write_list(texts: Sequence[str]) -> str:
+    """A list of texts, over several lines where it is long."""
+    written = [write_text(text) for text in texts]
+    line = f"[{', '.join(written)}]"
+    if len(line) <= _WIDTH:
+        return line
+    return "[\n" + "".join(f"    {each},\n" for each in written) + "]"
