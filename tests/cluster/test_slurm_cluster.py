@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The Slurm that other tests use is a real one: it runs, refuses, ends and remembers like those of sites."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.daemons import wait_until
+from tests.cluster.slurm_cluster import ACCOUNT, SlurmCluster, SlurmOptions
+from tests.cluster.users import ClusterUser
+from tests.requirements import require_root
+
+
+def submit(user: ClusterUser, body: str, *options: str) -> str:
+    return user.read_program("sbatch", "--parsable", *options, stdin=f"#!/bin/bash\n{body}\n").strip()
+
+
+def test_slurm_cluster_runs_tasks_of_an_ordinary_user_on_all_nodes(slurm: SlurmCluster) -> None:
+    out = slurm.user().read_program("srun", "-N2", "--ntasks-per-node=2", "sh", "-c", "echo $SLURMD_NODENAME $(id -un)")
+    assert sorted(out.splitlines()) == ["n1 nobody", "n1 nobody", "n2 nobody", "n2 nobody"]
+
+
+def test_slurm_cluster_gives_gpus(slurm: SlurmCluster) -> None:
+    show = ("sh", "-c", "echo $CUDA_VISIBLE_DEVICES $SLURM_GPUS_ON_NODE")
+    assert slurm.user().read_program("srun", "--gpus-per-node=a100:3", *show) == "0,1,2 3\n"
+    assert slurm.user().read_program("srun", *show) == "\n"
+    refused = slurm.user().run_program("srun", "--gpus-per-node=9", "true")
+    assert "Requested node configuration is not available" in refused.stderr
+
+
+def test_slurm_cluster_runs_arrays_and_dependencies(slurm: SlurmCluster) -> None:
+    user = slurm.user()
+    array = submit(user, "exit $((SLURM_ARRAY_TASK_ID == 2))", "--array=1-2", "--output=%A_%a.txt")
+    after = submit(user, "true", f"--dependency=afterany:{array}")
+    assert slurm.wait_for_state(after)["JobState"] == "COMPLETED"
+    assert slurm.wait_for_state(f"{array}_1")["JobState"] == "COMPLETED"
+    assert slurm.wait_for_state(f"{array}_2")["ExitCode"] == "1:0"
+    assert (user.home / f"{array}_2.txt").exists()
+    never = submit(user, "true", f"--dependency=afterok:{array}")
+    assert slurm.wait_for_state(never, "PENDING")["Reason"] in ("Dependency", "DependencyNeverSatisfied")
+
+
+def test_slurm_cluster_cancels(slurm: SlurmCluster) -> None:
+    user = slurm.user()
+    job = submit(user, "sleep 600")
+    slurm.wait_for_state(job, "RUNNING")
+    assert slurm.user("games").run_program("scancel", job).returncode != 0, "of another user"
+    user.read_program("scancel", job)
+    assert slurm.wait_for_state(job, "CANCELLED")["ExitCode"] == "0:15"
+
+
+@pytest.mark.slow
+def test_slurm_cluster_ends_jobs_at_their_time_limit(slurm: SlurmCluster) -> None:
+    job = submit(slurm.user(), "sleep 600", "--time=1")
+    slurm.wait_for_state(job, "RUNNING")
+    slurm.expire(job)
+    assert slurm.wait_for_state(job, timeout=90)["JobState"] == "TIMEOUT"
+
+
+def test_slurm_cluster_ends_jobs_with_too_much_memory(slurm: SlurmCluster) -> None:
+    user = slurm.user()
+    job = submit(user, "python3 -c 'x = bytearray(200 << 20); input()' < <(sleep 60)", "--mem=50M")
+    assert slurm.wait_for_state(job)["JobState"] in ("FAILED", "OUT_OF_MEMORY")
+    assert "exceeded memory limit" in (user.home / f"slurm-{job}.out").read_text()
+
+
+def test_slurm_cluster_without_accounting_says_so(slurm: SlurmCluster) -> None:
+    done = slurm.user().run_program("sacct")
+    assert done.returncode == 1
+    assert "accounting storage is disabled" in done.stderr
+
+
+def test_slurm_cluster_with_accounting_remembers(slurm_accounting: SlurmCluster) -> None:
+    user = slurm_accounting.user()
+    job = submit(user, "exit 3", "--gpus-per-node=1")
+    ask = ("sacct", "-nPX", "-j", job, "-o", "State,ExitCode,Account")
+    wait_until("sacct knows the end", lambda: user.read_program(*ask) == f"FAILED|3:0|{ACCOUNT}\n")
+    slurm_accounting.wait_until_forgotten(job)
+    assert user.read_program(*ask).startswith("FAILED")
+    assert "Invalid account" in user.run_program("sbatch", "-A", "other", "--wrap=true").stderr
+
+
+def test_slurm_cluster_can_forget(slurm_forgetful: SlurmCluster) -> None:
+    user = slurm_forgetful.user()
+    job = submit(user, "true")
+    slurm_forgetful.wait_until_forgotten(job)
+    assert "Invalid job id" in user.run_program("squeue", "-j", job).stderr
+
+
+def test_slurm_cluster_can_be_out_of_reach(slurm_forgetful: SlurmCluster) -> None:
+    user = slurm_forgetful.user()
+    job = submit(user, "sleep 600")
+    slurm_forgetful.wait_for_state(job, "RUNNING")
+    slurm_forgetful.stop_control()
+    try:
+        assert "Unable to contact slurm controller" in user.run_program("squeue").stderr
+    finally:
+        slurm_forgetful.start_control()
+    assert slurm_forgetful.wait_for_state(job, "RUNNING")
+    user.read_program("scancel", job)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["-N1", "-t1", "--gres=gpu:1"], "GPUs cannot be requested"),
+        (["-N1", "-t1", "--gpus-per-task=1"], "GPUs cannot be requested"),
+        (["-N1", "-t1", "--mem=1G"], "--mem"),
+        (["-t1"], "(-N) is missing"),
+        (["-N1"], "(-t) is missing"),
+        (["-N1", "-t1", "-pgh"], None),
+    ],
+)
+def test_slurm_cluster_refuses_like_tacc(slurm_tacc: SlurmCluster, options: list[str], sentence: str | None) -> None:
+    done = slurm_tacc.user().run_program("sbatch", "-n1", *options, "--wrap=true")
+    assert (done.returncode == 0) == (sentence is None), done.stderr
+    assert (sentence or "") in done.stderr
+
+
+def test_slurm_cluster_of_virtual_hosts_has_hosts(slurm_hosts: SlurmCluster) -> None:
+    user = slurm_hosts.user()
+    assert user.read_program("hostname") == "head\n"
+    out = user.read_program("srun", "-N2", "sh", "-c", "hostname; getent hosts gpu01 gpu02 | wc -l")
+    assert sorted(out.split()) == ["2", "2", "gpu01", "gpu02"]
+
+
+def test_slurm_cluster_leaves_nothing_after_a_failure() -> None:
+    require_root()
+    cluster = SlurmCluster(SlurmOptions(nodes=1, gpus=0))
+    with pytest.raises(ZeroDivisionError), cluster:
+        cluster.wait_for_state(submit(cluster.user(), "sleep 600"), "RUNNING")
+        assert len(find_processes(cluster.folder)) > 3
+        raise ZeroDivisionError
+    assert not cluster.folder.exists()
+    assert not find_processes(cluster.folder)
+
+
+def test_slurm_cluster_that_cannot_start_says_why_and_leaves_nothing() -> None:
+    require_root()
+    cluster = SlurmCluster(SlurmOptions(lua="nonsense"))
+    with pytest.raises(AssertionError, match="job_submit.lua:1"), cluster:
+        pass
+    assert not cluster.folder.exists()
+    assert not find_processes(cluster.folder)
+
+
+def find_processes(folder: Path) -> list[str]:
+    mark, found = os.fsencode(folder), []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (place / "environ").read_bytes() + (place / "cmdline").read_bytes():
+                found.append(place.name)
+        except OSError:
+            continue
+    return found

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Ordinary users of a cluster: each has a home, and runs kedge or any program on the login node."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.builders.containers import Runner, make_runner
+
+# Schedulers want users that the machine's databases know, and every machine knows these.
+USERS = ("nobody", "games")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterUser(Runner):
+    """`run`, `read` and `argv` are kedge's, as for every Runner; the other methods run any program as this user."""
+
+    prefix: tuple[str, ...] = ()  # words that bring a program to the login node
+
+    def argv(self, *words: str) -> list[str]:
+        """The command line of kedge, as the user on the login node."""
+        return [*self.prefix, *Runner.argv(self, *words)]
+
+    def words(self, *program: str) -> list[str]:
+        """The command line of any program, as the user on the login node."""
+        if self.uid == os.getuid():
+            return [*self.prefix, *program]
+        user = str(self.uid)
+        return [*self.prefix, "setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--", *program]
+
+    def start_program(self, *program: str, cwd: Path | None = None) -> subprocess.Popen[str]:
+        """Start a program; its output can be read with `communicate`."""
+        return subprocess.Popen(
+            self.words(*program),
+            env=self.variables(),
+            cwd=cwd or self.home,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def run_program(
+        self, *program: str, env: Mapping[str, str] | None = None, stdin: str = "", cwd: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program to its end."""
+        return subprocess.run(
+            self.words(*program),
+            env=self.variables(env),
+            cwd=cwd or self.home,
+            text=True,
+            input=stdin,
+            capture_output=True,
+            timeout=120,
+            check=False,
+        )
+
+    def read_program(self, *program: str, stdin: str = "") -> str:
+        """What a program prints; a failure fails the test."""
+        done = self.run_program(*program, stdin=stdin)
+        assert done.returncode == 0, f"{program}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+
+def make_user(folder: Path, name: str, environment: Mapping[str, str], prefix: tuple[str, ...] = ()) -> ClusterUser:
+    """A user with folders below `folder`; where we are not root it is ourselves."""
+    uid = pwd.getpwnam(name).pw_uid if os.getuid() == 0 else os.getuid()
+    place = folder / name
+    place.mkdir(exist_ok=True, parents=True)
+    make_runner(place, uid)
+    return ClusterUser(place, uid, dict(environment), prefix)
