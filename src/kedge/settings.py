@@ -112,9 +112,11 @@ SETTINGS: dict[str, Setting] = {
             ("--node-limit",),
             "SIZE",
         ),
+        Setting("job_directory", "path", "where records of jobs are kept", None, ("JOBDIR",), ("--job-dir",), "DIR"),
         Setting(
             "runtime", "text", "the runtime that containers are handed to (kedge itself)", None, ("KEDGE_RUNTIME",)
         ),
+        Setting("site", "text", "the site that jobs are for (found out)", None, ("KEDGE_SITE",), ("--site",), "SITE"),
         Setting(
             "registry_login",
             "presence",
@@ -149,7 +151,9 @@ class Settings:
     architecture: str | None
     node_directory: Path | None
     node_limit: int | None
+    job_directory: Path | None
     runtime: str | None
+    site: str | None
     registry_login: bool
     sources: Mapping[str, Source] = field(default_factory=dict)
 

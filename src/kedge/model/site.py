@@ -26,6 +26,7 @@ class Queue:
     max_gpus: int | None = None  # of one job
     max_time: int | None = None  # seconds
     max_interactive_time: int | None = None
+    max_interactive_nodes: int | None = None
     default_time: int | None = None
     is_whole_node: bool = False  # nodes are not shared, and their GPUs come unasked
     is_interactive: bool = True
@@ -48,6 +49,7 @@ class Site:
     variables: tuple[tuple[str, str], ...] = ()  # variables and the regular expression of their value
     queues: tuple[Queue, ...] = ()
     # what is asked for, and in which words
+    account: str = ""  # what jobs are charged to that name no account
     account_option: str = ""  # -A, -P, -g; empty: the scheduler's usual one
     account_on_command_line: bool = False  # only there, never in the script (ABCI's -g)
     requires: tuple[str, ...] = ()  # of: account, queue, time, nodes, tasks, memory

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Sites: which one this is, those that are known, and what one of them says."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kedge.model.site import Site
+from kedge.posix.process import find_program
+from kedge.settings import Settings
+from kedge.sites.detect import FILES, PROGRAMS, Candidate, Machine, detect_site, list_names
+from kedge.sites.profile import find_folders, list_signs, load_site
+
+
+@dataclass(frozen=True, slots=True)
+class Detected:
+    """The site that commands use here, why, and what else it might be."""
+
+    site: Site
+    reason: str
+    others: tuple[Candidate, ...]
+    hostnames: tuple[str, ...]
+
+
+def choose_site(settings: Settings, environ: Mapping[str, str]) -> Site:
+    """The site that was asked for (--site, KEDGE_SITE, a setting), else the one this is. Starts no program."""
+    folders = find_folders(environ)
+    if settings.site:
+        return load_site(settings.site, folders)
+    return load_site(detect_site(look_around(environ), list_signs(folders))[0].site, folders)
+
+
+def detect_here(settings: Settings, environ: Mapping[str, str]) -> Detected:
+    """The same, with the reason and the other sites that this may be."""
+    folders = find_folders(environ)
+    machine = look_around(environ)
+    found = detect_site(machine, list_signs(folders))
+    if settings.site:
+        reason = f"you said so ({settings.sources['site']})"
+        others = tuple(each for each in found if each.site != settings.site)
+        return Detected(load_site(settings.site, folders), reason, others, machine.hostnames)
+    return Detected(load_site(found[0].site, folders), found[0].reason, tuple(found[1:]), machine.hostnames)
+
+
+def look_around(environ: Mapping[str, str]) -> Machine:
+    """What tells one site from another on this machine."""
+    names = list_names(os.uname().nodename, _read_text("/etc/hosts"), _read_text("/etc/resolv.conf"))
+    programs = frozenset(name for name in PROGRAMS if find_program(name))
+    files = frozenset(name for name in FILES if Path(name).exists())
+    return Machine(names, environ, programs, files)
+
+
+def _read_text(path: str) -> str:
+    with contextlib.suppress(OSError):
+        return Path(path).read_text(errors="replace")
+    return ""

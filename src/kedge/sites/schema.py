@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The keys of a profile, taken from the fields of `Site` and `Queue`, and how the value of each is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+from kedge.errors import InvalidJob
+from kedge.model.duration import parse_duration
+from kedge.model.memory import parse_memory
+from kedge.model.site import Queue, Site
+
+SCHEDULERS = ("slurm", "gridengine", "pbs", "local")
+REQUIRED = ("account", "queue", "time", "nodes", "tasks", "memory")
+REFUSED = ("memory", "gpus", "arrays", "export", "exclusive", "nodelist")
+_SIZES = {"memory_per_node", "local_disk", "default_memory_per_cpu"}
+_TIMES = {"max_time", "max_interactive_time", "default_time"}
+_WORDS = {
+    "scheduler": SCHEDULERS,
+    "requires": REQUIRED,
+    "refuses": REFUSED,
+    "arch": ("amd64", "arm64", "ppc64le"),
+    "runtime": ("kedge", "apptainer", "singularity", "pyxis"),
+    "launcher": ("srun", "ibrun", "mpirun", "mpiexec", "none"),
+    "interactive": ("srun", "salloc", "qrsh", "qsub", "idev"),
+    "pull": ("now", "in-job"),
+}
+
+
+class Unusable(Exception):
+    """A value that cannot be what its key needs; the text says what would."""
+
+
+def parse_size(value: object) -> int:
+    """Bytes, from `384G` or `990000M`."""
+    try:
+        return parse_memory(parse_text(value))
+    except (InvalidJob, Unusable):
+        raise Unusable("it must be a size such as '384G' or '990000M'") from None
+
+
+def parse_time(value: object) -> int:
+    """Seconds, from `20m`, `48h`, `7d`, `12:00:00` or `7-00:00:00`."""
+    try:
+        return parse_duration(parse_text(value))
+    except (InvalidJob, Unusable):
+        raise Unusable("it must be a time such as '20m', '48h', '7d' or '12:00:00'") from None
+
+
+def parse_text(value: object) -> str:
+    """Text of one line."""
+    if not isinstance(value, str) or not (value == "" or value.isprintable()):
+        raise Unusable("it must be text of one line, in quotes")
+    return value
+
+
+def parse_flag(value: object) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise Unusable("it must be true or false")
+    return value
+
+
+def parse_count(value: object) -> int:
+    """A whole number."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10**9:
+        raise Unusable("it must be a whole number, without quotes")
+    return value
+
+
+def parse_list(value: object) -> tuple[str, ...]:
+    """A list of texts."""
+    if not isinstance(value, list):
+        raise Unusable("it must be a list of texts, as in ['a', 'b']")
+    try:
+        return tuple(parse_text(each) for each in value)
+    except Unusable:
+        raise Unusable("it must be a list of texts of one line, as in ['a', 'b']") from None
+
+
+def parse_table(value: object) -> tuple[tuple[str, str], ...]:
+    """A table whose values are texts."""
+    if not isinstance(value, dict):
+        raise Unusable("it must be a table of texts")
+    for name, each in value.items():
+        if not isinstance(each, str) or not each.isprintable():
+            raise Unusable(f"'{name}' in it must be text of one line, in quotes")
+    return tuple(value.items())
+
+
+_BY_TYPE: dict[str, Callable[[object], Any]] = {
+    "str": parse_text,
+    "str | None": parse_text,
+    "bool": parse_flag,
+    "bool | None": parse_flag,
+    "int | None": parse_count,
+    "tuple[str, ...]": parse_list,
+    "tuple[tuple[str, str], ...]": parse_table,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key: how its value is read, and the words it may be, where they are fixed."""
+
+    name: str
+    parse: Callable[[object], Any]
+    words: tuple[str, ...] = ()
+
+    def read(self, value: object) -> Any:
+        """The value, or Unusable."""
+        parsed = self.parse(value)
+        if self.name in ("hostnames", "variables"):
+            _check_patterns(parsed)
+        wrong = [each for each in _listed(parsed) if self.words and each not in self.words]
+        if wrong:
+            raise Unusable(f"'{wrong[0]}' is none of: {', '.join(self.words)}")
+        return parsed
+
+
+def _listed(parsed: object) -> tuple[str, ...]:
+    if isinstance(parsed, tuple):
+        return tuple(each for each in parsed if isinstance(each, str))
+    return (parsed,) if isinstance(parsed, str) and parsed else ()
+
+
+def _check_patterns(parsed: tuple[Any, ...]) -> None:
+    for each in parsed:
+        pattern = each if isinstance(each, str) else each[1]
+        try:
+            re.compile(pattern)
+        except re.error as problem:
+            raise Unusable(f"'{pattern}' is not a regular expression: {problem}") from None
+
+
+def _make_keys(kind: type[Site] | type[Queue], absent: tuple[str, ...]) -> dict[str, Key]:
+    keys = {}
+    for each in fields(kind):
+        if each.name in absent:
+            continue
+        parse = _BY_TYPE.get(str(each.type))
+        if each.name in _SIZES:
+            parse = parse_size
+        elif each.name in _TIMES:
+            parse = parse_time
+        if parse is not None:
+            keys[each.name] = Key(each.name, parse, _WORDS.get(each.name, ()))
+    return keys
+
+
+SITE_KEYS = _make_keys(Site, ("name", "origin"))  # the file gives these two
+QUEUE_KEYS = _make_keys(Queue, ())
