@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the options of sbatch ask for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from kedge.batchscript.quantities import (
+    parse_array,
+    parse_count,
+    parse_dependencies,
+    parse_slurm_memory,
+    parse_slurm_time,
+)
+from kedge.batchscript.request import Reader, Request, overlook, put_count, put_parsed, put_text
+from kedge.batchscript.script import Directive
+
+_MAIL = {"begin": "begin", "end": "end", "fail": "fail"}
+_PATTERNS = {"%j": "{id}", "%A": "{id}", "%J": "{id}", "%x": "{name}", "%a": "{index}", "%%": "%"}
+
+
+def _read_nodes(request: Request, directive: Directive, value: str) -> None:
+    least, dash, _ = value.partition("-")
+    request.put("nodes", parse_count(least), directive)
+    if dash:
+        request.leave(directive, f"only the smaller number of nodes, {least}, is kept")
+
+
+def _read_gres(request: Request, directive: Directive, value: str) -> None:
+    """`gpu:2`, `gpu:a100:2`, `gpu`; other things stay as they are."""
+    others = []
+    for part in value.split(","):
+        kind, *rest = part.split(":")
+        if kind != "gpu":
+            others.append(part)
+        else:
+            _put_gpus(request, directive, "gpus_per_node", rest)
+    if others:
+        request.leave(directive, words=f"--gres={','.join(others)}")
+
+
+def _put_gpus(request: Request, directive: Directive, key: str, words: list[str]) -> None:
+    if words and words[-1].isdecimal():
+        count, words = parse_count(words[-1]), words[:-1]
+    else:
+        count = 1
+    if len(words) > 1:
+        raise ValueError(f"'{directive.value}' is not a number of GPUs: write 2 or a100:2")
+    request.put(key, count, directive)
+    if words:
+        request.put("gpu_type", words[0], directive)
+
+
+def _read_gpus(key: str) -> Reader:
+    return lambda request, directive, value: _put_gpus(request, directive, key, value.split(":"))
+
+
+def _read_memory(request: Request, directive: Directive, value: str) -> None:
+    size = parse_slurm_memory(value)
+    if size:
+        request.put("memory", size, directive)
+    else:  # all that the node has
+        request.leave(directive, "it means all memory of the node")
+
+
+def _read_time(request: Request, directive: Directive, value: str) -> None:
+    if value.lower() in ("infinite", "unlimited", "-1"):
+        request.leave(directive, "it asks for time without end")
+    else:
+        request.put("time", parse_slurm_time(value), directive)
+
+
+def _read_exclusive(request: Request, directive: Directive, value: str) -> None:
+    if value:
+        request.leave(directive)
+    else:
+        request.put("exclusive", True, directive)
+
+
+def _read_mail(request: Request, directive: Directive, value: str) -> None:
+    words = {word.strip().lower() for word in value.split(",")}
+    if words == {"none"}:
+        return
+    known = set(_MAIL) if "all" in words else words & set(_MAIL)
+    request.put("mail_on", tuple(name for name in _MAIL if name in known), directive)
+    if others := words - set(_MAIL) - {"all", "none"}:
+        request.leave(directive, f"kedge sends no mail for {', '.join(sorted(others))}", words="")
+
+
+def _read_export(request: Request, directive: Directive, value: str) -> None:
+    if value.upper() not in ("", "ALL"):
+        request.leave(directive)
+
+
+def _read_pattern(key: str) -> Reader:
+    def read(request: Request, directive: Directive, value: str) -> None:
+        request.put(key, convert_pattern(value), directive)
+
+    return read
+
+
+def convert_pattern(value: str) -> str:
+    """`%x-%j.out` as `{name}-{id}.out`; other patterns raise ValueError, because only Slurm knows them."""
+    unknown = [part for part in re.findall(r"%\d*[A-Za-z]", value) if part not in _PATTERNS]
+    if unknown:
+        raise ValueError(f"only Slurm knows what {unknown[0]} stands for")
+    return re.sub(r"%%|%[A-Za-z]", lambda found: _PATTERNS[found.group()], value)
+
+
+READERS: Mapping[str, Reader] = {
+    "--job-name": put_text("name"),
+    "--nodes": _read_nodes,
+    "--ntasks": put_count("tasks"),
+    "--ntasks-per-node": put_count("tasks_per_node"),
+    "--cpus-per-task": put_count("cpus_per_task"),
+    "--gres": _read_gres,
+    "--gpus": _read_gpus("gpus"),
+    "--gpus-per-node": _read_gpus("gpus_per_node"),
+    "--gpus-per-task": _read_gpus("gpus_per_task"),
+    "--mem": _read_memory,
+    "--mem-per-cpu": put_parsed("memory_per_cpu", parse_slurm_memory),
+    "--mem-per-gpu": put_parsed("memory_per_gpu", parse_slurm_memory),
+    "--time": _read_time,
+    "--exclusive": _read_exclusive,
+    "--account": put_text("account"),
+    "--partition": put_text("queue"),
+    "--qos": put_text("qos"),
+    "--reservation": put_text("reservation"),
+    "--constraint": put_text("constraint"),
+    "--array": put_parsed("array", parse_array),
+    "--dependency": put_parsed("dependencies", parse_dependencies),
+    "--begin": put_text("begin"),
+    "--mail-user": put_text("mail"),
+    "--mail-type": _read_mail,
+    "--output": _read_pattern("output"),
+    "--error": _read_pattern("error"),
+    "--chdir": put_text("directory"),
+    "--export": _read_export,
+    "--parsable": overlook,
+    "--quiet": overlook,
+}

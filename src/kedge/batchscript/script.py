@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a batch script says, once read: its directives one by one, and what its commands start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kedge.batchscript.shell import Command, Word
+
+PREFIXES = {"slurm": "#SBATCH", "gridengine": "#$", "pbs": "#PBS", "lsf": "#BSUB", "flux": "#flux:"}
+TITLES = {
+    "slurm": "Slurm",
+    "gridengine": "Grid Engine",
+    "pbs": "PBS",
+    "lsf": "LSF",
+    "flux": "Flux",
+    "local": "no scheduler",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """One option of one directive line. `option` is the name that the scheduler's manual uses (`--nodes`, `-l`)."""
+
+    line: int
+    raw: str
+    scheduler: str
+    option: str
+    value: str | None = None
+    is_live: bool = True  # whether the scheduler that the script is for reads it
+    reason: str = ""  # why not
+    problem: str = ""  # why it refuses it: known before it is asked
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerCall:
+    """A container that the script starts."""
+
+    line: int
+    program: str  # singularity, apptainer, kedge, enroot, srun (with --container-image), shifter
+    verb: str  # exec, run, shell, start; empty where the program has none
+    options: tuple[tuple[str, Word | None], ...]  # by their long names
+    image: Word | None
+    command: tuple[Word, ...]
+    launcher: tuple[Word, ...]  # the words before it
+    source: Command
+
+    def has_option(self, *names: str) -> bool:
+        """Whether one of these is given."""
+        return any(name in names for name, _ in self.options)
+
+    @property
+    def gives_gpus(self) -> bool:
+        """Whether the container sees the GPUs."""
+        return self.program in ("srun", "enroot", "shifter") or self.has_option("--nv", "--nvccli", "--rocm")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchScript:
+    """A whole script."""
+
+    text: str  # with Unix line ends and without a byte order mark
+    scheduler: str  # slurm, gridengine, pbs, lsf, flux or local
+    reason: str  # why that one
+    shebang: str  # the first line, when it is one
+    directives: tuple[Directive, ...]
+    body: tuple[tuple[int, str], ...]  # lines from the first command on, without directives that were read
+    commands: tuple[Command, ...]
+    containers: tuple[ContainerCall, ...]
+    launchers: tuple[Command, ...]  # srun, mpirun, ... with or without a container
+    modules: tuple[tuple[int, str], ...]  # line and name of what `module load` loads
+    dos_line: int = 0  # the first line that ends with \r\n
+    has_mark: bool = False  # a byte order mark before the first line
+
+    @property
+    def live(self) -> tuple[Directive, ...]:
+        """The directives that are read."""
+        return tuple(each for each in self.directives if each.is_live)
+
+    def find(self, *options: str) -> Directive | None:
+        """The last live directive with one of these options, which is the one that counts."""
+        return next((each for each in reversed(self.live) if each.option in options), None)
