@@ -14,9 +14,10 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli",),
     ("",),  # the package itself, which offers the calls of `api`
+    ("executor",),  # Python functions as jobs
     ("api",),  # the verbs as typed functions
     ("ops",),
-    ("registry", "store", "layers", "hostpack", "signing", "runtime", "schedulers", "sites", "jobs", "batchscript"),
+    ("registry", "store", "layers", "hostpack", "signing", "runtime", "schedulers", "sites", "jobs", "batchscript", "remote_call"),
     ("host",),
     ("formats", "settings"),
     ("model",),
@@ -59,8 +60,9 @@ CALL_OWNERS = {
     "os.execvp": "kedge.posix",
     "os.execvpe": "kedge.posix",
     "eval": "nobody",
-    "exec": "nobody",
-    "pickle.loads": "nobody",
+    "exec": "kedge.remote_call.runner",  # not in this process: the file is started by the image's Python
+    "pickle.load": "kedge.remote_call.runner",
+    "pickle.loads": "kedge.remote_call",  # what the user's own jobs wrote into a folder that is theirs alone
 }
 
 

@@ -40,6 +40,7 @@ class Dialect:
     first_index: int = 0  # the smallest index there is
     has_dependency_kinds: bool = True  # False: it begins after any end, and the script looks how that was
     broadcast: str = ""  # the words that copy a file to all nodes: sbcast --force
+    opening: tuple[str, ...] = ()  # lines before all that can print: where output goes that the scheduler would keep
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class Query:
 
     argv: tuple[str, ...]
     may_fail: bool = False
+    environment: tuple[tuple[str, str | None], ...] = ()  # variables to set for it, or with None to take away
 
 
 class Backend(Protocol):

@@ -78,9 +78,12 @@ def _write_record(job: Job, place: Place, dialect: Dialect) -> list[str]:
         lines.append(f'export KEDGE_ARRAY_INDEX="${dialect.array_index}"')
     return [
         *lines,
+        *dialect.opening,
         "# where 'kedge status' finds how it went, if the scheduler keeps no accounts",
         f"record={shlex.quote(place.record)}",
-        f'{{ echo "$KEDGE_JOB_ID $(hostname) $(date +%s)" >"$record/began{suffix}"; }} 2>/dev/null',
+        'streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")',
+        'began="$KEDGE_JOB_ID $(hostname) $(date +%s)"',
+        f'{{ printf "%s\\n" "$began" "$streams" >"$record/began{suffix}"; }} 2>/dev/null',
         f"trap 'status=$?; {_END_OF_RECORD[bool(job.array)]}' EXIT",
     ]
 

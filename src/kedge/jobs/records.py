@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The records of submitted jobs: a folder of plain files for each, and a link by the scheduler's id.
+
+    records/KEY/job.json    what was submitted, where and how; written before the scheduler hears of it
+    records/KEY/script.sh   the script
+    records/KEY/submit.out  what the submit command printed: the id is in it even if kedge was killed meanwhile
+    records/KEY/began…      written by the script when it begins: `ID HOST TIME`, and the files its output and errors
+                            go to, a line each; .INDEX behind its name in arrays
+    records/KEY/ended…      written by the script when it ends: `STATUS TIME`
+    records/KEY/final.json  what the scheduler said last, once nothing changes any more
+    ids/SITE:ID             a link to the record; it moves to ended/ once nothing changes any more
+
+Every file has one writer or is written whole by a rename, so nothing needs a lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kedge.errors import FileProblem, JobNotFound
+from kedge.model.job_state import JobStatus, State
+from kedge.posix.files import explain, explained, write_atomically
+
+_LIMIT = 1 << 20  # bytes of a file of a record; larger ones are somebody else's
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What a script wrote about itself."""
+
+    index: int | None
+    began: float | None = None
+    host: str = ""
+    output: str = ""  # the file it writes to, as its node sees it
+    error: str = ""
+    status: int | None = None  # None: it began and said nothing more
+    ended: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What is known before the scheduler is asked."""
+
+    name: str
+    site: str
+    scheduler: str
+    job: Mapping[str, object]  # the description, as JSON takes it
+    directory: str
+    output: str  # patterns, with {name}, {id} and {index} still in them
+    error: str
+    submit: Sequence[str]  # the command
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One submitted job."""
+
+    key: str
+    folder: Path
+    id: str  # empty: the submission did not finish
+    name: str
+    site: str
+    scheduler: str
+    job: Mapping[str, object]
+    directory: str
+    output: str
+    error: str
+    submit: tuple[str, ...]
+    submitted: float
+    host: str
+
+    @property
+    def script(self) -> Path:
+        """The script that was submitted."""
+        return self.folder / "script.sh"
+
+    @property
+    def is_array(self) -> bool:
+        """Whether it has several tasks."""
+        return bool(self.job.get("array"))
+
+    def read_endings(self) -> list[Ending]:
+        """What its scripts wrote, one entry for each task that began."""
+        try:
+            names = sorted(os.listdir(self.folder))
+        except OSError:
+            return []
+        return [_read_ending(self.folder, name) for name in names if name == "began" or name.startswith("began.")]
+
+    def read_final(self) -> list[JobStatus]:
+        """The last word about it, or nothing."""
+        try:
+            data = _read(self.folder / "final.json")
+            return [_decode_status(each) for each in json.loads(data)]
+        except (FileProblem, ValueError, KeyError, TypeError):
+            return []
+
+
+class Records:
+    """The records of one user, in one folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._records = root / "records"
+        self._ids = root / "ids"
+        self._ended = root / "ended"
+
+    def place(self) -> tuple[str, Path]:
+        """A key that nobody has, and the folder it will get; nothing is made yet."""
+        key = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+        return key, self._records / key
+
+    def create(self, key: str, draft: Draft, script: str) -> Record:
+        """Write down what is about to be submitted."""
+        folder = self._records / key
+        with explained(folder):
+            self._records.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for each in (self._ids, self._ended):
+                each.mkdir(exist_ok=True, mode=0o700)
+            folder.mkdir()  # the umask decides who else may read it; the folder above is the user's alone
+            (folder / "script.sh").write_text(script, errors="surrogateescape")
+        fields = {
+            "version": _VERSION,
+            "name": draft.name,
+            "site": draft.site,
+            "scheduler": draft.scheduler,
+            "submitted": time.time(),
+            "host": os.uname().nodename,
+            "directory": draft.directory,
+            "output": draft.output,
+            "error": draft.error,
+            "submit": list(draft.submit),
+            "job": dict(draft.job),
+        }
+        write_atomically(folder / "job.json", _encode(fields))
+        return _make_record(key, folder, "", fields)
+
+    def name_id(self, record: Record, id: str) -> Record:
+        """Note the scheduler's id. An older record of the same id is of a scheduler that began to count anew."""
+        link = self._ids / f"{record.site}:{id}"
+        temporary = self._ids / f".{record.key}"
+        with explained(link):
+            with contextlib.suppress(FileNotFoundError):
+                temporary.unlink()
+            temporary.symlink_to(f"../records/{record.key}")
+            temporary.replace(link)
+        return replace(record, id=id)
+
+    def list_ids(self, site: str) -> dict[str, str]:
+        """Id to key of the jobs of a site whose last word is not known yet, without opening a file for each."""
+        return _read_links(self._ids, site)
+
+    def list_ended(self, site: str, since: float = 0.0) -> dict[str, str]:
+        """Id to key of those whose last word was heard after `since`."""
+        return _read_links(self._ended, site, since)
+
+    def list_named(self) -> set[str]:
+        """The keys of all jobs that have an id."""
+        return {*_read_links(self._ids, "").values(), *_read_links(self._ended, "").values()}
+
+    def close(self, record: Record, statuses: Sequence[JobStatus]) -> None:
+        """Keep the last word; what cannot be written is looked up again next time."""
+        with contextlib.suppress(OSError):
+            temporary = record.folder / f".final-{os.getpid()}"
+            temporary.write_bytes(_encode([_encode_status(each) for each in statuses]))
+            temporary.replace(record.folder / "final.json")
+            (self._ids / f"{record.site}:{record.id}").rename(self._ended / f"{record.site}:{record.id}")
+
+    def list_keys(self) -> list[str]:
+        """All keys, oldest first."""
+        try:
+            return sorted(os.listdir(self._records))
+        except FileNotFoundError:
+            return []
+        except OSError as problem:
+            raise explain(problem, self._records) from problem
+
+    def read(self, key: str, id: str) -> Record:
+        """One record; `id` is what a link said, or nothing."""
+        folder = self._records / key
+        try:
+            fields = json.loads(_read(folder / "job.json"))
+            return _make_record(key, folder, id, fields)
+        except (ValueError, KeyError, TypeError, AttributeError) as problem:
+            raise FileProblem(
+                f"{folder / 'job.json'} is damaged: {problem}", hint=f"the script is {folder / 'script.sh'}"
+            ) from None
+
+    def find(self, word: str, site: str) -> Record:
+        """The record of an id, a key, a name (the newest of that name), or `last`."""
+        ids = {**self.list_ended(site), **self.list_ids(site)}
+        if word in ids:
+            return self.read(ids[word], word)
+        by_key = {key: id for id, key in ids.items()}
+        keys = self.list_keys()
+        if word == "last" and keys:
+            word = keys[-1]
+        if word in keys:
+            return self.read(word, by_key.get(word, ""))
+        for key in reversed(keys):
+            with contextlib.suppress(FileProblem):
+                record = self.read(key, by_key.get(key, ""))
+                if record.name == word and record.site == site:
+                    return record
+        raise JobNotFound(f"there is no record of a job '{word}'", hint="'kedge jobs' lists what there is")
+
+    def forget(self, record: Record) -> None:
+        """Remove a record; the job itself is not touched."""
+        for folder in (self._ids, self._ended):
+            with contextlib.suppress(OSError):
+                (folder / f"{record.site}:{record.id}").unlink()
+        shutil.rmtree(record.folder, ignore_errors=True)
+
+
+def _read_links(folder: Path, site: str, since: float = 0.0) -> dict[str, str]:
+    """What follows the colon to the key it links to; the time of a link is when it came into its folder."""
+    found = {}
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            where, _, id = entry.name.partition(":")
+            if not id or (site and where != site):
+                continue
+            with contextlib.suppress(OSError):
+                if not since or entry.stat(follow_symlinks=False).st_ctime >= since:
+                    found[id if site else entry.name] = os.path.basename(os.readlink(entry.path))
+    return found
+
+
+def _make_record(key: str, folder: Path, id: str, fields: Mapping[str, object]) -> Record:
+    job, submit = fields["job"], fields["submit"]
+    if not isinstance(job, dict) or not isinstance(submit, list):
+        raise ValueError("'job' is no table, or 'submit' no list")
+    texts = {name: str(fields[name]) for name in ("name", "site", "scheduler", "directory", "output", "error", "host")}
+    return Record(
+        key=key,
+        folder=folder,
+        id=id,
+        job=job,
+        submit=tuple(map(str, submit)),
+        submitted=float(str(fields["submitted"])),
+        **texts,
+    )
+
+
+def _read_ending(folder: Path, name: str) -> Ending:
+    index = name.partition(".")[2]
+    lines = _read_lines(folder / name)
+    began = lines[0].split() if lines else []
+    ended = " ".join(_read_lines(folder / name.replace("began", "ended", 1))).split()
+    return Ending(
+        index=int(index) if index.isdecimal() else None,
+        began=_read_time(began[-1]) if began else None,
+        host=began[1] if len(began) > 2 else "",
+        output=lines[1] if len(lines) > 1 else "",
+        error=lines[2] if len(lines) > 2 else "",
+        status=int(ended[0]) if ended and ended[0].isdecimal() else None,
+        ended=_read_time(ended[-1]) if ended else None,
+    )
+
+
+def _read_lines(path: Path) -> list[str]:
+    try:
+        return _read(path).decode(errors="surrogateescape").splitlines()
+    except FileProblem:
+        return []
+
+
+def _read_time(word: str) -> float | None:
+    return float(word) if word.isdecimal() else None
+
+
+def _read(path: Path) -> bytes:
+    with explained(path), path.open("rb") as file:
+        return file.read(_LIMIT)
+
+
+def _encode(value: object) -> bytes:
+    return json.dumps(value, indent=1).encode() + b"\n"
+
+
+def _encode_status(status: JobStatus) -> dict[str, object]:
+    return {name: getattr(status, name) for name in JobStatus.__slots__}
+
+
+def _decode_status(fields: Mapping[str, object]) -> JobStatus:
+    known = {name: fields[name] for name in JobStatus.__slots__ if name in fields}
+    known["state"] = State(str(fields["state"]))
+    details = fields.get("details")
+    known["details"] = tuple((str(a), str(b)) for a, b in details) if isinstance(details, list) else ()
+    return JobStatus(**known)  # type: ignore[arg-type]  # written by _encode_status; a wrong type shows as it is

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Runs packed calls. This file is copied beside them and is started by the image's own Python, 3.6 or newer.
+
+It knows nothing of kedge, and it is `__main__` there: what was defined in the caller's `__main__` is defined here.
+"""
+
+import os
+import pickle
+import sys
+import traceback
+
+
+def define(call):
+    """Make the caller's functions and values again, in this module."""
+    for folder in reversed(call["folders"]):
+        sys.path.insert(0, folder)
+    space = sys.modules["__main__"].__dict__
+    for kind, name, text in call["definitions"]:
+        if kind == "module":
+            __import__(text)
+            space[name] = sys.modules[text]
+        elif kind == "alias":
+            space[name] = space[text]
+        elif kind == "value":
+            space[name] = pickle.loads(text)
+        else:
+            # a file name that is true makes tracebacks show the lines
+            path = os.path.join(call["place"], name + ".py")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            exec(compile(text, path, "exec"), space)
+
+
+def find(module, name):
+    """The function that is called."""
+    __import__(module)
+    found = sys.modules[module]
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def answer(call):
+    """The result of a call, or what it raised, as it is written."""
+    try:
+        define(call)
+        function = find(call["module"], call["name"])
+        calls = pickle.loads(call["arguments"])
+        values = [function(*arguments, **named) for arguments, named in calls]
+        return pickle.dumps({"values": [pickle.dumps(value, 4) for value in values]}, 4)
+    except BaseException as problem:  # whatever ends the function is the caller's to see
+        text = traceback.format_exc()
+        try:
+            kept = pickle.dumps(problem, 4)
+            pickle.loads(kept)
+        except Exception:  # exceptions that cannot travel travel as text
+            kept = b""
+        return pickle.dumps({"problem": kept, "traceback": text, "kind": type(problem).__name__}, 4)
+
+
+def main():
+    """Read the call of this task, and write its answer whole or not at all."""
+    folder = sys.argv[1]
+    index = os.environ.get("KEDGE_ARRAY_INDEX", "")
+    suffix = "." + index if index else ""
+    place = os.path.join(folder, "source" + suffix)
+    os.makedirs(place, exist_ok=True)
+    with open(os.path.join(folder, "call"), "rb") as file:
+        call = pickle.load(file)
+    with open(os.path.join(folder, "arguments" + suffix), "rb") as file:
+        call["arguments"] = file.read()
+    call["place"] = place
+    told = answer(call)
+    temporary = os.path.join(folder, ".result" + suffix + "." + str(os.getpid()))
+    with open(temporary, "wb") as file:
+        file.write(told)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(temporary, os.path.join(folder, "result" + suffix))
+    return 0 if "values" in pickle.loads(told) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
