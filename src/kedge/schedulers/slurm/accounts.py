@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Jobs that squeue has forgotten, from the accounts: sacct. Where a site keeps none, it fails, and nothing is known."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kedge.errors import SchedulerFailed
+from kedge.model.job_state import JobStatus, State
+from kedge.schedulers.backend import Query
+from kedge.schedulers.slurm.listing import split_indices
+from kedge.schedulers.slurm.values import TIME_ENVIRONMENT, read_duration, read_exit, read_state, read_text, read_time
+
+_FIELDS = "JobID,State,ExitCode,User,Partition,NodeList,Submit,Start,End,Timelimit,Elapsed,ReqMem,MaxRSS,JobName"
+_SEPARATORS = _FIELDS.count(",")
+_ID = re.compile(r"(\d+)(?:_(\d+|\[[^\]]*\]))?(?:\+\d+)?(\..+)?")
+_IDS_PER_WORD = 5000  # the kernel takes words of 128 KiB at most
+_DAY = 86400.0
+_DISABLED = "accounting storage is disabled"
+
+
+def history_query(ids: Sequence[str], since: float) -> Query:
+    """sacct, with the steps of each job: a step that ran out of memory says so, the job around it often just FAILED."""
+    day = time.strftime("%Y-%m-%d", time.gmtime(max(since - _DAY, 0.0)))  # a day more than needed, in any time zone
+    lists = [",".join(ids[first : first + _IDS_PER_WORD]) for first in range(0, len(ids), _IDS_PER_WORD)]
+    argv = ("sacct", "--noheader", "--parsable2", f"--starttime={day}", f"--format={_FIELDS}")
+    return Query((*argv, *(f"--jobs={each}" for each in lists)), may_fail=True, environment=(TIME_ENVIRONMENT,))
+
+
+def parse_history(output: str) -> list[JobStatus]:
+    """One entry for each job or task of an array, with what its steps add."""
+    found: dict[str, JobStatus] = {}
+    other = ""
+    for line in output.split("\n"):
+        fields = line.split("|", _SEPARATORS)
+        match = _ID.fullmatch(fields[0]) if len(fields) == _SEPARATORS + 1 else None
+        if match is None:
+            other = other or line.strip()
+            continue
+        status = _make_status(match, fields)
+        if match[3] is None:
+            found[status.shown_id] = status
+        elif status.shown_id in found:
+            found[status.shown_id] = _add_step(found[status.shown_id], status)
+    if other and not found and _DISABLED not in output:
+        raise SchedulerFailed("sacct printed something that is no list of jobs", context={"said": other[:500]})
+    return list(found.values())
+
+
+def _make_status(match: re.Match[str], fields: list[str]) -> JobStatus:
+    _, raw, code, user, queue, nodes, submitted, start, end, limit, elapsed, asked, used, name = fields
+    state = read_state(raw)
+    index, pending = split_indices(match[2] or "")
+    exit_code, signal = read_exit(code)
+    details = (("ran for", elapsed), ("memory asked for", asked), ("largest process", used))
+    return JobStatus(
+        match[1], state, raw, index, pending,
+        name=name,
+        user=user,
+        queue=queue,
+        nodes=read_text(nodes),
+        exit_code=exit_code if state.is_final else None,
+        signal=signal if state.is_final else None,
+        submitted=read_time(submitted),
+        started=read_time(start),
+        ended=read_time(end),
+        time_limit=read_duration(limit),
+        details=tuple((title, value) for title, value in details if value and value != "0"),
+    )  # fmt: skip
+
+
+def _add_step(job: JobStatus, step: JobStatus) -> JobStatus:
+    if step.state is State.OUT_OF_MEMORY and job.state is State.FAILED:
+        job = replace(job, state=State.OUT_OF_MEMORY, reason=job.reason or "OutOfMemory")
+    used = dict(step.details).get("largest process", "")
+    if not used:
+        return job
+    details = dict(job.details)
+    if _read_size(used) > _read_size(details.get("largest process", "")):
+        details["largest process"] = used
+    return replace(job, details=tuple(details.items()))
+
+
+def _read_size(text: str) -> float:
+    match = re.fullmatch(r"([\d.]{1,20})([KMGTP]?)", text)
+    if match is None or match[1].count(".") > 1 or match[1] == ".":
+        return 0.0
+    return float(match[1]) * 1024.0 ** " KMGTP".index(match[2] or " ")

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Batch scripts for sbatch, the command that submits them, and the id it prints."""
+
+from __future__ import annotations
+
+import re
+
+from kedge.errors import RequestRefused, SchedulerFailed
+from kedge.model.job import Job
+from kedge.model.output_pattern import make_file_name, split_pattern
+from kedge.model.site import Site
+from kedge.schedulers.backend import Dialect, Place
+from kedge.schedulers.script import render_body
+from kedge.schedulers.slurm.options import Directive, find_name, make_directive, parse_directives
+from kedge.schedulers.slurm.request import batch_directives, command_line_directives
+
+DIALECT = Dialect(
+    submit_word="sbatch",
+    job_id="${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}",
+    numeric_id="SLURM_JOB_ID",
+    array_index="SLURM_ARRAY_TASK_ID",
+    first_node=('first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',),
+    launcher="srun",
+    broadcast="sbcast --force",
+)
+# `12`, `12;cluster`, and the sentence that wrappers of sites print all the same
+_SUBMITTED = re.compile(r"^\s*(?:(\d+)(?:;[\w.-]+)?|Submitted batch job (\d+)(?: on cluster \S+)?)\s*$", re.MULTILINE)
+
+
+def render(job: Job, site: Site, place: Place) -> str:
+    """The whole script."""
+    files = [make_directive("output", _make_pattern(place.output, job))]
+    if place.error:
+        files.append(make_directive("error", _make_pattern(place.error, job)))
+    lines = ["#!/bin/bash", *(f"#SBATCH {each.text}" for each in batch_directives(job, site, files))]
+    return "\n".join([*lines, render_body(job, site, place, DIALECT)])
+
+
+def submit_argv(script: str, job: Job, site: Site) -> list[str]:
+    """`sbatch --parsable` and what the site wants beside it."""
+    return ["sbatch", "--parsable", *_words(command_line_directives(job, site)), script]
+
+
+def parse_submit(output: str) -> str:
+    """The id, in the last line that holds one: sites print banners before it."""
+    found: list[str] = [number or sentence for number, sentence in _SUBMITTED.findall(output)]
+    if not found:
+        raise SchedulerFailed(
+            "sbatch printed no id of a job",
+            context={"said": output.strip()[-2000:]},
+            hint="'squeue --me' shows whether the job is in the queue all the same",
+        )
+    return found[-1]
+
+
+def _words(directives: list[Directive]) -> list[str]:
+    return [word for each in directives for word in each.words]
+
+
+def _make_pattern(pattern: str, job: Job) -> str:
+    """%x, %j, %A and %a; a percent sign of the path itself is doubled."""
+    if "\\" in pattern:
+        raise RequestRefused(
+            f"Slurm cannot write to a file with a backslash in its name: {pattern}",
+            hint="choose another folder or another name with --output",
+        )
+    values = {
+        "{name}": _name_in_pattern(job),
+        "{id}": "%A" if job.array else "%j",
+        "{index}": "%a" if job.array else "",
+    }
+    return "".join(values.get(part, part.replace("%", "%%")) for part in split_pattern(pattern))
+
+
+def _name_in_pattern(job: Job) -> str:
+    """%x where it is what `kedge logs` expects: a name without slashes and the like, that nobody replaces."""
+    name = make_file_name(job.name)
+    changed = {find_name(word) for word in job.drop_directives}
+    changed |= {each.name for line in job.directives for each in parse_directives(line)}
+    return "%x" if name == job.name and "job-name" not in changed else name

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Options of sbatch, srun and salloc: how they are spelled, quoted in a script, and which of them exclude each other.
+
+sbatch reads `#SBATCH` lines by rules of its own, not the shell's: a backslash escapes everywhere, within single quotes
+too, `$` means nothing, and `#` begins a comment (src/sbatch/opt.c; tried against 22.05).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kedge.errors import InvalidJob
+
+_LETTERS = {
+    "A": "account", "a": "array", "b": "begin", "B": "extra-node-info", "C": "constraint", "c": "cpus-per-task",
+    "D": "chdir", "d": "dependency", "e": "error", "F": "nodefile", "G": "gpus", "H": "hold", "i": "input",
+    "J": "job-name", "k": "no-kill", "L": "licenses", "M": "clusters", "m": "distribution", "N": "nodes",
+    "n": "ntasks", "O": "overcommit", "o": "output", "p": "partition", "Q": "quiet", "q": "qos",
+    "s": "oversubscribe", "S": "core-spec", "t": "time", "v": "verbose", "W": "wait", "w": "nodelist",
+    "x": "exclude",
+}  # fmt: skip
+_SAME = {"tasks-per-node": "ntasks-per-node", "workdir": "chdir", "share": "oversubscribe"}
+# what kedge itself writes; sbatch takes any beginning of a name that fits one option only
+_OURS = (
+    "job-name", "partition", "account", "qos", "reservation", "nodes", "ntasks", "ntasks-per-node", "cpus-per-task",
+    "gpus-per-node", "gres", "mem", "mem-per-cpu", "mem-per-gpu", "time", "exclusive", "constraint", "array",
+    "dependency", "begin", "mail-user", "mail-type", "output", "error",
+)  # fmt: skip
+# of each group a job has one at most: the user's own word for it replaces whichever stands there
+_MEMORY = frozenset(("mem", "mem-per-cpu", "mem-per-gpu"))
+_GPUS = frozenset(("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", "gres"))
+_PLAIN = re.compile(r"""[^\s"'\\#]+""")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """One option, as the words of a command line."""
+
+    words: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The option's full name, without dashes."""
+        return find_name(self.words[0])
+
+    @property
+    def text(self) -> str:
+        """The option as a line of a script says it."""
+        return " ".join(map(quote_word, self.words))
+
+    @property
+    def replaces(self) -> frozenset[str]:
+        """The options that cannot stand beside it."""
+        name = self.name
+        if name in _MEMORY:
+            return _MEMORY
+        if name in _GPUS and (name != "gres" or "gpu" in " ".join(self.words)):
+            return _GPUS
+        return frozenset((name,))
+
+
+def make_directive(name: str, value: object = None) -> Directive:
+    """`--name=value`; a value over several lines becomes one, because a directive ends with its line."""
+    return Directive((f"--{name}" if value is None else f"--{name}={_CONTROL.sub(' ', str(value))}",))
+
+
+def parse_directives(text: str) -> list[Directive]:
+    """The options in a line of the user or of a site, `#SBATCH` before them or not."""
+    words = split_words(text.strip().removeprefix("#SBATCH"))
+    if not words or not _is_option(words[0]):
+        raise InvalidJob(
+            f"'{text.strip()}' is no option of sbatch", context={"key": "directives"}, hint="write it as --licenses=a:1"
+        )
+    groups: list[list[str]] = []
+    for word in words:
+        if _is_option(word):
+            groups.append([word])
+        else:
+            groups[-1].append(word)
+    return [Directive(tuple(group)) for group in groups]
+
+
+def find_name(word: str) -> str:
+    """The full name of an option, however it is written: `-t`, `-t30`, `--time=30`, `time`, `--tasks-per-node`."""
+    word = re.split(r"[=\s]", word.strip().removeprefix("#SBATCH").lstrip(), maxsplit=1)[0]
+    bare = word.lstrip("-")
+    if word.startswith("-") and not word.startswith("--"):
+        return _LETTERS.get(bare[:1], bare)
+    if len(bare) == 1:
+        return _LETTERS.get(bare, bare)
+    if bare in _SAME or bare in _OURS:
+        return _SAME.get(bare, bare)
+    fitting = [name for name in (*_OURS, *_SAME) if bare and name.startswith(bare)]
+    return _SAME.get(fitting[0], fitting[0]) if len(fitting) == 1 else bare
+
+
+def combine(
+    ours: Sequence[Directive], site: Iterable[str], user: Iterable[str], drop: Iterable[str]
+) -> list[Directive]:
+    """The user's directives replace ours, and ours the site's; dropped ones go, unless the user wrote them."""
+    added = [each for line in user for each in parse_directives(line)]
+    dropped = {find_name(word) for word in drop}
+    beaten = frozenset[str]().union(*(each.replaces for each in added))
+    kept = [each for each in ours if each.name not in beaten and each.name not in dropped]
+    beaten = beaten.union(*(each.replaces for each in kept))
+    standing = [each for line in site for each in parse_directives(line)]
+    kept += [each for each in standing if each.name not in beaten and each.name not in dropped]
+    return [*kept, *added]
+
+
+def quote_word(word: str) -> str:
+    """A word that sbatch reads back unchanged."""
+    if _PLAIN.fullmatch(word):
+        return word
+    name, equals, value = word.partition("=")
+    if not (equals and name.startswith("--") and _PLAIN.fullmatch(name)):
+        name, equals, value = "", "", word
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'{name}{equals}"{escaped}"'
+
+
+def split_words(text: str) -> list[str]:
+    """The words of a directive, as sbatch cuts them."""
+    if _CONTROL.search(text.replace("\t", " ")):
+        raise InvalidJob("a directive is one line", context={"key": "directives", "directive": repr(text)})
+    words: list[str] = []
+    current: str | None = None  # None: between words, which "" is not
+    quote = ""
+    characters = iter(text)
+    for character in characters:
+        if character == "\\":
+            current = (current or "") + next(characters, "")
+        elif quote:
+            current, quote = (current, "") if character == quote else ((current or "") + character, quote)
+        elif character == "#":
+            break
+        elif character.isspace():
+            words += [] if current is None else [current]
+            current = None
+        elif character in "\"'":
+            current, quote = current or "", character
+        else:
+            current = (current or "") + character
+    if quote:
+        raise InvalidJob(f"a quotation mark {quote} is not closed in the directive '{text}'")
+    return words if current is None else [*words, current]
+
+
+def _is_option(word: str) -> bool:
+    return len(word) > 1 and word[0] == "-" and not word[1].isdecimal()

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Why a job waits, in sentences: https://slurm.schedmd.com/job_reason_codes.html, with what a user can do about it."""
+
+from __future__ import annotations
+
+import re
+
+from kedge.model.job_state import JobStatus
+
+_ANEW = "cancel it with 'kedge cancel {id}' and submit it anew"
+# the reason as squeue prints it, without what follows a comma; {id} and {queue} are put in
+_SENTENCES = {
+    "None": "The scheduler has not looked at it yet.",
+    "WaitingForScheduling": "The scheduler has not looked at it yet.",
+    "Priority": "Jobs with a higher priority come first; 'squeue --start -j {id}' says when it is expected to begin.",
+    "Resources": "It is next, and waits until enough nodes are free; 'squeue --start -j {id}' says when.",
+    "Licenses": "It waits for a licence that others use now; 'scontrol show licenses' shows them.",
+    "BeginTime": "It was asked to begin later, or was put back into the queue and waits a moment.",
+    "Dependency": "It waits for another job: 'scontrol show job {id}' names it under Dependency.",
+    "DependencyNeverSatisfied": f"A job it waits for ended in another way than asked, so it never begins: {_ANEW}.",
+    "JobHeldUser": "You hold it; 'scontrol release {id}' lets it go.",
+    "JobHeldAdmin": "An administrator holds it; ask the site's support why.",
+    "job requeued in held state": "It was put back into the queue and is held; 'scontrol release {id}' lets it go.",
+    "launch failed requeued held": (
+        "A node could not start it, so it was put back and is held; 'scontrol release {id}' tries again."
+    ),
+    "JobArrayTaskLimit": "As many tasks of the array run as it allows at once (the number behind % in --array).",
+    "ArrayTaskLimit": "As many tasks of the array run as it allows at once (the number behind % in --array).",
+    "PartitionTimeLimit": (
+        "It asks for more time than the queue {queue} allows: "
+        "'scontrol update JobId={id} TimeLimit=TIME' lowers it; 'sinfo -o \"%P %l\"' shows what is allowed."
+    ),
+    "PartitionNodeLimit": (
+        "It asks for more nodes than the queue {queue} gives, or has at work: "
+        "'scontrol update JobId={id} NumNodes=N' lowers it; 'scontrol show partition {queue}' shows the limits."
+    ),
+    "PartitionDown": "The queue {queue} is switched off; wait, or submit it to another with --queue.",
+    "PartitionInactive": "The queue {queue} starts no jobs now; wait, or submit it to another with --queue.",
+    "PartitionConfig": f"The queue {{queue}} does not serve such a request: {_ANEW}, smaller or to another queue.",
+    "BadConstraints": f"No node can ever serve it (memory, CPUs, GPUs or features): {_ANEW}, asking for less.",
+    "FeatureNotAvail": "No node that is at work has the features of --constraint; 'sinfo -o \"%N %f\"' lists them.",
+    "NodeDown": "A node it needs is down.",
+    "NodeNotAvail": "A node it needs is not to be had now.",
+    "Nodes required for job are DOWN": (
+        "The nodes it needs are down, drained, or kept for other jobs; 'sinfo -R' says which and why."
+    ),
+    "Reservation": "It waits until its reservation begins; 'scontrol show reservation' says when.",
+    "ReservationDeleted": f"Its reservation was removed: {_ANEW}, without --reservation.",
+    "InvalidAccount": f"The account is not known or may not be used here: {_ANEW}, with another --account.",
+    "AccountNotAllowed": f"The queue {{queue}} does not take this account: {_ANEW}, with another --account or --queue.",
+    "InvalidQOS": f"The quality of service is not known or may not be used: {_ANEW}, with another --qos.",
+    "QOSNotAllowed": f"The queue {{queue}} does not take this quality of service: {_ANEW}, with another --qos.",
+    "QOSUsageThreshold": "The account has used too much lately for this quality of service; wait, or change --qos.",
+    "QOSJobLimit": "As many jobs run in this quality of service as it allows; it begins when one of them ends.",
+    "QOSResourceLimit": "Jobs of this quality of service use all that it may have; it begins when one of them ends.",
+    "QOSTimeLimit": f"It asks for more time than its quality of service allows: {_ANEW}, with less --time.",
+    "AssociationJobLimit": "As many of your jobs run as the account allows; it begins when one of them ends.",
+    "AssociationResourceLimit": "Your jobs use all that the account may have; it begins when one of them ends.",
+    "AssociationTimeLimit": f"It asks for more time than the account allows: {_ANEW}, with less --time.",
+    "MaxMemPerLimit": f"It asks for more memory than the site allows: {_ANEW}, with less --mem.",
+    "Cleaning": "It is put back into the queue, and its last run is still being tidied up.",
+    "Prolog": "The node is made ready for it (the site's prolog runs).",
+    "BurstBufferResources": "It waits for room in the burst buffer.",
+    "BurstBufferStageIn": "Its files are copied into the burst buffer.",
+    "FrontEndDown": "The machine that starts such jobs is down.",
+    "DeadLine": "It cannot end before the deadline it was given.",
+    "JobHoldMaxRequeue": (
+        "It was put back into the queue too often and is held; 'scontrol release {id}' tries once more."
+    ),
+    "AdminHeld": "An administrator holds it; ask the site's support why.",
+    "SchedDefer": "The scheduler puts off new jobs for now.",
+    "OutOfMemory": "It ran out of memory.",
+}
+_MAINTENANCE = (
+    "Nodes it needs are reserved, mostly for maintenance: 'scontrol show reservation' says until when; "
+    "a job that ends before it begins can run now (less --time)."
+)
+_UNAVAILABLE = "Nodes it needs are not at work now ({nodes}); 'sinfo -R' says why."
+# QOSMaxJobsPerUserLimit, AssocGrpGRES, QOSMinGRES, MaxCpuPerAccount …
+_LIMIT = re.compile(r"(QOS|Assoc)?(Max|Min|Grp)(\w+?)(Per(?:User|Account|Job|Node|Acct)|PU|PA)?(?:Limit)?")
+_OWNERS = {"QOS": "its quality of service", "Assoc": "the account", None: "the quality of service"}
+_RESOURCES = {
+    "Job": "running jobs", "Jobs": "running jobs", "SubmitJobs": "submitted jobs", "Submit": "submitted jobs",
+    "Cpu": "CPUs", "CPUs": "CPUs", "CpuMinutes": "CPU minutes", "CPUMinutes": "CPU minutes",
+    "CPURunMinutes": "CPU minutes of running jobs", "CpuRunMinutes": "CPU minutes of running jobs",
+    "CPUMins": "CPU minutes", "GRES": "GPUs or other devices", "GRESMinutes": "GPU minutes",
+    "GRESRunMinutes": "GPU minutes of running jobs", "Mem": "memory", "Memory": "memory",
+    "MemMinutes": "memory minutes", "MemRunMinutes": "memory minutes of running jobs", "Node": "nodes",
+    "Nodes": "nodes", "NodeMinutes": "node minutes", "NodeRunMinutes": "node minutes of running jobs",
+    "Wall": "run time", "WallDuration": "run time", "Time": "run time", "Billing": "billing units",
+    "BillingMinutes": "billing minutes", "BillingRunMinutes": "billing minutes of running jobs", "License": "licences",
+    "BB": "burst buffer", "Energy": "energy",
+}  # fmt: skip
+
+
+def explain_waiting(status: JobStatus) -> str:
+    """Why it waits, and what would help."""
+    reason = status.reason.replace("_", " ").strip("() ")
+    code = reason.split(",", 1)[0].strip()
+    if code.startswith("ReqNodeNotAvail"):
+        return _explain_unavailable(reason)
+    sentence = _SENTENCES.get(code or "None") or _explain_limit(code)
+    if sentence is None:
+        return f"Slurm says why: {reason}."
+    queue = status.queue or "it is in"
+    return sentence.replace("{id}", _name(status)).replace("{queue}", queue)
+
+
+def _name(status: JobStatus) -> str:
+    """What scontrol takes: a task of an array, or the job with all that wait."""
+    return status.id if status.index is None else f"{status.id}_{status.index}"
+
+
+def _explain_unavailable(reason: str) -> str:
+    nodes = re.search(r"UnavailableNodes:(\S+)", reason)
+    if nodes and "Reserved for maintenance" not in reason:
+        return _UNAVAILABLE.replace("{nodes}", nodes[1].rstrip(","))
+    return _MAINTENANCE
+
+
+def _explain_limit(code: str) -> str | None:
+    match = _LIMIT.fullmatch(code)
+    if match is None:
+        return None
+    owner, kind, what, whose = match.groups()
+    resource = _RESOURCES.get(what, what)
+    of = _OWNERS[owner]
+    if kind == "Min":
+        return (
+            f"It asks for less of {resource} than {of} wants at least, and so never begins: "
+            f"{_ANEW}, with {'--gpus' if what == 'GRES' else 'more'}."
+        )
+    if "Minutes" in what or what in ("CPUMins", "Billing", "Energy"):
+        return f"The {resource} that {of} grants are used up; ask the project's owner, or use another --account."
+    if kind == "Grp":
+        return f"All jobs of {of} together use the {resource} it may have; it begins when some of them end."
+    if whose in ("PerUser", "PU") or what in ("Job", "Jobs", "Submit", "SubmitJobs"):
+        return f"Your jobs have reached the {resource} that {of} allows you; it begins when some of them end."
+    if whose in ("PerAccount", "PerAcct", "PA"):
+        return f"The account's jobs have reached the {resource} that {of} allows; it begins when some of them end."
+    return f"It asks for more {resource} than {of} allows a job: {_ANEW}, asking for less."
