@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Containers on kernels that can less: no overlay for users (RHEL 8), no mount_setattr, a root that cannot be pivoted.
+"""Containers on kernels that can less: no overlay for users (RHEL 8), no mount_setattr, no openat2, no pivot_root.
 
 The kernel is played: a module that Python loads at its start lets single calls fail, as an old kernel does.
 """
@@ -35,6 +35,8 @@ def mount_some(source, target, kind, flags, data=""):
 libc.mount = mount_some
 if "mount_setattr" in refused:
     libc.set_mount_attributes = refuse(errno.ENOSYS)
+if "openat2" in refused:
+    libc.open_in_root = refuse(errno.ENOSYS)
 if "pivot_root" in refused:
     libc.pivot_root = refuse(errno.EINVAL)
 if "flock" in refused:
@@ -73,8 +75,9 @@ def refuse(runner: Runner, *calls: str) -> dict[str, str]:
         (("overlay",), "fuse-overlayfs"),
         (("overlay", "fuse.fuse-overlayfs"), "made by binds"),
         (("mount_setattr",), "kernel overlay"),
+        (("openat2",), "kernel overlay"),
         (("pivot_root",), "kernel overlay"),
-        (("overlay", "fuse.fuse-overlayfs", "mount_setattr", "pivot_root"), "made by binds"),
+        (("overlay", "fuse.fuse-overlayfs", "mount_setattr", "openat2", "pivot_root"), "made by binds"),
     ],
 )
 def test_exec_is_the_same_where_the_kernel_can_less(

@@ -51,7 +51,7 @@ HEAVY = {
     ),
 }
 MODULES = 51  # of kedge
-CALLS = 455  # that name a file of kedge's, of the image or of the container; those of the name service are the host's
+CALLS = 400  # that name a file of kedge's, of the image or of the container; those of the name service are the host's
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,12 @@ A canary lies on the host where no bind leads. After every start it must be as i
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
 import subprocess
-import threading
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -346,29 +347,53 @@ def test_layers_that_lead_out_are_refused(runner: Runner, canary: Canary) -> Non
         canary.check(runner.run("exec", *OUT, image, "cat", "/out/secret", cwd="/"), about=target)
 
 
-def test_links_swapped_by_another_container_lead_nowhere(runner: Runner, image: Path, canary: Canary) -> None:
+SWAP = """\
+import ctypes, os, random, sys
+exchange = ctypes.CDLL(None).renameat2
+folder = os.open(sys.argv[1], os.O_RDONLY)
+while True:
+    for name in sys.argv[2:]:
+        exchange(folder, name.encode(), folder, b"link-" + name.encode(), 2)
+        for _ in range(random.randrange(3000)):
+            pass
+"""
+
+
+@contextlib.contextmanager
+def swapping(runner: Runner, image: Path, target: Path, *names: str) -> Iterator[None]:
+    """Another process of the same user that puts links in the place of folders and takes them away, all the time."""
+    for name in names:
+        (image / f"link-{name}").symlink_to(target)
+    give_to(runner, image)
+    with subprocess.Popen([sys.executable, "-c", SWAP, str(image), *names]) as process:
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("has_points", [False, True], ids=["missing", "there"])
+def test_links_swapped_by_another_container_lead_nowhere(
+    runner: Runner, image: Path, canary: Canary, has_points: bool
+) -> None:
     """Promised: nothing outside is changed. Not promised: that a start whose image changes meanwhile succeeds."""
-    give_to(runner, image)
-    is_over = threading.Event()
     (image / "mnt").mkdir()
-    give_to(runner, image)
-
-    def swap() -> None:
-        while not is_over.is_set():
-            for name in ("tmp", "mnt", "etc"):
-                away = (image / name).rename(image / f"{name}-away")
-                (image / name).symlink_to(canary.path)
-                (image / name).unlink()
-                away.rename(image / name)
-
-    thread = threading.Thread(target=swap)
-    thread.start()
-    try:
-        for number in range(12):
+    for name in ("mnt/deep", "tmp/new/er") if has_points else ():
+        (image / name).mkdir(parents=True)
+    with swapping(runner, image, canary.path, "tmp", "mnt", "etc"):
+        for number in range(15):
             way = WAYS[number % len(WAYS)]
             words = ("-B", f"{runner.home}:/mnt/deep", "-B", f"{runner.home}/:/tmp/new/er", str(image))
-            done = runner.run("exec", *OUT, *way, *words, "true", cwd="/")
+            done = runner.run("exec", *OUT, *way, *words, "cat", "/tmp/secret", "/mnt/secret", "/etc/secret", cwd="/")
             canary.check(done, about=way)
-    finally:
-        is_over.set()
-        thread.join()
+
+
+def test_folders_of_an_overlay_that_are_swapped_lead_nowhere(runner: Runner, plain: Path, canary: Canary) -> None:
+    layer = runner.folder / "layer"
+    for name in ("upper", "work"):
+        (layer / name).mkdir(parents=True, exist_ok=True)
+    with swapping(runner, layer, canary.path, "upper", "work"):
+        for _ in range(8):
+            words = ("exec", *OUT, "--overlay", str(layer), str(plain), "sh", "-c", "echo 1 >/new; cat /secret")
+            canary.check(runner.run(*words, cwd="/"))
+    shutil.rmtree(layer)

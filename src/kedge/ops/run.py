@@ -28,10 +28,8 @@ from kedge.runtime.namespaces import (
     try_namespaces,
     wants_user_namespace,
 )
-from kedge.runtime.operations import NEW
 from kedge.runtime.plan import Request, plan_container
 from kedge.runtime.start import Restraint, start_program
-from kedge.runtime.views import FolderView
 from kedge.runtime.way_back import WayBack
 from kedge.runtime.words.binds import collect_binds
 from kedge.runtime.words.configured import read_configured
@@ -50,6 +48,7 @@ if TYPE_CHECKING:
     from kedge.ops.ready import Located
     from kedge.runtime.facts import HostFacts, Payload
     from kedge.runtime.images.image_binds import ImageBinds
+    from kedge.runtime.live_view import LiveView
     from kedge.runtime.mounts.ext_mounts import ExtServers
     from kedge.runtime.mounts.fuse import FuseServer
     from kedge.runtime.mounts.layering import Layering
@@ -295,8 +294,10 @@ def build(container: Container, servers: list[FuseServer]) -> Payload:
         builder.ext_servers = container.ext_servers
     builder.prepare()
     perform_root(container, builder)
-    request, payload = plan(container)
+    view = builder.look()
+    request, payload = plan(container, view)
     planned = plan_container(request)
+    view.close()
     for text in (*request.additions.warnings, *payload.warnings):
         container.say("warn", text)
     for text in (*request.additions.notes, *payload.notes):
@@ -317,12 +318,12 @@ def perform_plan(container: Container, builder: Builder, planned: Plan) -> None:
         steps.append(planned.making)
     if builder.refused and layering.is_layered:
         overlay = next(each for each in container.performed if each[0] == "overlay")
-        steps.append(plan_points(overlay, builder.refused, builder.container))
+        steps.append(builder.plan_inside(lambda view: plan_points(overlay, builder.refused, view)))
         perform(steps[-1])
     elif planned.missing and not layering.is_layered and not layering.is_direct:
         from kedge.runtime.mounts.underlay import plan_underlay  # late: only where there is no overlay
 
-        steps.append(plan_underlay(planned.missing, builder.container))
+        steps.append(builder.plan_inside(lambda view: plan_underlay(planned.missing, view)))
         perform(steps[-1])
     perform(planned.rest)
     for step in (*steps, planned.rest):
@@ -360,10 +361,9 @@ def _mount_failed() -> type[Exception]:
     return MountFailed
 
 
-def plan(container: Container) -> tuple[Request, Payload]:
-    """Look into the root and make the plan."""
+def plan(container: Container, view: LiveView) -> tuple[Request, Payload]:
+    """Make the plan from what is in the root."""
     options, host, located = container.options, container.host, container.located
-    view = FolderView(container.base + NEW, is_still=True)
     image = ImageFacts(view=view, path=located.shown, kind=located.image.kind, oci_config=located.read_config(options))
     additions = Additions()
     if asks_devices(options, host):

@@ -9,7 +9,16 @@ from __future__ import annotations
 import ctypes
 import os
 
-from kedge.posix.constants import PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, PR_SET_SECCOMP
+from kedge.posix.constants import (
+    AT_EMPTY_PATH,
+    AT_RECURSIVE,
+    MOVE_MOUNT_F_EMPTY_PATH,
+    MOVE_MOUNT_T_SYMLINKS,
+    OPEN_TREE_CLONE,
+    PR_CAP_AMBIENT,
+    PR_CAP_AMBIENT_RAISE,
+    PR_SET_SECCOMP,
+)
 
 USRQUOTA = 0
 GRPQUOTA = 1
@@ -22,6 +31,8 @@ _SYS_PIVOT_ROOT = {"x86_64": 155, "ppc64le": 203, "s390x": 217}.get(os.uname().m
 _SYS_OPENAT2 = 437  # the same number on all architectures (Linux 5.6)
 _RESOLVE_IN_ROOT = 0x10
 _SYS_MOUNT_SETATTR = 442  # the same number on all architectures (Linux 5.12)
+_SYS_OPEN_TREE, _SYS_MOVE_MOUNT = 428, 429  # the same numbers on all architectures (Linux 5.2)
+_AT_FDCWD = -100
 
 _CAPABILITY_VERSION = 0x20080522  # _LINUX_CAPABILITY_VERSION_3 of linux/capability.h
 
@@ -109,18 +120,49 @@ class _MountAttributes(ctypes.Structure):
     )
 
 
-def set_mount_attributes(target: str, attributes: int, flags: int) -> None:
-    """mount_setattr(2): add attributes to a mount, with AT_RECURSIVE to all below it too (Linux 5.12)."""
+def copy_mounts(path: str) -> int:
+    """open_tree(2): a copy of what is at `path` with all mounts below it, which is in no place yet (Linux 5.2).
+
+    It is gone when the descriptor is closed, unless `place_mounts` was called.
+    """
+    flags = OPEN_TREE_CLONE | AT_RECURSIVE | os.O_CLOEXEC
+    found = _library.syscall(
+        ctypes.c_long(_SYS_OPEN_TREE),
+        ctypes.c_int(_AT_FDCWD),
+        ctypes.c_char_p(os.fsencode(path)),
+        ctypes.c_uint(flags),
+    )
+    if found < 0:
+        _check(found, path)
+    return int(found)
+
+
+def place_mounts(copy: int, target: str) -> None:
+    """move_mount(2): put what `copy_mounts` made in its place."""
+    flags = MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_SYMLINKS
+    status = _library.syscall(
+        ctypes.c_long(_SYS_MOVE_MOUNT),
+        ctypes.c_int(copy),
+        ctypes.c_char_p(b""),
+        ctypes.c_int(_AT_FDCWD),
+        ctypes.c_char_p(os.fsencode(target)),
+        ctypes.c_uint(flags),
+    )
+    _check(status, target)
+
+
+def set_mount_attributes(copy: int, attributes: int) -> None:
+    """mount_setattr(2): add attributes to what `copy_mounts` made, and to all mounts below it (Linux 5.12)."""
     wanted = _MountAttributes(attributes, 0, 0, 0)
     status = _library.syscall(
         ctypes.c_long(_SYS_MOUNT_SETATTR),
-        ctypes.c_int(-100),  # AT_FDCWD
-        ctypes.c_char_p(os.fsencode(target)),
-        ctypes.c_uint(flags),
+        ctypes.c_int(copy),
+        ctypes.c_char_p(b""),
+        ctypes.c_uint(AT_RECURSIVE | AT_EMPTY_PATH),
         ctypes.byref(wanted),
         ctypes.c_size_t(ctypes.sizeof(wanted)),
     )
-    _check(status, target)
+    _check(status)
 
 
 def pivot_root(new_root: str, put_old: str) -> None:

@@ -2,8 +2,8 @@
 """Performs the operations of a plan, one after the other, in the namespaces of the new container.
 
 While a container is built the host's tree stays where it is; everything new stands below one folder, the base, on
-which a file system in memory was put that only this process sees. Targets inside the container are resolved link by
-link inside it: an image cannot make us mount or write outside.
+which a file system in memory was put that only this process sees. What is inside the container is opened there, and
+used as it was opened: an image cannot make us mount or write outside, even if somebody changes it meanwhile.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 
 from kedge.posix import libc
 from kedge.posix.constants import (
-    AT_RECURSIVE,
     MNT_DETACH,
     MOUNT_ATTR_NODEV,
     MOUNT_ATTR_NOSUID,
@@ -31,8 +30,8 @@ from kedge.posix.constants import (
     MS_REMOUNT,
     MS_UNBINDABLE,
 )
+from kedge.runtime.live_view import FOLDER, LiveView, Maker, make_inside, name_descriptor, open_inside
 from kedge.runtime.operations import LATER, LOWER, MAY, MUST, NEW, OLD, SESSION, WARN, describe
-from kedge.runtime.views import FolderView
 from kedge.runtime.way_back import change_folder
 
 TYPE_CHECKING = False
@@ -74,7 +73,6 @@ class Builder:
         self.ext_servers: ExtServers | None = None
         # Where an image that is a folder lies on the host: an overlay names it, so that it can be seen to be in use.
         self.image_folder = ""
-        self.container = FolderView(base + NEW)
         self.refused: list[tuple[str, str]] = []  # mount points that could not be made, and their shape
         self._performers: dict[str, Callable[[Operation], None]] = {
             "tmpfs": self._mount_tmpfs,
@@ -111,7 +109,7 @@ class Builder:
         libc.mount("kedge", self.base, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=1m")
         libc.mount("none", self.base, "", MS_UNBINDABLE)
         for tree in (NEW, LOWER, SESSION):
-            make_folder(self.base + tree, 0o755)
+            os.mkdir(self.base + tree)
         libc.mount("kedge", self.base + SESSION, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
 
     def perform(self, operations: list[Operation]) -> None:
@@ -133,63 +131,76 @@ class Builder:
                 self.say("warn" if policy == WARN else "note", f"left out: {describe(operation)}: {reason}")
 
     def place(self, path: str) -> str:
-        """Where a path of the plan is now; links inside the container are followed inside it."""
-        if path.startswith(OLD):
-            return path[len(OLD) :] or "/"
-        if path == NEW:
-            return self.base + NEW
-        if path.startswith(NEW + "/"):
-            where = self.container.locate(path[len(NEW) :])
-            if where == self.container.root + "/":  # an image whose /tmp is a link to / would vanish below it
+        """Where a path of the plan is now, of those that are not in a tree which others may change."""
+        return path[len(OLD) :] or "/" if path.startswith(OLD) else self.base + path
+
+    def open_place(self, path: str) -> int:
+        """A descriptor of what a path of the plan leads to inside its tree; raises OSError."""
+        tree, inside = self._split(path)
+        root = os.open(self.place(tree), FOLDER)
+        try:
+            found = open_inside(root, inside)
+            if tree == NEW and os.path.sameopenfile(root, found) and LiveView(root).resolve(inside) == "/":
+                os.close(found)  # an image whose /tmp is a link to / would vanish below it
                 raise OSError(errno.ELOOP, "it leads to the root of the container", path)
-            return where
-        return self.base + path
+            return found
+        finally:
+            os.close(root)
+
+    def look(self) -> LiveView:
+        """A look into the container as it is now."""
+        return LiveView(os.open(self.base + NEW, FOLDER))
+
+    def plan_inside(self, make_plan: Callable[[LiveView], list[Operation]]) -> list[Operation]:
+        """A plan made from a look into the container."""
+        view = self.look()
+        try:
+            return make_plan(view)
+        finally:
+            view.close()
+
+    def _split(self, path: str) -> tuple[str, str]:
+        """The tree that a path begins with, and the path in it."""
+        name, _, inside = path[1:].partition("/")
+        return "/" + name, "/" + inside
 
     # -- operations
 
     def _mount_tmpfs(self, operation: Operation) -> None:
-        libc.mount("tmpfs", self.place(str(operation[1])), "tmpfs", MS_NOSUID | MS_NODEV, str(operation[2]))
+        with Place(self, operation[1]) as target:
+            libc.mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, str(operation[2]))
 
     def _bind(self, operation: Operation) -> None:
-        source, target = self.place(str(operation[1])), self.place(str(operation[2]))
-        # Recursive always: the kernel refuses to uncover what is mounted below a folder of another user namespace.
-        libc.mount(source, target, "", MS_BIND | MS_REC)
-        self._restrict(target, int(operation[3]))
+        flags = int(operation[3])
+        with Place(self, operation[1]) as source:
+            with Place(self, operation[2]) as target:
+                if flags and bind_restricted(source, target, flags):
+                    return
+                # Recursive always: the kernel refuses to uncover what is below a folder of another user namespace.
+                libc.mount(source, target, "", MS_BIND | MS_REC)
+            if flags:
+                self._restrict(operation, source, flags)
 
-    def _restrict(self, target: str, flags: int) -> None:
-        wanted = 0
-        for flag, attribute in _ATTRIBUTES:
-            wanted |= attribute if flags & flag else 0
-        if not wanted:
-            return
-        try:
-            libc.set_mount_attributes(target, wanted, AT_RECURSIVE)
-        except OSError as problem:
-            if problem.errno not in (errno.ENOSYS, errno.EPERM, errno.EINVAL):
-                raise
-            remount_tree(target, flags)  # before Linux 5.12
+    def _restrict(self, operation: Operation, source: str, flags: int) -> None:
+        """Add flags to what was just mounted (before Linux 5.12)."""
+        with Place(self, operation[2]) as target:
+            if not os.path.samefile(source, target):
+                raise OSError(errno.ESTALE, "somebody changed the image meanwhile", str(operation[2]))
+            remount_tree(target, flags)
 
     def _make_folder(self, operation: Operation) -> None:
-        path = self.place(str(operation[1]))
-        missing = []
-        while not os.path.isdir(path):
-            missing.append(path)
-            path = os.path.dirname(path)
-        for each in reversed(missing):
-            if self._is_ours(operation):
-                make_folder(each, int(operation[2]))
-            else:
-                os.mkdir(each, int(operation[2]))
+        self._make(operation, Maker("d", int(operation[2]), is_exact=self._is_ours(operation)))
 
     def _make_file(self, operation: Operation) -> None:
-        path = self.place(str(operation[1]))
-        flags = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._make(operation, Maker("f", is_exact=self._is_ours(operation)))
+
+    def _make(self, operation: Operation, maker: Maker) -> None:
+        tree, inside = self._split(str(operation[1]))
+        root = os.open(self.place(tree), FOLDER)
         try:
-            file = os.open(path, flags, 0o644)
-        except FileNotFoundError:
-            self._make_folder(("folder", os.path.dirname(str(operation[1])), 0o755, operation[-1]))
-            file = os.open(path, flags, 0o644)
-        os.close(file)
+            make_inside(root, inside, maker)
+        finally:
+            os.close(root)
 
     def _is_ours(self, operation: Operation) -> bool:
         """Whether what is made is gone with the container: then the user's umask says nothing about it."""
@@ -207,9 +218,17 @@ class Builder:
             os.close(file)
 
     def _make_link(self, operation: Operation) -> None:
-        path = str(operation[2])
-        parent, _, name = path.rpartition("/")
-        os.symlink(str(operation[1]), self.place(parent) + "/" + name)  # the last name is not followed
+        tree, inside = self._split(str(operation[2]))
+        parent, _, name = inside.rpartition("/")
+        root = os.open(self.place(tree), FOLDER)
+        try:
+            folder = open_inside(root, parent or "/")
+        finally:
+            os.close(root)
+        try:
+            os.symlink(str(operation[1]), name, dir_fd=folder)  # the last name is not followed
+        finally:
+            os.close(folder)
 
     def _mount_overlay(self, operation: Operation) -> None:
         from kedge.runtime.mounts.overlay_mount import mount_overlay  # late: a sandbox that is written to has none
@@ -228,20 +247,22 @@ class Builder:
         self._mount_overlay(operation)
 
     def _mount_kernel_tree(self, operation: Operation) -> None:
-        kind, target = str(operation[0]), self.place(str(operation[1]))
+        kind = str(operation[0])
         flags = MS_NOSUID | MS_NOEXEC | (MS_NODEV if kind != "devpts" else 0)
         data = "newinstance,ptmxmode=0666,mode=0620" if kind == "devpts" else ""
-        try:
-            libc.mount(kind, target, kind, flags, data)
-        except PermissionError:
-            if kind != "proc":
-                raise
-            # A host that hides parts of /proc (another container) lets nobody mount a fresh one: the old one must do.
-            libc.mount("/proc", target, "", MS_BIND | MS_REC)
-            self.say("note", "/proc is the host's: this machine allows no fresh one")
+        with Place(self, operation[1]) as target:
+            try:
+                libc.mount(kind, target, kind, flags, data)
+            except PermissionError:
+                if kind != "proc":
+                    raise
+                # A host that hides parts of /proc (another container) lets nobody mount a fresh one: the old one does.
+                libc.mount("/proc", target, "", MS_BIND | MS_REC)
+                self.say("note", "/proc is the host's: this machine allows no fresh one")
 
     def _make_readonly(self, operation: Operation) -> None:
-        remount(self.place(str(operation[1])), MS_RDONLY)
+        with Place(self, operation[1]) as target:
+            remount(target, MS_RDONLY)
 
     def _mount_squashfuse(self, operation: Operation) -> None:
         from kedge.runtime.mounts.fuse import mount_squashfuse  # late: an unpacked image needs none
@@ -311,27 +332,62 @@ class Builder:
         )
 
 
+class Place:
+    """A path of the plan while something is done to it: in the container and in the image an open file, which stays
+    the same whatever links are put on its way meanwhile.
+    """
+
+    def __init__(self, builder: Builder, path: object) -> None:
+        self._builder = builder
+        self._path = str(path)
+        self._file = -1
+
+    def __enter__(self) -> str:
+        """A path for calls that mount."""
+        if not self._path.startswith((NEW + "/", LOWER + "/")):
+            return self._builder.place(self._path)
+        self._file = self._builder.open_place(self._path)
+        return name_descriptor(self._file)
+
+    def __exit__(self, *_: object) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+
+
+def bind_restricted(source: str, target: str, flags: int) -> bool:
+    """Bind a tree that has its flags before it is anywhere; whether that can be done here."""
+    attributes = 0
+    for flag, attribute in _ATTRIBUTES:
+        attributes |= attribute if flags & flag else 0
+    copy = -1
+    try:
+        copy = libc.copy_mounts(source)
+        libc.set_mount_attributes(copy, attributes)
+        libc.place_mounts(copy, target)
+    except OSError as problem:
+        # before Linux 5.12; mount(2) has better reasons where it is refused for good
+        if problem.errno in (errno.ENOSYS, errno.EPERM, errno.EINVAL):
+            return False
+        raise
+    finally:
+        if copy >= 0:
+            os.close(copy)
+    return True
+
+
 def remount_tree(target: str, flags: int) -> None:
     """Add flags to a mount and to all below it."""
     remount(target, flags)
+    top = os.fsencode(os.readlink(target) if os.path.islink(target) else target).rstrip(b"/") + b"/"
     with open("/proc/self/mountinfo", "rb") as file:
         places = [line.split()[4].decode("unicode_escape").encode("latin-1") for line in file]  # a space is \040
     for place in places:
-        if place.startswith(os.fsencode(target).rstrip(b"/") + b"/"):
+        if place.startswith(top):
             try:
                 remount(os.fsdecode(place), flags)
             except OSError as problem:
                 if problem.errno == errno.EPERM:  # else it cannot be reached, by nobody
                     raise
-
-
-def make_folder(path: str, mode: int) -> None:
-    """A folder with exactly these permissions."""
-    before = os.umask(0)
-    try:
-        os.mkdir(path, mode)
-    finally:
-        os.umask(before)
 
 
 def remount(target: str, flags: int) -> None:

@@ -45,7 +45,10 @@ def start_program(payload: Payload) -> OSError:
     The problem's `filename` is the file that was there and could not be started, or None where there was none.
     """
     if "PWD" in payload.environ:
-        payload.environ["PWD"] = os.getcwd()
+        try:
+            payload.environ["PWD"] = os.getcwd()
+        except OSError:  # somebody removed the folder meanwhile
+            del payload.environ["PWD"]
     program, arguments = payload.argv[0], payload.argv[1:]
     problem = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
     for path in [program] if "/" in program else [f"{folder}/{program}" for folder in payload.search]:

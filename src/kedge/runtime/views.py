@@ -47,7 +47,7 @@ if TYPE_CHECKING:
             ...
 
 
-_MAXIMUM_LINKS = 40  # as the kernel
+MAXIMUM_LINKS = 40  # as the kernel
 _KINDS = {stat.S_IFDIR: "d", stat.S_IFREG: "f"}
 
 
@@ -60,13 +60,13 @@ class FolderView:
 
     def resolve(self, path: str) -> str:
         """The path with all links followed inside the tree; what does not exist is kept as it is."""
-        names = _split(path)
+        names = split_path(path)
         if self._resolved is None or len(names) < 2:
             return self._follow(names[::-1], [], path)
         folder = "/".join(names[:-1])
         if folder not in self._resolved:
             self._resolved[folder] = self._follow(names[-2::-1], [], path)
-        return self._follow(names[-1:], _split(self._resolved[folder]), path)
+        return self._follow(names[-1:], split_path(self._resolved[folder]), path)
 
     def _follow(self, left: list[str], done: list[str], path: str) -> str:
         """Go on from `done` with the names that are left, the next one last."""
@@ -82,11 +82,11 @@ class FolderView:
                 done.append(name)
                 continue
             links += 1
-            if links > _MAXIMUM_LINKS:
+            if links > MAXIMUM_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
             if target.startswith("/"):
                 done = []
-            left += _split(target)[::-1]
+            left += split_path(target)[::-1]
         return "/" + "/".join(done)
 
     def locate(self, path: str) -> str:
@@ -166,14 +166,14 @@ class TableView:
         self.executables = executables
         self.refused = refused
         for path, content in entries.items():
-            parts = _split(path)
+            parts = split_path(path)
             for depth in range(1, len(parts)):
                 self.entries.setdefault("/" + "/".join(parts[:depth]), None)
             self.entries["/" + "/".join(parts)] = content
 
     def resolve(self, path: str) -> str:
         """The path with all links followed inside the tree; what does not exist is kept as it is."""
-        left = _split(path)[::-1]
+        left = split_path(path)[::-1]
         done: list[str] = []
         for _ in range(1000):
             if not left:
@@ -185,7 +185,7 @@ class TableView:
             found = self.entries.get("/" + "/".join([*done, name]))
             if isinstance(found, str) and found.startswith("-> "):
                 done = [] if found.startswith("-> /") else done
-                left += _split(found[3:])[::-1]
+                left += split_path(found[3:])[::-1]
             else:
                 done.append(name)
         return "/" + "/".join(done)
@@ -225,5 +225,6 @@ class TableView:
         return bool(self.kind(path)) and path not in self.refused
 
 
-def _split(path: str) -> list[str]:
+def split_path(path: str) -> list[str]:
+    """The names in a path; `..` is one."""
     return [part for part in path.split("/") if part not in ("", ".")]

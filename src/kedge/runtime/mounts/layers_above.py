@@ -13,7 +13,7 @@ import stat
 from kedge.posix.libc import file_system_type
 from kedge.runtime.images.image_file import identify, make_absolute
 from kedge.runtime.mounts.fuse_program import find_program
-from kedge.runtime.mounts.overlay_mount import NO_KERNEL_UPPER, UPPER
+from kedge.runtime.mounts.overlay_mount import NO_KERNEL_UPPER, UPPER, WORK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from kedge.runtime.options import RunOptions
 
 FOLDER, SQUASHFS, EXT3 = "folder", "squashfs", "ext3"
-WORK = "work"  # beside `upper` in a writable folder or ext3 image; the names are Apptainer's
 SMALLEST_TMPFS = 64 << 20
 
 NO_UPPER = {0x4D44: "FAT", 0x2011BAB0: "exFAT"}  # no owners, modes and links: nothing can keep a layer there

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 UPPER = "upper"  # the folder that takes the changes, in a folder or ext3 image of the user's; the name is Apptainer's
+WORK = "work"  # beside it; Apptainer's too
 # the kernel refuses these as the upper layer of an overlay, or corrupts and hangs; fuse-overlayfs manages on them
 NO_KERNEL_UPPER = {
     constants.NFS_SUPER_MAGIC: "NFS",
@@ -167,7 +168,9 @@ def has_whiteout_files(layer: str, below: list[str]) -> bool:
 
 
 class SafeNames:
-    """Paths fit for mount options: through descriptors where they have special characters or are too long together."""
+    """Paths fit for mount options: through descriptors where they have special characters or are too long together,
+    and where they are in a folder of the user's, in which somebody might put a link in their place.
+    """
 
     def __init__(self, paths: list[str]) -> None:
         self._paths = paths
@@ -175,16 +178,21 @@ class SafeNames:
 
     def __enter__(self) -> list[str]:
         is_long = sum(len(os.fsencode(path)) + 1 for path in self._paths) > _LONGEST_OPTIONS
-        return [self._name(path) if is_long or any(c in path for c in _UNSAFE) else path for path in self._paths]
+        return [self._name(path) if is_long or needs_descriptor(path) else path for path in self._paths]
 
     def _name(self, path: str) -> str:
-        file = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        file = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         self._files.append(file)
         return f"/proc/self/fd/{file}"
 
     def __exit__(self, *_: object) -> None:
         for file in self._files:
             os.close(file)
+
+
+def needs_descriptor(path: str) -> bool:
+    """Whether a path is not to be named in options as it is."""
+    return path.endswith(("/" + UPPER, "/" + WORK)) or any(c in path for c in _UNSAFE)
 
 
 def _check_folders(folders: list[str]) -> None:
