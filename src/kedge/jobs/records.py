@@ -101,7 +101,7 @@ class Record:
         try:
             data = _read(self.folder / "final.json")
             return [_decode_status(each) for each in json.loads(data)]
-        except (FileProblem, ValueError, KeyError, TypeError):
+        except (FileProblem, ValueError, KeyError, TypeError, RecursionError):
             return []
 
 
@@ -190,7 +190,7 @@ class Records:
         try:
             fields = json.loads(_read(folder / "job.json"))
             return _make_record(key, folder, id, fields)
-        except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
             raise FileProblem(
                 f"{folder / 'job.json'} is damaged: {problem}", hint=f"the script is {folder / 'script.sh'}"
             ) from None

@@ -88,8 +88,10 @@ class Capture:
 def is_importable(thing: Any) -> bool:
     """Whether another Python finds it by its module's name."""
     module = sys.modules.get(getattr(thing, "__module__", "") or "")
-    if module is None or module.__name__ in ("__main__", "__mp_main__") or getattr(module, "__file__", None) is None:
-        return getattr(thing, "__module__", "") == "builtins"
+    if module is None or module.__name__ in ("__main__", "__mp_main__"):
+        return False
+    if getattr(module, "__file__", None) is None and not is_standard(module.__name__):
+        return False
     found: Any = module
     for part in thing.__qualname__.split("."):
         found = getattr(found, part, None)

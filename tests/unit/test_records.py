@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Records of jobs: plain files that survive everything."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from kedge.errors import FileProblem, JobNotFound
+from kedge.jobs.records import Draft, Record, Records
+from kedge.model.job_state import JobStatus, State
+
+NASTY = "a 'b' \"c\" $(touch x)\n`d` ünï\udce4"
+
+
+def make_draft(name: str = "train", site: str = "here") -> Draft:
+    return Draft(name, site, "slurm", {"array": "0-3"}, "/work", "/work/{name}-{id}.out", "", ["sbatch", "x"])
+
+
+def add_job(records: Records, id: str, name: str = "train", site: str = "here") -> Record:
+    key, _ = records.place()
+    return records.name_id(records.create(key, make_draft(name, site), "#!/bin/bash\n"), id)
+
+
+def test_records_come_back_as_they_were(tmp_path: Path) -> None:
+    records = Records(tmp_path)
+    made = add_job(records, "12", NASTY)
+    found = records.find("12", "here")
+    assert found == made
+    assert found.name == NASTY
+    assert found.script.read_text() == "#!/bin/bash\n"
+    assert found.is_array
+
+
+@pytest.mark.parametrize("word", ["12", "train", "last"])
+def test_records_are_found_by_id_name_and_last(tmp_path: Path, word: str) -> None:
+    records = Records(tmp_path)
+    add_job(records, "11", "other")
+    time.sleep(1.1)  # names of records tell seconds apart
+    add_job(records, "12")
+    assert records.find(word, "here").id == "12"
+
+
+def test_records_of_another_site_are_not_found_by_id(tmp_path: Path) -> None:
+    records = Records(tmp_path)
+    add_job(records, "12", site="there")
+    with pytest.raises(JobNotFound, match="no record of a job '12'"):
+        records.find("12", "here")
+
+
+def test_records_without_a_folder_are_none(tmp_path: Path) -> None:
+    records = Records(tmp_path / "nothing")
+    assert records.list_keys() == []
+    assert records.list_ids("here") == {}
+    with pytest.raises(JobNotFound):
+        records.find("last", "here")
+
+
+def test_records_closed_move_and_keep_the_last_word(tmp_path: Path) -> None:
+    records = Records(tmp_path)
+    record = add_job(records, "12")
+    status = JobStatus("12", State.TIMEOUT, "TIMEOUT", index=3, signal=15, details=(("a", "b"),))
+    records.close(record, [status])
+    assert records.list_ids("here") == {}
+    assert records.list_ended("here") == {"12": record.key}
+    assert records.list_ended("here", time.time() + 60) == {}
+    assert records.find("12", "here").read_final() == [status]
+
+
+def test_records_of_a_scheduler_that_counts_anew_give_way(tmp_path: Path) -> None:
+    records = Records(tmp_path)
+    add_job(records, "1")
+    newer = add_job(records, "1")
+    assert records.find("1", "here").key == newer.key
+
+
+def test_records_forgotten_are_gone(tmp_path: Path) -> None:
+    records = Records(tmp_path)
+    record = add_job(records, "12")
+    records.forget(record)
+    assert not record.folder.exists()
+    assert records.list_named() == set()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"job": 1}', "\0\0", '{"version":1,"job":{},"submit":[],"name":1}', "[" * 5000]
+)
+def test_records_damaged_are_named(tmp_path: Path, text: str) -> None:
+    records = Records(tmp_path)
+    record = add_job(records, "12")
+    (record.folder / "job.json").write_text(text)
+    with pytest.raises(FileProblem, match=r"job\.json"):
+        records.find("12", "here")
+
+
+def test_records_read_what_scripts_wrote(tmp_path: Path) -> None:
+    record = add_job(Records(tmp_path), "12")
+    (record.folder / "began.3").write_text("12 node1 1000\n/out with blank\n/err\n")
+    (record.folder / "ended.3").write_text("137 1060\n")
+    (record.folder / "began.4").write_text("12 node2 1000\n")
+    (record.folder / "began.x").write_text("\n")
+    endings = {each.index: each for each in record.read_endings()}
+    assert (endings[3].status, endings[3].began, endings[3].ended) == (137, 1000.0, 1060.0)
+    assert (endings[3].output, endings[3].error, endings[3].host) == ("/out with blank", "/err", "node1")
+    assert endings[4].status is None
+    assert endings[None].status is None
+
+
+def test_records_are_the_users_alone(tmp_path: Path) -> None:
+    records = Records(tmp_path / "jobs")
+    add_job(records, "12")
+    assert (tmp_path / "jobs" / "records").stat().st_mode & 0o077 == 0
+
+
+def test_records_are_json_that_others_can_read(tmp_path: Path) -> None:
+    record = add_job(Records(tmp_path), "12")
+    fields = json.loads((record.folder / "job.json").read_text())
+    assert fields["submit"] == ["sbatch", "x"]
+    assert fields["job"] == {"array": "0-3"}

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Functions that run in another Python: packed, called by the runner, answered."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kedge.errors import JobFailed, UsageError
+from kedge.remote_call.pack import RUNNER, read_answer, write_call
+
+# A program of its own, because what is in `__main__` is what notebooks and scripts have.
+PROGRAM = """
+import math, os, subprocess, sys
+from pathlib import Path
+from kedge.remote_call.pack import RUNNER, read_answer, write_call
+
+BASE = 5
+class Point:
+    def __init__(self, x): self.x = x
+    def __add__(self, other): return Point(self.x + other.x)
+def square(x, base=BASE): return x * x + base
+def outer(offset):
+    def inner(point, times=1):
+        return Point(square(point.x) + math.floor(2.5) * times + offset) + Point(0)
+    return inner
+
+folder = Path(sys.argv[1])
+write_call(folder, outer(100), [[((Point(3),), {"times": 2})]])
+subprocess.run([sys.argv[2], str(folder / RUNNER), str(folder)], check=True, env={"PATH": os.environ["PATH"]})
+print(read_answer(folder / "result").values[0].x)
+"""
+
+
+def call(folder: Path, python: str = sys.executable, index: int | None = None) -> int:
+    more = {} if index is None else {"KEDGE_ARRAY_INDEX": str(index)}
+    environment = {"PATH": os.environ["PATH"], **more}
+    done = subprocess.run([python, str(folder / RUNNER), str(folder)], env=environment, check=False)
+    return done.returncode
+
+
+def run_program(tmp_path: Path, python: str) -> subprocess.CompletedProcess[str]:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    words = [sys.executable, str(program), str(tmp_path / "call"), python]
+    return subprocess.run(words, capture_output=True, text=True, check=False)
+
+
+def test_call_takes_classes_closures_and_values_of_main_along(tmp_path: Path) -> None:
+    done = run_program(tmp_path, sys.executable)
+    assert done.stdout == "118\n", done.stderr  # 3² + 5 + 2 · 2 + 100
+
+
+def test_call_of_a_function_in_a_module_goes_by_its_name(tmp_path: Path) -> None:
+    folder = tmp_path / "call"
+    write_call(folder, shutil.which, [[(("sh",), {})]])
+    assert call(folder) == 0
+    answer = read_answer(folder / "result")
+    assert answer is not None
+    assert answer.values == (shutil.which("sh"),)
+
+
+def test_call_of_an_array_reads_its_own_arguments(tmp_path: Path) -> None:
+    folder = tmp_path / "call"
+    write_call(folder, divmod, [[((number, 3), {}), ((number, 2), {})] for number in range(4, 6)])
+    assert call(folder, index=1) == 0
+    answer = read_answer(folder / "result.1")
+    assert answer is not None
+    assert answer.values == ((1, 2), (2, 1))
+    assert read_answer(folder / "result.0") is None
+
+
+def test_call_brings_exceptions_back_with_their_traceback(tmp_path: Path) -> None:
+    folder = tmp_path / "call"
+    write_call(folder, divmod, [[((1, 0), {})]])
+    assert call(folder) == 1
+    answer = read_answer(folder / "result")
+    assert answer is not None
+    assert isinstance(answer.problem, ZeroDivisionError)
+    assert "Traceback" in str(answer.problem.__cause__)
+
+
+def test_call_that_ends_its_process_is_an_exception_too(tmp_path: Path) -> None:
+    folder = tmp_path / "call"
+    write_call(folder, sys.exit, [[((7,), {})]])
+    call(folder)
+    answer = read_answer(folder / "result")
+    assert answer is not None
+    assert isinstance(answer.problem, SystemExit)
+
+
+def test_call_of_a_lambda_says_what_to_write(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a lambda has no source"):
+        write_call(tmp_path / "call", lambda: 1, [[((), {})]])
+
+
+def test_call_with_what_cannot_travel_names_it(tmp_path: Path) -> None:
+    with (tmp_path / "file").open("w") as file, pytest.raises(UsageError, match="an argument of 'divmod' cannot be"):
+        write_call(tmp_path / "call", divmod, [[((file, 1), {})]])
+
+
+def test_result_that_cannot_be_read_here_says_so(tmp_path: Path) -> None:
+    module = tmp_path / "only_there.py"
+    module.write_text("class Thing: pass\ndef make(): return Thing()\n")
+    import pickle
+
+    inner = b"\x80\x04\x95\x1d\x00\x00\x00\x00\x00\x00\x00\x8c\nonly_there\x94\x8c\x05Thing\x94\x93\x94)\x81\x94."
+    (tmp_path / "result").write_bytes(pickle.dumps({"values": [inner]}))
+    answer = read_answer(tmp_path / "result")
+    assert answer is not None
+    assert isinstance(answer.problem, JobFailed)
+    assert "cannot be read here" in answer.problem.message
