@@ -8,6 +8,7 @@ import shlex
 from kedge.errors import RequestRefused
 from kedge.model.job import Job
 from kedge.model.site import Site
+from kedge.schedulers.quoting import quote
 
 RUNTIMES = ("kedge", "apptainer", "singularity", "pyxis")
 
@@ -30,8 +31,8 @@ def container_words(job: Job, site: Site) -> list[str]:
     words = ['"$kedge"' if runtime == "kedge" else runtime, "exec" if job.command else "run"]
     if job.nv or (job.nv is None and job.wants_gpus):
         words.append("--nv")
-    words += [f"--bind {shlex.quote(bind)}" for bind in (*site.binds, *job.binds)]
-    words += [shlex.quote(word) for word in job.container_options]
+    words += [f"--bind {quote(bind)}" for bind in (*site.binds, *job.binds)]
+    words += [quote(word) for word in job.container_options]
     return [*words, '"$image"']
 
 
@@ -41,10 +42,10 @@ def _pyxis_words(job: Job, site: Site) -> list[str]:
             f"Pyxis does not know these options of containers: {shlex.join(job.container_options)}",
             hint="choose another runtime with --runtime kedge, or give srun's own options with --launcher-option",
         )
-    words = [f"--container-image={shlex.quote(pyxis_name(job.image))}"]
+    words = [f"--container-image={quote(pyxis_name(job.image))}"]
     mounts = [_pyxis_mount(bind) for bind in (*site.binds, *job.binds)]
     if mounts:
-        words.append(f"--container-mounts={shlex.quote(','.join(mounts))}")
+        words.append(f"--container-mounts={quote(','.join(mounts))}")
     if not job.command:
         words.append("--container-entrypoint")
     return words

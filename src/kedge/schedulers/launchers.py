@@ -6,12 +6,11 @@ Fragments are shell, already quoted.
 
 from __future__ import annotations
 
-import shlex
-
 from kedge.errors import RequestRefused
 from kedge.model.job import Job, Parallel
 from kedge.model.site import Site
 from kedge.schedulers.backend import Dialect
+from kedge.schedulers.quoting import quote
 
 LAUNCHERS = ("srun", "ibrun", "mpirun", "mpiexec", "none")
 # which node a process is on when there is one per node, by what started it
@@ -59,12 +58,12 @@ def node_words(job: Job, site: Site, dialect: Dialect) -> list[str]:
 def torchrun_words(job: Job, site: Site, dialect: Dialect) -> list[str]:
     """torchrun and the user's program; its own options are read by a shell on the node, where the ranks are known."""
     processes = job.gpus_per_node or 1
-    program = [shlex.quote(word) for word in job.command]
+    program = [quote(word) for word in job.command]
     if job.node_count == 1:
         return ["torchrun", "--standalone", f"--nproc_per_node={processes}", *program]
     rank = _NODE_RANK[_find_launcher(job, site, dialect)]
     words = f'exec torchrun --nnodes={job.node_count} --nproc_per_node={processes} --node_rank="{rank}"'
-    words += ' --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"'
+    words += ' \\\n        --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"'
     return ["sh", "-c", f"'{words}'", "torchrun", *program]
 
 

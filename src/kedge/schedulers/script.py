@@ -6,7 +6,6 @@ It is plain bash that its user can read, keep, change and submit by hand. Everyt
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
 from kedge.model.job import DependencyKind, Job, Parallel
@@ -15,6 +14,7 @@ from kedge.release import VERSION
 from kedge.schedulers.backend import Dialect, Place
 from kedge.schedulers.container_words import container_words, runtime_of, uses_pyxis
 from kedge.schedulers.launchers import launch_words, node_words, torchrun_words
+from kedge.schedulers.quoting import quote
 
 _FIND_MODULES = (
     "if ! type module >/dev/null 2>&1; then",
@@ -36,7 +36,7 @@ def render_body(job: Job, site: Site, place: Place, dialect: Dialect) -> str:
         _load_modules(job, site),
         _set_environment(job, site),
         _guard_dependencies(job, dialect),
-        [f"cd {shlex.quote(place.directory)}"],
+        [f"cd {quote(place.directory)}"],
         [*site.setup, *job.setup],
         _name_image(job, site, place),
         _stage_image(job, site, place, dialect),
@@ -70,7 +70,7 @@ def fold_words(words: Sequence[str]) -> str:
 
 def _write_record(job: Job, place: Place, dialect: Dialect) -> list[str]:
     suffix = ".$KEDGE_ARRAY_INDEX" if job.array else ""
-    lines = [f'export KEDGE_JOB_ID="{dialect.job_id}" KEDGE_JOB_NAME={shlex.quote(job.name)}']
+    lines = [f'export KEDGE_JOB_ID="{dialect.job_id}" KEDGE_JOB_NAME={quote(job.name)}']
     if job.array is not None and needs_lookup(job, dialect):
         lines.append(f"indices=({' '.join(map(str, job.array.indices))})")
         lines.append(f'export KEDGE_ARRAY_INDEX="${{indices[{dialect.array_index} - 1]}}"')
@@ -80,11 +80,12 @@ def _write_record(job: Job, place: Place, dialect: Dialect) -> list[str]:
         *lines,
         *dialect.opening,
         "# where 'kedge status' finds how it went, if the scheduler keeps no accounts",
-        f"record={shlex.quote(place.record)}",
+        f"record={quote(place.record)}",
         'streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")',
         'began="$KEDGE_JOB_ID $(hostname) $(date +%s)"',
         f'{{ printf "%s\\n" "$began" "$streams" >"$record/began{suffix}"; }} 2>/dev/null',
-        f"trap 'status=$?; {_END_OF_RECORD[bool(job.array)]}' EXIT",
+        f'finish() {{ echo "$1 $(date +%s)" >"$record/ended{suffix}"; }}',
+        "trap 'finish \"$?\" 2>/dev/null || true' EXIT",
     ]
 
 
@@ -95,7 +96,7 @@ def _load_modules(job: Job, site: Site) -> list[str]:
     if not modules:
         return []
     setup = site.module_setup or _FIND_MODULES
-    return [*setup, "module load " + " ".join(shlex.quote(each) for each in modules)]
+    return [*setup, "module load " + " ".join(quote(each) for each in modules)]
 
 
 def _set_environment(job: Job, site: Site) -> list[str]:
@@ -104,7 +105,7 @@ def _set_environment(job: Job, site: Site) -> list[str]:
     lines += [f'export {name}="{value}"' for name, value in site.environment]
     if runtime_of(job, site) == "kedge" and site.node_directory:
         lines.append(f'export KEDGE_NODEDIR="{site.node_directory}/kedge-$(id -u)"')
-    lines += [f"export {name}={shlex.quote(value)}" for name, value in job.environment]
+    lines += [f"export {name}={quote(value)}" for name, value in job.environment]
     return [*lines, "set -eo pipefail"]
 
 
@@ -118,7 +119,7 @@ def _guard_dependencies(job: Job, dialect: Dialect) -> list[str]:
             continue
         wanted = "=" if each.kind is DependencyKind.AFTER_OK else "!="
         lines += [
-            f"for file in {shlex.quote(each.record)}/began*; do",
+            f"for file in {quote(each.record)}/began*; do",
             '    ended=$(cut -d" " -f1 "${file/%began*/ended}${file##*/began}" 2>/dev/null || echo killed)',
             f'    if ! [ "$ended" {wanted} 0 ]; then',
             f'        echo "kedge: job {each.job} ended with $ended, and this one wants it {each.kind.value}" >&2',
@@ -132,9 +133,9 @@ def _guard_dependencies(job: Job, dialect: Dialect) -> list[str]:
 def _name_image(job: Job, site: Site, place: Place) -> list[str]:
     if not job.image or uses_pyxis(job, site):
         return []
-    lines = [f"image={shlex.quote(place.image)}"]
+    lines = [f"image={quote(place.image)}"]
     if runtime_of(job, site) == "kedge" or place.pull_from:
-        lines.insert(0, f"kedge={shlex.quote(place.kedge)}")
+        lines.insert(0, f"kedge={quote(place.kedge)}")
     return lines
 
 
@@ -143,7 +144,7 @@ def _stage_image(job: Job, site: Site, place: Place, dialect: Dialect) -> list[s
         return []
     lines = []
     if place.pull_from:
-        lines.append(f'"$kedge" pull --if-missing "$image" {shlex.quote(place.pull_from)}')
+        lines.append(f'"$kedge" pull --if-missing "$image" {quote(place.pull_from)}')
     if job.broadcast:
         lines += _broadcast_image(job, site, dialect)
     return lines
@@ -157,38 +158,30 @@ def _broadcast_image(job: Job, site: Site, dialect: Dialect) -> list[str]:
     return [
         f'copy="{folder}/kedge-$(id -u)-$KEDGE_JOB_ID-${{image##*/}}"',
         f'{dialect.broadcast} "$image" "$copy"',
-        f"trap 'status=$?; {on_nodes} rm -f \"$copy\"; {_END_OF_RECORD[bool(job.array)]}' EXIT",
+        f'trap \'finish "$?" 2>/dev/null || true; {on_nodes} rm -f "$copy"\' EXIT',
         'image="$copy"',
     ]
-
-
-_END_OF_RECORD = {
-    is_array: f'{{ echo "$status $(date +%s)" >"$record/ended{suffix}"; }} 2>/dev/null'
-    for is_array, suffix in ((False, ""), (True, ".$KEDGE_ARRAY_INDEX"))
-}
 
 
 def _find_master(job: Job, site: Site, dialect: Dialect) -> list[str]:
     if job.parallel is not Parallel.TORCHRUN or job.node_count == 1:
         return []
-    index = " + KEDGE_ARRAY_INDEX" if job.array else ""
+    number = f"({dialect.numeric_id} + KEDGE_ARRAY_INDEX)" if job.array else dialect.numeric_id
     return [
         *dialect.first_node,
         f'export MASTER_ADDR="$first_node{site.address_suffix}"',
         "# a port that two jobs on one node hardly share, below those that the kernel gives away",
-        f"export MASTER_PORT=$((20000 + ({dialect.numeric_id}{index}) % 12000))",
+        f"export MASTER_PORT=$((20000 + {number} % 12000))",
     ]
 
 
 def _run_command(job: Job, site: Site, dialect: Dialect) -> list[str]:
-    command = [shlex.quote(word) for word in job.command]
-    if job.parallel is Parallel.TORCHRUN:
-        command = torchrun_words(job, site, dialect)
-    if uses_pyxis(job, site):
-        return [fold_words([*launch_words(job, site, dialect, force=True), *container_words(job, site), *command])]
-    launcher = launch_words(job, site, dialect)
-    return [fold_words([*launcher, *(container_words(job, site) if job.image else []), *command])]
-
-
-def _runtime_of(job: Job, site: Site) -> str:
-    return job.runtime or site.runtime or "kedge"
+    is_pyxis = uses_pyxis(job, site)
+    words = launch_words(job, site, dialect, force=is_pyxis)
+    words += container_words(job, site) if job.image else []
+    if job.parallel is not Parallel.TORCHRUN:
+        return [fold_words([*words, *(quote(word) for word in job.command)])]
+    command = fold_words([*words, *torchrun_words(job, site, dialect)])
+    if job.node_count == 1:
+        return [command]
+    return ["# shellcheck disable=SC2016 # the rank of a node is known there only", command]

@@ -19,7 +19,8 @@ DIALECT = Dialect(
     job_id="${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}",
     numeric_id="SLURM_JOB_ID",
     array_index="SLURM_ARRAY_TASK_ID",
-    first_node=('first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',),
+    # no `head`: with pipefail, a scontrol that writes on after it would end the script
+    first_node=('nodes=$(scontrol show hostnames "$SLURM_JOB_NODELIST")', "first_node=${nodes%%$'\\n'*}"),
     launcher="srun",
     broadcast="sbcast --force",
 )
