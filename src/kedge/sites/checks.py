@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Whether a site can serve a request, in which queue, and what the nearest request is that it could."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from kedge.errors import RequestRefused
+from kedge.model.duration import shorten_duration
+from kedge.model.job import Job
+from kedge.model.job_fields import BY_NAME
+from kedge.model.memory import shorten_memory
+from kedge.model.nearest import propose
+from kedge.model.site import Queue, Site
+from kedge.sites.rules import RULES, Finding, Request, check_paths, count_memory, spread_tasks
+
+_ROUNDS = 32  # of mending; every rule mends itself at once, so a few are enough
+_OTHER_QUEUE = 3  # what it costs to be sent to a queue that was not asked for
+_RESERVATION_QUEUE = re.compile(r"[RSM][0-9]+(\..*)?")  # PBS: a reservation is a queue
+# what users' own directives say where the site refuses it: a warning, because directives are the user's last word
+_REFUSED_DIRECTIVES = {
+    "memory": r"--mem\b|--mem-per-(cpu|gpu)\b",
+    "gpus": r"--gres\b|--gpus\b|--gpus-per-\w+|-G\b",
+    "arrays": r"--array\b|-a\b",
+    "export": r"--export\b",
+    "exclusive": r"--exclusive\b",
+    "nodelist": r"--nodelist\b|-w\b",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A request that will be served: the job with what the site fills in, and what its user should know."""
+
+    job: Job
+    warnings: tuple[str, ...] = ()  # something is likely to go wrong
+    notes: tuple[str, ...] = ()  # something was asked for that comes without asking
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """A request after all rules of one queue: `job` is None where the queue is no use."""
+
+    queue: Queue
+    job: Job | None
+    reasons: tuple[str, ...]
+    cost: int
+
+    @property
+    def is_clean(self) -> bool:
+        return not self.reasons
+
+
+def check_request(
+    job: Job,
+    site: Site,
+    *,
+    interactive: bool = False,
+    environ: Mapping[str, str] | None = None,
+    paths: Sequence[str] = (),
+    architecture: str = "",
+) -> Checked:
+    """The job with its queue filled in; RequestRefused with the nearest request where the site cannot serve it.
+
+    `paths` are absolute ones that compute nodes have to see, `architecture` is the image's where it is known.
+    """
+    request = Request(job, site, Queue(""), interactive, environ or {}, tuple(paths), architecture)
+    asked = _list_asked(request)
+    outcomes = [_settle(replace(request, queue=queue)) for queue in asked]
+    clean = next((each for each in outcomes if each.is_clean), None)
+    if clean is not None and clean.job is not None:
+        return _finish(clean.job, site, clean.queue)
+    nearest = _find_nearest(request, outcomes)
+    raise _refuse(request, outcomes[0] if job.queue or nearest is None else nearest, nearest)
+
+
+def nearest_request(
+    job: Job,
+    site: Site,
+    *,
+    interactive: bool = False,
+    environ: Mapping[str, str] | None = None,
+    paths: Sequence[str] = (),
+    architecture: str = "",
+) -> Job | None:
+    """The job itself where the site serves it, else the nearest that it serves; None where there is none."""
+    request = Request(job, site, Queue(""), interactive, environ or {}, tuple(paths), architecture)
+    try:
+        asked = _list_asked(request)
+    except RequestRefused:
+        asked = []
+    outcomes = [_settle(replace(request, queue=queue)) for queue in asked]
+    if any(each.is_clean for each in outcomes):
+        return job
+    nearest = _find_nearest(request, outcomes)
+    return nearest.job if nearest is not None else None
+
+
+def _list_asked(request: Request) -> list[Queue]:
+    """The queues to try, the best first: those the job names, or all that are in use."""
+    job, site = request.job, request.site
+    if not site.queues:
+        return [Queue(job.queue)]
+    if job.queue:
+        return [_find_named(name.strip(), request) for name in job.queue.split(",")]
+    return _list_usable(request)
+
+
+def _list_usable(request: Request) -> list[Queue]:
+    """The queues of a site, best first: with GPUs for who wants some, the default, little that is not asked for."""
+    job, site = request.job, request.site
+    usable = [each for each in site.queues if not each.is_retired] or list(site.queues)
+
+    def rank(queue: Queue) -> tuple[bool, int, bool, bool, int]:
+        there, wanted = queue.gpus_per_node, job.gpus_per_node or 0
+        other_kind = 1 if there is None else 2 * (bool(there) != job.wants_gpus)
+        waste = (there or 0) - wanted if "gpus" in site.refuses else 0
+        is_wanted = request.is_interactive and queue.name == site.interactive_queue
+        return (not is_wanted, other_kind, not queue.is_default, waste < 0, abs(waste))
+
+    return sorted(usable, key=rank)
+
+
+def _find_named(name: str, request: Request) -> Queue:
+    site = request.site
+    queue = site.find_queue(name.partition("@")[0])
+    if queue is not None:
+        return queue
+    if request.job.reservation or (site.scheduler == "pbs" and _RESERVATION_QUEUE.fullmatch(name)):
+        return Queue(name)
+    known = [each.name for each in site.queues if not each.is_retired] or [each.name for each in site.queues]
+    nearest = _find_nearest(replace(request, job=replace(request.job, queue="")), [])
+    best = f"; the nearest request: {describe_changes(request.job, nearest.job)}" if nearest and nearest.job else ""
+    raise RequestRefused(
+        f"{site.name} has no queue '{name}'",
+        context={"site": site.name, "queue": name, "queues": ", ".join(known)},
+        hint=(propose(name, known) or f"it has: {', '.join(known)}")
+        + best
+        + "; if the queue is new, 'kedge site init' writes a profile of what is there now",
+    )
+
+
+def _settle(request: Request) -> _Outcome:
+    """Mend a request until the queue serves it."""
+    request = replace(request, job=spread_tasks(request))
+    hidden = check_paths(request)
+    first = tuple(finding.reason for finding in (*_apply_rules(request), *([hidden] if hidden else [])))
+    job, cost = (hidden.better, hidden.cost) if hidden else (request.job, 0)
+    for _ in range(_ROUNDS):
+        if job is None:
+            break
+        finding = next(iter(_apply_rules(replace(request, job=job))), None)
+        if finding is None:
+            return _Outcome(request.queue, job, first, cost)
+        job, cost = finding.better, cost + finding.cost
+    return _Outcome(request.queue, None, first, cost)
+
+
+def _apply_rules(request: Request) -> list[Finding]:
+    return [finding for rule in RULES if (finding := rule(request)) is not None]
+
+
+def _find_nearest(request: Request, outcomes: Sequence[_Outcome]) -> _Outcome | None:
+    """The cheapest way to be served, in the queues that were tried or in another one."""
+    named = {each.queue.name for each in outcomes}
+    others = []
+    for queue in _list_usable(request) if request.site.queues else []:
+        if queue.name not in named:
+            outcome = _settle(replace(request, queue=queue))
+            cost = outcome.cost + (_OTHER_QUEUE if request.job.queue else 0)
+            others.append(replace(outcome, cost=cost))
+    served = [each for each in (*outcomes, *others) if each.job is not None]
+    if not served:
+        return None
+    best = min(served, key=lambda each: each.cost)
+    assert best.job is not None
+    # the queue is part of what is proposed where it was named, or where another would be taken
+    return replace(best, job=replace(best.job, queue=best.queue.name or best.job.queue))
+
+
+def _refuse(request: Request, outcome: _Outcome, nearest: _Outcome | None) -> RequestRefused:
+    job, site = request.job, request.site
+    context = {"site": site.name, "queue": outcome.queue.name, "reasons": "; ".join(outcome.reasons)}
+    if nearest is None or nearest.job is None:
+        hint = _hint_without_nearest(request)
+    else:
+        changes = describe_changes(job, nearest.job)
+        context["nearest"] = changes
+        hint = f"this would do: {changes}" + (" (copy there what it needs)" if check_paths(request) else "")
+    return RequestRefused("; ".join(outcome.reasons), context=context, hint=hint)
+
+
+def _hint_without_nearest(request: Request) -> str:
+    arches = sorted({each.arch for each in request.site.queues if each.arch})
+    if request.architecture and arches and request.architecture not in arches:
+        return f"pull the image for the nodes there: kedge pull --arch {arches[0]} …"
+    return "'kedge site show' says what the site has; another site is chosen with --site"
+
+
+def describe_changes(job: Job, nearest: Job) -> str:
+    """What to say differently on the command line, to get from one request to the other."""
+    words, dropped = [], []
+    for name, field in BY_NAME.items():
+        before, after = getattr(job, name), getattr(nearest, name)
+        if before == after:
+            continue
+        if after in (None, "", False, ()):
+            dropped.append(field.flag)
+        else:
+            words.append(field.flag if after is True else f"{field.flag} {_show_value(field.kind, after)}")
+    without = [f"without {' and '.join(dropped)}"] if dropped else []
+    return ", ".join([*([" ".join(words)] if words else []), *without])
+
+
+def _show_value(kind: str, value: object) -> str:
+    if isinstance(value, int) and kind == "duration":
+        return shorten_duration(value)
+    if isinstance(value, int) and kind == "memory":
+        return shorten_memory(value)
+    return shlex.quote(str(value))
+
+
+def _finish(job: Job, site: Site, queue: Queue) -> Checked:
+    """Fill in what the site wants said, and take out what it gives unasked."""
+    warnings, notes = _warn(job, site, queue), []
+    filled = replace(job, queue=job.queue or queue.name, account=job.account or site.account)
+    if "nodes" in site.requires and filled.nodes is None:
+        filled = replace(filled, nodes=filled.node_count)
+    if "tasks" in site.requires and filled.tasks is None and filled.tasks_per_node is None:
+        filled = replace(filled, tasks=filled.task_count)
+    if "time" in site.requires and filled.time is None:
+        filled = replace(filled, time=queue.default_time)
+    there = queue.gpus_per_node or 0
+    if "gpus" in site.refuses and job.wants_gpus:
+        notes.append(f"{queue.name} gives all GPUs of a node without asking: {there} on each")
+    if "memory" in site.refuses and count_memory(job):
+        size = shorten_memory(queue.memory_per_node or 0)
+        notes.append(f"{queue.name} gives all memory of a node without asking: {size} on each")
+        filled = replace(filled, memory=None, memory_per_cpu=None, memory_per_gpu=None)
+    if "exclusive" in site.refuses and job.exclusive:
+        notes.append(f"{queue.name} gives whole nodes without asking")
+        filled = replace(filled, exclusive=False)
+    return Checked(filled, tuple(warnings), tuple(notes))
+
+
+def _warn(job: Job, site: Site, queue: Queue) -> list[str]:
+    warnings = []
+    if queue.is_retired:
+        reason = next(iter(site.notes), "the profile is for documents that still name it")
+        warnings.append(f"{queue.name} at {site.name} is switched off: {reason}")
+    if site.default_memory_per_cpu and not count_memory(job) and "memory" not in site.refuses:
+        size = shorten_memory(site.default_memory_per_cpu)
+        warnings.append(f"a job that asks for no memory gets {size} per CPU at {site.name}: give --mem")
+    for word in site.refuses:
+        pattern = _REFUSED_DIRECTIVES[word]
+        wrong = next((each for each in job.directives if re.match(pattern, each.strip())), None)
+        if wrong is not None:
+            warnings.append(f"{site.name} refuses or advises against '{wrong.strip()}', which is among your directives")
+    return warnings

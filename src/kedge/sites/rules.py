@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What one queue of a site can serve: each rule looks at a request, says what is wrong with it, and mends it.
+
+A mended request may break another rule; `sites.checks` goes on until none is broken.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from kedge.model.duration import shorten_duration
+from kedge.model.job import Job
+from kedge.model.memory import shorten_memory
+from kedge.model.site import Queue, Site
+
+SOME_ACCOUNT = "PROJECT"  # stands for the one only the user knows
+_HOUR = 3600
+# How far a mended request is from what was asked for: the nearest one has the smallest sum.
+_SAME, _NEAR, _LESS, _FAR = 1, 4, 20, 60
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A job as one queue sees it."""
+
+    job: Job
+    site: Site
+    queue: Queue
+    is_interactive: bool = False
+    environ: Mapping[str, str] = field(default_factory=dict)
+    paths: tuple[str, ...] = ()  # absolute: what compute nodes have to see
+    architecture: str = ""  # the image's, where it is known
+
+    @property
+    def most_nodes(self) -> int | None:
+        """The nodes one job can have."""
+        limits = [self.queue.max_nodes, self.queue.nodes]
+        if self.is_interactive:
+            limits.append(self.queue.max_interactive_nodes)
+        known = [each for each in limits if each]
+        return min(known) if known else None
+
+    @property
+    def longest(self) -> int | None:
+        """The seconds one job can have."""
+        if self.is_interactive and self.queue.max_interactive_time:
+            return self.queue.max_interactive_time
+        return self.queue.max_time
+
+    @property
+    def place(self) -> str:
+        """What sentences call it."""
+        return f"{self.queue.name} at {self.site.name}" if self.queue.name else self.site.name
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that cannot be served; `better` is the request without it, None where the queue is no use at all."""
+
+    reason: str
+    better: Job | None
+    cost: int
+
+
+def check_use(request: Request) -> Finding | None:
+    """The queue is for such jobs at all."""
+    queue = request.queue
+    if request.is_interactive and not queue.is_interactive:
+        return Finding(f"{request.place} takes no interactive jobs", None, _FAR)
+    if queue.arch and request.architecture and queue.arch != request.architecture:
+        return Finding(
+            f"{request.place} has {queue.arch} nodes, and the image is for {request.architecture}", None, _FAR
+        )
+    return None
+
+
+def check_account(request: Request) -> Finding | None:
+    """An account is named where jobs need one."""
+    if "account" in request.site.requires and not (request.job.account or request.site.account):
+        return Finding(f"{request.site.name} needs an account", replace(request.job, account=SOME_ACCOUNT), 0)
+    return None
+
+
+def check_gpus(request: Request) -> Finding | None:
+    """There are as many GPUs, of that kind."""
+    job, queue = request.job, request.queue
+    wanted, there = job.gpus_per_node or 0, queue.gpus_per_node
+    if wanted and there == 0:
+        better = replace(job, gpus_per_node=None, gpu_type="", memory_per_gpu=None)
+        return Finding(f"{request.place} has no GPUs", better, _FAR)
+    if not wanted and queue.needs_gpus:
+        return Finding(f"a job without GPUs waits for ever in {request.place}", replace(job, gpus_per_node=1), _NEAR)
+    if there is not None and wanted > there:
+        reason = f"{request.place} has {_count(there, 'GPU')} on a node, and {wanted} were asked for"
+        return Finding(reason, *_spread_gpus(request, wanted * job.node_count, there))
+    if queue.max_gpus and wanted * job.node_count > queue.max_gpus:
+        reason = (
+            f"{request.place} gives one job {queue.max_gpus} GPUs at most, and {wanted * job.node_count} were asked for"
+        )
+        nodes = min(job.node_count, queue.max_gpus)
+        mended = replace(job, nodes=nodes, gpus_per_node=queue.max_gpus // nodes)
+        return Finding(reason, mended, _lose(wanted * job.node_count, queue.max_gpus))
+    if job.gpu_type and queue.gpu_type and job.gpu_type.lower() != queue.gpu_type.lower():
+        reason = f"the GPUs of {request.place} are {queue.gpu_type}, and {job.gpu_type} was asked for"
+        return Finding(reason, replace(job, gpu_type=queue.gpu_type), _LESS)
+    return None
+
+
+def _spread_gpus(request: Request, total: int, there: int) -> tuple[Job, int]:
+    """As many GPUs on more nodes, or as many as there are."""
+    nodes = -(-total // there)
+    most = request.most_nodes
+    if most is not None and nodes > most:
+        return replace(request.job, nodes=most, gpus_per_node=there), _lose(total, most * there)
+    return replace(request.job, nodes=nodes, gpus_per_node=-(-total // nodes)), _SAME
+
+
+def check_nodes(request: Request) -> Finding | None:
+    """Not more nodes than one job can have, and not fewer."""
+    wanted, most, least = request.job.node_count, request.most_nodes, request.queue.min_nodes
+    if most is not None and wanted > most:
+        reason = f"{request.place} gives one job {_count(most, 'node')} at most, and {wanted} were asked for"
+        return Finding(reason, replace(request.job, nodes=most), _lose(wanted, most))
+    if least and wanted < least:
+        reason = f"{request.place} is for {least} nodes and more, and {_count(wanted, 'node')} was asked for"
+        return Finding(reason, replace(request.job, nodes=least), _LESS)
+    return None
+
+
+def check_cpus(request: Request) -> Finding | None:
+    """The tasks of a node fit on its CPUs."""
+    job, there = request.job, request.queue.cpus_per_node
+    if there is None:
+        return None
+    each = job.cpus_per_task or 1
+    if each > there:
+        reason = f"a node of {request.place} has {_count(there, 'CPU')}, and {each} were asked for each task"
+        return Finding(reason, replace(job, cpus_per_task=there), _NEAR)
+    if job.tasks_on_node * each <= there:
+        return None
+    reason = f"a node of {request.place} has {_count(there, 'CPU')}, and {job.tasks_on_node * each} are needed"
+    fit, total = there // each, job.task_count
+    per_node = fit if job.tasks_per_node else None
+    nodes, most = max(-(-total // fit), job.node_count), request.most_nodes
+    if most is None or nodes <= most:
+        return Finding(reason, replace(job, nodes=nodes, tasks_per_node=per_node), _SAME)
+    tasks = fit * most if job.tasks else None
+    return Finding(reason, replace(job, nodes=most, tasks=tasks, tasks_per_node=per_node), _lose(total, fit * most))
+
+
+def spread_tasks(request: Request) -> Job:
+    """The job on as many nodes as its tasks need, where it says how many tasks and not on how many nodes."""
+    job, there = request.job, request.queue.cpus_per_node
+    if job.nodes is not None or not job.tasks or job.tasks_per_node or not there:
+        return job
+    nodes = -(-job.tasks // max(there // (job.cpus_per_task or 1), 1))
+    return replace(job, nodes=nodes) if nodes > 1 else job
+
+
+def check_memory(request: Request) -> Finding | None:
+    """Memory may be asked for, is where it must be, and is there."""
+    job, there = request.job, request.queue.memory_per_node
+    wanted = count_memory(job)
+    without = replace(job, memory=None, memory_per_cpu=None, memory_per_gpu=None)
+    if "memory" in request.site.refuses and wanted and there is None:
+        return Finding(f"{request.site.name} takes no requests for memory", without, _SAME)
+    if there is not None and wanted > there:
+        shown = f"{shorten_memory(there)} of memory, and {shorten_memory(wanted)} were asked for"
+        return Finding(f"a node of {request.place} has {shown}", replace(without, memory=there), _lose(wanted, there))
+    if "memory" in request.site.requires and not wanted:
+        usual = min(there or 1 << 32, 1 << 32)
+        return Finding(
+            f"{request.site.name} wants every job to say how much memory it needs", replace(job, memory=usual), 0
+        )
+    return None
+
+
+def count_memory(job: Job) -> int:
+    """Bytes on one node, however they were asked for."""
+    if job.memory:
+        return job.memory
+    if job.memory_per_cpu:
+        return job.memory_per_cpu * job.tasks_on_node * (job.cpus_per_task or 1)
+    return (job.memory_per_gpu or 0) * (job.gpus_per_node or 0)
+
+
+def check_time(request: Request) -> Finding | None:
+    """Not longer than a job may be, and said where it must be."""
+    job, longest = request.job, request.longest
+    if job.time is None:
+        if "time" not in request.site.requires or request.queue.default_time:
+            return None
+        better = replace(job, time=min(longest or _HOUR, _HOUR))
+        return Finding(f"{request.place} wants every job to say how long it takes", better, 0)
+    if longest is not None and job.time > longest:
+        kind = "an interactive job" if request.is_interactive else "a job"
+        shown = f"{shorten_duration(longest)}, and {shorten_duration(job.time)} was asked for"
+        return Finding(
+            f"{kind} in {request.place} can take {shown}", replace(job, time=longest), _lose(job.time, longest)
+        )
+    return None
+
+
+def check_refused(request: Request) -> Finding | None:
+    """Nothing is asked for that the site does not do."""
+    job, site = request.job, request.site
+    if job.array is not None and "arrays" in site.refuses:
+        return Finding(f"{site.name} takes no arrays of jobs", replace(job, array=None), _LESS)
+    if job.exclusive and "exclusive" in site.refuses and not request.queue.is_whole_node:
+        return Finding(f"{site.name} gives no node to one job alone", replace(job, exclusive=False), _NEAR)
+    if "gpus" in site.refuses and job.wants_gpus and request.queue.gpus_per_node is None:
+        better = replace(job, gpus_per_node=None, gpu_type="", memory_per_gpu=None)
+        return Finding(
+            f"{site.name} takes no requests for GPUs, and how many {request.place} has is not known", better, _FAR
+        )
+    return None
+
+
+def check_paths(request: Request) -> Finding | None:
+    """Compute nodes see the files of the job. Not one of RULES: `paths` stay as they are when the job is mended."""
+    roots = {path: find_hidden_root(path, request.site, request.environ) for path in request.paths}
+    hidden = {path: root for path, root in roots.items() if root is not None}
+    if not hidden:
+        return None
+    reason = f"compute nodes of {request.site.name} do not see {', '.join(hidden)}"
+    scratch = expand_path(request.site.scratch, request.environ)
+    if not scratch:
+        return Finding(reason, None, _FAR)
+    job = request.job
+    for path, root in hidden.items():
+        below = posixpath.relpath(posixpath.normpath(path), posixpath.normpath(root))
+        job = _move(job, path, posixpath.normpath(posixpath.join(scratch, below)))
+    return Finding(reason, job, _SAME)
+
+
+def _move(job: Job, path: str, moved: str) -> Job:
+    """The job with what lies at `path` somewhere else; its folder, where nothing in the job names it."""
+    for name in ("image", "directory", "output", "error"):
+        text: str = getattr(job, name)
+        if text and (text == path or path.endswith("/" + text.removeprefix("./"))):
+            return replace(job, **{name: moved})
+    return job if job.directory else replace(job, directory=moved)
+
+
+def find_hidden_root(path: str, site: Site, environ: Mapping[str, str]) -> str | None:
+    """The folder that hides `path` from compute nodes, None where they see it."""
+    path = posixpath.normpath(path)
+    scratch = expand_path(site.scratch, environ)
+    if not path.startswith("/") or (scratch and _is_below(path, scratch)):
+        return None
+    home = [] if site.home_on_nodes else [environ.get("HOME", "")]
+    roots = [*home, *(expand_path(each, environ) for each in site.hidden_paths)]
+    return next((root for root in roots if root.startswith("/") and _is_below(path, root)), None)
+
+
+def _is_below(path: str, folder: str) -> bool:
+    folder = posixpath.normpath(folder)
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def expand_path(text: str, environ: Mapping[str, str]) -> str:
+    """A profile's path with its $VARIABLES; empty when one of them is not set."""
+    names = re.findall(r"\$\{?(\w+)\}?", text)
+    if any(not environ.get(name) for name in names):
+        return ""
+    return re.sub(r"\$\{?(\w+)\}?", lambda match: environ[match.group(1)], text)
+
+
+def _lose(before: int, after: int) -> int:
+    """The cost of getting less than was asked for: the more is lost, the more."""
+    return _LESS + round(_LESS * (1 - after / before))
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+RULES: tuple[Callable[[Request], Finding | None], ...] = (
+    check_use,
+    check_gpus,
+    check_nodes,
+    check_cpus,
+    check_memory,
+    check_time,
+    check_refused,
+    check_account,
+)
