@@ -43,12 +43,17 @@ def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def plain_signals() -> Iterator[None]:
-    """Undo what nohup and background jobs of shells do: programs that tests start would ignore these signals."""
-    ignored = [number for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP) if is_ignored(number)]
+def plain_process() -> Iterator[None]:
+    """Undo what nohup, background jobs of shells and runners do: programs that tests start would inherit it."""
+    own = (signal.SIGPIPE, getattr(signal, "SIGXFSZ", None))  # these Python ignores, and restores for programs
+    ignored = [number for number in signal.valid_signals() if number not in own and is_ignored(number)]
     for number in ignored:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    blocked = signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    umask = os.umask(0o022)
     yield
+    os.umask(umask)
+    signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     for number in ignored:
         signal.signal(number, signal.SIG_IGN)
 

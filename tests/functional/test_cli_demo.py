@@ -20,7 +20,8 @@ def run_demo(*before: str, home: Path) -> str:
     """What the demo prints; `before` is what starts it as somebody else."""
     if not (REPOSITORY / ".venv/bin/kedge").exists():
         pytest.skip("the demo runs from .venv ('make venv' makes it)")
-    environ = {"PATH": os.environ["PATH"], "HOME": str(home), "LC_ALL": "de_DE.UTF-8"}
+    # not the PATH of whoever tests: pip asks every rustc that it finds, and some leave files in the home folder
+    environ = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(home), "LC_ALL": "de_DE.UTF-8"}
     done = subprocess.run([*before, DEMO], env=environ, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -148,9 +148,11 @@ CASES = [
     Case("process-oom-score", execute("base.sif", "cat /proc/self/oom_score_adj")),
     Case(
         "process-signals-ignored",
-        script=f"trap '' USR1; $runtime exec {BASE} grep SigIgn /proc/self/status",
+        # only the one that is asked about: whoever runs the tests may ignore others
+        script=f"trap '' USR1; set -- $($runtime exec {BASE} grep SigIgn /proc/self/status); echo $((0x$2 >> 9 & 1))",
+        prints="0\n",
         difference="signals",
-        ours="SigIgn:\t0*200\n",
+        ours="1\n",
     ),
     Case("process-name-of-program", ("exec", BASE, "sh", "-c", "echo $0")),
     Case("process-signals-blocked", execute("base.sif", "grep SigBlk /proc/self/status")),
