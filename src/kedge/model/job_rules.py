@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kedge.errors import InvalidJob
 from kedge.model.job import Job, Parallel
 from kedge.model.job_fields import BY_NAME, FIELDS, JobField
-from kedge.model.job_values import VARIABLE_NAME
+from kedge.model.job_values import MOST, VARIABLE_NAME
 from kedge.model.nearest import propose
 
 PLACEHOLDERS = ("name", "id", "index")
@@ -51,6 +51,8 @@ def _check_counts(job: Job) -> Problem | None:
         value = getattr(job, name)
         if value is not None and value < 1:
             return Problem(name, f"it cannot be {value}", "give 1 or more, or leave it out")
+        if value is not None and BY_NAME[name].kind in ("count", "gpus") and value > MOST:
+            return Problem(name, f"it cannot be {value}", f"{MOST} are the most")
     return None
 
 
@@ -119,6 +121,13 @@ def _check_environment(job: Job) -> Problem | None:
     return None
 
 
+def _check_dependencies(job: Job) -> Problem | None:
+    for each in job.dependencies:
+        if not each.job or each.job != each.job.strip() or re.search("[,:]", each.job):
+            return Problem("dependencies", f"{each.job!r} is no id and no name to wait for", "give one job at a time")
+    return None
+
+
 def _check_patterns(job: Job) -> Problem | None:
     for field in ("output", "error"):
         text: str = getattr(job, field)
@@ -146,6 +155,8 @@ def _check_texts(job: Job) -> Problem | None:
             if field.kind in _ONE_LINE and re.search(r"[\x00-\x1f\x7f]", text):
                 shown = f"{text[:60]!r} has a line break or another control character in it"
                 return Problem(field.name, shown, "take it out")
+            if field.kind in ("text", "list") and not text.strip():
+                return Problem(field.name, "there is an empty text", "take it out, or say what it should be")
             if field.choices and text and text not in field.choices:
                 known = ", ".join(field.choices)
                 return Problem(field.name, f"{text[:60]!r} is not one of: {known}", f"give one of: {known}")
@@ -172,6 +183,7 @@ _RULES: tuple[Callable[[Job], Problem | None], ...] = (
     _check_gpus,
     _check_tasks,
     _check_environment,
+    _check_dependencies,
     _check_patterns,
     _check_texts,
 )

@@ -71,15 +71,15 @@ def _check_text(value: object, *, one_line: bool) -> str:
     if not isinstance(value, str):
         raise InvalidJob(f"it must be text, not {name_type(value)}", hint='text stands in quotes: "like this"')
     if "\0" in value:
-        raise InvalidJob("there is a NUL byte in it, which no program can be given")
+        raise InvalidJob("there is a NUL byte in it, which no program can be given", hint="take it out")
     if one_line and _CONTROLS.search(value):
-        raise InvalidJob(f"{shorten(value)} has a line break or another control character in it")
+        raise InvalidJob(f"{shorten(value)} has a line break or another control character in it", hint="take it out")
     return value
 
 
 def shorten(value: object) -> str:
     """A value as errors quote it."""
-    text = repr(value)
+    text = str(value).lower() if isinstance(value, bool) else repr(value)
     return text if len(text) <= 80 else f"{text[:77]}…"
 
 

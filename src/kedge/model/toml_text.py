@@ -13,20 +13,25 @@ _TOKEN = re.compile(
 )
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _WIDTH = 110
+_DOTS = 16
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 Path = tuple[str, ...]
 
 
 def find_lines(text: str) -> dict[Path, int]:
-    """The line of every table and key of a text that tomllib has read; keys of inline tables are not among them."""
+    """The line of every table and key; keys of inline tables are not among them.
+
+    To be called before tomllib, which needs minutes for names of many thousand parts: those raise ValueError. In a
+    text that is no TOML it finds what stands before the mistake.
+    """
     found: dict[Path, int] = {}
     table: Path = ()
     for line, names, is_header in _list_statements(text):
         if is_header:
-            table = names
+            table = names[:_DOTS]
             found.setdefault(table, line)
             continue
-        path = (*table, *names)
+        path = (*table, *names)[: 3 * _DOTS]  # what is no TOML may have more
         for count in range(len(table) + 1, len(path) + 1):
             found.setdefault(path[:count], line)
     return found
@@ -35,9 +40,11 @@ def find_lines(text: str) -> dict[Path, int]:
 def _list_statements(text: str) -> Iterator[tuple[int, Path, bool]]:
     """The first line of each statement, the names before its `=` or in its header, and whether it is a header."""
     names: list[str] = []
-    line, depth, is_header, in_value = 1, 0, False, False
-    for token in _TOKEN.finditer(text.replace("\r\n", "\n") + "\n"):
-        kind, content = token.lastgroup, token[0]
+    line, depth, dots, is_header, in_value = 1, 0, 0, False, False
+    for kind, content in _list_tokens(text.replace("\r\n", "\n") + "\n"):
+        dots = 0 if kind == "line" or content in ("[", "{", ",", "=") else dots + (content == ".")
+        if dots > _DOTS:
+            raise ValueError(f"a name with more than {_DOTS} dots (at line {line})")
         if kind == "line" and depth <= 0:
             if is_header:
                 yield line, tuple(names), True
@@ -54,8 +61,15 @@ def _list_statements(text: str) -> Iterator[tuple[int, Path, bool]]:
         line += content.count("\n")
 
 
+def _list_tokens(text: str) -> Iterator[tuple[str, str]]:
+    place = 0
+    while token := _TOKEN.match(text, place):
+        place = token.end()
+        yield token.lastgroup or "", token[0]
+
+
 def _unquote(key: str) -> str:
-    import tomllib  # late: it has read the text already
+    import tomllib  # late: few keys are quoted
 
     return str(next(iter(tomllib.loads(f"{key} = 0"))))
 
