@@ -76,6 +76,7 @@ VERBS = {
     "key": Verb("kedge.cli.key", "manage the keys that sign and verify", "Trust"),
     "cache": Verb("kedge.cli.cache", "show, list, limit and clean what is stored", "Store and access"),
     "registry": Verb("kedge.cli.registry", "log in to registries, and out", "Store and access"),
+    "local-queue": Verb("kedge.cli.local_queue", "the queue of this machine, where there is no scheduler", "Setup"),
     "pyxis": Verb("kedge.cli.pyxis", "be the importer of Pyxis: images for srun --container-image", "Setup", True),
     "shim": Verb("kedge.cli.shim", "give kedge the names apptainer and singularity", "Setup"),
     "config": Verb("kedge.cli.config", "show and change settings, and where each comes from", "Setup"),

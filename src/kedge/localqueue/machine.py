@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How much there is to share out: the processors, memory and GPUs that this process may use."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kedge.errors import InvalidSetting, RequestRefused
+from kedge.host.limits import read_limits
+from kedge.localqueue.request import Need, Request
+from kedge.model.memory import shorten_memory
+
+_PLENTY = 1 << 60  # where nothing says how much memory there is
+_WITHOUT_NUMBER = ("dxg", "nvhost-gpu")  # the one GPU of WSL, and of a Jetson
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """This machine; `gpus` are their numbers as CUDA_VISIBLE_DEVICES takes them."""
+
+    cpus: int
+    memory: int
+    gpus: tuple[str, ...]
+
+    @property
+    def size(self) -> Need:
+        """All of it."""
+        return Need(self.cpus, self.memory, len(self.gpus))
+
+
+def read_machine(environ: Mapping[str, str], devices: str = "/dev") -> Machine:
+    """What there is; KEDGE_LOCAL_GPUS says otherwise about GPUs: how many, or which, as `2,3`."""
+    limits = read_limits()
+    memory = limits.memory if limits.memory is not None else _PLENTY
+    return Machine(limits.cpus, memory, _find_gpus(environ.get("KEDGE_LOCAL_GPUS", ""), devices))
+
+
+def _find_gpus(chosen: str, devices: str) -> tuple[str, ...]:
+    if chosen.isascii() and chosen.isdecimal() and int(chosen) < 1024:
+        return tuple(map(str, range(int(chosen))))
+    if chosen:
+        found = tuple(chosen.split(","))
+        if not all(re.fullmatch(r"[A-Za-z0-9/-]+", each) for each in found) or len(set(found)) < len(found):
+            raise InvalidSetting(
+                f"KEDGE_LOCAL_GPUS cannot be {chosen!r}", hint="it says how many GPUs there are, or which: 2 or 0,1"
+            )
+        return found
+    try:
+        names = os.listdir(devices)  # noqa: PTH208 - the names are all
+    except OSError:
+        return ()
+    numbered = sorted(int(name[6:]) for name in names if re.fullmatch(r"nvidia[0-9]{1,4}", name))
+    if not numbered and any(name in names for name in _WITHOUT_NUMBER):
+        return ("0",)
+    return tuple(map(str, numbered))
+
+
+def refuse_too_much(request: Request, machine: Machine) -> None:
+    """Raise RequestRefused for a job that could never begin here."""
+    if request.gpus > len(machine.gpus):
+        there = f"has {len(machine.gpus)}" if machine.gpus else "has none"
+        raise RequestRefused(
+            f"the job asks for {_count(request.gpus, 'GPU')}, and this machine {there}",
+            hint=f"ask for {_count(len(machine.gpus), 'GPU')}" if machine.gpus else "leave out the GPUs",
+        )
+    if request.cpus > machine.cpus:
+        raise RequestRefused(
+            f"the job asks for {_count(request.cpus, 'processor')}, and {machine.cpus} may be used here",
+            hint=f"tasks times processors per task can be {machine.cpus} at most",
+        )
+    if (request.memory or 0) > machine.memory:
+        there = shorten_memory(machine.memory >> 20 << 20)
+        raise RequestRefused(
+            f"the job asks for {shorten_memory(request.memory or 0)} of memory, and {there} may be used here",
+            hint=f"ask for {there} or less",
+        )
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" + ("" if number == 1 else "s")

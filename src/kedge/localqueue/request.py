@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a job asks of the queue, as its file `job.json` keeps it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+
+from kedge.model.job import JobArray
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """An amount of this machine."""
+
+    cpus: int = 1
+    memory: int = 0  # bytes; 0: nothing was asked for, and nothing limits it
+    gpus: int = 0
+
+    def fits(self, free: Need) -> bool:
+        """Whether there is that much."""
+        return self.cpus <= free.cpus and self.memory <= free.memory and self.gpus <= free.gpus
+
+    def minus(self, other: Need) -> Need:
+        """What is left, never less than nothing."""
+        return Need(max(0, self.cpus - other.cpus), max(0, self.memory - other.memory), max(0, self.gpus - other.gpus))
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One job; empty and None mean that nothing was asked for."""
+
+    name: str = "kedge"
+    arguments: tuple[str, ...] = ()  # of the script, or the whole command of an interactive job
+    is_interactive: bool = False
+    directory: str = "/"
+    output: str = ""
+    error: str = ""  # empty: with the output
+    umask: int = 0o022
+    user: str = ""
+    submitted: float = 0.0
+    cpus: int = 1
+    memory: int | None = None
+    gpus: int = 0
+    is_exclusive: bool = False
+    time: int | None = None  # seconds
+    array: str = ""
+    after: tuple[tuple[str, str], ...] = ()  # kind of dependency, and the id: `12` or `12_3`
+    begin: float | None = None
+
+    def encode(self) -> bytes:
+        """JSON that a person can read."""
+        return json.dumps(asdict(self), indent=1).encode() + b"\n"
+
+    @classmethod
+    def decode(cls, data: bytes) -> Request:
+        """Read what `encode` wrote; raises ValueError for anything else. Fields of a later version are passed over."""
+        table = json.loads(data)
+        if not isinstance(table, dict):
+            raise ValueError("it is no table")
+        known = {each.name: table[each.name] for each in fields(cls) if each.name in table}
+        known["arguments"] = tuple(map(str, known.get("arguments", ())))
+        known["after"] = tuple((str(kind), str(id)) for kind, id in known.get("after", ()))
+        return cls(**known)
+
+    @property
+    def indices(self) -> list[int | None]:
+        """Those of its tasks; one None for a job that is no array."""
+        return list(JobArray.parse(self.array).indices) if self.array else [None]
+
+    @property
+    def limit(self) -> int:
+        """How many of its tasks may run at once."""
+        return (JobArray.parse(self.array).limit if self.array else None) or 1 << 30
+
+    def need(self, machine: Need) -> Need:
+        """What one task takes; an exclusive one takes all processors, so that nothing else begins."""
+        return Need(machine.cpus if self.is_exclusive else self.cpus, self.memory or 0, self.gpus)

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One turn of the queue: see who vanished, let begin who may, put aside what is over.
+
+Every command of the queue takes a turn, and so does every runner at its end. While jobs wait, one more process (the
+keeper) takes one now and then, for those that wait for a time or for a runner that was killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from kedge.errors import LimitReached
+from kedge.localqueue.dependencies import judge_dependencies
+from kedge.localqueue.folder import Queue, StoredJob, request_cancel
+from kedge.localqueue.machine import Machine, read_machine
+from kedge.localqueue.planning import BEGIN_TIME, NEVER, TOO_LARGE, Claim, Plan, plan_turn
+from kedge.localqueue.request import Need
+from kedge.localqueue.task_file import (
+    RUNNING,
+    TaskHistory,
+    append_event,
+    end_task,
+    name_task,
+    open_task,
+    read_task,
+    rename_ended,
+)
+from kedge.model.job_state import State
+from kedge.posix.background import own_command, start_detached
+from kedge.posix.flocks import is_locked, lock_file, take_lock
+from kedge.posix.owners import is_running
+
+Task = tuple[int, int | None]
+WAITER = "waiter"  # locked by the terminal of an interactive job
+_TRIED = "tried"  # a runner of the task was lost before the task began
+_PAUSE = 2.0  # seconds between two turns of the keeper
+_SHARE = 20  # it works a twentieth of the time at most, however many jobs there are
+
+
+@dataclass(slots=True)
+class Survey:
+    """The queue at one moment: its jobs, what runs of them, and what is to begin."""
+
+    machine: Machine
+    jobs: list[StoredJob]
+    running: dict[Task, TaskHistory] = field(default_factory=dict)
+    plan: Plan = field(default_factory=Plan)
+
+    @property
+    def has_hope(self) -> bool:
+        """Whether a job waits for what can still happen."""
+        waits = [reason for reason in self.plan.reasons.values() if reason.word not in (NEVER, TOO_LARGE)]
+        return bool(waits) or any(task not in self.running for task in self.plan.starts)
+
+
+def take_turn(queue: Queue, environ: Mapping[str, str], *, when_idle: Callable[[], None] | None = None) -> Survey:
+    """Take a turn under the lock; `when_idle` is called under it when no job waits."""
+    with queue.locked():
+        for job in queue.list_active():
+            _recover_job(queue, job, environ)
+        survey = make_survey(queue, environ)
+        jobs = {job.id: job for job in survey.jobs}
+        for id, index in survey.plan.starts:
+            if not jobs[id].request.is_interactive:  # those begin at their own terminal
+                grant_task(queue, jobs[id], index, survey, environ)
+        for job in survey.jobs:
+            if job.is_over:
+                queue.retire(job)
+        if survey.has_hope:
+            _call_keeper(queue, environ)
+        elif when_idle is not None:
+            when_idle()
+    return survey
+
+
+def make_survey(queue: Queue, environ: Mapping[str, str]) -> Survey:
+    """Look at the queue and plan; nothing is changed."""
+    survey = Survey(read_machine(environ), queue.list_active())
+    size = survey.machine.size
+    held: dict[str, Need] = {}
+    claims = []
+    for job in survey.jobs:
+        need = job.request.need(size)
+        for index in sorted(job.tasks[RUNNING], key=lambda each: each or 0):
+            survey.running[job.id, index] = read_task(job.path(RUNNING, index))
+            held[name_of(job.id, index)] = need
+        waiting = job.waiting
+        if waiting:
+            blocked, others = judge_dependencies(queue, job.request)
+            if not blocked and (job.request.begin or 0.0) > time.time():
+                blocked = BEGIN_TIME
+            room = job.request.limit - len(job.tasks[RUNNING])
+            claims.append(Claim(job.id, need, waiting, room, blocked, others))
+    survey.plan = plan_turn(size, held, claims)
+    return survey
+
+
+def name_of(id: int, index: int | None) -> str:
+    """`12`, `12_3`."""
+    return str(id) if index is None else f"{id}_{index}"
+
+
+def grant_task(
+    queue: Queue, job: StoredJob, index: int | None, survey: Survey, environ: Mapping[str, str]
+) -> int | None:
+    """Give a task its part of the machine, and start its runner; an interactive one gets the open file instead."""
+    taken = {gpu for history in survey.running.values() for gpu in history.gpus}
+    gpus = [gpu for gpu in survey.machine.gpus if gpu not in taken][: job.request.gpus]
+    path = job.path(RUNNING, index)
+    if len(gpus) < job.request.gpus:  # KEDGE_LOCAL_GPUS names others than it did; they come back one by one
+        return None
+    file = open_task(path, create=True)
+    take_lock(file, path)
+    append_event(file, granted=time.time(), gpus=gpus)
+    survey.running[job.id, index] = read_task(path)
+    if job.request.is_interactive:
+        return file
+    try:
+        _start_runner(queue, job, index, file, environ)
+    except (LimitReached, OSError):
+        path.unlink()  # no process to be had: it waits until there is
+    finally:
+        os.close(file)
+    return None
+
+
+def keep_turning(queue: Queue, environ: Mapping[str, str], file: int) -> None:
+    """Be the keeper, whose lock is in the open `file`: take turns until no job waits."""
+    is_needed = True
+
+    def leave() -> None:
+        nonlocal is_needed
+        is_needed = False
+        os.close(file)  # under the queue's lock: a job that is submitted next finds no keeper, and calls one
+
+    while is_needed:
+        began = time.monotonic()
+        take_turn(queue, environ, when_idle=leave)
+        if is_needed:
+            time.sleep(max(_PAUSE, _SHARE * (time.monotonic() - began)))
+
+
+def _call_keeper(queue: Queue, environ: Mapping[str, str]) -> None:
+    file = lock_file(queue.keeper, wait=False)
+    if file is None:
+        return
+    try:
+        words = [*own_command(), "local-queue", "serve", str(file), str(queue.root)]
+        with contextlib.suppress(LimitReached):  # the next command calls again
+            start_detached(words, environ, log=queue.log, keep=(file,))
+    finally:
+        os.close(file)
+
+
+def _start_runner(queue: Queue, job: StoredJob, index: int | None, file: int, environ: Mapping[str, str]) -> None:
+    words = [*own_command(), "local-queue", "serve", "--task", name_of(job.id, index), str(file), str(queue.root)]
+    start_detached(words, environ, log=queue.log, keep=(file,))
+
+
+def _recover_job(queue: Queue, job: StoredJob, environ: Mapping[str, str]) -> None:
+    """See to what killed processes left."""
+    if job.request.is_interactive and job.waiting and not is_locked(job.folder / WAITER):
+        request_cancel(job, None)
+    for index in job.tasks[RUNNING]:
+        path = job.path(RUNNING, index)
+        if is_locked(path):
+            continue
+        file = open_task(path)
+        try:
+            take_lock(file, path)
+            _recover_task(queue, job, index, file, environ)
+        finally:
+            os.close(file)
+
+
+def _recover_task(queue: Queue, job: StoredJob, index: int | None, file: int, environ: Mapping[str, str]) -> None:
+    path = job.path(RUNNING, index)
+    history = read_task(path)
+    if history.ended is not None:
+        rename_ended(path, history.state)
+    elif history.begun is None and not job.request.is_interactive:
+        _try_again(queue, job, index, file)
+    elif history.begun is not None and is_running(history.machine, history.pid, history.start):
+        with contextlib.suppress(LimitReached):
+            _start_runner(queue, job, index, file, environ)  # sees that it has begun, and watches what is left
+    else:
+        state = history.ending or State.LOST
+        reason = "" if history.ending else "its runner was killed, or the machine went down; nobody saw how it ended"
+        end_task(file, path, state=state, reason=reason)
+
+
+def _try_again(queue: Queue, job: StoredJob, index: int | None, file: int) -> None:
+    """A runner was lost before the task began: it waits again. The second time something is wrong here."""
+    path, tried = job.path(RUNNING, index), job.folder / name_task(_TRIED, index)
+    if tried.exists():
+        end_task(file, path, state=State.LOST, reason=f"its runner could not be started; {queue.log} may say why")
+        return
+    tried.touch()
+    path.unlink()

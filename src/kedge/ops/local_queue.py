@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The queue of this machine: submit a script, run a command in its turn, list, cancel."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal as signals
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from kedge.errors import FileProblem, InvalidJob, JobFailed, JobNotFound, KedgeError, UsageError
+from kedge.localqueue.directives import apply_options, read_directives
+from kedge.localqueue.folder import Queue, StoredJob, request_cancel
+from kedge.localqueue.machine import read_machine, refuse_too_much
+from kedge.localqueue.report import describe_job
+from kedge.localqueue.request import Request
+from kedge.localqueue.runner import Task, make_environment, run_here, run_task
+from kedge.localqueue.task_file import RUNNING, read_task
+from kedge.localqueue.turn import WAITER, grant_task, keep_turning, make_survey, take_turn
+from kedge.model.job_state import JobStatus, State
+from kedge.posix.background import Program
+from kedge.posix.files import explained, write_atomically
+from kedge.posix.flocks import lock_file
+from kedge.posix.locks import user_name
+from kedge.posix.owners import is_running
+from kedge.posix.process import find_program
+from kedge.posix.process_tree import find_family, signal_all
+
+_SCRIPT_LIMIT = 64 << 20
+_RECENT = 3600.0  # seconds for which the list shows what has ended
+_PAUSE = 0.4  # seconds between two looks whether it is our turn
+_OUTPUT = "{name}-{id}.out"
+_ARRAY_OUTPUT = "{name}-{id}_{index}.out"
+
+
+def submit_script(
+    script: Path, options: Mapping[str, str], arguments: Sequence[str], environ: Mapping[str, str]
+) -> tuple[Queue, int]:
+    """Put a script into the queue; options beat its own lines. The turn that may start it is the caller's to take."""
+    text = _read_script(script)
+    given = {**read_directives(text.decode(errors="surrogateescape")), **options}
+    request = _complete(apply_options(_make_request(arguments, name=script.name), given))
+    queue = Queue.find(environ)
+    _check_request(queue, request, environ)
+    with queue.draft(request) as folder:
+        write_atomically(folder / "script", text, mode=0o700)
+        _write_environment(folder)
+        with queue.locked():
+            return queue, queue.submit(folder)
+
+
+def run_command(command: Sequence[str], options: Mapping[str, str], environ: Mapping[str, str]) -> int:
+    """Wait for room, and run a command at this terminal; its status as a shell shows it."""
+    path = find_program(command[0])
+    if path is None:
+        raise FileProblem(f"there is no program '{command[0]}'", hint="check the spelling, or give its path")
+    request = apply_options(_make_request((path, *command[1:]), name=Path(command[0]).name), options)
+    request = replace(request, is_interactive=True, arguments=(str(Path(path).absolute()), *command[1:]))
+    if request.array:
+        raise InvalidJob("a command at the terminal has no array", context={"key": "array"}, hint="leave out --array")
+    queue = Queue.find(environ)
+    _check_request(queue, request, environ)
+    with _wait_for_turn(queue, request, environ) as task:
+        try:
+            program = Program(request.arguments, make_environment(task, environ), request.directory, request.umask)
+            ending = run_here(task, program)
+        except KedgeError as problem:
+            task.end(State.FAILED, problem.message)
+            raise
+    take_turn(queue, environ)
+    if ending.verdict is not None:
+        raise JobFailed(f"'{command[0]}' was ended: {ending.verdict.reason or 'the job was cancelled'}")
+    return ending.exit_code if ending.exit_code is not None else 128 + (ending.signal or 0)
+
+
+@contextlib.contextmanager
+def _wait_for_turn(queue: Queue, request: Request, environ: Mapping[str, str]) -> Iterator[Task]:
+    """The task, once it has its part of the machine; whoever is killed meanwhile leaves the queue."""
+    with queue.draft(request) as folder:
+        _write_environment(folder)
+        waiter = lock_file(folder / WAITER)
+        with queue.locked():
+            id = queue.submit(folder)
+    assert waiter is not None  # nobody else knew of it
+    try:
+        while (task := _try_turn(queue, id, environ)) is None:
+            time.sleep(_PAUSE)
+        try:
+            yield task
+        finally:
+            os.close(task.file)
+    except BaseException:
+        found = queue.find_job(id)
+        if found is not None and not found.is_over:
+            request_cancel(found, None)
+        raise
+    finally:
+        os.close(waiter)
+
+
+def _try_turn(queue: Queue, id: int, environ: Mapping[str, str]) -> Task | None:
+    if (id, None) not in take_turn(queue, environ).plan.starts:
+        found = queue.find_job(id)
+        if found is None or found.is_cancelled:
+            raise JobFailed(f"the job {id} was cancelled while it waited")
+        return None
+    with queue.locked():
+        survey = make_survey(queue, environ)
+        job = next((each for each in survey.jobs if each.id == id), None)
+        if job is None or (id, None) not in survey.plan.starts:
+            return None
+        file = grant_task(queue, job, None, survey, environ)
+    return Task(job, None, file) if file is not None else None
+
+
+def list_jobs(environ: Mapping[str, str], *, everything: bool = False) -> list[JobStatus]:
+    """The jobs that wait and run, and those that ended a short while ago or, with `everything`, ever."""
+    queue = Queue.find(environ)
+    if not queue.exists:
+        return []
+    take_turn(queue, environ)
+    ended = queue.list_ended(0.0 if everything else time.time() - _RECENT)
+    survey = make_survey(queue, environ)
+    jobs = {job.id: job for job in (*ended, *survey.jobs)}
+    return [status for _, job in sorted(jobs.items()) for status in describe_job(job, survey)]
+
+
+def show_jobs(words: Sequence[str], environ: Mapping[str, str]) -> list[JobStatus]:
+    """What is known about these jobs; those that are not there are left out."""
+    queue = Queue.find(environ)
+    if not queue.exists:
+        return []
+    take_turn(queue, environ)
+    survey = make_survey(queue, environ)
+    found = []
+    for word in words:
+        with contextlib.suppress(JobNotFound):
+            job, index = queue.require_job(word)
+            statuses = describe_job(job, survey)
+            found += [each for each in statuses if index is None or each.index == index or each.pending_indices]
+    return found
+
+
+def cancel_jobs(words: Sequence[str], signal: str, environ: Mapping[str, str]) -> None:
+    """End jobs, or send a signal to what runs of them; a job that is over already is no mistake, one unknown is."""
+    queue = Queue.find(environ)
+    number = _parse_signal(signal) if signal else None
+    unknown = []
+    for word in words:
+        try:
+            job, index = queue.require_job(word)
+        except JobNotFound as problem:
+            unknown.append(problem)
+            continue
+        if number is None and not job.is_over:
+            request_cancel(job, index)
+        elif number is not None:
+            _send_signal(job, index, number)
+    if queue.exists:
+        take_turn(queue, environ)
+    if unknown:
+        raise unknown[0]
+
+
+def serve_task(root: Path, word: str, file: int, environ: Mapping[str, str]) -> None:
+    """Be the runner of one task; the queue starts it."""
+    run_task(Queue(root), word, file, environ)
+
+
+def serve_keeper(root: Path, file: int, environ: Mapping[str, str]) -> None:
+    """Be the process that looks after waiting jobs; the queue starts it."""
+    keep_turning(Queue(root), environ, file)
+
+
+def start_waiting(queue: Queue, environ: Mapping[str, str]) -> None:
+    """Let begin who may."""
+    take_turn(queue, environ)
+
+
+def _read_script(path: Path) -> bytes:
+    with explained(path), path.open("rb") as file:
+        data = file.read(_SCRIPT_LIMIT + 1)
+    if not data.startswith(b"#!/") or len(data) > _SCRIPT_LIMIT or b"\0" in data[:1024]:
+        raise InvalidJob(
+            f"{path} is no script", context={"path": str(path)}, hint="its first line says what runs it: #!/bin/bash"
+        )
+    return data
+
+
+def _make_request(arguments: Sequence[str], name: str) -> Request:
+    umask = os.umask(0o077)  # there is no other way to ask
+    os.umask(umask)
+    return Request(
+        name=name,
+        arguments=tuple(arguments),
+        directory=str(Path.cwd()),
+        umask=umask,
+        user=user_name(),
+        submitted=time.time(),
+    )
+
+
+def _complete(request: Request) -> Request:
+    """With absolute names of files."""
+    directory = Path(request.directory).absolute()
+    output = request.output or (_ARRAY_OUTPUT if request.array else _OUTPUT)
+    error = str(directory / request.error) if request.error else ""
+    return replace(request, directory=str(directory), output=str(directory / output), error=error)
+
+
+def _check_request(queue: Queue, request: Request, environ: Mapping[str, str]) -> None:
+    """Refuse now what could never begin."""
+    refuse_too_much(request, read_machine(environ))
+    if not Path(request.directory).is_dir():
+        raise FileProblem(f"the working folder {request.directory} does not exist", context={"key": "directory"})
+    for _, id in request.after:
+        queue.require_job(id)
+
+
+def _write_environment(folder: Path) -> None:
+    """As /proc shows it; passwords may be in it."""
+    data = b"".join(name + b"=" + value + b"\0" for name, value in os.environb.items())
+    write_atomically(folder / "environment", data, mode=0o600)
+
+
+def _parse_signal(word: str) -> int:
+    name = word.upper().removeprefix("SIG")
+    if name.isdecimal() and 0 < int(name) < signals.NSIG:
+        return int(name)
+    if f"SIG{name}" not in signals.Signals.__members__:
+        raise UsageError(f"there is no signal '{word}'", hint="such as USR1, TERM or KILL")
+    return int(signals.Signals[f"SIG{name}"])
+
+
+def _send_signal(job: StoredJob, index: int | None, number: int) -> None:
+    for each in job.tasks[RUNNING] if index is None else job.tasks[RUNNING] & {index}:
+        history = read_task(job.path(RUNNING, each))
+        if history.pid and is_running(history.machine, history.pid, history.start):
+            signal_all(find_family(-1, history.pid), number)
