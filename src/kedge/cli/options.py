@@ -42,6 +42,10 @@ class Parser(argparse.ArgumentParser):
         near = propose(unknown, known) if unknown.startswith("--") else None
         raise UsageError(message, hint=near or f"'{self.prog} --help' shows how it is used")
 
+    def _get_nargs_pattern(self, action: argparse.Action) -> str:
+        """The word behind `--directive` is its value even with a dash before it, which argparse takes for an option."""
+        return "([AO])" if getattr(action, "takes_dashes", False) else super()._get_nargs_pattern(action)
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
             return

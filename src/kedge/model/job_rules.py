@@ -86,7 +86,7 @@ def _check_tasks(job: Job) -> Problem | None:
         return Problem(
             "tasks",
             f"{nodes} nodes with {each} tasks each make {nodes * each}, not {tasks}",
-            "leave one of the three out",
+            f"ask for {nodes * each} tasks, or leave one of the three out",
         )
     if tasks and each and tasks % each:
         return Problem(
