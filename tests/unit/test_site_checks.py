@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Requests that a site cannot serve are refused before they queue, and what is proposed instead would be served."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kedge.errors import RequestRefused
+from kedge.model.job import IndexRange, Job, JobArray, Parallel
+from kedge.model.site import Queue, Site
+from kedge.sites.checks import Checked, check_request, nearest_request
+from kedge.sites.profile import SHIPPED, Folder, load_site
+
+FOLDERS = (Folder(SHIPPED, "shipped"),)
+SITES = {path.stem: load_site(path.stem, FOLDERS) for path in sorted(SHIPPED.glob("*.toml"))}
+HOUR, DAY, GIGA = 3600, 86400, 1 << 30
+SDUMONT = {"HOME": "/prj/project/user", "SCRATCH": "/scratch/project/user"}
+
+
+def check(site: str, *, interactive: bool = False, **values: Any) -> Checked:
+    return check_request(Job(**values), SITES[site], interactive=interactive)
+
+
+def refuse(site: str, *, interactive: bool = False, **values: Any) -> RequestRefused:
+    with pytest.raises(RequestRefused) as caught:
+        check(site, interactive=interactive, **values)
+    return caught.value
+
+
+def test_checks_fill_in_the_queue() -> None:
+    assert check("zih-alpha", gpus_per_node=8, memory=GIGA).job.queue == "alpha"
+    assert check("sdumont", time=HOUR).job.queue == "sequana_cpu"
+    assert check("sdumont", time=HOUR, gpus_per_node=4).job.queue == "sequana_gpu"
+    assert check("sdumont", time=HOUR, gpus_per_node=8).job.queue == "gdl"
+    assert check("sdumont", time=200 * HOUR, gpus_per_node=1).job.queue == "sequana_gpu_long"
+    assert check("abci2", account="g", gpus_per_node=4, nodes=2).job.queue == "rt_F"
+    assert check("abci2", account="g", gpus_per_node=1).job.queue == "rt_G.small"
+    assert check("abci2", account="g").job.queue == "rt_C.small"
+    assert check("abci2", account="g", cpus_per_task=20).job.queue == "rt_C.large"
+    assert check("abci3", account="g", gpus_per_node=1).job.queue == "rt_HG"
+    assert check("tacc-lonestar6", time=HOUR, gpus_per_node=3).job.queue == "gpu-a100"
+    assert check("nvidia", gpus_per_node=1).job.queue == "gpu"
+    assert check("nvidia", gpus_per_node=1, interactive=True).job.queue == "interactive"
+
+
+def test_checks_leave_alone_what_a_generic_site_knows_nothing_of() -> None:
+    job = Job(gpus_per_node=100, nodes=5000, time=400 * DAY, queue="any", memory=1 << 50, exclusive=True)
+    for name in ("generic-slurm", "generic-gridengine", "generic-pbs", "local"):
+        assert check_request(job, SITES[name]) == Checked(job)
+
+
+def test_checks_too_many_gpus_are_spread_over_nodes() -> None:
+    problem = refuse("zih-alpha", gpus_per_node=16)
+    assert problem.message == "alpha at zih-alpha has 8 GPUs on a node, and 16 were asked for"
+    assert problem.hint == "this would do: --nodes 2 --gpus 8 --queue alpha"
+    assert problem.context["nearest"] == "--nodes 2 --gpus 8 --queue alpha"
+    assert "--nodes 2 --gpus 5" in str(refuse("zih-alpha", gpus_per_node=10).hint)
+    assert "--nodes 37 --gpus 8" in str(refuse("zih-alpha", gpus_per_node=1000).hint)
+
+
+def test_checks_too_long_goes_to_a_queue_that_allows_it() -> None:
+    assert refuse("sdumont", queue="sequana_gpu_dev", gpus_per_node=1, time=HOUR).hint == (
+        "this would do: --queue sequana_gpu"
+    )
+    problem = refuse("zih-alpha", gpus_per_node=1, time=8 * DAY)
+    assert problem.message == "a job in alpha at zih-alpha can take 7d, and 8d was asked for"
+    assert problem.hint == "this would do: --time 7d --queue alpha"
+
+
+def test_checks_interactive_limits_are_their_own() -> None:
+    assert check("abci2", account="g", queue="rt_F", nodes=40, time=100 * HOUR)
+    assert "12h" in str(refuse("abci2", account="g", queue="rt_F", time=100 * HOUR, interactive=True).hint)
+    assert "--nodes 32" in str(refuse("abci2", account="g", queue="rt_F", nodes=40, interactive=True).hint)
+
+
+def test_checks_gpus_in_a_queue_without_name_those_that_have_some() -> None:
+    problem = refuse("sdumont", queue="sequana_cpu", gpus_per_node=2, time=HOUR)
+    assert problem.message == "sequana_cpu at sdumont has no GPUs"
+    assert problem.hint == "this would do: --queue sequana_gpu"
+
+
+def test_checks_no_gpus_where_such_jobs_wait_for_ever() -> None:
+    problem = refuse("sdumont", queue="sequana_gpu", time=HOUR)
+    assert "waits for ever" in problem.message
+    assert problem.hint == "this would do: --queue sequana_cpu"
+
+
+def test_checks_unknown_queues_propose_the_nearest() -> None:
+    problem = refuse("sdumont", queue="sequana_gpu_def", time=HOUR, gpus_per_node=1)
+    assert problem.message == "sdumont has no queue 'sequana_gpu_def'"
+    assert str(problem.hint).startswith("did you mean 'sequana_gpu_dev'?")
+    assert "gdl" in problem.context["queues"]
+    assert "nvidia_small" in refuse("sdumont-base", queue="x").context["queues"]
+
+
+def test_checks_let_reservations_and_lists_of_queues_pass() -> None:
+    assert check("abci3", account="g", queue="R1234", nodes=500).job.queue == "R1234"
+    assert check("zih-alpha", queue="course", reservation="r1").job.queue == "course"
+    assert check("sdumont", queue="sequana_gpu_dev,sequana_gpu", gpus_per_node=1, time=HOUR).job.queue == (
+        "sequana_gpu_dev,sequana_gpu"
+    )
+
+
+def test_checks_requirements() -> None:
+    assert refuse("abci2", gpus_per_node=4).hint == "this would do: --account PROJECT --queue rt_F"
+    assert refuse("tacc-frontera", gpus_per_node=4).hint == "this would do: --time 1h --queue rtx"
+    assert "--time" in str(refuse("sdumont", queue="sequana_gpu", gpus_per_node=1).hint)
+    assert check("sdumont", queue="sequana_gpu_dev", gpus_per_node=1).job.time == 20 * 60
+    ready = check("tacc-frontera", gpus_per_node=4, time=HOUR).job
+    assert (ready.nodes, ready.tasks, ready.queue) == (1, 1, "rtx")
+    ready = check("tacc-frontera", time=HOUR, tasks=100).job
+    assert (ready.nodes, ready.tasks, ready.queue) == (2, 100, "small")
+    memory = Site("s", "s", "slurm", requires=("memory",))
+    with pytest.raises(RequestRefused, match="how much memory") as caught:
+        check_request(Job(), memory)
+    assert caught.value.hint == "this would do: --mem 4G"
+
+
+def test_checks_the_account_of_a_profile_counts() -> None:
+    site = replace(SITES["abci2"], account="g123")
+    assert check_request(Job(gpus_per_node=4), site).job.account == "g123"
+    assert check_request(Job(gpus_per_node=4, account="other"), site).job.account == "other"
+
+
+def test_checks_tacc_gives_gpus_and_memory_without_asking() -> None:
+    checked = check("tacc-frontera", gpus_per_node=1, memory=64 * GIGA, time=HOUR, queue="rtx")
+    assert checked.job.gpus_per_node == 1  # --nv and torchrun still want to know
+    assert checked.job.memory is None
+    assert checked.notes == (
+        "rtx gives all GPUs of a node without asking: 4 on each",
+        "rtx gives all memory of a node without asking: 128G on each",
+    )
+    assert "has 128G of memory" in refuse("tacc-frontera", queue="rtx", time=HOUR, memory=200 * GIGA).message
+
+
+def test_checks_arrays_and_exclusive_where_they_are_refused() -> None:
+    array = JobArray((IndexRange(0, 99),))
+    problem = refuse("tacc-frontera", gpus_per_node=4, time=HOUR, array=array)
+    assert problem.hint == "this would do: --queue rtx, without --array"
+    assert check("tacc-lonestar6", gpus_per_node=3, time=HOUR, array=array).job.array == array
+    assert "without --exclusive" in str(refuse("sdumont", gpus_per_node=1, time=HOUR, exclusive=True).hint)
+
+
+def test_checks_cpus_memory_and_tasks() -> None:
+    problem = refuse("zih-alpha", cpus_per_task=100, memory=2048 * GIGA)
+    assert "96 CPUs" in problem.message
+    assert "990000M of memory" in problem.message
+    assert problem.hint == "this would do: --cpus-per-task 96 --mem 990000M --queue alpha"
+    assert "--nodes 2" in str(refuse("zih-alpha", nodes=1, tasks=100, memory=GIGA).hint)
+    assert "memory" in refuse("zih-alpha", memory_per_cpu=20 * GIGA, cpus_per_task=90).message
+    assert "memory" in refuse("zih-alpha", memory_per_gpu=200 * GIGA, gpus_per_node=8).message
+
+
+def test_checks_warn_of_little_memory_and_of_what_is_gone() -> None:
+    assert "300M per CPU" in check("zih-alpha", gpus_per_node=1).warnings[0]
+    assert check("zih-alpha", gpus_per_node=1, memory_per_cpu=GIGA).warnings == ()
+    assert "switched off" in check("abci2", account="g", gpus_per_node=4).warnings[0]
+    assert "zih-alpha" in check("zih-taurus", gpus_per_node=1, memory=GIGA).warnings[0]
+    warned = check("tacc-vista", time=HOUR, gpus_per_node=1, directives=("--export=ALL", "--gres=gpu:1")).warnings
+    assert [("--export" in each, "--gres" in each) for each in warned] == [(False, True), (True, False)]
+
+
+def test_checks_a_retired_queue_is_not_chosen() -> None:
+    queues = (Queue("old", is_retired=True, is_default=True), Queue("new"))
+    assert check_request(Job(), Site("s", "s", "slurm", queues=queues)).job.queue == "new"
+
+
+def test_checks_the_image_is_for_the_nodes() -> None:
+    site = SITES["sdumont2nd"]
+    job = Job(account="a", gpus_per_node=1)
+    assert check_request(job, site, architecture="amd64").job.queue == "lncc-h100_shared"
+    assert check_request(job, site, architecture="arm64").job.queue == "lncc-gh200_shared"
+    with pytest.raises(RequestRefused, match="has arm64 nodes, and the image is for amd64") as caught:
+        check_request(Job(time=HOUR, gpus_per_node=1), SITES["tacc-vista"], architecture="amd64")
+    assert "--arch arm64" in str(caught.value.hint)
+
+
+def test_checks_paths_that_nodes_do_not_see() -> None:
+    job = Job(gpus_per_node=1, time=HOUR, image="a.sif")
+    paths = ["/prj/project/user/run", "/prj/project/user/run/a.sif"]
+    with pytest.raises(RequestRefused) as caught:
+        check_request(job, SITES["sdumont"], environ=SDUMONT, paths=paths)
+    assert caught.value.message == f"compute nodes of sdumont do not see {', '.join(paths)}"
+    assert "--image /scratch/project/user/run/a.sif --directory /scratch/project/user/run" in str(caught.value.hint)
+    assert check_request(job, SITES["sdumont"], environ=SDUMONT, paths=["/scratch/project/user/run"])
+    assert check_request(job, SITES["sdumont"], environ=SDUMONT, paths=["docker://a/b"])
+    with pytest.raises(RequestRefused):  # somebody else's home is hidden as well
+        check_request(job, SITES["sdumont"], environ=SDUMONT, paths=["/prj/other"])
+    with pytest.raises(RequestRefused, match="do not see"):  # where scratch is not known there is nothing to propose
+        check_request(job, SITES["sdumont"], environ={"HOME": "/prj/p"}, paths=["/prj/p"])
+
+
+def test_checks_a_scratch_below_the_home_is_seen() -> None:
+    site = Site("s", "s", "slurm", home_on_nodes=False, scratch="$HOME/scratch")
+    environ = {"HOME": "/home/u"}
+    assert check_request(Job(), site, environ=environ, paths=["/home/u/scratch/x"])
+    with pytest.raises(RequestRefused):
+        check_request(Job(), site, environ=environ, paths=["/home/u/scratch/../x"])
+
+
+def test_checks_queues_that_take_no_interactive_jobs() -> None:
+    site = Site("s", "s", "slurm", queues=(Queue("batch", is_interactive=False), Queue("shell")))
+    assert check_request(Job(), site, interactive=True).job.queue == "shell"
+    with pytest.raises(RequestRefused, match="no interactive jobs") as caught:
+        check_request(Job(queue="batch"), site, interactive=True)
+    assert caught.value.hint == "this would do: --queue shell"
+
+
+def some(*choices: Any) -> st.SearchStrategy[Any]:
+    return st.sampled_from((None, *choices))
+
+
+JOBS = st.builds(
+    Job,
+    parallel=st.sampled_from(list(Parallel)),
+    nodes=some(1, 2, 3, 16, 40, 600, 5000),
+    tasks=some(1, 7, 48, 100, 10000),
+    tasks_per_node=some(1, 4, 8, 64, 300),
+    cpus_per_task=some(1, 5, 40, 97, 500),
+    gpus_per_node=some(1, 2, 3, 4, 8, 9, 16, 100),
+    gpu_type=st.sampled_from(["", "a100", "v100"]),
+    memory=some(1, GIGA, 100 * GIGA, 5000 * GIGA),
+    memory_per_cpu=some(GIGA, 100 * GIGA),
+    memory_per_gpu=some(GIGA, 900 * GIGA),
+    time=some(60, HOUR, 13 * HOUR, 50 * HOUR, 100 * HOUR, 8 * DAY, 40 * DAY),
+    exclusive=st.booleans(),
+    account=st.sampled_from(["", "p_x"]),
+    array=some(JobArray((IndexRange(0, 9),))),
+    directory=st.sampled_from(["", "/prj/project/user/deep/er"]),
+    image=st.sampled_from(["", "docker://a/b", "/prj/project/user/a.sif"]),
+)
+
+
+def list_paths(job: Job) -> list[str]:
+    """What a submission would look at."""
+    directory = job.directory or "/prj/project/user/run"
+    return [directory, *([job.image] if job.image.startswith("/") else []), f"{directory}/{job.output or 'x.out'}"]
+
+
+def refuse_or_serve(job: Job, site: Site, *, interactive: bool) -> None:
+    """A request is served as it is filled in, or what is proposed instead is served."""
+    around: dict[str, Any] = {"interactive": interactive, "environ": SDUMONT}
+    nearest = nearest_request(job, site, paths=list_paths(job), **around)
+    try:
+        checked = check_request(job, site, paths=list_paths(job), **around)
+    except RequestRefused as problem:
+        refused: RequestRefused | None = problem
+    else:
+        refused = None
+        again = check_request(checked.job, site, paths=list_paths(checked.job), **around)
+        assert again.job == checked.job  # what was filled in is served as it is
+    if refused is None:
+        assert nearest == job
+    elif nearest is not None:
+        assert nearest != job
+        assert refused.hint
+        served = check_request(nearest, site, paths=list_paths(nearest), **around)
+        assert served.job.queue == nearest.queue
+    else:
+        assert "nearest" not in refused.context
+
+
+@given(data=st.data(), job=JOBS, name=st.sampled_from(sorted(SITES)), interactive=st.booleans())
+@settings(max_examples=400, deadline=None)
+def test_checks_what_is_proposed_would_be_served(data: st.DataObject, job: Job, name: str, interactive: bool) -> None:
+    site = SITES[name]
+    asked = replace(job, queue=data.draw(st.sampled_from(["", *(each.name for each in site.queues), "nonsense"])))
+    refuse_or_serve(asked, site, interactive=interactive)
+    assert nearest_request(asked, site, environ=SDUMONT, paths=list_paths(asked)) is not None
+
+
+QUEUES = st.builds(
+    Queue,
+    name=st.sampled_from(["a", "b", "c"]),
+    nodes=some(1, 5, 100),
+    cpus_per_node=some(1, 7, 64),
+    memory_per_node=some(GIGA, 256 * GIGA),
+    gpus_per_node=some(0, 1, 3, 8),
+    gpu_type=st.sampled_from(["", "a100"]),
+    min_nodes=some(2, 6),
+    max_nodes=some(1, 4, 50),
+    max_gpus=some(1, 5, 30),
+    max_time=some(60, HOUR, DAY),
+    max_interactive_time=some(60, HOUR),
+    default_time=some(60),
+    is_whole_node=st.booleans(),
+    is_interactive=st.booleans(),
+    needs_gpus=st.booleans(),
+    is_retired=st.booleans(),
+)
+
+
+@given(
+    queues=st.lists(QUEUES, max_size=3, unique_by=lambda each: each.name),
+    job=JOBS,
+    requires=st.sets(st.sampled_from(["account", "queue", "time", "nodes", "tasks", "memory"])),
+    refuses=st.sets(st.sampled_from(["memory", "gpus", "arrays", "export", "exclusive"])),
+    interactive=st.booleans(),
+)
+@settings(max_examples=400, deadline=None)
+def test_checks_what_is_proposed_would_be_served_anywhere(
+    queues: list[Queue], job: Job, requires: set[str], refuses: set[str], interactive: bool
+) -> None:
+    site = Site("s", "s", "slurm", queues=tuple(queues), requires=tuple(requires), refuses=tuple(refuses))
+    refuse_or_serve(job, site, interactive=interactive)
+    for queue in queues:
+        refuse_or_serve(replace(job, queue=queue.name), site, interactive=interactive)
