@@ -14,31 +14,39 @@ if TYPE_CHECKING:
         Converted,
         Finished,
         Inspection,
+        JobHandle,
         Pulled,
         Pushed,
         Unpacked,
         convert,
         inspect,
+        job,
         pull,
         push,
         run,
+        submit,
         unpack,
     )
+    from kedge.executor import Executor
 
 __version__ = VERSION
 __all__ = [
     "Converted",
+    "Executor",
     "Finished",
     "Inspection",
+    "JobHandle",
     "Pulled",
     "Pushed",
     "Unpacked",
     "__version__",
     "convert",
     "inspect",
+    "job",
     "pull",
     "push",
     "run",
+    "submit",
     "unpack",
 ]
 
@@ -47,9 +55,9 @@ def __getattr__(name: str) -> object:
     """The functions are imported when they are first used: the command line needs none of them."""
     if name.startswith("_") or name not in __all__:
         raise AttributeError(f"module 'kedge' has no attribute '{name}'")
-    from kedge import api
+    from kedge import api, executor
 
-    return getattr(api, name)
+    return getattr(executor if name == "Executor" else api, name)
 
 
 def __dir__() -> list[str]:

@@ -12,17 +12,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kedge.errors import ProgramFailed, UsageError
+from kedge.jobs.keywords import make_job
 from kedge.model.form import Form
 from kedge.model.progress import Progress, Silent
 from kedge.model.reference import Reference
 from kedge.ops import convert as converting
 from kedge.ops import pull as pulling
 from kedge.ops import push as pushing
+from kedge.ops import submit as submitting
 from kedge.ops import unpack as unpacking
 from kedge.ops.child import OWN_FAILURE, read_error, run_kedge
+from kedge.ops.clusters import Cluster, open_cluster
 from kedge.ops.convert import Converted
 from kedge.ops.inspect import Inspection
 from kedge.ops.inspect_remote import inspect_reference
+from kedge.ops.job_handle import JobHandle
 from kedge.ops.output import Output, read_output
 from kedge.ops.pull import Pulled
 from kedge.ops.push import Pushed
@@ -35,14 +39,17 @@ __all__ = [
     "Converted",
     "Finished",
     "Inspection",
+    "JobHandle",
     "Pulled",
     "Pushed",
     "Unpacked",
     "convert",
     "inspect",
+    "job",
     "pull",
     "push",
     "run",
+    "submit",
     "unpack",
 ]
 
@@ -173,6 +180,31 @@ def _parse_form(text: str | None) -> Form | None:
     if text is not None and text not in set(Form):
         raise UsageError(f"'{text}' is not a form of images; the forms are: {', '.join(Form)}")
     return Form(text) if text is not None else None
+
+
+def submit(
+    image: PathLike = "", command: Sequence[str] | None = None, *, site: str | None = None, **description: object
+) -> JobHandle:
+    """Put a job into the queue: `submit("x.sif", ["python", "train.py"], gpus=1, time="2h")`.
+
+    The keywords are the keys of kedge.toml. Without an image the command runs on the node itself.
+    """
+    described = make_job({**description, "image": os.fspath(image) or None, "command": command})
+    cluster, settings = open_jobs(site)
+    plan = submitting.plan_submit(described, cluster, settings, os.environ, str(Path.cwd()))
+    return JobHandle(cluster, submitting.submit(plan).record)
+
+
+def job(word: str, *, site: str | None = None) -> JobHandle:
+    """A job that was submitted with kedge before: by its id, its name, or `last`."""
+    cluster, _ = open_jobs(site)
+    return JobHandle(cluster, cluster.records.find(word, cluster.site.name))
+
+
+def open_jobs(site: str | None) -> tuple[Cluster, Settings]:
+    """The cluster that jobs go to from here, and the settings."""
+    settings = Settings.load({"site": site} if site else {})
+    return open_cluster(settings, os.environ), settings
 
 
 def _open_workplace(arch: str | None, progress: Progress | None, settings: dict[str, object]) -> Workplace:

@@ -113,6 +113,12 @@ class Console:
             else:
                 self._out.write(align_table(headings, cells))
 
+    def clear(self) -> None:
+        """Begin a terminal's screen anew; elsewhere an empty line parts one picture from the next."""
+        with self._undisturbed():
+            self._out.write("\033[H\033[2J" if self._has_style(self._out) else "\n")
+            self._out.flush()
+
     def write_bytes(self, data: bytes) -> None:
         """Write raw bytes to standard output."""
         with self._undisturbed():

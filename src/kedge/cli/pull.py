@@ -31,6 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sandbox", action="store_const", const="sandbox", dest="format", help="write a folder")
     parser.add_argument("--name", help="output name, as a second way to give OUTPUT")
     parser.add_argument("-F", "--force", action="store_true", help="replace an output that exists")
+    parser.add_argument("--if-missing", action="store_true", help="do nothing where the output exists already")
     parser.add_argument("--offline", action="store_true", help="use only what is stored; no network")
     parser.add_argument(
         "-U", "--allow-unsigned", "--allow-unauthenticated", action="store_true", help=argparse.SUPPRESS
@@ -73,6 +74,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         arguments.force,
         arguments.offline,
         target.tag,
+        arguments.if_missing,
     )
     workplace = Workplace(console.settings, console.progress, read_access(arguments, console, reference))
     pulled = pull(request, workplace, dry_run=console.dry_run)

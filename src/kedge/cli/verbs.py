@@ -50,7 +50,7 @@ class WordsModule(Protocol):
         ...
 
 
-GROUPS = ("Containers", "Images", "Trust", "Store and access", "Setup")
+GROUPS = ("Containers", "Jobs", "Images", "Trust", "Store and access", "Setup")
 
 VERBS = {
     "run": Verb("kedge.cli.container", "run what an image is made for, in a container", "Containers", reads_words=True),
@@ -58,6 +58,13 @@ VERBS = {
     "shell": Verb("kedge.cli.container", "start a shell in a container", "Containers", reads_words=True),
     "test": Verb("kedge.cli.container", "run the tests that an image carries", "Containers", reads_words=True),
     "instance": Verb("kedge.cli.instance", "containers with a name that run in the background", "Containers"),
+    "submit": Verb("kedge.cli.submit", "put a job into the queue of this cluster", "Jobs"),
+    "alloc": Verb("kedge.cli.alloc", "an interactive job: a shell in a container on a node", "Jobs"),
+    "jobs": Verb("kedge.cli.jobs", "list jobs, and how they are", "Jobs"),
+    "status": Verb("kedge.cli.status", "say how a job is, and why it waits or failed", "Jobs"),
+    "logs": Verb("kedge.cli.logs", "show what a job wrote, and follow it", "Jobs"),
+    "wait": Verb("kedge.cli.wait", "wait until jobs are over", "Jobs"),
+    "cancel": Verb("kedge.cli.cancel", "end jobs, or send them a signal", "Jobs"),
     "pull": Verb(
         "kedge.cli.pull", "get an image from anywhere: SIF, sandbox folder, SquashFS or OCI layout", "Images", True
     ),

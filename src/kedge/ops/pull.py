@@ -8,12 +8,13 @@ is handed out again (a hard link where possible) as long as its source is the sa
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from kedge.errors import UsageError
+from kedge.errors import OutputExists, UsageError
 from kedge.model.digest import Digest
 from kedge.model.form import Form
 from kedge.model.platform import Platform
@@ -43,6 +44,7 @@ class PullRequest:
     force: bool = False
     offline: bool = False
     tag: str | None = None  # what OCI layouts and archives call the image
+    if_missing: bool = False  # many jobs may ask for the same file at once: one makes it, and that is enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,22 @@ class Pulled:
 
 def pull(request: PullRequest, workplace: Workplace, *, dry_run: bool = False) -> Pulled:
     """Do it; with `dry_run` ask the registry and say what would be done."""
+    if not request.if_missing:
+        return _pull(request, workplace, dry_run=dry_run)
+    target = _name_output(request, workplace)
+    there = Pulled(request.reference.redacted, target, request.form, how="there already")
+    if os.path.lexists(target):
+        return there
+    if not dry_run:
+        with explained(target.parent):
+            target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        return _pull(request, workplace, dry_run=dry_run)
+    except OutputExists:
+        return there
+
+
+def _pull(request: PullRequest, workplace: Workplace, *, dry_run: bool) -> Pulled:
     target = choose_output(request, workplace)
     transport = request.reference.transport
     if transport is Transport.INSTANCE:
@@ -95,10 +113,14 @@ def pull(request: PullRequest, workplace: Workplace, *, dry_run: bool = False) -
 
 def choose_output(request: PullRequest, workplace: Workplace) -> Path:
     """The output path; refused at once when it exists, before anything is downloaded."""
-    folder = workplace.settings.pull_directory or Path()
-    target = folder / (request.output or request.reference.default_name(request.form.extension))
+    target = _name_output(request, workplace)
     Output(target, request.form).refuse_existing(force=request.force)
     return target
+
+
+def _name_output(request: PullRequest, workplace: Workplace) -> Path:
+    folder = workplace.settings.pull_directory or Path()
+    return folder / (request.output or request.reference.default_name(request.form.extension))
 
 
 def image_key(reference: Reference, digest: Digest, codec: str) -> str:

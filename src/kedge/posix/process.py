@@ -12,9 +12,11 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from kedge.errors import ProgramFailed, ProgramMissing
+from kedge.posix.files import explained
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,3 +169,36 @@ def describe_status(status: int) -> str:
 
 def _tail(text: bytes, limit: int = 2000) -> str:
     return text[-limit:].decode(errors="replace").strip()
+
+
+def run_into_files(
+    argv: Sequence[str], output: Path, errors: Path, *, environment: Mapping[str, str], directory: str
+) -> Finished:
+    """Run a program whose output goes straight into files, in a session of its own; whatever its status.
+
+    It outlives us: when we are killed, it still finishes, and what it said is in the files. An interrupt meanwhile
+    is raised when it has finished.
+    """
+    path = find_program(argv[0])
+    if path is None:
+        raise ProgramMissing(
+            f"the program '{argv[0]}' is not installed here", context={"PATH": os.environ.get("PATH", "")}
+        )
+    interrupt: BaseException | None = None
+    with explained(output), output.open("wb") as out, errors.open("wb") as err:
+        try:
+            child = subprocess.Popen(
+                [path, *argv[1:]], stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=dict(environment),
+                cwd=directory, start_new_session=True,
+            )  # fmt: skip
+        except OSError as problem:
+            raise ProgramFailed(f"'{argv[0]}' could not be started: {problem.strerror}") from problem
+        while child.returncode is None:
+            try:
+                child.wait()
+            except KeyboardInterrupt as problem:
+                interrupt = problem
+    if interrupt is not None:
+        raise interrupt
+    status = child.returncode if child.returncode >= 0 else 128 - child.returncode
+    return Finished(tuple(argv), status, output.read_bytes(), errors.read_bytes())

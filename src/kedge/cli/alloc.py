@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge alloc`: an interactive job: a shell in the container, on a node of the cluster."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kedge.cli.job_options import add_job_options, read_job_options
+from kedge.cli.options import add_dry_run, add_settings
+
+if TYPE_CHECKING:
+    from kedge.cli.console import Console
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of jobs; without a command it is a shell."""
+    parser.add_argument(
+        "words",
+        nargs=argparse.REMAINDER,
+        metavar="[IMAGE [COMMAND [ARGUMENT ...]]]",
+        help="what to run on the node; a shell in IMAGE, and without IMAGE a shell on the node itself",
+    )
+    add_job_options(parser)
+    add_settings(parser, "site", "pull_directory")
+    add_dry_run(parser)
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Ask for the allocation, and hand over the terminal."""
+    from kedge.model.job import Job
+    from kedge.ops.alloc import plan_allocation, run_allocation
+    from kedge.ops.clusters import open_cluster
+
+    words = arguments.words[1:] if arguments.words[:1] == ["--"] else list(arguments.words)
+    image = "" if words[:1] in ([], ["-"]) else words[0]
+    job = read_job_options(arguments, Job(image=image, command=tuple(words[1:]), name="kedge-alloc"))
+    cluster = open_cluster(console.settings, console.environ)
+    plan = plan_allocation(job, cluster, console.settings, console.environ, str(Path.cwd()))
+    for warning in plan.warnings:
+        console.progress.warn(warning)
+    if console.dry_run:
+        if console.json:
+            console.print_json({"argv": list(plan.argv), "then": shlex.join(plan.typed) if plan.typed else None})
+        console.print(shlex.join(plan.argv))
+    if plan.typed:
+        console.progress.note(f"type this when you are on the node: {shlex.join(plan.typed)}")
+    return 0 if console.dry_run else run_allocation(plan)

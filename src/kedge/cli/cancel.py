@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge cancel JOB ...`: end jobs, or send them a signal."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from kedge.cli.options import add_dry_run, add_settings
+from kedge.cli.status import JOB_HELP
+from kedge.errors import UsageError
+
+if TYPE_CHECKING:
+    from kedge.cli.console import Console
+    from kedge.ops.clusters import Cluster
+    from kedge.ops.job_control import FoundJob
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Which jobs."""
+    parser.add_argument("jobs", nargs="*", metavar="JOB", help=JOB_HELP)
+    parser.add_argument("--all", action="store_true", help="all jobs that were submitted with kedge and are not over")
+    parser.add_argument("--signal", metavar="NAME", default="", help="send this signal instead, such as USR1")
+    add_settings(parser, "site", "job_directory")
+    add_dry_run(parser)
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """End them."""
+    from kedge.ops.clusters import open_cluster
+    from kedge.ops.job_control import cancel_jobs, find_job
+
+    if bool(arguments.jobs) == arguments.all:
+        raise UsageError("say which jobs, or --all", hint="kedge cancel JOB ...")
+    cluster = open_cluster(console.settings, console.environ)
+    jobs = _find_all(cluster) if arguments.all else [find_job(cluster, word) for word in arguments.jobs]
+    if jobs and not console.dry_run:
+        cancel_jobs(cluster, jobs, arguments.signal)
+    if console.json:
+        console.print_json({"cancelled": [job.id for job in jobs], "dry_run": console.dry_run})
+    for job in jobs:
+        console.print(f"{job.name} {'would be' if console.dry_run else 'was'} {_what_is_done(arguments)}")
+    if not jobs:
+        console.print("there is nothing to cancel")
+    return 0
+
+
+def _what_is_done(arguments: argparse.Namespace) -> str:
+    return f"sent {arguments.signal}" if arguments.signal else "cancelled"
+
+
+def _find_all(cluster: Cluster) -> list[FoundJob]:
+    from kedge.ops.job_control import FoundJob
+    from kedge.ops.job_status import survey
+
+    views = [view for view in survey(cluster) if view.key and not view.status.state.is_over]
+    found = {view.status.id: cluster.records.read(view.key, view.status.id) for view in views}
+    return [FoundJob(id, record) for id, record in found.items()]

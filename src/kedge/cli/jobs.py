@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge jobs`: all jobs of the user in one table, from one question to the scheduler."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kedge.cli.options import add_settings
+from kedge.errors import UsageError
+from kedge.model.job_state import State
+
+if TYPE_CHECKING:
+    from kedge.cli.console import Console
+    from kedge.ops.job_status import JobView
+
+_STATES = [state.value for state in State]
+_SHORTEST_PAUSE = 2.0  # seconds between two questions of --watch: schedulers serve others too
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What to show, and how often."""
+    parser.add_argument("--all", "-a", action="store_true", help="also what ended more than a day ago")
+    parser.add_argument("--state", action="append", choices=_STATES, metavar="STATE", help="only these; repeatable")
+    parser.add_argument("--name", metavar="NAME", help="only jobs of this name")
+    parser.add_argument("--mine", action="store_true", help="only jobs that were submitted with kedge")
+    parser.add_argument("--watch", "-w", nargs="?", type=float, const=5.0, metavar="SECONDS", help="again and again")
+    parser.add_argument("--forget", type=float, metavar="DAYS", help="remove records of jobs that ended so long ago")
+    add_settings(parser, "site", "job_directory")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Show the table, once or again and again."""
+    from kedge.ops.clusters import open_cluster
+    from kedge.ops.job_status import forget_old, survey
+
+    cluster = open_cluster(console.settings, console.environ)
+    if arguments.forget is not None:
+        count = forget_old(cluster, arguments.forget)
+        console.print(f"{count} records removed")
+        if console.json:
+            console.print_json({"removed": count})
+        return 0
+    if arguments.watch is not None and arguments.watch < _SHORTEST_PAUSE:
+        raise UsageError(f"--watch asks at most every {_SHORTEST_PAUSE:g} s", hint="the scheduler serves others too")
+    while True:
+        views = [view for view in survey(cluster, everything=arguments.all) if _is_wanted(view, arguments)]
+        _show(views, console)
+        if arguments.watch is None:
+            return 0
+        time.sleep(arguments.watch)
+        console.clear()
+
+
+def _is_wanted(view: JobView, arguments: argparse.Namespace) -> bool:
+    if arguments.state and view.status.state.value not in arguments.state:
+        return False
+    if arguments.name and view.status.name != arguments.name:
+        return False
+    return bool(view.key) or not arguments.mine
+
+
+def _show(views: Sequence[JobView], console: Console) -> None:
+    if console.json:
+        console.print_json([{**view.status.as_dict(), "key": view.key or None} for view in views])
+        return
+    rows = [
+        (
+            view.status.shown_id,
+            view.status.name,
+            view.status.state.value + (f" ({view.status.raw})" if view.status.state is State.UNKNOWN else ""),
+            view.status.queue,
+            _format_span(view.status.started, view.status.ended),
+            view.status.nodes or view.status.reason,
+        )
+        for view in views
+    ]
+    if rows:
+        console.print_table(("job", "name", "state", "queue", "time", "where, or why not"), rows)
+    console.print(f"{len(rows)} job{'' if len(rows) == 1 else 's'}")
+
+
+def _format_span(started: float | None, ended: float | None) -> str:
+    if not started:
+        return ""
+    from kedge.model.duration import format_duration
+
+    return format_duration(max(round((ended or time.time()) - started), 0))

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge logs [-f] JOB`: what a job wrote."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from kedge.cli.options import add_settings
+from kedge.cli.status import JOB_HELP
+from kedge.errors import JobNotFound, UsageError
+
+if TYPE_CHECKING:
+    from kedge.cli.console import Console
+    from kedge.jobs.records import Record
+    from kedge.ops.clusters import Cluster
+    from kedge.ops.job_control import FoundJob
+    from kedge.ops.job_logs import LogFile
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Which job, and how much of it."""
+    parser.add_argument("job", nargs="?", default="last", metavar="JOB", help=f"{JOB_HELP} (the default)")
+    parser.add_argument("--follow", "-f", action="store_true", help="wait for it, show what comes, end when it ends")
+    parser.add_argument("--lines", "-n", type=int, metavar="N", help="only the last N lines")
+    parser.add_argument("--error", "-e", action="store_true", help="standard error, where it has a file of its own")
+    parser.add_argument("--path", action="store_true", help="only the names of the files")
+    add_settings(parser, "site", "job_directory")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Show the output of a job, or of all tasks of an array one after the other."""
+    from kedge.ops.clusters import open_cluster
+    from kedge.ops.job_control import find_job
+    from kedge.ops.job_logs import read_log, require_logs
+
+    if arguments.lines is not None and arguments.lines < 0:
+        raise UsageError("--lines takes a number of lines")
+    cluster = open_cluster(console.settings, console.environ)
+    job = find_job(cluster, arguments.job)
+    if job.record is None:
+        raise JobNotFound(
+            f"the job {job.id} was not submitted with kedge, so where its output goes is not known",
+            hint=f"'kedge status {job.id}' asks the scheduler",
+        )
+    if arguments.follow and not console.json:
+        return _follow(cluster, job, job.record, arguments, console)
+    logs = require_logs(job.record, job.index, errors=arguments.error)
+    if console.json:
+        console.print_json([{"path": str(log.path), "index": log.index} for log in logs])
+        return 0
+    for log in logs:
+        if arguments.path:
+            console.print(str(log.path))
+            continue
+        if len(logs) > 1:
+            console.print(f"==> {log.path} <==")
+        for piece in read_log(log, arguments.lines):
+            console.write_bytes(piece)
+    return 0
+
+
+def _follow(cluster: Cluster, job: FoundJob, record: Record, arguments: argparse.Namespace, console: Console) -> int:
+    from kedge.ops.job_control import read_status, require_success
+    from kedge.ops.job_logs import find_logs, follow_logs
+
+    def find() -> list[LogFile]:
+        return find_logs(record, job.index, errors=arguments.error)
+
+    def is_over() -> bool:
+        return all(each.state.is_over for each in read_status(cluster, job))
+
+    shown = None
+    for log, piece in follow_logs(find, is_over, arguments.lines):
+        if shown not in (None, log.path):
+            console.print(f"==> {log.path} <==")
+        shown = log.path
+        console.write_bytes(piece)
+    require_success(job, read_status(cluster, job), cluster.backend.explain)
+    return 0

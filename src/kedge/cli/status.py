@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge status JOB`: how a job is, and in words why it waits or why it failed."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kedge.cli.options import add_settings
+from kedge.model.job_state import JobStatus, State
+
+if TYPE_CHECKING:
+    from kedge.cli.console import Console
+    from kedge.ops.clusters import Cluster
+    from kedge.ops.job_control import FoundJob
+
+JOB_HELP = "an id, ID_INDEX of an array's task, a job's name, or 'last'"
+_SHOWN_TASKS = 20
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Which jobs."""
+    parser.add_argument("jobs", nargs="*", metavar="JOB", default=["last"], help=f"{JOB_HELP} (the default)")
+    add_settings(parser, "site", "job_directory")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Show each job."""
+    from kedge.ops.clusters import open_cluster
+    from kedge.ops.job_control import find_job, read_status
+
+    cluster = open_cluster(console.settings, console.environ)
+    told = []
+    for word in arguments.jobs:
+        job = find_job(cluster, word)
+        statuses = read_status(cluster, job)
+        told.append(_as_dict(job, statuses, cluster))
+        if not console.json:
+            _show(job, statuses, cluster, console)
+    if console.json:
+        console.print_json(told[0] if len(told) == 1 else told)
+    return 0
+
+
+def _as_dict(job: FoundJob, statuses: Sequence[JobStatus], cluster: Cluster) -> dict[str, object]:
+    record = job.record
+    return {
+        "id": job.id,
+        "name": record.name if record else statuses[0].name,
+        "site": cluster.site.name,
+        "scheduler": cluster.backend.name,
+        "script": str(record.script) if record else None,
+        "output": record.output if record else None,
+        "tasks": [{**each.as_dict(), "why": cluster.backend.explain(each) or each.reason} for each in statuses],
+    }
+
+
+def _show(job: FoundJob, statuses: Sequence[JobStatus], cluster: Cluster, console: Console) -> None:
+    console.print(f"{job.name} on {cluster.site.name}")
+    for each in statuses[:_SHOWN_TASKS]:
+        title = f"  task {each.shown_id.partition('_')[2]}: " if len(statuses) > 1 or each.index is not None else "  "
+        console.print(f"{title}{describe_state(each)}")
+        why = cluster.backend.explain(each) or each.reason
+        if why:
+            console.print(f"    {why}")
+    if len(statuses) > _SHOWN_TASKS:
+        rest = statuses[_SHOWN_TASKS:]
+        counts = {state: sum(each.state is state for each in rest) for state in State}
+        console.print("  and more: " + ", ".join(f"{count} {state}" for state, count in counts.items() if count))
+    if job.record is not None:
+        console.print(f"  script: {job.record.script}")
+        _show_logs(job, console)
+
+
+def _show_logs(job: FoundJob, console: Console) -> None:
+    from kedge.ops.job_logs import find_logs
+
+    logs = find_logs(job.record, job.index) if job.record else []
+    if logs:
+        console.print(f"  output: {logs[0].path}" + (f" and {len(logs) - 1} more" if len(logs) > 1 else ""))
+
+
+def describe_state(status: JobStatus) -> str:
+    """`running on n1 since 12:30 (5 min)`, `failed with exit code 3 after 0:10:00`."""
+    from kedge.model.duration import format_duration
+
+    text = status.state.value
+    if status.state is State.UNKNOWN:
+        text += f": the scheduler says '{status.raw}'"
+    if status.state is State.FAILED and status.signal:
+        text += f" by signal {status.signal}"
+    elif status.state is State.FAILED and status.exit_code is not None:
+        text += f" with exit code {status.exit_code}"
+    if status.nodes:
+        text += f" on {status.nodes}"
+    if status.started and status.ended:
+        text += f", after {format_duration(max(round(status.ended - status.started), 0))}"
+    elif status.started:
+        text += f", for {format_duration(max(round(time.time() - status.started), 0))}"
+    if status.time_limit and not status.state.is_over:
+        text += f" of {format_duration(status.time_limit)}"
+    return text

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge submit`: a job from flags or from kedge.toml into the queue of this site's scheduler."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kedge.cli.job_options import add_job_options, read_job_options
+from kedge.cli.options import add_dry_run, add_settings
+from kedge.errors import UsageError
+
+if TYPE_CHECKING:
+    from kedge.cli.console import Console
+    from kedge.model.job import Job
+    from kedge.ops.clusters import Cluster
+    from kedge.ops.submit import Plan, Submitted
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of jobs, and where to read them from."""
+    parser.add_argument(
+        "words",
+        nargs=argparse.REMAINDER,
+        metavar="[IMAGE [COMMAND [ARGUMENT ...]]]",
+        help="what to run; without it, what kedge.toml describes. '-' as IMAGE runs the command without a container",
+    )
+    parser.add_argument("-f", "--file", metavar="FILE", help="the description to read (kedge.toml in this folder)")
+    parser.add_argument("-j", "--job", action="append", metavar="NAME", help="a job of the description; repeatable")
+    parser.add_argument("--all", action="store_true", help="all jobs of the description")
+    parser.add_argument("--script", metavar="FILE", help="write the script there too; '-' prints it")
+    parser.add_argument("--wait", action="store_true", help="wait for the end; the status says whether it went well")
+    add_job_options(parser)
+    add_settings(parser, "site", "job_directory", "pull_directory")
+    add_dry_run(parser)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The jobs to submit, in an order in which each comes after those it waits for."""
+
+    jobs: tuple[Job, ...]
+    folder: Path  # where their relative names begin
+    site: str = ""  # what the description says, unless something else does
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Submit one job or several."""
+    from kedge.ops.clusters import open_cluster
+
+    asked = read_jobs(arguments)
+    cluster = open_cluster(console.settings, console.environ, described=asked.site)
+    names: dict[str, str] = {}  # of jobs of the same description, to the ids they got
+    submitted = []
+    for job in asked.jobs:
+        plan = _make_plan(job, names, asked.folder, cluster, console)
+        if console.dry_run:
+            _show(plan, console)
+            names[job.name] = "0"
+            continue
+        done = _submit(plan, arguments, console)
+        names[job.name] = done.record.id
+        submitted.append(done)
+    if console.json and not console.dry_run:
+        told = [each.as_dict() for each in submitted]
+        console.print_json(told[0] if len(told) == 1 else told)
+    return _wait(submitted, cluster, console) if arguments.wait else 0
+
+
+def read_jobs(arguments: argparse.Namespace) -> Asked:
+    """What words, flags and the description say."""
+    from kedge.model.job import Job
+
+    words = arguments.words[1:] if arguments.words[:1] == ["--"] else list(arguments.words)
+    if arguments.file or arguments.job or arguments.all or not words:
+        return _read_file(arguments, words)
+    image = "" if words[0] == "-" else words[0]
+    if not image and not words[1:]:
+        raise UsageError("there is no command to run", hint="kedge submit - COMMAND runs one without a container")
+    base = Job(image=image, command=tuple(words[1:]), name=_name_after(words))
+    return Asked((read_job_options(arguments, base),), Path.cwd())
+
+
+def _read_file(arguments: argparse.Namespace, words: list[str]) -> Asked:
+    from kedge.jobs.description import find_description, read_description
+
+    description = read_description(Path(arguments.file).absolute() if arguments.file else find_description(Path.cwd()))
+    names = list(arguments.job or (description.names if arguments.all or len(description.names) == 1 else ()))
+    if not names:
+        raise UsageError(
+            f"{description.path} describes several jobs: {', '.join(description.names)}",
+            hint="choose with -j NAME, or submit them all with --all",
+        )
+    if words and len(names) > 1:
+        raise UsageError("words for the command go to one job, and several are submitted")
+    # a job that a chosen one waits for was submitted before, unless it is chosen too
+    chosen = [name for name in description.order(names) if name in names]
+    jobs = tuple(read_job_options(arguments, description.job(name)) for name in chosen)
+    if words:
+        jobs = tuple(replace(job, command=(*job.command, *words)) for job in jobs)
+    return Asked(jobs, description.folder, description.site)
+
+
+def _name_after(words: list[str]) -> str:
+    """What a job is called whose user gave it no name: its program, else its image."""
+    return Path(words[1] if len(words) > 1 else words[0].rpartition("/")[2].partition(":")[0]).name or "kedge"
+
+
+def _make_plan(job: Job, names: dict[str, str], folder: Path, cluster: Cluster, console: Console) -> Plan:
+    from kedge.ops.submit import plan_submit
+
+    waits = tuple(replace(each, job=names.get(each.job, each.job)) for each in job.dependencies)
+    plan = plan_submit(replace(job, dependencies=waits), cluster, console.settings, console.environ, str(folder))
+    for warning in plan.warnings:
+        console.progress.warn(warning)
+    return plan
+
+
+def _show(plan: Plan, console: Console) -> None:
+    if console.json:
+        console.print_json({"script": plan.script, "submit": list(plan.argv), "site": plan.cluster.site.name})
+        return
+    console.print(plan.script.rstrip("\n"))
+    console.print(f"# submitted with: {shlex.join(plan.argv)}")
+
+
+def _submit(plan: Plan, arguments: argparse.Namespace, console: Console) -> Submitted:
+    from kedge.ops.submit import submit
+    from kedge.posix.files import write_atomically
+
+    if arguments.script == "-":
+        console.print(plan.script.rstrip("\n"))
+    elif arguments.script:
+        write_atomically(Path(arguments.script), plan.script.encode(errors="surrogateescape"), mode=0o755)
+    if plan.image.reference and plan.image.when != "now":
+        why = f" ({plan.image.reason})" if plan.image.reason else ""
+        console.progress.note(f"{plan.image.reference} is pulled inside the job{why}")
+    done = submit(plan)
+    record = done.record
+    if not console.json and arguments.script != "-":
+        console.print(record.id)
+        console.progress.note(f"'{record.name}' is in the queue of {record.site}; its output: {_show_output(done)}")
+        console.progress.note(
+            f"'kedge status {record.id}' says how it is, 'kedge logs -f {record.id}' shows its output"
+        )
+    return done
+
+
+def _show_output(done: Submitted) -> str:
+    from kedge.model.output_pattern import fill_pattern
+
+    record = done.record
+    shown = record.output.replace("{index}", "INDEX")
+    return fill_pattern(shown, name=record.name, id=record.id, index=None)
+
+
+def _wait(submitted: list[Submitted], cluster: Cluster, console: Console) -> int:
+    from kedge.ops.job_control import FoundJob, require_success, wait_for
+
+    for done in submitted:
+        job = FoundJob(done.record.id, done.record)
+        statuses = wait_for(cluster, job)
+        require_success(job, statuses, cluster.backend.explain)
+        console.progress.note(f"{job.name} is done")
+    return 0

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Python functions as jobs: an executor in the manner of concurrent.futures, whose workers are containers on a cluster.
+
+with kedge.Executor("docker://python:3.12", queue="gpu", gpus=1, time="1h") as executor:
+    futures = [executor.submit(train, rate) for rate in (0.1, 0.01)]
+    sums = list(executor.map(add, range(100), range(100)))   # one array of jobs
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import secrets
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent import futures
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from kedge.api import open_jobs
+from kedge.errors import JobFailed, KedgeError, UsageError
+from kedge.jobs.keywords import make_job
+from kedge.model.job import IndexRange, Job, JobArray
+from kedge.ops.clusters import Cluster
+from kedge.ops.job_handle import JobHandle
+from kedge.ops.submit import plan_submit, submit
+from kedge.remote_call.pack import RUNNER, Arguments, name_file, read_answer, write_call
+
+_GLANCE = 0.25  # seconds between two looks for results, which are files
+_ASK = 10.0  # seconds between two questions to the scheduler, for jobs that ended without a result
+_GRACE = 10.0  # seconds in which a result may still come into sight after the scheduler says that the job is over
+
+
+class JobFuture(futures.Future[Any]):
+    """A future whose `job` is the job that computes it."""
+
+    job: JobHandle
+
+
+@dataclass(slots=True)
+class _Pending:
+    """One task that was submitted: the file its result will be, and the futures that wait for it."""
+
+    result: Path
+    futures: list[JobFuture]
+    job: JobHandle
+    index: int | None
+    over_since: float = 0.0
+
+
+class Executor(futures.Executor):
+    """Runs functions inside a container on the cluster. Keywords are those of kedge.toml (`gpus=1`, `time="1h"`)."""
+
+    def __init__(
+        self, image: str = "", *, python: str = "python3", site: str | None = None, **description: Any
+    ) -> None:
+        self._job: Job = make_job({**description, "image": image or None}, needs_command=False)
+        self._cluster: Cluster
+        self._cluster, self._settings = open_jobs(site)
+        self._python = python
+        self._calls = self._cluster.records.root / "calls"
+        self._pending: list[_Pending] = []
+        self._folders: list[Path] = []
+        self._lock = threading.Lock()
+        self._is_shut = False
+        self._watcher: threading.Thread | None = None
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> JobFuture:
+        """One call as one job."""
+        return self._start(function, [[(arguments, named)]], getattr(function, "__name__", "call"))[0]
+
+    def map(
+        self, function: Callable[..., Any], *iterables: Iterable[Any], timeout: float | None = None, chunksize: int = 1
+    ) -> Iterator[Any]:
+        """One array of jobs, a task for every `chunksize` items; results come in order."""
+        if chunksize < 1:
+            raise UsageError("chunksize is at least 1")
+        calls: list[Arguments] = [(each, {}) for each in zip(*iterables, strict=False)]
+        tasks = [calls[begin : begin + chunksize] for begin in range(0, len(calls), chunksize)]
+        waiting = self._start(function, tasks, getattr(function, "__name__", "map")) if tasks else []
+        end = None if timeout is None else time.monotonic() + timeout
+        return _take_results(waiting, end)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Take no more calls; wait for those that were submitted, or cancel them."""
+        with self._lock:
+            self._is_shut = True
+            pending = list(self._pending)
+        if cancel_futures:
+            for job in {each.job.id: each.job for each in pending}.values():
+                job.cancel()
+            for future in (future for each in pending for future in each.futures):
+                future.cancel()
+            with self._lock:
+                self._pending.clear()
+        if wait and self._watcher is not None:
+            self._watcher.join()
+            for folder in self._folders:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _start(self, function: Callable[..., Any], tasks: Sequence[Sequence[Arguments]], name: str) -> list[JobFuture]:
+        with self._lock:
+            if self._is_shut:
+                raise RuntimeError("the executor was shut down, and takes no more calls")
+        folder = self._calls / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
+        needed = write_call(folder, function, tasks)
+        job = self._make_job(folder, needed, len(tasks), name)
+        plan = plan_submit(job, self._cluster, self._settings, os.environ, str(Path.cwd()))
+        handle = JobHandle(self._cluster, submit(plan).record)
+        pending = []
+        for index, calls in enumerate(tasks):
+            place = index if len(tasks) > 1 else None
+            waiting = [JobFuture() for _ in calls]
+            for future in waiting:
+                future.job = handle
+                future.set_running_or_notify_cancel()
+            pending.append(_Pending(folder / name_file("result", place), waiting, handle, place))
+        with self._lock:
+            self._folders.append(folder)
+            self._pending += pending
+            if self._watcher is None or not self._watcher.is_alive():
+                self._watcher = threading.Thread(target=self._watch, name="kedge-executor", daemon=True)
+                self._watcher.start()
+        return list(itertools.chain.from_iterable(each.futures for each in pending))
+
+    def _make_job(self, folder: Path, needed: Sequence[str], count: int, name: str) -> Job:
+        base = self._job
+        command = (self._python, "-u", str(folder / RUNNER), str(folder))
+        binds = (*base.binds, str(folder), *(each for each in needed)) if base.image else base.binds
+        return replace(
+            base,
+            name=base.name if base.name != Job().name else name,
+            command=command,
+            binds=binds,
+            array=JobArray((IndexRange(0, count - 1),)) if count > 1 else None,
+            output=base.output or str(folder / ("output.{index}" if count > 1 else "output")),
+        )
+
+    def _watch(self) -> None:
+        """Bring results to their futures until there is nothing to wait for."""
+        asked = time.monotonic()
+        while True:
+            with self._lock:
+                pending = list(self._pending)
+                if not pending:
+                    self._watcher = None
+                    return
+            is_time = time.monotonic() - asked > _ASK
+            over = self._find_over(pending) if is_time else set()
+            asked = time.monotonic() if is_time else asked
+            for each in pending:
+                if _settle(each, is_over=(each.job.id, each.index) in over):
+                    with self._lock:
+                        self._pending.remove(each)
+            time.sleep(_GLANCE)
+
+    def _find_over(self, pending: Sequence[_Pending]) -> set[tuple[str, int | None]]:
+        """Which tasks the scheduler knows to be over; a scheduler that does not answer is asked again later."""
+        over: set[tuple[str, int | None]] = set()
+        for job in {each.job.id: each.job for each in pending}.values():
+            try:
+                statuses = job.status()
+            except KedgeError:
+                continue
+            is_over = all(each.state.is_over for each in statuses)
+            known = {each.index for each in statuses if each.state.is_over}
+            over |= {(job.id, each.index) for each in pending if each.index in known or is_over}
+        return over
+
+
+def _settle(pending: _Pending, *, is_over: bool) -> bool:
+    """Give a task's futures their results, or the reason why there will be none."""
+    answer = read_answer(pending.result)
+    if answer is None:
+        if not is_over and not pending.over_since:
+            return False
+        pending.over_since = pending.over_since or time.monotonic()
+        if time.monotonic() - pending.over_since < _GRACE:
+            return False
+        for future in pending.futures:
+            future.set_exception(_explain_missing(pending))
+        return True
+    for position, future in enumerate(pending.futures):
+        if answer.problem is not None:
+            future.set_exception(answer.problem)
+        else:
+            future.set_result(answer.values[position])
+    return True
+
+
+def _explain_missing(pending: _Pending) -> JobFailed:
+    job = pending.job
+    said = job.logs(pending.index)[-2000:].strip()
+    return JobFailed(
+        f"the job {job.id} ended without a result: {job.state}",
+        context={"why": job.reason, "output": said},
+        hint=f"'kedge status {job.id}' and 'kedge logs {job.id}' say more",
+    )
+
+
+def _take_results(waiting: Sequence[JobFuture], end: float | None) -> Iterator[Any]:
+    for future in waiting:
+        yield future.result(None if end is None else max(end - time.monotonic(), 0.0))

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Interactive jobs: an allocation with the user's terminal on it, in the container."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kedge.errors import NoScheduler, ProgramMissing, UsageError
+from kedge.model.job import Job, Parallel
+from kedge.ops.clusters import Cluster
+from kedge.ops.job_image import NOW, StagedImage, place_image, pull_image
+from kedge.ops.submit import find_kedge
+from kedge.posix.process import run_program
+from kedge.settings import Settings
+from kedge.sites.checks import check_request
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """What will be run here, and what the user types on the node where the allocation takes no command."""
+
+    argv: tuple[str, ...]
+    typed: tuple[str, ...]
+    image: StagedImage
+    warnings: tuple[str, ...]
+
+
+def plan_allocation(
+    job: Job, cluster: Cluster, settings: Settings, environ: Mapping[str, str], folder: str
+) -> Allocation:
+    """Decide everything; nothing is fetched or asked for yet."""
+    if job.array or job.dependencies or job.parallel is not Parallel.SINGLE:
+        raise UsageError("arrays, dependencies and ranks are for batch jobs", hint="'kedge submit' takes them")
+    image = place_image(job, cluster.site, settings, environ, folder)
+    seen = [path for path in (folder, image.path if "://" not in image.path else "") if path]
+    checked = check_request(job, cluster.site, interactive=True, environ=environ, paths=seen)
+    inside = _make_command(checked.job, cluster, image, folder)
+    argv = cluster.backend.interactive_argv(checked.job, cluster.site, inside)
+    takes_command = not inside or any(word == inside[-1] or inside[-1] in word for word in argv)
+    return Allocation(tuple(argv), () if takes_command else tuple(inside), image, tuple(checked.warnings))
+
+
+def run_allocation(plan: Allocation) -> int:
+    """Ask for it, and return the status of what ran there."""
+    if plan.image.when == NOW:
+        pull_image(plan.image)
+    try:
+        return run_program(plan.argv, check=False, capture=False, environment=dict(os.environ)).status
+    except ProgramMissing as problem:
+        raise NoScheduler(
+            problem.message, context=problem.context, hint="'kedge site detect' says what is here"
+        ) from None
+
+
+def _make_command(job: Job, cluster: Cluster, image: StagedImage, folder: str) -> list[str]:
+    """What runs on the node: a shell or a command, in the container or beside it."""
+    if not job.image:
+        return list(job.command) or [os.environ.get("SHELL") or "/bin/bash"]
+    verb = "exec" if job.command else "shell"
+    words = [find_kedge(), verb]
+    if job.nv or (job.nv is None and job.wants_gpus):
+        words.append("--nv")
+    words += [word for bind in (*cluster.site.binds, *job.binds) for word in ("--bind", bind)]
+    words += [word for name, value in job.environment for word in ("--env", f"{name}={value}")]
+    words += job.container_options
+    directory = str(Path(folder, job.directory)) if job.directory else ""
+    words += ["--pwd", directory] if directory else []
+    # an image that may not be pulled here is pulled by the node, when the container starts
+    source = image.reference if image.reference and image.when != NOW else image.path
+    return [*words, source, *job.command]

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Where jobs go from here: the site, its scheduler, and its programs, which are run in this file only."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kedge.errors import NoScheduler, ProgramFailed, ProgramMissing, SchedulerFailed
+from kedge.jobs.records import Records
+from kedge.model.site import Site
+from kedge.ops.site import choose_site
+from kedge.posix.process import Finished, run_program
+from kedge.schedulers.backend import Backend, Query
+from kedge.schedulers.choose import find_backend
+from kedge.settings import Settings, xdg_directory
+
+_PATIENCE = 120.0  # seconds; a controller that restarts answers within that
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A site with the module of its scheduler, as one user sees it."""
+
+    site: Site
+    backend: Backend
+    user: str
+    records: Records
+
+    def ask(self, query: Query) -> str | None:
+        """What a scheduler's program prints; None when it failed and may."""
+        try:
+            done = self.call(query.argv)
+        except SchedulerFailed:
+            if query.may_fail:
+                return None
+            raise
+        if done.status and query.may_fail:
+            return None
+        if done.status:
+            raise self.explain_failure(done)
+        return done.output.decode(errors="replace")
+
+    def call(self, argv: Sequence[str]) -> Finished:
+        """Run a scheduler's program to its end, whatever its status."""
+        try:
+            return run_program(argv, check=False, timeout=_PATIENCE)
+        except ProgramMissing as problem:
+            raise NoScheduler(
+                f"'{argv[0]}' is not here, and {self.site.name} is a site with {self.backend.name}",
+                context=problem.context,
+                hint="'kedge site detect' says what is here; another site is chosen with --site",
+            ) from None
+        except ProgramFailed as problem:
+            raise SchedulerFailed(
+                problem.message, hint="the scheduler may be busy or down; try again in a minute"
+            ) from problem
+
+    def explain_failure(self, done: Finished) -> SchedulerFailed:
+        """The error for a program of the scheduler that failed."""
+        said = (done.errors or done.output).decode(errors="replace").strip()
+        last = said.splitlines()[-1] if said else f"it ended with status {done.status} and said nothing"
+        return SchedulerFailed(
+            f"{done.argv[0]}: {last}", context={"command": " ".join(done.argv), "said": said[-2000:]}
+        )
+
+
+def open_cluster(settings: Settings, environ: Mapping[str, str], *, described: str = "") -> Cluster:
+    """The site that was asked for, or the one this is; `described` is what a description names, which flags beat."""
+    if described and settings.sources["site"].kind not in ("flag", "environment"):
+        settings = replace(settings, site=described)
+    site = choose_site(settings, environ)
+    backend = find_backend(site.scheduler)
+    return Cluster(site, backend, find_user(environ), Records(find_record_root(settings, site, environ)))
+
+
+def find_record_root(settings: Settings, site: Site, environ: Mapping[str, str]) -> Path:
+    """Where records are: a place that compute nodes see too, because scripts write there how they ended."""
+    if settings.job_directory is not None:
+        return settings.job_directory
+    scratch = expand(site.scratch, environ)
+    if not site.home_on_nodes and scratch:
+        return Path(scratch) / ".kedge" / "jobs"
+    return xdg_directory(environ, "XDG_STATE_HOME", ".local/state") / "jobs"
+
+
+def expand(text: str, environ: Mapping[str, str]) -> str:
+    """A profile's path with its $VARIABLES; empty when one of them is not set."""
+    from string import Template  # late: few profiles have one
+
+    try:
+        return Template(text).substitute(environ)
+    except (KeyError, ValueError):
+        return ""
+
+
+def find_user(environ: Mapping[str, str]) -> str:
+    """The user's name, as schedulers know it."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a user of a container, or of a directory service that does not answer
+        return environ.get("USER") or environ.get("LOGNAME") or str(os.getuid())

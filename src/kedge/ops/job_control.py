@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Jobs by the words users call them: found, ended, waited for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kedge.errors import JobFailed, JobNotFound, UsageError
+from kedge.jobs.records import Record
+from kedge.model.job_state import JobStatus, State
+from kedge.ops.clusters import Cluster
+from kedge.ops.job_status import count_tasks, look_up, look_up_foreign, recover_ids
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0  # seconds between two questions to the scheduler
+_GLANCE = 0.25  # seconds between two looks at what the script writes, which costs the scheduler nothing
+
+
+@dataclass(frozen=True, slots=True)
+class FoundJob:
+    """A job by its id, with its record where kedge submitted it; `index` where one task was named."""
+
+    id: str
+    record: Record | None
+    index: int | None = None
+
+    @property
+    def name(self) -> str:
+        """What to call it."""
+        shown = self.id if self.index is None else f"{self.id}_{self.index}"
+        return f"{shown} ({self.record.name})" if self.record else shown
+
+
+def find_job(cluster: Cluster, word: str) -> FoundJob:
+    """`12`, `12_3`, a name, a record's key, or `last`."""
+    recover_ids(cluster)
+    try:
+        return _from_record(cluster.records.find(word, cluster.site.name))
+    except JobNotFound:
+        id, underscore, index = word.rpartition("_")
+        if underscore and index.isdecimal():
+            found = find_job(cluster, id)
+            return FoundJob(found.id, found.record, int(index))
+        if word[:1].isdecimal():
+            return FoundJob(word, None)
+        raise
+
+
+def read_status(cluster: Cluster, job: FoundJob) -> list[JobStatus]:
+    """Every task of it, or the one that was named."""
+    found = look_up(cluster, job.record) if job.record else look_up_foreign(cluster, job.id)
+    if job.index is None:
+        return found
+    chosen = [each for each in found if each.index == job.index]
+    waiting = [each for each in found if each.pending_indices]
+    if not chosen and not waiting:
+        raise JobNotFound(f"the job {job.id} has no task {job.index}", hint=f"'kedge status {job.id}' shows its tasks")
+    return chosen or waiting
+
+
+def cancel_jobs(cluster: Cluster, jobs: Sequence[FoundJob], signal: str = "") -> None:
+    """End jobs, or send them a signal; those that are over already are no mistake."""
+    ids = [job.id if job.index is None else f"{job.id}_{job.index}" for job in jobs]
+    if not all(job.id for job in jobs):
+        raise UsageError("a job without an id cannot be cancelled: its submission did not finish")
+    done = cluster.call(cluster.backend.cancel_argv(ids, signal))
+    if done.status and not all(_is_over(cluster, job) for job in jobs):
+        raise cluster.explain_failure(done)
+
+
+def wait_for(
+    cluster: Cluster,
+    job: FoundJob,
+    *,
+    timeout: float | None = None,
+    notice: Callable[[Sequence[JobStatus]], None] | None = None,
+) -> list[JobStatus]:
+    """Wait until nothing more is to be expected; `notice` hears every answer. None after `timeout` raises JobFailed."""
+    end = None if timeout is None else time.monotonic() + timeout
+    pause, lost_at = _FIRST_PAUSE, 0.0
+    while True:
+        statuses = read_status(cluster, job)
+        if notice is not None:
+            notice(statuses)
+        if all(each.state.is_final for each in statuses):
+            return statuses
+        if all(each.state.is_over for each in statuses):
+            # accounts may be written a little later than the queue forgets
+            lost_at = lost_at or time.monotonic()
+            if time.monotonic() - lost_at > _LONGEST_PAUSE:
+                return statuses
+        _pause(job, pause, end)
+        if end is not None and time.monotonic() >= end:
+            raise JobFailed(
+                f"the job {job.name} is not over after {timeout:g} s: {statuses[0].state}",
+                hint=f"it goes on; 'kedge status {job.id}' says how it is",
+            )
+        pause = min(pause * 1.5, _LONGEST_PAUSE)
+
+
+def require_success(job: FoundJob, statuses: Sequence[JobStatus], explain: Callable[[JobStatus], str]) -> None:
+    """Raise JobFailed unless every task of a job is done."""
+    wrong = [each for each in statuses if each.state is not State.DONE]
+    if wrong:
+        more = f", and {len(wrong) - 1} tasks more" if len(wrong) > 1 else ""
+        raise JobFailed(
+            f"the job {job.name} did not end well: {wrong[0].shown_id} {wrong[0].state}{more}",
+            context={"why": explain(wrong[0]) or wrong[0].reason},
+            hint=f"'kedge logs {wrong[0].shown_id}' shows what it wrote",
+        )
+
+
+def _pause(job: FoundJob, seconds: float, end: float | None) -> None:
+    """Wait before the scheduler is asked again; shorter when the script says that it is over."""
+    until = time.monotonic() + seconds
+    if end is not None:
+        until = min(until, end)
+    was_over = _scripts_ended(job)
+    while time.monotonic() < until:
+        time.sleep(min(_GLANCE, max(until - time.monotonic(), 0.0)))
+        if not was_over and _scripts_ended(job):
+            return
+
+
+def _scripts_ended(job: FoundJob) -> bool:
+    if job.record is None:
+        return False
+    endings = job.record.read_endings()
+    return len(endings) >= count_tasks(job.record) and all(each.status is not None for each in endings)
+
+
+def _is_over(cluster: Cluster, job: FoundJob) -> bool:
+    try:
+        return all(each.state.is_over for each in read_status(cluster, job))
+    except JobNotFound:
+        return False
+
+
+def _from_record(record: Record) -> FoundJob:
+    return FoundJob(record.id, record)

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A submitted job as Python programs hold it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kedge.jobs.records import Record
+from kedge.model.job_state import JobStatus, State
+from kedge.ops.clusters import Cluster
+from kedge.ops.job_control import FoundJob, cancel_jobs, read_status, require_success, wait_for
+from kedge.ops.job_logs import find_logs, read_log
+
+
+class JobHandle:
+    """One job. It stays valid when this program ends: `kedge.job(id)` finds it again."""
+
+    def __init__(self, cluster: Cluster, record: Record) -> None:
+        self._cluster = cluster
+        self._record = record
+        self._job = FoundJob(record.id, record)
+
+    @property
+    def id(self) -> str:
+        """The scheduler's id."""
+        return self._record.id
+
+    @property
+    def name(self) -> str:
+        """The name it was given."""
+        return self._record.name
+
+    @property
+    def script(self) -> Path:
+        """The script that was submitted."""
+        return self._record.script
+
+    @property
+    def record(self) -> Record:
+        """What was written down about it."""
+        return self._record
+
+    def status(self) -> list[JobStatus]:
+        """What is known now, of each task; asks the scheduler unless the job is over."""
+        return read_status(self._cluster, self._job)
+
+    @property
+    def state(self) -> State:
+        """The state now; of an array the one that is furthest from a good end."""
+        return _summarize([each.state for each in self.status()])
+
+    @property
+    def reason(self) -> str:
+        """In words, why it waits or failed; empty where there is nothing to say."""
+        for status in self.status():
+            sentence = self._cluster.backend.explain(status) or status.reason
+            if sentence:
+                return sentence
+        return ""
+
+    def wait(self, timeout: float | None = None, *, check: bool = False) -> State:
+        """Wait until it is over and return its state; with `check` raise JobFailed unless all went well."""
+        statuses = wait_for(self._cluster, self._job, timeout=timeout)
+        if check:
+            require_success(self._job, statuses, self._cluster.backend.explain)
+        return _summarize([each.state for each in statuses])
+
+    def logs(self, index: int | None = None, *, errors: bool = False) -> str:
+        """What it wrote so far; of an array one task's, or all one after the other."""
+        logs = find_logs(self._record, index, errors=errors)
+        return b"".join(piece for log in logs for piece in read_log(log)).decode(errors="replace")
+
+    def cancel(self) -> None:
+        """End it; nothing happens when it is over."""
+        cancel_jobs(self._cluster, [self._job])
+
+    def __repr__(self) -> str:
+        return f"<job {self.id} '{self.name}' on {self._record.site}>"
+
+
+def _summarize(states: list[State]) -> State:
+    """One state for all tasks: what still goes on first, then what went wrong."""
+    for group in (State.RUNNING, State.COMPLETING, State.SUSPENDED, State.QUEUED, State.HELD, State.UNKNOWN):
+        if group in states:
+            return group
+    return next((state for state in states if state is not State.DONE), State.DONE)

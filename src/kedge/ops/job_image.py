@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Stage-in: where a job's image lies so that compute nodes see it, and whether it is pulled now or inside the job."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kedge.errors import FileProblem, InvalidJob, ProgramFailed
+from kedge.model.job import Job
+from kedge.model.reference import Reference, Transport
+from kedge.model.site import Site
+from kedge.ops.clusters import expand
+from kedge.settings import Settings, xdg_directory
+
+NOW, IN_JOB = "now", "in-job"
+
+
+@dataclass(frozen=True, slots=True)
+class StagedImage:
+    """The image of a job: what its script names, and what has to be pulled to get there."""
+
+    path: str  # as compute nodes see it; a reference where another runtime fetches images itself
+    reference: str = ""  # what to pull to `path`; empty: it is there
+    when: str = ""  # now or in-job
+    reason: str = ""  # why in the job
+
+
+def place_image(job: Job, site: Site, settings: Settings, environ: Mapping[str, str], directory: str) -> StagedImage:
+    """Decide about the image of a job; nothing is fetched yet."""
+    if not job.image:
+        return StagedImage("")
+    reference = Reference.parse(job.image, exists=lambda path: os.path.lexists(Path(directory, path)))
+    if reference.transport is Transport.INSTANCE:
+        raise InvalidJob(
+            f"'{job.image}' is a container that runs on this machine, and a job runs on another",
+            hint="name the image it was started from",
+        )
+    if reference.transport is Transport.FILE:
+        path = Path(directory, reference.path)
+        if not path.exists():
+            raise FileProblem(
+                f"the image {path} does not exist",
+                context={"path": str(path)},
+                hint="'kedge pull' gets one; a name on a registry begins with docker://",
+            )
+        return StagedImage(str(path))
+    if (job.runtime or site.runtime) == "pyxis" and reference.transport is Transport.DOCKER:
+        return StagedImage(job.image)
+    target = find_image_folder(site, settings, environ).joinpath(*_name_parts(reference))
+    if target.exists():
+        return StagedImage(str(target))
+    is_here = reference.is_local  # what is on this machine only cannot be fetched from another
+    when = NOW if is_here else job.pull or site.pull or NOW
+    return StagedImage(str(target), str(reference), when, "" if job.pull else site.pull_reason)
+
+
+def find_image_folder(site: Site, settings: Settings, environ: Mapping[str, str]) -> Path:
+    """Where images for jobs are kept: what the site says, else on its scratch, else among the user's data."""
+    if settings.pull_directory is not None:
+        return settings.pull_directory
+    for place in (site.image_directory, f"{site.scratch}/kedge/images" if site.scratch else ""):
+        path = expand(place, environ)
+        if path:
+            return Path(path)
+    if settings.scratch_directory is not None:
+        return settings.scratch_directory / "kedge" / "images"
+    return xdg_directory(environ, "XDG_DATA_HOME", ".local/share") / "images"
+
+
+def pull_image(staged: StagedImage) -> None:
+    """Pull it now, as `kedge pull` does: a process of its own, whose death by a memory limit is explained."""
+    from kedge.ops.child import run_kedge  # late: an image that is there needs no pull
+
+    done = run_kedge(["pull", "--if-missing", staged.path, staged.reference], capture=False)
+    if done.status:
+        raise ProgramFailed(
+            f"the image {staged.reference} could not be pulled, so nothing was submitted",
+            hint="the reason stands above; --pull in-job leaves it to the job",
+        )
+
+
+def _name_parts(reference: Reference) -> list[str]:
+    """Folders by registry, because `pytorch:24.03` is not one image."""
+    name = reference.default_name() or "image.sif"
+    folders = [reference.registry.replace(":", "_")] if reference.registry else [str(reference.transport)]
+    folders += reference.repository.split("/")[:-1]
+    return [part for part in folders if part not in ("", ".", "..")] + [name]

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What jobs wrote: finds the files, and follows them as they grow."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kedge.errors import FileProblem
+from kedge.jobs.records import Record
+from kedge.model.job import JobArray
+from kedge.model.output_pattern import fill_pattern
+from kedge.posix.files import explained
+
+_PIECE = 1 << 16
+_GLANCE = 0.3  # seconds
+_LINGER = 2.0  # seconds in which a file system still shows what a node wrote last
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """One file of output."""
+
+    path: Path
+    index: int | None = None
+    is_error: bool = False
+
+
+def find_logs(record: Record, index: int | None = None, *, errors: bool = False) -> list[LogFile]:
+    """The files of a job's tasks that exist: what the scripts said of themselves, else by the pattern."""
+    told = [each for each in record.read_endings() if index is None or each.index == index]
+    found = [LogFile(Path(each.error if errors else each.output), each.index, errors) for each in told]
+    found = [each for each in found if each.path.is_file()]
+    pattern = (record.error or record.output) if errors else record.output
+    return found or [LogFile(path, index, errors) for path in _match(pattern, record, index)]
+
+
+def require_logs(record: Record, index: int | None = None, *, errors: bool = False) -> list[LogFile]:
+    """The same, or an error that says where they will be."""
+    found = find_logs(record, index, errors=errors)
+    if found:
+        return found
+    shown = fill_pattern(record.output, name=record.name, id=record.id or "ID", index=index)
+    raise FileProblem(
+        f"the job {record.id or record.name} has written nothing yet",
+        context={"file": shown},
+        hint=f"'kedge status {record.id or record.key}' says whether it runs; 'kedge logs -f' waits for it",
+    )
+
+
+def read_log(log: LogFile, lines: int | None = None) -> Iterator[bytes]:
+    """The whole file in pieces, or its last lines."""
+    with explained(log.path), log.path.open("rb") as file:
+        if lines is not None:
+            file.seek(_find_tail(log.path, lines))
+        while piece := file.read(_PIECE):
+            yield piece
+
+
+def follow_logs(
+    find: Callable[[], list[LogFile]], is_over: Callable[[], bool], lines: int | None = None
+) -> Iterator[tuple[LogFile, bytes]]:
+    """Pieces of all files as they grow, until the job is over and all was read. `is_over` may be costly."""
+    places: dict[Path, int] = {}
+    asked, over_since = 0.0, 0.0
+    while True:
+        grew = False
+        for log in find():
+            if log.path not in places:
+                places[log.path] = _find_tail(log.path, lines) if lines is not None else 0
+            for piece in _read_on(log.path, places):
+                grew = True
+                yield log, piece
+        if over_since and not grew and time.monotonic() - over_since > _LINGER:
+            return
+        if not over_since and time.monotonic() - asked > (1.0 if not asked else 5.0):
+            over_since = time.monotonic() if is_over() else 0.0
+            asked = time.monotonic()
+        time.sleep(_GLANCE)
+
+
+def _read_on(path: Path, places: dict[Path, int]) -> Iterator[bytes]:
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size < places[path]:
+            places[path] = 0  # begun anew, as after a requeue
+        file.seek(places[path])
+        while piece := file.read(_PIECE):
+            places[path] += len(piece)
+            yield piece
+
+
+def _find_tail(path: Path, lines: int) -> int:
+    """Where the last lines begin."""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        place, seen = end, 0
+        while place > 0:
+            begin = max(place - _PIECE, 0)
+            file.seek(begin)
+            piece = file.read(place - begin)
+            for offset in range(len(piece) - 1, -1, -1):
+                if piece[offset : offset + 1] == b"\n" and begin + offset != end - 1:
+                    seen += 1
+                    if seen >= lines:
+                        return begin + offset + 1
+            place = begin
+    return 0
+
+
+def _match(pattern: str, record: Record, index: int | None) -> list[Path]:
+    """The files that the pattern names; all tasks' of an array where none is named."""
+    if "{index}" not in pattern or index is not None or not record.is_array:
+        indices: list[int | None] = [index]
+    else:
+        indices = list(JobArray.parse(str(record.job["array"])).indices)
+    names = [fill_pattern(pattern, name=record.name, id=record.id, index=each) for each in indices]
+    return [Path(name) for name in names if Path(name).is_file()]

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What became of jobs: one question to the scheduler, one to its accounts for those it forgot, and what scripts wrote.
+
+A job that nobody can tell of is LOST, never done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from kedge.errors import FileProblem, JobNotFound
+from kedge.jobs.records import Ending, Record
+from kedge.model.job import JobArray
+from kedge.model.job_state import JobStatus, State
+from kedge.ops.clusters import Cluster
+from kedge.ops.submit import recover_id
+
+_RECENT = 86400.0  # seconds; what ended before is shown with --all only
+_CLOSE_AT_ONCE = 200  # records whose last word is written down in one survey: the rest can wait
+_SIGNALS = 128
+_ENDED = 15  # SIGTERM
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """One line of `kedge jobs`: a job, or a task of an array."""
+
+    status: JobStatus
+    key: str = ""  # of its record; empty: it was not submitted with kedge
+
+
+def survey(cluster: Cluster, *, everything: bool = False) -> list[JobView]:
+    """All jobs of the user: those the scheduler knows, and ours that it forgot; newest first."""
+    listed = _group(_list_jobs(cluster))
+    recover_ids(cluster)
+    ours = cluster.records.list_ids(cluster.site.name)
+    ended = cluster.records.list_ended(cluster.site.name, 0.0 if everything else time.time() - _RECENT)
+    views = [JobView(each, ours.get(id, ended.get(id, ""))) for id, each_of in listed.items() for each in each_of]
+    forgotten = _read_records(cluster, {id: key for id, key in ours.items() if id not in listed})
+    for record, statuses in resolve_forgotten(cluster, forgotten):
+        views += [JobView(each, record.key) for each in statuses]
+    for record in _read_records(cluster, {id: key for id, key in ended.items() if id not in listed}):
+        views += [JobView(each, record.key) for each in record.read_final()]
+    _close_listed(cluster, listed, ours)
+    return sorted(views, key=lambda view: (view.status.submitted or 0.0, view.status.id), reverse=True)
+
+
+def look_up(cluster: Cluster, record: Record) -> list[JobStatus]:
+    """What is known about one job of ours."""
+    final = record.read_final()
+    if final:
+        return final
+    if not record.id:
+        named = recover_id(record, cluster)
+        if named is None:
+            return [_make_status(record, State.LOST, reason="its submission did not finish")]
+        record = named
+    listed = _ask_detail(cluster, record.id) or _group(_list_jobs(cluster)).get(record.id, [])
+    if not listed:
+        return resolve_forgotten(cluster, [record])[0][1]
+    listed = [_fill_in(each, record) for each in listed]
+    if all(each.state.is_final for each in listed):
+        cluster.records.close(record, listed)
+    return listed
+
+
+def look_up_foreign(cluster: Cluster, id: str) -> list[JobStatus]:
+    """What is known about a job that was not submitted with kedge."""
+    found = _ask_detail(cluster, id) or _group(_list_jobs(cluster)).get(id, [])
+    if not found:
+        found = _ask_history(cluster, [id], time.time() - 30 * _RECENT).get(id, [])
+    if not found:
+        raise JobNotFound(
+            f"neither kedge's records nor {cluster.backend.name} know a job '{id}'",
+            hint="'kedge jobs --all' lists what there is; another cluster is chosen with --site",
+        )
+    return found
+
+
+def resolve_forgotten(cluster: Cluster, records: Sequence[Record]) -> list[tuple[Record, list[JobStatus]]]:
+    """What became of jobs that the scheduler no longer lists: from its accounts, else from what their scripts wrote."""
+    if not records:
+        return []
+    since = min(record.submitted for record in records) - 3600  # clocks of two machines differ
+    told = _ask_history(cluster, [record.id for record in records], since)
+    resolved = []
+    for record in records:
+        statuses = _merge(record, told.get(record.id, []))
+        if all(each.state.is_final for each in statuses):
+            cluster.records.close(record, statuses)
+        resolved.append((record, statuses))
+    return resolved
+
+
+def forget_old(cluster: Cluster, days: float) -> int:
+    """Remove the records of jobs that ended more than so many days ago; returns how many."""
+    recent = cluster.records.list_ended(cluster.site.name, time.time() - days * 86400)
+    old = {id: key for id, key in cluster.records.list_ended(cluster.site.name).items() if id not in recent}
+    for record in _read_records(cluster, old):
+        cluster.records.forget(record)
+    return len(old)
+
+
+def recover_ids(cluster: Cluster) -> None:
+    """Give back their ids to jobs whose kedge was killed while it submitted them."""
+    records = cluster.records
+    for key in set(records.list_keys()) - records.list_named():
+        with contextlib.suppress(FileProblem):
+            record = records.read(key, "")
+            if record.site == cluster.site.name:
+                recover_id(record, cluster)
+
+
+def _list_jobs(cluster: Cluster) -> list[JobStatus]:
+    return cluster.backend.parse_list(cluster.ask(cluster.backend.list_query(cluster.user)) or "")
+
+
+def _ask_detail(cluster: Cluster, id: str) -> list[JobStatus]:
+    query = cluster.backend.detail_query(id)
+    output = cluster.ask(query) if query is not None else None
+    return cluster.backend.parse_detail(output) if output else []
+
+
+def _ask_history(cluster: Cluster, ids: Sequence[str], since: float) -> Mapping[str, list[JobStatus]]:
+    query = cluster.backend.history_query(ids, since)
+    output = cluster.ask(query) if query is not None else None
+    return _group(cluster.backend.parse_history(output)) if output else {}
+
+
+def _group(statuses: Iterable[JobStatus]) -> dict[str, list[JobStatus]]:
+    groups: dict[str, list[JobStatus]] = defaultdict(list)
+    for each in statuses:
+        groups[each.id].append(each)
+    return dict(groups)
+
+
+def _read_records(cluster: Cluster, keys: Mapping[str, str]) -> list[Record]:
+    found = []
+    for id, key in keys.items():
+        with contextlib.suppress(FileProblem):  # removed meanwhile, or damaged: 'kedge status' says it
+            found.append(cluster.records.read(key, id))
+    return found
+
+
+def _close_listed(cluster: Cluster, listed: Mapping[str, list[JobStatus]], ours: Mapping[str, str]) -> None:
+    """Write down last words while the scheduler still remembers them."""
+    over = [id for id in ours if id in listed and all(each.state.is_final for each in listed[id])]
+    for record in _read_records(cluster, {id: ours[id] for id in over[:_CLOSE_AT_ONCE]}):
+        if not record.is_array or len(listed[record.id]) >= count_tasks(record):
+            cluster.records.close(record, [_fill_in(each, record) for each in listed[record.id]])
+
+
+def count_tasks(record: Record) -> int:
+    """How many tasks an array has; 1 for a job that is none."""
+    array = record.job.get("array")
+    return len(JobArray.parse(str(array))) if array else 1
+
+
+def _merge(record: Record, told: Sequence[JobStatus]) -> list[JobStatus]:
+    """The accounts' word where there is one, else the script's, else that it is lost."""
+    endings = {each.index: each for each in record.read_endings()}
+    if told:
+        return [_fill_in(each, record) for each in told]
+    if not endings:
+        waited = time.time() - record.submitted
+        if waited < 10:  # a scheduler may list a job a moment after it took it
+            return [_make_status(record, State.QUEUED, reason="just submitted")]
+        return [_make_status(record, State.LOST, reason="the scheduler does not know it any more, and it never began")]
+    return [_judge_ending(record, ending) for _, ending in sorted(endings.items(), key=lambda item: item[0] or 0)]
+
+
+def _judge_ending(record: Record, ending: Ending) -> JobStatus:
+    """The state that a script's own words show."""
+    seen = replace(
+        _make_status(record, State.LOST),
+        index=ending.index,
+        nodes=ending.host,
+        started=ending.began,
+        ended=ending.ended,
+    )
+    if ending.status is None:
+        reason = "it began and did not end by itself, and the scheduler keeps no accounts: killed, or its node failed"
+        return replace(seen, reason=reason)
+    if ending.status == 0:
+        return replace(seen, state=State.DONE, exit_code=0)
+    limit = record.job.get("time")
+    lasted = (ending.ended or 0.0) - (ending.began or 0.0)
+    if ending.status == _SIGNALS + _ENDED and isinstance(limit, int) and ending.began and lasted >= limit - 5:
+        return replace(seen, state=State.TIMEOUT, signal=_ENDED, time_limit=limit)
+    if ending.status > _SIGNALS:
+        return replace(seen, state=State.FAILED, signal=ending.status - _SIGNALS)
+    return replace(seen, state=State.FAILED, exit_code=ending.status)
+
+
+def _make_status(record: Record, state: State, reason: str = "") -> JobStatus:
+    return JobStatus(
+        id=record.id or record.key, state=state, raw="", reason=reason, name=record.name, submitted=record.submitted
+    )
+
+
+def _fill_in(status: JobStatus, record: Record) -> JobStatus:
+    """With what only we know: the exact name, which a scheduler may have had to change."""
+    return replace(status, name=record.name, submitted=status.submitted or record.submitted)

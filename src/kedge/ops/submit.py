@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Submit: from a job's description to a script in the scheduler's queue, with a record that nothing can lose."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kedge.errors import FileProblem, InvalidJob, JobNotFound, SchedulerFailed
+from kedge.jobs.encoding import encode_job
+from kedge.jobs.records import Draft, Record
+from kedge.model.job import Dependency, Job
+from kedge.ops.clusters import Cluster
+from kedge.ops.job_image import NOW, StagedImage, place_image, pull_image
+from kedge.posix.files import require_writable
+from kedge.posix.process import run_into_files
+from kedge.schedulers.backend import Place
+from kedge.settings import Settings
+from kedge.sites.checks import check_request
+
+_DEFAULT_OUTPUT = "{name}-{id}.out"
+_DEFAULT_ARRAY_OUTPUT = "{name}-{id}_{index}.out"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that a submission will do; `--dry-run` shows it."""
+
+    job: Job  # with what the site filled in
+    cluster: Cluster
+    key: str
+    place: Place
+    image: StagedImage
+    script: str
+    argv: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A job that is in the queue."""
+
+    record: Record
+    argv: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, object]:
+        """What `--json` prints."""
+        record = self.record
+        return {
+            "id": record.id,
+            "name": record.name,
+            "site": record.site,
+            "scheduler": record.scheduler,
+            "key": record.key,
+            "script": str(record.script),
+            "output": record.output,
+            "submit": list(self.argv),
+        }
+
+
+def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping[str, str], folder: str) -> Plan:
+    """Decide everything; nothing is written, fetched or submitted. `folder` is where relative names begin."""
+    directory = str(Path(folder, job.directory)) if job.directory else folder
+    if not Path(directory).is_dir():
+        raise FileProblem(f"the working folder {directory} does not exist", context={"path": directory})
+    image = place_image(job, cluster.site, settings, environ, folder)
+    output = Path(directory, job.output or (_DEFAULT_ARRAY_OUTPUT if job.array else _DEFAULT_OUTPUT))
+    error = str(Path(directory, job.error)) if job.error else ""
+    require_writable(output.parent)
+    seen = [path for path in (directory, image.path if "://" not in image.path else "", str(output)) if path]
+    checked = check_request(job, cluster.site, environ=environ, paths=seen)
+    ready = replace(checked.job, dependencies=tuple(_resolve(each, cluster) for each in job.dependencies))
+    key, record = cluster.records.place()
+    place = Place(
+        record=str(record),
+        kedge=find_kedge(),
+        image=image.path,
+        pull_from="" if image.when == NOW else image.reference,
+        directory=directory,
+        output=str(output),
+        error=error,
+    )
+    script = cluster.backend.render(ready, cluster.site, place)
+    argv = cluster.backend.submit_argv(str(record / "script.sh"), ready, cluster.site)
+    return Plan(ready, cluster, key, place, image, script, tuple(argv), (*checked.warnings, *checked.notes))
+
+
+def submit(plan: Plan) -> Submitted:
+    """Do what was planned: pull, write the record, hand the script to the scheduler, note its id."""
+    if plan.image.when == NOW:
+        pull_image(plan.image)
+    cluster, place = plan.cluster, plan.place
+    draft = Draft(
+        name=plan.job.name,
+        site=cluster.site.name,
+        scheduler=cluster.backend.name,
+        job=encode_job(plan.job),
+        directory=place.directory,
+        output=place.output,
+        error=place.error,
+        submit=plan.argv,
+    )
+    record = cluster.records.create(plan.key, draft, plan.script)
+    out, err = record.folder / "submit.out", record.folder / "submit.err"
+    done = run_into_files(plan.argv, out, err, environment=_make_environment(os.environ), directory=place.directory)
+    found = recover_id(record, cluster)  # a submit command can fail after the scheduler took the job
+    if found is not None:
+        return Submitted(found, plan.argv)
+    if done.status:
+        cluster.records.forget(record)
+        raise cluster.explain_failure(done)
+    raise SchedulerFailed(
+        f"{plan.argv[0]} said nothing that looks like a job's id: {done.text.strip()[-200:]!r}",
+        context={"record": str(record.folder)},
+        hint="the job may be in the queue all the same; 'kedge jobs' lists what is there",
+    )
+
+
+def recover_id(record: Record, cluster: Cluster) -> Record | None:
+    """The id of a submission whose kedge was killed before it could note it; None: there is none to be found."""
+    try:
+        text = (record.folder / "submit.out").read_text(errors="replace")
+        return cluster.records.name_id(record, cluster.backend.parse_submit(text))
+    except (OSError, SchedulerFailed, FileProblem):
+        return None
+
+
+def find_kedge() -> str:
+    """The path of the command, as scripts name it: beside this Python, where it was installed, else on the PATH."""
+    beside = Path(sys.executable).parent / "kedge"
+    found = str(beside) if beside.exists() else shutil.which("kedge")
+    if not found:
+        raise FileProblem(
+            "the command 'kedge' was not found, and jobs have to start it",
+            context={"PATH": os.environ.get("PATH", "")},
+            hint="install kedge where compute nodes see it ('uv tool install kedge' or 'pip install --user kedge')",
+        )
+    return found
+
+
+def _resolve(dependency: Dependency, cluster: Cluster) -> Dependency:
+    """A dependency by the scheduler's id, whatever the user called it."""
+    try:
+        record = cluster.records.find(dependency.job, cluster.site.name)
+    except JobNotFound:
+        if dependency.job[:1].isdecimal():
+            return dependency  # a job that was not submitted with kedge
+        raise InvalidJob(
+            f"there is no job '{dependency.job}' to wait for",
+            context={"key": "after"},
+            hint="'kedge jobs' lists them; an id of the scheduler is taken as it is",
+        ) from None
+    if not record.id:
+        raise InvalidJob(f"the job '{dependency.job}' was never submitted, so nothing can wait for it")
+    return replace(dependency, job=record.id, record=str(record.folder))
+
+
+def _make_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Without what an allocation left: a job that is submitted inside another must not inherit its shape."""
+    kept = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT")
+    return {name: value for name, value in environ.items() if not name.startswith("SLURM_") or name in kept}
