@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +21,8 @@ from kedge.schedulers.choose import find_backend
 from kedge.settings import Settings, xdg_directory
 
 _PATIENCE = 120.0  # seconds; a controller that restarts answers within that
+_ADDRESS = re.compile(r"^\w+: (error: )?")  # sbatch: error:
+_SHOWN_LINES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +64,12 @@ class Cluster:
             ) from problem
 
     def explain_failure(self, done: Finished) -> SchedulerFailed:
-        """The error for a program of the scheduler that failed."""
+        """The error for a program of the scheduler that failed: all it said, without its own name before each line."""
         said = (done.errors or done.output).decode(errors="replace").strip()
-        last = said.splitlines()[-1] if said else f"it ended with status {done.status} and said nothing"
-        return SchedulerFailed(
-            f"{done.argv[0]}: {last}", context={"command": " ".join(done.argv), "said": said[-2000:]}
-        )
+        lines = [_ADDRESS.sub("", line).strip() for line in said.splitlines() if line.strip()]
+        what = "; ".join(lines[-_SHOWN_LINES:]) or f"it ended with status {done.status} and said nothing"
+        context = {"command": shlex.join(done.argv), **({"said": said[-2000:]} if len(lines) > _SHOWN_LINES else {})}
+        return SchedulerFailed(f"{done.argv[0]}: {what}", context=context)
 
 
 def open_cluster(settings: Settings, environ: Mapping[str, str], *, described: str = "") -> Cluster:
