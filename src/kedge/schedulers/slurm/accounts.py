@@ -19,6 +19,10 @@ _SEPARATORS = _FIELDS.count(",")
 _ID = re.compile(r"(\d+)(?:_(\d+|\[[^\]]*\]))?(?:\+\d+)?(\..+)?")
 _IDS_PER_WORD = 5000  # the kernel takes words of 128 KiB at most
 _DAY = 86400.0
+_ASKED, _USED = "memory asked for", "largest process"  # among the details
+# sacct takes 128 away from exit codes that have them: 127 was 255 perhaps, and 9 was 137, which is SIGKILL
+_DOUBTFUL = (4, 6, 7, 8, 9, 11, 15, 127)
+EITHER_CODE = "exit code"  # likewise: "127 or 255"
 _DISABLED = "accounting storage is disabled"
 
 
@@ -47,7 +51,7 @@ def parse_history(output: str) -> list[JobStatus]:
             found[status.shown_id] = _add_step(found[status.shown_id], status)
     if other and not found and _DISABLED not in output:
         raise SchedulerFailed("sacct printed something that is no list of jobs", context={"said": other[:500]})
-    return list(found.values())
+    return [_judge(each) for each in found.values()]
 
 
 def _make_status(match: re.Match[str], fields: list[str]) -> JobStatus:
@@ -55,7 +59,7 @@ def _make_status(match: re.Match[str], fields: list[str]) -> JobStatus:
     state = read_state(raw)
     index, pending = split_indices(match[2] or "")
     exit_code, signal = read_exit(code)
-    details = (("ran for", elapsed), ("memory asked for", asked), ("largest process", used))
+    details = (("ran for", elapsed), (_ASKED, asked), (_USED, used))
     return JobStatus(
         match[1], state, raw, index, pending,
         name=name,
@@ -74,14 +78,31 @@ def _make_status(match: re.Match[str], fields: list[str]) -> JobStatus:
 
 def _add_step(job: JobStatus, step: JobStatus) -> JobStatus:
     if step.state is State.OUT_OF_MEMORY and job.state is State.FAILED:
-        job = replace(job, state=State.OUT_OF_MEMORY, reason=job.reason or "OutOfMemory")
-    used = dict(step.details).get("largest process", "")
-    if not used:
-        return job
+        job = _blame_memory(job)
+    if step.signal and not job.signal and job.exit_code == step.signal:
+        job = replace(job, exit_code=128 + step.signal)
+    used = dict(step.details).get(_USED, "")
     details = dict(job.details)
-    if _read_size(used) > _read_size(details.get("largest process", "")):
-        details["largest process"] = used
+    if _read_size(used) > _read_size(details.get(_USED, "")):
+        details[_USED] = used
     return replace(job, details=tuple(details.items()))
+
+
+def _judge(job: JobStatus) -> JobStatus:
+    """What the steps together say: killed with more memory than was asked for, and what sacct makes of exit codes."""
+    details = dict(job.details)
+    asked = _read_size(details.get(_ASKED, "").removesuffix("n"))  # 20.11 says per node or per CPU: 4Gn, 4Gc
+    was_killed = 9 in (job.signal, job.exit_code) or job.exit_code == 137
+    if job.state is State.FAILED and was_killed and asked and _read_size(details.get(_USED, "")) > asked:
+        return _blame_memory(job)
+    code = job.exit_code
+    if code in _DOUBTFUL and not job.signal:
+        return replace(job, details=((EITHER_CODE, f"{code} or {code + 128}"), *job.details))
+    return job
+
+
+def _blame_memory(job: JobStatus) -> JobStatus:
+    return replace(job, state=State.OUT_OF_MEMORY, reason=job.reason or "OutOfMemory")
 
 
 def _read_size(text: str) -> float:

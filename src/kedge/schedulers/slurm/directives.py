@@ -30,9 +30,9 @@ _SUBMITTED = re.compile(r"^\s*(?:(\d+)(?:;[\w.-]+)?|Submitted batch job (\d+)(?:
 
 def render(job: Job, site: Site, place: Place) -> str:
     """The whole script."""
-    files = [make_directive("output", _make_pattern(place.output, job))]
+    files = [make_directive("output", _make_pattern(place.output, job, site))]
     if place.error:
-        files.append(make_directive("error", _make_pattern(place.error, job)))
+        files.append(make_directive("error", _make_pattern(place.error, job, site)))
     lines = ["#!/bin/bash", *(f"#SBATCH {each.text}" for each in batch_directives(job, site, files))]
     return "\n".join([*lines, render_body(job, site, place, DIALECT)])
 
@@ -58,7 +58,7 @@ def _words(directives: list[Directive]) -> list[str]:
     return [word for each in directives for word in each.words]
 
 
-def _make_pattern(pattern: str, job: Job) -> str:
+def _make_pattern(pattern: str, job: Job, site: Site) -> str:
     """%x, %j, %A and %a; a percent sign of the path itself is doubled."""
     if "\\" in pattern:
         raise RequestRefused(
@@ -66,16 +66,16 @@ def _make_pattern(pattern: str, job: Job) -> str:
             hint="choose another folder or another name with --output",
         )
     values = {
-        "{name}": _name_in_pattern(job),
+        "{name}": _name_in_pattern(job, site),
         "{id}": "%A" if job.array else "%j",
         "{index}": "%a" if job.array else "",
     }
     return "".join(values.get(part, part.replace("%", "%%")) for part in split_pattern(pattern))
 
 
-def _name_in_pattern(job: Job) -> str:
+def _name_in_pattern(job: Job, site: Site) -> str:
     """%x where it is what `kedge logs` expects: a name without slashes and the like, that nobody replaces."""
     name = make_file_name(job.name)
-    changed = {find_name(word) for word in job.drop_directives}
+    changed = {find_name(word) for word in (*site.drop_directives, *job.drop_directives)}
     changed |= {each.name for line in job.directives for each in parse_directives(line)}
     return "%x" if name == job.name and "job-name" not in changed else name

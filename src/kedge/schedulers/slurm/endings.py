@@ -6,6 +6,7 @@ from __future__ import annotations
 import signal as signals
 
 from kedge.model.job_state import JobStatus, State
+from kedge.schedulers.slurm.accounts import EITHER_CODE
 from kedge.schedulers.slurm.reasons import explain_waiting
 from kedge.schedulers.slurm.request import format_time
 
@@ -51,7 +52,7 @@ def _explain_failure(status: JobStatus) -> str:
     if status.signal:  # Slurm calls it a JobLaunchFailure when the script itself was killed
         return f"It was ended by {_name_signal(status.signal)}: {_describe_signal(status.signal)}."
     if status.exit_code:
-        return _explain_code(status.exit_code)
+        return _explain_code(status.exit_code, dict(status.details).get(EITHER_CODE, ""))
     return {
         "JobLaunchFailure": "It could not be started on the node, or its script was killed; its output may say more.",
         "RaisedSignal": "A program in it was ended by a signal; its output may say more.",
@@ -61,14 +62,15 @@ def _explain_failure(status: JobStatus) -> str:
     }.get(status.reason, "It failed, and Slurm does not say how; its output may.")
 
 
-def _explain_code(code: int) -> str:
-    start = f"Its script ended with status {code}"
-    if code in _CODES:
-        return f"{start}: {_CODES[code]}."
-    number = code - 128
-    if number in {int(each) for each in signals.Signals}:
-        return f"{start}: a program was ended by {_name_signal(number)}, {_describe_signal(number)}."
-    return f"{start}; its output says more."
+def _explain_code(code: int, either: str) -> str:
+    meanings = [_describe_code(code), *([_describe_code(code + 128)] if either else [])]
+    said = "; or ".join(each for each in meanings if each)
+    return f"Its script ended with status {either or code}" + (f": {said}." if said else "; its output says more.")
+
+
+def _describe_code(code: int) -> str:
+    name = _name_signal(code - 128) if code > 128 else ""
+    return _CODES.get(code) or (f"{name}, {_describe_signal(code - 128)}" if name.startswith("SIG") else "")
 
 
 def _explain_timeout(status: JobStatus) -> str:

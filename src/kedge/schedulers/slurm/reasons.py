@@ -77,20 +77,22 @@ _MAINTENANCE = (
 )
 _UNAVAILABLE = "Nodes it needs are not at work now ({nodes}); 'sinfo -R' says why."
 # QOSMaxJobsPerUserLimit, AssocGrpGRES, QOSMinGRES, MaxCpuPerAccount …
-_LIMIT = re.compile(r"(QOS|Assoc)?(Max|Min|Grp)(\w+?)(Per(?:User|Account|Job|Node|Acct)|PU|PA)?(?:Limit)?")
+_LIMIT = re.compile(r"(QOS|Assoc)?(Max|Min|Grp)(\w+?)(Per(?:User|Account|Job|Node|Acct)|PU|PA)?(?:Limit|NotSatisfied)?")
 _OWNERS = {"QOS": "its quality of service", "Assoc": "the account", None: "the quality of service"}
 _RESOURCES = {
-    "Job": "running jobs", "Jobs": "running jobs", "SubmitJobs": "submitted jobs", "Submit": "submitted jobs",
+    "Job": "running jobs", "Jobs": "running jobs", "SubmitJobs": "submitted jobs", "SubmitJob": "submitted jobs",
     "Cpu": "CPUs", "CPUs": "CPUs", "CpuMinutes": "CPU minutes", "CPUMinutes": "CPU minutes",
     "CPURunMinutes": "CPU minutes of running jobs", "CpuRunMinutes": "CPU minutes of running jobs",
     "CPUMins": "CPU minutes", "GRES": "GPUs or other devices", "GRESMinutes": "GPU minutes",
     "GRESRunMinutes": "GPU minutes of running jobs", "Mem": "memory", "Memory": "memory",
     "MemMinutes": "memory minutes", "MemRunMinutes": "memory minutes of running jobs", "Node": "nodes",
     "Nodes": "nodes", "NodeMinutes": "node minutes", "NodeRunMinutes": "node minutes of running jobs",
-    "Wall": "run time", "WallDuration": "run time", "Time": "run time", "Billing": "billing units",
+    "Wall": "hours of run time", "WallDuration": "run time", "Time": "run time", "Billing": "billing units",
     "BillingMinutes": "billing minutes", "BillingRunMinutes": "billing minutes of running jobs", "License": "licences",
     "BB": "burst buffer", "Energy": "energy",
 }  # fmt: skip
+_COUNTED = ("Job", "Jobs", "SubmitJob", "SubmitJobs")
+_SPENT = ("CpuMinutes", "CPUMinutes", "CPUMins", "GRESMinutes", "MemMinutes", "NodeMinutes", "BillingMinutes")
 
 
 def explain_waiting(status: JobStatus) -> str:
@@ -126,16 +128,14 @@ def _explain_limit(code: str) -> str | None:
     resource = _RESOURCES.get(what, what)
     of = _OWNERS[owner]
     if kind == "Min":
-        return (
-            f"It asks for less of {resource} than {of} wants at least, and so never begins: "
-            f"{_ANEW}, with {'--gpus' if what == 'GRES' else 'more'}."
-        )
-    if "Minutes" in what or what in ("CPUMins", "Billing", "Energy"):
-        return f"The {resource} that {of} grants are used up; ask the project's owner, or use another --account."
+        more = "--gpus" if what == "GRES" else "more"
+        return f"It asks for too little ({resource}) for {of}, and so never begins: {_ANEW}, with {more}."
+    if what in _SPENT or (kind == "Grp" and what == "Wall"):
+        return f"The {resource} granted to {of} are used up; ask the project's owner, or use another --account."
     if kind == "Grp":
-        return f"All jobs of {of} together use the {resource} it may have; it begins when some of them end."
-    if whose in ("PerUser", "PU") or what in ("Job", "Jobs", "Submit", "SubmitJobs"):
-        return f"Your jobs have reached the {resource} that {of} allows you; it begins when some of them end."
+        return f"All jobs of {of} together have reached its limit of {resource}; it begins when some of them end."
     if whose in ("PerAccount", "PerAcct", "PA"):
-        return f"The account's jobs have reached the {resource} that {of} allows; it begins when some of them end."
+        return f"The account's jobs have reached the limit of {resource} that {of} sets; it begins when some end."
+    if whose in ("PerUser", "PU") or what in _COUNTED:
+        return f"Your jobs have reached the limit of {resource} that {of} sets; it begins when some of them end."
     return f"It asks for more {resource} than {of} allows a job: {_ANEW}, asking for less."

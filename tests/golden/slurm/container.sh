@@ -1,0 +1,26 @@
+#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH --cpus-per-task=8
+#SBATCH --gpus-per-node=a100:2
+#SBATCH --mem=64G
+#SBATCH --time=01:00:00
+#SBATCH --output=/scratch/ada/%x-%j.out
+# train: by kedge VERSION for the site generic-slurm. To submit it by hand: sbatch FILE
+
+export KEDGE_JOB_ID="${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}" KEDGE_JOB_NAME=train
+# where 'kedge status' finds how it went, if the scheduler keeps no accounts
+record=/scratch/ada/records/KEY
+streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")
+began="$KEDGE_JOB_ID $(hostname) $(date +%s)"
+{ printf "%s\n" "$began" "$streams" >"$record/began"; } 2>/dev/null
+finish() { echo "$1 $(date +%s)" >"$record/ended"; }
+trap 'finish "$?" 2>/dev/null || true' EXIT
+
+set -eo pipefail
+
+cd /scratch/ada
+
+kedge=/opt/kedge/bin/kedge
+image=/scratch/ada/pytorch.sif
+
+"$kedge" exec --nv "$image" python train.py

@@ -1,0 +1,37 @@
+#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --gres=gpu:4
+#SBATCH --time=01:00:00
+#SBATCH --output=/scratch/ada/%x-%j.out
+#SBATCH --licenses=horse:1
+# train: by kedge VERSION for the site generic-slurm. To submit it by hand: sbatch FILE
+
+export KEDGE_JOB_ID="${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}" KEDGE_JOB_NAME=train
+# where 'kedge status' finds how it went, if the scheduler keeps no accounts
+record=/scratch/ada/records/KEY
+streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")
+began="$KEDGE_JOB_ID $(hostname) $(date +%s)"
+{ printf "%s\n" "$began" "$streams" >"$record/began"; } 2>/dev/null
+finish() { echo "$1 $(date +%s)" >"$record/ended"; }
+trap 'finish "$?" 2>/dev/null || true' EXIT
+
+set -eo pipefail
+
+cd /scratch/ada
+
+kedge=/opt/kedge/bin/kedge
+image=/scratch/ada/pytorch.sif
+
+nodes=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
+first_node=${nodes%%$'\n'*}
+export MASTER_ADDR="$first_node"
+# a port that two jobs on one node hardly share, below those that the kernel gives away
+export MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))
+
+# shellcheck disable=SC2016 # the rank of a node is known there only
+srun "$kedge" exec --nv "$image" sh -c \
+    'exec torchrun --nnodes=2 --nproc_per_node=4 --node_rank="$SLURM_NODEID" \
+        --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"' \
+    torchrun train.py

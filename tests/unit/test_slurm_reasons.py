@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Why a job waits or failed, in sentences that say what to do."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from kedge.model.job_state import JobStatus, State
+from kedge.schedulers.slurm import SLURM
+
+# what job_reason_codes.html of Slurm lists, for jobs that wait
+_REASONS = """
+AccountNotAllowed AssocGrpBB AssocGrpBilling AssocGrpCpuLimit AssocGrpCPUMinutesLimit AssocGrpCPURunMinutesLimit
+AssocGrpGRES AssocGrpGRESMinutes AssocGrpGRESRunMinutes AssocGrpJobsLimit AssocGrpMemLimit AssocGrpNodeLimit
+AssocGrpSubmitJobsLimit AssocGrpWallLimit AssociationJobLimit AssociationResourceLimit AssociationTimeLimit
+AssocMaxCpuPerJobLimit AssocMaxGRESPerJob AssocMaxJobsLimit AssocMaxNodePerJobLimit AssocMaxSubmitJobLimit
+AssocMaxWallDurationPerJobLimit BadConstraints BeginTime BurstBufferResources BurstBufferStageIn Cleaning Dependency
+DependencyNeverSatisfied FrontEndDown InvalidAccount InvalidQOS JobArrayTaskLimit JobHeldAdmin JobHeldUser
+JobHoldMaxRequeue Licenses MaxMemPerLimit NodeDown None PartitionConfig PartitionDown PartitionInactive
+PartitionNodeLimit PartitionTimeLimit Priority Prolog QOSGrpCpuLimit QOSGrpGRES QOSGrpJobsLimit QOSGrpMemLimit
+QOSGrpNodeLimit QOSGrpWallLimit QOSJobLimit QOSMaxCpuPerJobLimit QOSMaxCpuPerUserLimit QOSMaxGRESPerJob
+QOSMaxGRESPerUser QOSMaxGRESPerAccount QOSMaxJobsPerAccountLimit QOSMaxJobsPerUserLimit QOSMaxMemoryPerUser
+QOSMaxNodePerJobLimit QOSMaxNodePerUserLimit QOSMaxSubmitJobPerUserLimit QOSMaxWallDurationPerJobLimit
+QOSMinCpuNotSatisfied QOSMinGRES QOSMinMemory QOSNotAllowed QOSResourceLimit QOSTimeLimit QOSUsageThreshold
+ReqNodeNotAvail Reservation ReservationDeleted Resources WaitingForScheduling
+"""
+
+
+def waiting(reason: str, index: int | None = None) -> str:
+    state = State.HELD if "Held" in reason else State.QUEUED
+    return SLURM.explain(JobStatus("12", state, "PENDING", index, reason=reason, queue="gpu"))
+
+
+def ended(state: State, raw: str, reason: str = "", code: int = 0, signal: int | None = None, **more: object) -> str:
+    status = JobStatus("12", state, raw, reason=reason, exit_code=code, signal=signal, **more)  # type: ignore[arg-type]
+    return SLURM.explain(status)
+
+
+@pytest.mark.parametrize("reason", _REASONS.split())
+def test_reason_has_a_sentence_of_its_own(reason: str) -> None:
+    sentence = waiting(reason)
+    assert sentence.endswith(".")
+    assert "Slurm says why" not in sentence
+    assert "{" not in sentence
+    assert not re.search(r"[a-z][A-Z]", re.sub(r"'scontrol [^']*'", "", sentence)), "a word of Slurm's"
+
+
+@pytest.mark.parametrize(
+    ("reason", "parts"),
+    [
+        ("Priority", ("higher priority", "squeue --start -j 12")),
+        ("PartitionTimeLimit", ("more time", "the queue gpu", "scontrol update JobId=12 TimeLimit=")),
+        ("QOSMaxJobsPerUserLimit", ("Your jobs", "running jobs", "quality of service")),
+        ("QOSMaxGRESPerUser", ("Your jobs", "GPUs")),
+        ("QOSMinGRES", ("too little (GPUs", "never begins", "--gpus", "kedge cancel 12")),
+        ("AssocGrpCPUMinutesLimit", ("CPU minutes", "used up", "--account")),
+        ("AssocMaxWallDurationPerJobLimit", ("more run time", "the account", "kedge cancel 12")),
+        ("DependencyNeverSatisfied", ("never begins", "kedge cancel 12")),
+        ("JobHeldUser", ("scontrol release 12",)),
+        ("launch_failed_requeued_held", ("could not start", "scontrol release 12")),
+        ("ReqNodeNotAvail, Reserved for maintenance", ("maintenance", "less --time")),
+        ("ReqNodeNotAvail,_UnavailableNodes:n[1-2]", ("n[1-2]", "sinfo -R")),
+        ("ReqNodeNotAvail(Unavailable:n1)", ("reserved",)),
+        ("Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions", ("sinfo -R",)),
+        ("SomethingNew, of 2030", ("Slurm says why: SomethingNew, of 2030",)),
+    ],
+)
+def test_reason_says_what_helps(reason: str, parts: tuple[str, ...]) -> None:
+    sentence = waiting(reason)
+    assert all(part in sentence for part in parts), sentence
+
+
+def test_reason_names_the_task_of_an_array() -> None:
+    assert "scontrol release 12_3" in waiting("JobHeldUser", 3)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "parts"),
+    [
+        (ended(State.FAILED, "FAILED", "NonZeroExitCode", 3), ("status 3",)),
+        (ended(State.FAILED, "FAILED", "NonZeroExitCode", 126), ("status 126", "executable")),
+        (ended(State.FAILED, "FAILED", "NonZeroExitCode", 127), ("status 127", "not found")),
+        (ended(State.FAILED, "FAILED", "NonZeroExitCode", 137), ("status 137", "SIGKILL", "--mem")),
+        (ended(State.FAILED, "FAILED", "NonZeroExitCode", 139), ("status 139", "SIGSEGV")),
+        (ended(State.FAILED, "FAILED", "NonZeroExitCode", 143), ("status 143", "SIGTERM")),
+        (ended(State.FAILED, "FAILED", "NonZeroExitCode", 255), ("status 255", "container")),
+        (ended(State.FAILED, "FAILED", "NonZeroExitCode", 200), ("status 200; its output",)),
+        (ended(State.FAILED, "FAILED", "JobLaunchFailure", 0, 9), ("SIGKILL",)),
+        (ended(State.FAILED, "FAILED", "JobLaunchFailure", 0, 53), ("output file", "folder")),
+        (ended(State.FAILED, "FAILED", "RaisedSignal:11", 0, 11), ("SIGSEGV",)),
+        (ended(State.FAILED, "FAILED", "", 0, 60), ("signal 60",)),
+        (ended(State.FAILED, "FAILED", "JobLaunchFailure"), ("could not be started",)),
+        (ended(State.FAILED, "FAILED", "BadConstraints", 0, 1), ("never started", "Ask for less")),
+        (ended(State.FAILED, "FAILED"), ("failed",)),
+        (ended(State.TIMEOUT, "TIMEOUT", "TimeLimit", 0, 15, time_limit=5400), ("time limit of 01:30:00", "--time")),
+        (ended(State.TIMEOUT, "TIMEOUT"), ("time limit and", "--time")),
+        (ended(State.TIMEOUT, "DEADLINE"), ("deadline",)),
+        (ended(State.OUT_OF_MEMORY, "OUT_OF_MEMORY", "OutOfMemory", 0, 125), ("more memory", "--mem")),
+        (ended(State.NODE_FAILED, "NODE_FAIL", nodes="n[1-2]"), ("n[1-2]", "anew")),
+        (ended(State.PREEMPTED, "PREEMPTED"), ("make room",)),
+        (ended(State.CANCELLED, "CANCELLED by 1000"), ("user with the number 1000",)),
+        (ended(State.CANCELLED, "CANCELLED"), ("It was cancelled.",)),
+        (ended(State.UNKNOWN, "DREAMING"), ("'DREAMING'", "scontrol show job 12")),
+    ],
+)
+def test_ending_is_explained(sentence: str, parts: tuple[str, ...]) -> None:
+    assert all(part in sentence for part in parts), sentence
+    assert sentence.endswith((".", "?"))
+
+
+@pytest.mark.parametrize("state", [State.DONE, State.RUNNING, State.COMPLETING, State.LOST])
+def test_nothing_is_said_where_nothing_is_wrong(state: State) -> None:
+    assert ended(state, "") == ""
