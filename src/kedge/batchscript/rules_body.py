@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Rules about what a script runs: containers, ranks, images and secrets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from kedge.batchscript.containers import find_pulls
+from kedge.batchscript.findings import Case, Found, Rule, Severity
+from kedge.batchscript.script import ContainerCall
+
+_NODE_RANK = re.compile(r"(?:NODE_RANK=|--node_rank[= ]|--node-rank[= ]|--machine_rank[= ])[\"'\\]*\$\{?SLURM_PROCID\b")
+_PORT = re.compile(
+    r"(?:MASTER_PORT=|--master[_-]port[= ]|--rdzv[_-]endpoint[= ]\S*:|--main_process_port[= ])[\"']?(\d+)\b"
+)
+_OLD = {"SLURM_JOBID": "SLURM_JOB_ID", "SLURM_NODELIST": "SLURM_JOB_NODELIST"}
+_OLD_NAMES = re.compile(r"\$\{?(" + "|".join(_OLD) + r")\b")
+_SECRETS = (
+    re.compile(r"\bnvapi-[\w-]{16,}"),
+    re.compile(r"\b(?:ghp|gho|ghs|github_pat|glpat|hf|dckr_pat)_?-?[A-Za-z0-9_-]{20,}"),
+    re.compile(
+        r"\b(?:\w+_)?(?:PASSWORD|PASSWD|API_KEY|APIKEY|SECRET|SECRET_KEY|ACCESS_KEY|TOKEN)=(?![\"']?[$<]|[\"']{2}|\s|$)[^\s;]+"
+    ),
+    re.compile(r"(?:--docker-password|--password)[= ](?![\"']?[$<-])[^\s;]+"),
+    re.compile(r"\bAKIA[0-9A-Z]{16}\b"),
+)
+_LAUNCHED = ("mpirun", "mpiexec", "orterun", "horovodrun")
+_REMOTE = ("docker://", "oras://", "library://", "shub://", "http://", "https://")
+
+
+def _check_missing_nv(case: Case) -> Iterator[Found]:
+    if not case.will_have_gpus:
+        return
+    for call in case.script.containers:
+        if not call.gives_gpus:
+            yield Found(
+                call.line,
+                f"the job has GPUs, but the container does not see them: {call.program} {call.verb} has no --nv",
+            )
+
+
+def _check_needless_nv(case: Case) -> Iterator[Found]:
+    if case.will_have_gpus or (case.queue is None and case.site is None and not case.script.live):
+        return
+    for call in case.script.containers:
+        if call.has_option("--nv", "--nvccli", "--rocm"):
+            yield Found(call.line, "the container is to see GPUs (--nv), but the job asks for none")
+            return
+
+
+def _check_node_rank(case: Case) -> Iterator[Found]:
+    if case.request.tasks_per_node < 2:
+        return
+    for number, line in _code(case):
+        if _NODE_RANK.search(line):
+            yield Found(
+                number,
+                f"SLURM_PROCID counts tasks, and each node has {case.request.tasks_per_node}: it is no node rank",
+            )
+
+
+def _check_port(case: Case) -> Iterator[Found]:
+    for number, line in _code(case):
+        if (found := _PORT.search(line)) and found[1] != "0":
+            yield Found(
+                number, f"the port {found[1]} is fixed: two jobs on one node collide there, and one of them hangs"
+            )
+
+
+def _check_inner_mpi(case: Case) -> Iterator[Found]:
+    if case.request.nodes < 2:
+        return
+    for call in case.script.containers:
+        names = [word.text.rpartition("/")[2] for word in call.command[:1]]
+        if names and names[0] in _LAUNCHED and not call.launcher:
+            yield Found(
+                call.line,
+                f"{names[0]} runs inside one container, and cannot start ranks on the other "
+                f"{case.request.nodes - 1} nodes",
+            )
+
+
+def _check_first_node(case: Case) -> Iterator[Found]:
+    """Several nodes, one container without a launcher."""
+    script = case.script
+    if case.request.nodes < 2 or script.launchers or not script.containers:
+        return
+    if re.search(r"\b(srun|ibrun|mpirun|mpiexec|ssh|pbsdsh|qrsh|clush|pdsh)\b", script.text):
+        return
+    call = script.containers[0]
+    yield Found(call.line, f"{case.request.nodes} nodes are asked for, and the container runs on the first one only")
+
+
+def _check_srun_cpus(case: Case) -> Iterator[Found]:
+    if "cpus_per_task" not in case.request.asked or case.script.scheduler != "slurm":
+        return
+    if "SRUN_CPUS_PER_TASK" in case.script.text:
+        return
+    for command in case.script.launchers:
+        words = [word.text for word in command.words]
+        if "srun" in words and not any(word.startswith(("-c", "--cpus-per-task")) for word in words):
+            yield Found(
+                command.line, "srun of Slurm 22.05 to 23.02 forgets --cpus-per-task, and gives each task one CPU"
+            )
+            return
+
+
+def _check_old_names(case: Case) -> Iterator[Found]:
+    seen = set()
+    for number, line in _code(case):
+        for name in _OLD_NAMES.findall(line):
+            if name not in seen:
+                seen.add(name)
+                yield Found(number, f"{name} is an old name", f"write {_OLD[name]}")
+
+
+def _check_image(case: Case) -> Iterator[Found]:
+    made = " ".join(command.source for command in find_pulls(case.script.commands))
+    for call in case.script.containers:
+        name = _image_file(call)
+        if not name or name.rpartition("/")[2] in made:
+            continue
+        moves = any(each.name in ("cd", "pushd") and each.line <= call.line for each in case.script.commands)
+        if (name.startswith("/") or not moves) and case.has_file(name) is False:
+            yield Found(call.line, f"the image {name} is not there", f"get it first: kedge pull {name} REFERENCE")
+
+
+def _image_file(call: ContainerCall) -> str:
+    image = call.image
+    if image is None or not image.is_literal or "://" in image.text or call.program not in (*_SINGULARITY, "srun"):
+        return ""
+    if call.program == "srun" and not image.text.startswith(("/", "./")):
+        return ""
+    return image.text
+
+
+_SINGULARITY = ("singularity", "apptainer", "kedge", "singularity-ce")
+
+
+def _check_remote_image(case: Case) -> Iterator[Found]:
+    for call in case.script.containers:
+        if call.program == "srun" or call.image is None or not call.image.text.startswith(_REMOTE):
+            continue
+        launched = bool(call.launcher) and call.launcher[0].text in ("srun", "mpirun", "mpiexec", "ibrun")
+        many = "array" in case.request.asked or (launched and (case.request.tasks_per_node * case.request.nodes) > 1)
+        if many:
+            yield Found(call.line, f"every task gets {call.image.text} from the network, all at once")
+
+
+def _check_pull(case: Case) -> Iterator[Found]:
+    for command in find_pulls(case.script.commands):
+        if case.site is not None and case.site.pull == "in-job":
+            continue  # which is what the site wants
+        yield Found(command.line, "the image is made inside the job, while GPUs and nodes wait")
+
+
+def _check_binds(case: Case) -> Iterator[Found]:
+    for call in case.script.containers:
+        for name, value in call.options:
+            if name != "--bind" or value is None:
+                continue
+            for bind in value.text.split(","):
+                target = bind.split(":")[1] if ":" in bind else ""
+                if target and not target.startswith(("/", "$", "~")):
+                    yield Found(call.line, f"the bind {bind} ends in a relative path, which no runtime takes")
+
+
+def _check_secrets(case: Case) -> Iterator[Found]:
+    for number, line in enumerate(case.script.text.split("\n"), 1):
+        if any(pattern.search(line) for pattern in _SECRETS):
+            yield Found(number, "a password, token or key stands in the script, for all who can read it and its copies")
+
+
+def _code(case: Case) -> Iterator[tuple[int, str]]:
+    return ((number, line) for number, line in case.script.body if not line.lstrip().startswith("#"))
+
+
+RULES = (
+    Rule(
+        "missing-nv",
+        Severity.WARNING,
+        "the job has GPUs, and a container is started without --nv",
+        "add --nv (for AMD: --rocm)",
+        _check_missing_nv,
+    ),
+    Rule(
+        "nv-without-gpus",
+        Severity.WARNING,
+        "a container is started with --nv, and the job asks for no GPU",
+        "ask for GPUs, or leave --nv out",
+        _check_needless_nv,
+    ),
+    Rule(
+        "wrong-node-rank",
+        Severity.WARNING,
+        "NODE_RANK is taken from SLURM_PROCID, with several tasks per node",
+        "write SLURM_NODEID",
+        _check_node_rank,
+    ),
+    Rule(
+        "fixed-port",
+        Severity.WARNING,
+        "a fixed MASTER_PORT, such as 29500",
+        "derive it from the job: MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))",
+        _check_port,
+    ),
+    Rule(
+        "mpirun-inside",
+        Severity.WARNING,
+        "mpirun inside one container, with several nodes",
+        "start the container by the launcher: srun (or mpirun of the host) before the container's command",
+        _check_inner_mpi,
+    ),
+    Rule(
+        "first-node-only",
+        Severity.WARNING,
+        "several nodes are asked for, and no launcher reaches them",
+        "put srun, ibrun or mpirun before the container's command, or ask for one node",
+        _check_first_node,
+    ),
+    Rule(
+        "srun-forgets-cpus",
+        Severity.WARNING,
+        "srun of Slurm 22.05 to 23.02 does not take --cpus-per-task over from sbatch",
+        'write srun --cpus-per-task="$SLURM_CPUS_PER_TASK"',
+        _check_srun_cpus,
+    ),
+    Rule("old-variable", Severity.NOTE, "old names of Slurm's variables", "use the new name", _check_old_names),
+    Rule("missing-image", Severity.WARNING, "the image file is not there", "pull it before submitting", _check_image),
+    Rule(
+        "remote-image",
+        Severity.WARNING,
+        "every task of a job or array gets the image from the network",
+        "get it once: kedge pull FILE.sif REFERENCE",
+        _check_remote_image,
+    ),
+    Rule(
+        "pull-in-job",
+        Severity.NOTE,
+        "an image is pulled or built inside the job",
+        "pull it before submitting, or in a small job of its own",
+        _check_pull,
+    ),
+    Rule(
+        "relative-bind",
+        Severity.ERROR,
+        "a bind whose target is a relative path",
+        "write the target as an absolute path",
+        _check_binds,
+    ),
+    Rule(
+        "secret-in-script",
+        Severity.WARNING,
+        "a password, token or API key in the script",
+        "take it out, and make a new one; 'kedge registry login' keeps it safely",
+        _check_secrets,
+    ),
+)

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Rules about the form of a script: lines that are refused, or not read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from kedge.batchscript.findings import Case, Found, Rule, Severity
+from kedge.batchscript.option_tables import SLURM_OPTIONS
+from kedge.batchscript.reader import split_directive
+from kedge.batchscript.request import show_option
+from kedge.batchscript.script import PREFIXES, TITLES, Directive
+from kedge.model.nearest import propose
+
+_EXPANDED = re.compile(r"\$[A-Za-z_{(]|`|^~")
+# what Grid Engine and PBS do replace in the names of files
+_PSEUDO = re.compile(r"\$\{?(HOME|USER|JOB_ID|JOB_NAME|HOSTNAME|TASK_ID|PBS_JOBID|PBS_JOBNAME)\b\}?|^~(?=/)")
+_DASHES = re.compile(r"(?:^|\s)([\u2010-\u2015\u2212]+-?|-[\u2010-\u2015\u2212]+)(?=\w)")
+_SUBMIT = {"slurm": "sbatch", "gridengine": "qsub", "pbs": "qsub", "lsf": "bsub", "flux": "flux batch"}
+_REPEATABLE = ("--gres", "--comment", "--signal", "--exclude")
+
+
+def _submit(case: Case) -> str:
+    return _SUBMIT.get(case.script.scheduler, "the scheduler")
+
+
+def _check_shebang(case: Case) -> Iterator[Found]:
+    if case.script.scheduler == "slurm" and not case.script.shebang and not case.script.has_mark:
+        yield Found(1, "sbatch refuses a script whose first line does not begin with #!")
+
+
+def _check_dos(case: Case) -> Iterator[Found]:
+    if not case.script.dos_line:
+        return
+    if case.script.scheduler in ("slurm", "pbs"):
+        yield Found(case.script.dos_line, f"the line ends as in DOS, with \\r\\n, which {_submit(case)} refuses")
+    else:
+        yield Found(case.script.dos_line, "the line ends as in DOS, with \\r\\n, over which the shell stumbles")
+
+
+def _check_mark(case: Case) -> Iterator[Found]:
+    if case.script.has_mark:
+        yield Found(1, "the file begins with a byte order mark, so that its first line does not begin with #!")
+
+
+def _check_after_command(case: Case) -> Iterator[Found]:
+    for each in case.script.directives:
+        if not each.is_live and "stops reading" in each.reason:
+            yield Found(each.line, f"{_shown(each)} is ignored: {each.reason}")
+
+
+def _check_not_read(case: Case) -> Iterator[Found]:
+    for each in case.script.directives:
+        if not each.is_live and ("indented" in each.reason or "capitals" in each.reason):
+            yield Found(each.line, f"{_shown(each)} is ignored: {each.reason}")
+
+
+def _check_disabled(case: Case) -> Iterator[Found]:
+    for each in case.script.directives:
+        if not each.is_live and each.reason == "it is a comment":
+            yield Found(each.line, f"{_shown(each)} is switched off: {each.reason}")
+
+
+def _check_other_scheduler(case: Case) -> Iterator[Found]:
+    own = case.script.scheduler
+    lines: set[tuple[int, str]] = set()
+    for each in case.script.directives:
+        if each.scheduler == own or (each.line, each.scheduler) in lines or each.reason == "it is a comment":
+            continue
+        lines.add((each.line, each.scheduler))
+        prefix = PREFIXES[each.scheduler]
+        if each.is_live:
+            yield Found(
+                each.line,
+                f"sbatch reads {prefix} lines too, and takes this one",
+                "delete it, or add #SBATCH --ignore-pbs",
+            )
+        elif "does not read" in each.reason:
+            yield Found(each.line, f"the script is for {TITLES[own]}, which does not read {prefix} lines")
+
+
+def _check_variables(case: Case) -> Iterator[Found]:
+    for each in case.script.live:
+        value = each.value or ""
+        if each.scheduler in ("gridengine", "pbs"):
+            value = _PSEUDO.sub("", value) if each.option in ("-o", "-e", "-wd", "-d") else value
+        if each.option != "--wrap" and _EXPANDED.search(value):
+            remedy = "write the value out, or give it on the command line"
+            if each.option in ("--output", "--error", "--input"):
+                remedy = (
+                    "use sbatch's own patterns (%j the id, %x the name, %u the user), or a path that is written out"
+                )
+            yield Found(each.line, f"nothing is expanded in directives: {_shown(each)} is taken as it stands", remedy)
+
+
+def _check_hash(case: Case) -> Iterator[Found]:
+    """A `#` inside a word, which ends it."""
+    seen = set()
+    for each in case.script.live:
+        if each.line in seen or each.scheduler == "pbs":
+            continue
+        seen.add(each.line)
+        rest = each.raw.lstrip()[len(PREFIXES[each.scheduler]) :]
+        _, comment, _ = split_directive(each.scheduler, rest)
+        before = rest[: len(rest) - len(comment)]
+        if comment and before and not before[-1].isspace():
+            yield Found(each.line, f"'#' begins a comment here too: the value ends before '{comment.split()[0]}'")
+
+
+def _check_refused_words(case: Case) -> Iterator[Found]:
+    lines = set()
+    for each in case.script.live:
+        if not each.problem or each.problem == "unknown" or each.line in lines or _is_copied(each.value or ""):
+            continue
+        lines.add(each.line)
+        yield Found(each.line, f"{_submit(case)} refuses this directive: {each.problem}", _find_word_remedy(each))
+
+
+def _find_word_remedy(directive: Directive) -> str:
+    value = directive.value or ""
+    if value.startswith("#"):
+        return "PBS knows no comments behind directives: put it into a line of its own"
+    if directive.scheduler == "gridengine" and not directive.option:
+        return "Grid Engine takes every line that begins with #$ for options: write '# $' in a comment"
+    return ""
+
+
+def _check_unknown(case: Case) -> Iterator[Found]:
+    for each in _unknown(case):
+        if _near(each) is None:
+            yield Found(each.line, f"{_submit(case)} of itself does not know {each.option}, and refuses the script")
+
+
+def _check_misspelled(case: Case) -> Iterator[Found]:
+    for each in _unknown(case):
+        if near := _near(each):
+            yield Found(each.line, f"{_submit(case)} does not know {each.option}, and refuses the script", near)
+
+
+def _unknown(case: Case) -> Iterator[Directive]:
+    for each in case.script.live:
+        is_account = each.option == "-g" and each.scheduler == "gridengine"  # a rule of its own
+        if each.problem == "unknown" and not is_account and not _is_copied(each.option):
+            yield each
+
+
+def _near(directive: Directive) -> str | None:
+    if directive.scheduler != "slurm" or len(directive.option) < 5:
+        return None
+    import difflib  # late: only a mistake needs it
+
+    if not difflib.get_close_matches(directive.option, SLURM_OPTIONS, n=1, cutoff=0.85):
+        return None
+    return propose(directive.option, SLURM_OPTIONS)
+
+
+def _check_values(case: Case) -> Iterator[Found]:
+    problems = {each.line for each in case.script.live if each.problem}
+    for left in case.request.left:
+        if left.is_refused and left.line not in problems and "only Slurm knows" not in left.why:
+            yield Found(left.line, f"{_submit(case)} refuses {left.words}: {left.why}")
+
+
+def _check_repeated(case: Case) -> Iterator[Found]:
+    last: dict[str, Directive] = {}
+    for each in case.script.live:
+        if each.option == "hetjob":
+            last.clear()
+        if each.scheduler != "slurm" or not each.option or each.option in _REPEATABLE:
+            continue
+        earlier = last.get(each.option)
+        if earlier is not None and earlier.value != each.value:
+            yield Found(earlier.line, f"{_shown(earlier)} is replaced by {show_option(each)} in line {each.line}")
+        last[each.option] = each
+
+
+def _check_dashes(case: Case) -> Iterator[Found]:
+    for number, line in enumerate(case.script.text.split("\n"), 1):
+        is_directive = any(each.line == number for each in case.script.live)
+        code = line if is_directive else re.sub(r"(?:^|\s)#.*", "", line)
+        if _DASHES.search(code):
+            yield Found(number, "a long dash stands where an option begins, as word processors make them")
+
+
+def _is_copied(text: str) -> bool:
+    return _DASHES.search(text) is not None
+
+
+def _shown(directive: Directive) -> str:
+    return show_option(directive) or directive.raw.strip()
+
+
+RULES = (
+    Rule("no-shebang", Severity.ERROR, "sbatch wants #! in the first line", "begin with #!/bin/bash", _check_shebang),
+    Rule(
+        "dos-lines",
+        Severity.ERROR,
+        "lines that end with \\r\\n are refused by sbatch and PBS, and break the shell elsewhere",
+        "convert the file: sed -i 's/\\r$//' FILE",
+        _check_dos,
+    ),
+    Rule(
+        "byte-order-mark",
+        Severity.ERROR,
+        "a byte order mark hides the #! of the first line",
+        "remove it: sed -i '1s/^\\xEF\\xBB\\xBF//' FILE",
+        _check_mark,
+    ),
+    Rule(
+        "directive-after-command",
+        Severity.WARNING,
+        "Slurm and PBS stop reading directives at the first command (Grid Engine reads them to the end)",
+        "move it above the first command",
+        _check_after_command,
+    ),
+    Rule(
+        "directive-not-read",
+        Severity.WARNING,
+        "an indented directive, or one in small letters, is a comment",
+        "begin in the first column, in capitals",
+        _check_not_read,
+    ),
+    Rule(
+        "directive-disabled",
+        Severity.NOTE,
+        "##SBATCH and # SBATCH are comments",
+        "delete the line, or write it without the extra character",
+        _check_disabled,
+    ),
+    Rule(
+        "other-scheduler",
+        Severity.WARNING,
+        "directives of another scheduler: most are ignored, but sbatch reads #PBS and #BSUB lines",
+        "delete them, or translate the script with 'kedge script convert'",
+        _check_other_scheduler,
+    ),
+    Rule(
+        "variable-in-directive",
+        Severity.WARNING,
+        "variables, ~ and backquotes in directives are not expanded",
+        "write the value out, or give it on the command line",
+        _check_variables,
+    ),
+    Rule(
+        "hash-in-value",
+        Severity.WARNING,
+        "a # inside a value begins a comment, for sbatch and Grid Engine",
+        "leave a blank before a comment; a # that is meant is written \\# or between quotes",
+        _check_hash,
+    ),
+    Rule(
+        "refused-directive",
+        Severity.ERROR,
+        "words that are no options, open quotes, missing values, comments behind #PBS options",
+        "one line holds options and their values only",
+        _check_refused_words,
+    ),
+    Rule(
+        "unknown-option",
+        Severity.WARNING,
+        "an option that the scheduler does not know, unless the site has added it",
+        "ask the site, or delete it",
+        _check_unknown,
+    ),
+    Rule(
+        "misspelled-option",
+        Severity.ERROR,
+        "an option that the scheduler does not know, and that is nearly one it knows",
+        "correct it",
+        _check_misspelled,
+    ),
+    Rule(
+        "refused-value",
+        Severity.ERROR,
+        "a time, size, number or list that the scheduler cannot read",
+        "see the message",
+        _check_values,
+    ),
+    Rule(
+        "repeated-option",
+        Severity.NOTE,
+        "of several directives with the same option the last one counts",
+        "delete the earlier one",
+        _check_repeated,
+    ),
+    Rule(
+        "copied-dash",
+        Severity.ERROR,
+        "a long dash from a copied text where an option begins",
+        "type the option again with plain dashes",
+        _check_dashes,
+    ),
+)

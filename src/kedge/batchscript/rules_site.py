@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Rules about the site: what it refuses, what it wants, and how much of it there is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from kedge.batchscript.findings import Case, Found, Rule, Severity
+from kedge.batchscript.request import show_option
+from kedge.batchscript.script import Directive
+from kedge.model.nearest import propose
+from kedge.model.site import Queue, Site
+from kedge.model.size import format_size
+
+# what a profile calls it -> options, and a sentence
+_REFUSED = {
+    "memory": (("--mem", "--mem-per-cpu", "--mem-per-gpu"), "memory comes with the node"),
+    "gpus": (
+        ("--gres", "--gpus", "--gpus-per-node", "--gpus-per-task", "--gpus-per-socket"),
+        "GPUs come with the queue",
+    ),
+    "arrays": (("--array", "-t", "-J"), "it has no arrays"),
+    "export": (("--export",), "it breaks the environment of the job"),
+    "exclusive": (("--exclusive",), "its nodes are shared"),
+    "nodelist": (("--nodelist", "--nodefile"), "jobs that ask for certain nodes are deleted"),
+}
+_REQUIRED = {
+    "time": (("time",), "a time", "--time"),
+    "nodes": (("nodes",), "a number of nodes", "-N"),
+    "tasks": (("tasks", "tasks_per_node"), "a number of tasks", "-n or --ntasks-per-node"),
+    "memory": (("memory", "memory_per_cpu", "memory_per_gpu"), "memory", "--mem"),
+}
+_NAMES = {
+    "account": (("account",), "an account", "-A (on the command line: -g at ABCI 2, -P at ABCI 3)"),
+    "queue": (("queue",), "a queue", "-p or -q"),
+}
+
+
+def _check_refused(case: Case) -> Iterator[Found]:
+    if case.site is None:
+        return
+    for name in case.site.refuses:
+        options, why = _REFUSED.get(name, ((), ""))
+        for each in case.script.live:
+            if each.option in options and _is_meant(each, name):
+                yield Found(each.line, f"{case.site.title} refuses {show_option(each)}: {why}")
+
+
+def _is_meant(directive: Directive, name: str) -> bool:
+    value = directive.value or ""
+    if directive.option in ("-t", "-J"):  # -t is a time in no scheduler that has an option of one letter for it
+        return directive.scheduler in ("gridengine", "pbs")
+    return directive.option != "--gres" or name != "gpus" or "gpu" in value
+
+
+def _check_required(case: Case) -> Iterator[Found]:
+    if case.site is None or not case.script.live:
+        return
+    for name in case.site.requires:
+        keys, what, option = _REQUIRED.get(name, ((), "", ""))
+        has_default = name == "time" and case.queue is not None and case.queue.default_time is not None
+        if keys and not any(key in case.request.asked for key in keys) and not has_default:
+            yield Found(_last_line(case), f"{case.site.title} wants {what}", f"add {option}")
+
+
+def _check_names(case: Case) -> Iterator[Found]:
+    if case.site is None or not case.script.live:
+        return
+    for name in case.site.requires:
+        keys, what, option = _NAMES.get(name, ((), "", ""))
+        if name == "account" and case.site.account_on_command_line:
+            continue
+        if keys and not any(key in case.request.asked for key in keys):
+            yield Found(_last_line(case), f"{case.site.title} wants {what}", f"add {option}, here or when submitting")
+
+
+def _check_account(case: Case) -> Iterator[Found]:
+    """ABCI's -g, which its own qsub takes, and Grid Engine's does not."""
+    for each in case.script.live:
+        if each.scheduler == "gridengine" and each.option == "-g":
+            yield Found(each.line, "the group (-g) goes on the command line of qsub, never into the script")
+
+
+def _check_unknown_queue(case: Case) -> Iterator[Found]:
+    name = case.request.get("queue")
+    if case.site is None or not name or not case.site.queues:
+        return
+    for part in str(name).split(","):
+        part = part.partition("@")[0]
+        if case.site.find_queue(part) is None:
+            known = [each.name for each in case.site.queues if not each.is_retired]
+            remedy = propose(part, known) or f"it has: {', '.join(known[:12])}"
+            yield Found(case.request.line("queue"), f"{case.site.title} has no queue '{part}'", remedy)
+
+
+def _check_retired(case: Case) -> Iterator[Found]:
+    if case.queue is not None and case.queue.is_retired and case.site is not None:
+        why = f": {case.queue.note}" if case.queue.note else ""
+        remedy = case.site.notes[0] if case.site.notes else "choose another queue"
+        yield Found(case.request.line("queue"), f"the queue {case.queue.name} was switched off{why}", remedy)
+
+
+def _check_limits(case: Case) -> Iterator[Found]:
+    queue, request = case.queue, case.request
+    if queue is None:
+        return
+    yield from _check_time(queue, case)
+    rows = (
+        ("nodes", request.number("nodes"), queue.max_nodes or queue.nodes, "nodes for one job"),
+        ("gpus_per_node", request.gpus_per_node, queue.gpus_per_node, "GPUs in a node"),
+        ("tasks_per_node", _count_cpus(case), queue.cpus_per_node, "CPUs in a node"),
+        ("gpus", (request.gpus_per_node or 0) * request.nodes or None, queue.max_gpus, "GPUs for one job"),
+    )
+    for key, wanted, most, what in rows:
+        if wanted is not None and most is not None and wanted > most:
+            line = request.line(key, "gpus", "gpus_per_task", "cpus_per_task", "tasks", "nodes")
+            yield Found(line, f"{wanted} {what} are asked for, and {queue.name} has {most}", f"ask for at most {most}")
+    if queue.min_nodes and (request.number("nodes") or 1) < queue.min_nodes:
+        yield Found(
+            request.line("nodes"), f"{queue.name} is for {queue.min_nodes} nodes and more", "take another queue"
+        )
+    memory = request.number("memory")
+    if memory and queue.memory_per_node and memory > queue.memory_per_node:
+        most_memory = format_size(queue.memory_per_node)
+        yield Found(
+            request.line("memory"),
+            f"{format_size(memory)} are asked for, and a node of {queue.name} has {most_memory} for jobs",
+            f"ask for at most {queue.memory_per_node >> 20}M",
+        )
+
+
+def _check_time(queue: Queue, case: Case) -> Iterator[Found]:
+    time = case.request.number("time")
+    if time and queue.max_time and time > queue.max_time:
+        yield Found(
+            case.request.line("time"),
+            f"{_show_time(time)} are asked for, and {queue.name} allows {_show_time(queue.max_time)}",
+            f"ask for at most {_show_time(queue.max_time)}",
+        )
+
+
+def _count_cpus(case: Case) -> int | None:
+    request = case.request
+    if not {"tasks", "tasks_per_node", "cpus_per_task"} & set(request.asked):
+        return None
+    return request.tasks_per_node * (request.number("cpus_per_task") or 1)
+
+
+def _check_needs_gpus(case: Case) -> Iterator[Found]:
+    if case.queue is not None and case.queue.needs_gpus and not case.request.wants_gpus:
+        line = case.request.line("queue")
+        yield Found(line, f"a job in {case.queue.name} that asks for no GPU waits for ever (QOSMinGRES)")
+
+
+def _check_little_memory(case: Case) -> Iterator[Found]:
+    memory = case.site.default_memory_per_cpu if case.site else None
+    keys = ("memory", "memory_per_cpu", "memory_per_gpu")
+    has_all = any("all memory" in left.why for left in case.request.left)
+    if case.site is not None and memory and not has_all and not any(key in case.request.asked for key in keys):
+        yield Found(
+            _last_line(case), f"a job that asks for no memory gets {format_size(memory)} per CPU at {case.site.title}"
+        )
+
+
+def _check_hidden(case: Case) -> Iterator[Found]:
+    """Folders that compute nodes do not see, and a home that is one of them."""
+    if case.site is None:
+        return
+    hidden = [re.escape(path.rstrip("/")) for path in case.site.hidden_paths]
+    if not case.site.home_on_nodes:
+        hidden += [r"\$\{?HOME\b", r"~(?=/)"]
+    if not hidden:
+        return
+    pattern = re.compile(rf"(?:^|(?<=[\s:,='\"]))(?:{'|'.join(hidden)})(?![\w.-])")
+    for number, line in enumerate(case.script.text.split("\n"), 1):
+        is_live = any(each.line == number for each in case.script.live)
+        if (is_live or not line.lstrip().startswith("#")) and (found := pattern.search(line)):
+            where = case.site.scratch or "the scratch file system"
+            shown = found.group() + ("}" if found.group().startswith("${") else "")
+            yield Found(number, f"compute nodes of {case.site.title} do not see {shown}", f"put it on {where}")
+
+
+def _check_modules(case: Case) -> Iterator[Found]:
+    if case.site is None or not case.site.module_setup or not case.script.modules:
+        return
+    line, name = case.script.modules[0]
+    before = "\n".join(text for number, text in case.script.body if number < line)
+    files = [word for setup in case.site.module_setup for word in setup.split() if word.startswith("/")]
+    if not any(file in before for file in files) and "-l" not in case.script.shebang.split()[1:]:
+        setup = "; ".join(case.site.module_setup)
+        yield Found(line, f"'module load {name}' comes before modules are set up", f"put before it: {setup}")
+
+
+def _check_shell(case: Case) -> Iterator[Found]:
+    shebang = case.script.shebang
+    program = shebang[2:].split()[0] if shebang[2:].split() else ""
+    if case.site is not None and case.site.launcher == "ibrun" and program.rpartition("/")[2] == "sh":
+        yield Found(1, f"{case.site.title} wants #!/bin/bash, not {program}")
+
+
+def _check_launcher(case: Case) -> Iterator[Found]:
+    if case.site is None or case.site.launcher != "ibrun":
+        return
+    for command in case.script.launchers:
+        if command.name == "srun":
+            yield Found(command.line, f"{case.site.title} starts tasks with ibrun, not srun")
+
+
+def _last_line(case: Case) -> int:
+    return case.script.live[-1].line if case.script.live else 1
+
+
+def _show_time(seconds: int) -> str:
+    return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
+def find_queue(site: Site | None, name: object) -> Queue | None:
+    """The queue a script asks for, or gets when it names none."""
+    if site is None:
+        return None
+    return site.find_queue(str(name).partition(",")[0].partition("@")[0]) if name else site.default_queue
+
+
+RULES = (
+    Rule(
+        "refused-by-site",
+        Severity.ERROR,
+        "a request that the site refuses, such as --gres, --gpus-per-node, --mem, --array, --export at TACC",
+        "delete it",
+        _check_refused,
+    ),
+    Rule(
+        "missing-at-site",
+        Severity.ERROR,
+        "a request that the site wants and the script lacks: -N, -n and -t at TACC, --time at SDumont",
+        "add it",
+        _check_required,
+    ),
+    Rule(
+        "account-or-queue-missing",
+        Severity.WARNING,
+        "the site wants an account or a queue (a resource type at ABCI)",
+        "add it, here or when submitting",
+        _check_names,
+    ),
+    Rule(
+        "group-in-script",
+        Severity.ERROR,
+        "ABCI's -g stands in the script; qsub takes it on the command line only",
+        "submit with: qsub -g GROUP FILE",
+        _check_account,
+    ),
+    Rule("unknown-queue", Severity.WARNING, "the site has no such queue", "choose one it has", _check_unknown_queue),
+    Rule("retired-queue", Severity.WARNING, "the queue was switched off", "choose another", _check_retired),
+    Rule(
+        "over-limit",
+        Severity.ERROR,
+        "more time, nodes, GPUs, CPUs or memory than the queue has",
+        "ask for less, or take another queue",
+        _check_limits,
+    ),
+    Rule(
+        "queue-needs-gpus",
+        Severity.ERROR,
+        "a queue for GPU jobs, and a job that asks for no GPU",
+        "add --gpus-per-node=1, or take a queue for CPUs",
+        _check_needs_gpus,
+    ),
+    Rule(
+        "little-memory",
+        Severity.WARNING,
+        "no memory is asked for where the default is small (300 MB per CPU at ZIH)",
+        "add --mem or --mem-per-cpu",
+        _check_little_memory,
+    ),
+    Rule(
+        "hidden-path",
+        Severity.WARNING,
+        "a folder that compute nodes do not see (home folders at SDumont)",
+        "put it on the scratch file system",
+        _check_hidden,
+    ),
+    Rule(
+        "modules-not-set-up",
+        Severity.WARNING,
+        "'module load' before the line that makes 'module' work (at ABCI)",
+        "source /etc/profile.d/modules.sh first",
+        _check_modules,
+    ),
+    Rule("wrong-shell", Severity.WARNING, "#!/bin/sh at TACC", "begin with #!/bin/bash", _check_shell),
+    Rule(
+        "wrong-launcher",
+        Severity.NOTE,
+        "srun at TACC, where ibrun sets up MPI and the fabric",
+        "write ibrun instead",
+        _check_launcher,
+    ),
+)
