@@ -397,3 +397,31 @@ def test_folders_of_an_overlay_that_are_swapped_lead_nowhere(runner: Runner, pla
             words = ("exec", *OUT, "--overlay", str(layer), str(plain), "sh", "-c", "echo 1 >/new; cat /secret")
             canary.check(runner.run(*words, cwd="/"))
     shutil.rmtree(layer)
+
+
+def test_links_left_in_a_scratch_folder_lead_nowhere(runner: Runner, plain: Path, canary: Canary) -> None:
+    work = runner.home / "work"
+    work.mkdir()
+    give_to(runner, work)
+    words = ("exec", *OUT, "--workdir", str(work), "--scratch")
+    assert runner.run(*words, "/a", str(plain), "ln", "-s", str(canary.path), "/a/b").returncode == 0
+    for place in ("/a/b", "/a/b/c"):
+        done = runner.run(*words, place, str(plain), "cat", "/a/b/secret")
+        canary.check(done)
+        assert "is in the way" in done.stderr
+    shutil.rmtree(work)
+
+
+@pytest.mark.parametrize("target", ["", "/new"])
+def test_links_in_place_of_the_folders_of_an_overlay(runner: Runner, plain: Path, canary: Canary, target: str) -> None:
+    layer = runner.folder / "layer"
+    for name in ("upper", "work"):
+        shutil.rmtree(layer, ignore_errors=True)
+        layer.mkdir()
+        (layer / name).symlink_to(f"{canary.path}{target}")
+        give_to(runner, layer)
+        words = ("exec", *OUT, "--overlay", str(layer), str(plain), "sh", "-c", "echo 1 >/new; cat /secret")
+        done = runner.run(*words, cwd="/")
+        canary.check(done)
+        assert done.returncode == 255
+    shutil.rmtree(layer)

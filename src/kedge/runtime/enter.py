@@ -136,11 +136,10 @@ class Builder:
 
     def open_place(self, path: str) -> int:
         """A descriptor of what a path of the plan leads to inside its tree; raises OSError."""
-        tree, inside = self._split(path)
-        root = os.open(self.place(tree), FOLDER)
+        root, inside = self._open_tree(path)
         try:
             found = open_inside(root, inside)
-            if tree == NEW and os.path.sameopenfile(root, found) and LiveView(root).resolve(inside) == "/":
+            if path.startswith(NEW) and os.path.sameopenfile(root, found) and LiveView(root).resolve(inside) == "/":
                 os.close(found)  # an image whose /tmp is a link to / would vanish below it
                 raise OSError(errno.ELOOP, "it leads to the root of the container", path)
             return found
@@ -159,10 +158,14 @@ class Builder:
         finally:
             view.close()
 
-    def _split(self, path: str) -> tuple[str, str]:
-        """The tree that a path begins with, and the path in it."""
-        name, _, inside = path[1:].partition("/")
-        return "/" + name, "/" + inside
+    def _open_tree(self, path: str) -> tuple[int, str]:
+        """The tree that a path is in, open, and the path in it; on the host that is the folder which the user named."""
+        if path.startswith(OLD):
+            tree, _, inside = path.rpartition("/")
+        else:
+            name, _, inside = path[1:].partition("/")
+            tree = "/" + name
+        return os.open(self.place(tree), FOLDER), "/" + inside
 
     # -- operations
 
@@ -195,8 +198,7 @@ class Builder:
         self._make(operation, Maker("f", is_exact=self._is_ours(operation)))
 
     def _make(self, operation: Operation, maker: Maker) -> None:
-        tree, inside = self._split(str(operation[1]))
-        root = os.open(self.place(tree), FOLDER)
+        root, inside = self._open_tree(str(operation[1]))
         try:
             make_inside(root, inside, maker)
         finally:
@@ -218,9 +220,8 @@ class Builder:
             os.close(file)
 
     def _make_link(self, operation: Operation) -> None:
-        tree, inside = self._split(str(operation[2]))
+        root, inside = self._open_tree(str(operation[2]))
         parent, _, name = inside.rpartition("/")
-        root = os.open(self.place(tree), FOLDER)
         try:
             folder = open_inside(root, parent or "/")
         finally:

@@ -97,8 +97,8 @@ def doubt_kernel(lowers: list[str], upper: str, *, is_written: bool) -> str:
         return "writing above FUSE is left to fuse-overlayfs where it is installed"
     if not is_privileged():
         try:  # without these attributes a folder cannot replace one that was deleted; tmpfs has them since Linux 6.6
-            os.setxattr(upper, _PROBE, b"1")
-            os.removexattr(upper, _PROBE)
+            os.setxattr(upper, _PROBE, b"1", follow_symlinks=False)
+            os.removexattr(upper, _PROBE, follow_symlinks=False)
         except OSError:
             return "the upper file system keeps no user attributes"
     return ""

@@ -30,13 +30,26 @@ class ScratchPlan:
         """Make what is missing on the host; raises FileProblem."""
         for path, mode in self.folders:
             try:
-                os.mkdir(path, 0o700)
-                os.chmod(path, mode)  # whatever the umask is
-            except FileExistsError:
-                if not os.path.isdir(path):
-                    raise _problem(f"{path} is in the way: --workdir needs a folder there") from None
+                make_own_folder(path, mode)
             except OSError as problem:
                 raise _problem(f"the folder {path} cannot be made: {problem.strerror}") from None
+            if not os.path.isdir(path) or (self._is_deep(path) and os.path.islink(path)):
+                raise _problem(f"{path} is in the way: --workdir needs a folder there")
+
+    def _is_deep(self, path: str) -> bool:
+        """Whether it is in another scratch folder: a program in a container may have put it there, as a link too."""
+        return path.startswith(f"{self.workdir}/scratch/") and "/" in path[len(f"{self.workdir}/scratch/") :]
+
+
+def make_own_folder(path: str, mode: int) -> None:
+    """Make a folder with exactly these permissions; one that is there is left as it is."""
+    before = os.umask(0)
+    try:
+        os.mkdir(path, mode)
+    except FileExistsError:
+        return
+    finally:
+        os.umask(before)
 
 
 def plan_scratch(options: RunOptions, host: HostFacts) -> ScratchPlan:
