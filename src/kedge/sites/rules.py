@@ -238,10 +238,18 @@ def check_paths(request: Request) -> Finding | None:
 
 def _move(job: Job, path: str, moved: str) -> Job:
     """The job with what lies at `path` somewhere else; its folder, where nothing in the job names it."""
-    for name in ("image", "directory", "output", "error"):
-        text: str = getattr(job, name)
-        if text and (text == path or path.endswith("/" + text.removeprefix("./"))):
-            return replace(job, **{name: moved})
+
+    def is_named(text: str) -> bool:
+        return bool(text) and (text == path or path.endswith("/" + text.removeprefix("./")))
+
+    if is_named(job.image):
+        return replace(job, image=moved)
+    if is_named(job.directory):
+        return replace(job, directory=moved)
+    if is_named(job.output):
+        return replace(job, output=moved)
+    if is_named(job.error):
+        return replace(job, error=moved)
     return job if job.directory else replace(job, directory=moved)
 
 
