@@ -27,7 +27,7 @@ from kedge.model.job import IndexRange, Job, JobArray
 from kedge.ops.clusters import Cluster
 from kedge.ops.job_handle import JobHandle
 from kedge.ops.submit import plan_submit, submit
-from kedge.remote_call.pack import RUNNER, Arguments, name_file, read_answer, write_call
+from kedge.remote_call.pack import RUNNER, Answer, Arguments, name_file, read_answer, write_call
 
 _GLANCE = 0.25  # seconds between two looks for results, which are files
 _ASK = 10.0  # seconds between two questions to the scheduler, for jobs that ended without a result
@@ -35,9 +35,20 @@ _GRACE = 10.0  # seconds in which a result may still come into sight after the s
 
 
 class JobFuture(futures.Future[Any]):
-    """A future whose `job` is the job that computes it."""
+    """A future whose `job` is the job that computes it; `index` is that of its task where the job is an array."""
 
-    job: JobHandle
+    def __init__(self, job: JobHandle, index: int | None) -> None:
+        super().__init__()
+        self.job = job
+        self.index = index
+
+    def cancel(self) -> bool:
+        """End the task that computes it, unless its result is here already."""
+        was_waiting = not self.done()
+        is_cancelled = super().cancel()
+        if is_cancelled and was_waiting:
+            self.job.cancel(self.index)
+        return is_cancelled
 
 
 @dataclass(slots=True)
@@ -66,6 +77,7 @@ class Executor(futures.Executor):
         self._folders: list[Path] = []
         self._lock = threading.Lock()
         self._is_shut = False
+        self._has_failed = False
         self._watcher: threading.Thread | None = None
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> JobFuture:
@@ -90,16 +102,15 @@ class Executor(futures.Executor):
             self._is_shut = True
             pending = list(self._pending)
         if cancel_futures:
-            for job in {each.job.id: each.job for each in pending}.values():
-                job.cancel()
             for future in (future for each in pending for future in each.futures):
                 future.cancel()
-            with self._lock:
-                self._pending.clear()
-        if wait and self._watcher is not None:
-            self._watcher.join()
-            for folder in self._folders:
-                shutil.rmtree(folder, ignore_errors=True)
+        watcher = self._watcher
+        if wait and watcher is not None:
+            watcher.join()
+        if wait:
+            for folder in self._folders:  # what went wrong stays to be looked at
+                if not self._has_failed:
+                    shutil.rmtree(folder, ignore_errors=True)
 
     def _start(self, function: Callable[..., Any], tasks: Sequence[Sequence[Arguments]], name: str) -> list[JobFuture]:
         with self._lock:
@@ -113,10 +124,7 @@ class Executor(futures.Executor):
         pending = []
         for index, calls in enumerate(tasks):
             place = index if len(tasks) > 1 else None
-            waiting = [JobFuture() for _ in calls]
-            for future in waiting:
-                future.job = handle
-                future.set_running_or_notify_cancel()
+            waiting = [JobFuture(handle, place) for _ in calls]
             pending.append(_Pending(folder / name_file("result", place), waiting, handle, place))
         with self._lock:
             self._folders.append(folder)
@@ -153,6 +161,7 @@ class Executor(futures.Executor):
             asked = time.monotonic() if is_time else asked
             for each in pending:
                 if _settle(each, is_over=(each.job.id, each.index) in over):
+                    self._has_failed |= any(not one.cancelled() and one.exception() is not None for one in each.futures)
                     with self._lock:
                         self._pending.remove(each)
             time.sleep(_GLANCE)
@@ -172,7 +181,9 @@ class Executor(futures.Executor):
 
 
 def _settle(pending: _Pending, *, is_over: bool) -> bool:
-    """Give a task's futures their results, or the reason why there will be none."""
+    """Give a task's futures their results, or the reason why there will be none; whether there is nothing left to do."""
+    if all(future.cancelled() for future in pending.futures):
+        return True
     answer = read_answer(pending.result)
     if answer is None:
         if not is_over and not pending.over_since:
@@ -180,10 +191,10 @@ def _settle(pending: _Pending, *, is_over: bool) -> bool:
         pending.over_since = pending.over_since or time.monotonic()
         if time.monotonic() - pending.over_since < _GRACE:
             return False
-        for future in pending.futures:
-            future.set_exception(_explain_missing(pending))
-        return True
+        answer = Answer(problem=_explain_missing(pending))
     for position, future in enumerate(pending.futures):
+        if not future.set_running_or_notify_cancel():
+            continue
         if answer.problem is not None:
             future.set_exception(answer.problem)
         else:

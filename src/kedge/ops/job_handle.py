@@ -70,9 +70,9 @@ class JobHandle:
         logs = find_logs(self._record, index, errors=errors)
         return b"".join(piece for log in logs for piece in read_log(log)).decode(errors="replace")
 
-    def cancel(self) -> None:
-        """End it; nothing happens when it is over."""
-        cancel_jobs(self._cluster, [self._job])
+    def cancel(self, index: int | None = None) -> None:
+        """End it, or one task of an array; nothing happens when it is over."""
+        cancel_jobs(self._cluster, [FoundJob(self.id, self._record, index)])
 
     def __repr__(self) -> str:
         return f"<job {self.id} '{self.name}' on {self._record.site}>"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 REQUEST_PREFIXES = ("KEDGEENV_", "APPTAINERENV_", "SINGULARITYENV_")  # the first that has a name wins
 _OWN_PREFIXES = (*REQUEST_PREFIXES, "KEDGE_", "APPTAINER_", "SINGULARITY_")
+_OF_THE_JOB = frozenset(("KEDGE_JOB_ID", "KEDGE_JOB_NAME", "KEDGE_ARRAY_INDEX"))  # what programs ask for
 _NEVER_PASSED = frozenset(("HOME", "PATH", "LD_LIBRARY_PATH", "IFS", "OPTIND", "PPID", "PWD"))
 _REFUSED = frozenset(("HOME", *(f"{x}_{y}" for x in ("APPTAINER", "SINGULARITY") for y in ("SHELL", "APPNAME"))))
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy", "ftp_proxy")
@@ -41,7 +42,7 @@ def select_host_variables(options: RunOptions, environ: Mapping[str, str]) -> di
         passed = {
             name: value
             for name, value in environ.items()
-            if name not in _NEVER_PASSED and not name.startswith(_OWN_PREFIXES)
+            if name not in _NEVER_PASSED and (not name.startswith(_OWN_PREFIXES) or name in _OF_THE_JOB)
         }
         path = environ.get("PATH", "")
         passed["USER_PATH"] = f"{path}:/bin:/usr/bin:/sbin:/usr/sbin:/usr/local/bin:/usr/local/sbin"
