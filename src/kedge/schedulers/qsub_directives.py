@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Directives of the two schedulers whose command is `qsub`: ours, a site's and a user's become one list of them.
+
+A user's directive replaces ours of the same option; of options that hold resources, only those of the same name.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kedge.errors import InvalidJob
+from kedge.model.job import Job, JobArray
+from kedge.model.output_pattern import make_file_name, split_pattern
+from kedge.model.site import Site
+from kedge.schedulers.backend import Place
+
+Words = tuple[str, ...]  # an option and its values
+
+_OPTION = re.compile(r"-[^0-9]")  # -p -400: the second is a value
+_UNUSABLE = re.compile(r"[\s\"'\x00-\x1f\x7f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """How one of the two writes its directives."""
+
+    title: str
+    prefix: str  # #$ or #PBS
+    keyed: tuple[str, ...]  # options whose value is a list of NAME=VALUE
+    is_attached: bool  # an option is one letter, and its value may follow without a blank
+
+
+def merge_directives(ours: Sequence[Words], job: Job, site: Site, grammar: Grammar) -> list[Words]:
+    """What stands in the script: ours, less what the site and the user drop, and what they add."""
+    lines = list(ours)
+    for added, dropped in (
+        (site.directives, site.drop_directives),
+        (job.directives, job.drop_directives),
+    ):
+        lines = [each for each in lines if not _is_dropped(each, dropped, grammar)]
+        for text in added:
+            new = read_directive(text, grammar)
+            keys = {key for each in new for key in _find_keys(each, grammar)}
+            lines = [each for each in lines if not keys & _find_keys(each, grammar)] + new
+    return lines
+
+
+def read_directive(text: str, grammar: Grammar) -> list[Words]:
+    """The options in a line that somebody wrote, with or without the scheduler's prefix."""
+    line = text.strip().removeprefix(grammar.prefix).strip()
+    hint = f"write it as in a script: {grammar.prefix} -l NAME=VALUE"
+    if not _OPTION.match(line) or any(mark in line for mark in "\n\r\0"):
+        raise InvalidJob(f"'{text}' is no directive of {grammar.title}", context={"key": "directives"}, hint=hint)
+    try:
+        words = shlex.split(line)
+    except ValueError as problem:
+        raise InvalidJob(f"'{text}' cannot be read: {problem}", context={"key": "directives"}, hint=hint) from None
+    found: list[Words] = []
+    for word in words:
+        if not _OPTION.match(word):
+            found[-1] = (*found[-1], word)
+        elif grammar.is_attached and len(word) > 2 and not word.startswith("--"):
+            found.append((word[:2], word[2:]))
+        else:
+            found.append((word,))
+    return found
+
+
+def write_directive(words: Words, grammar: Grammar) -> str:
+    """A line of the script."""
+    return f"{grammar.prefix} " + " ".join(_quote(word) for word in words)
+
+
+def require_word(text: str, key: str) -> str:
+    """A user's value that goes into a directive, where no quoting is to be relied on."""
+    if _UNUSABLE.search(text) or text.startswith("-"):
+        raise InvalidJob(
+            f"'{text}' cannot stand in a directive", context={"key": key}, hint="it has blanks, quotes or a '-' before"
+        )
+    return text
+
+
+def make_job_name(name: str, limit: int) -> str:
+    """The name as the scheduler takes it: letters, digits and ._+- behind a letter. The script has the exact one."""
+    text = re.sub(r"[^A-Za-z0-9._+-]", "_", name)[:limit]
+    return text if text[:1].isalpha() else f"j{text}"[:limit]
+
+
+def redirect_output(job: Job, place: Place) -> tuple[str, ...]:
+    """Lines of the script that send its output where the description says."""
+    output = f"exec >{write_output(job, place.output)}"
+    return (f"{output} {f'2>{write_output(job, place.error)}' if place.error else '2>&1'} || exit 1",)
+
+
+def write_output(job: Job, pattern: str) -> str:
+    """The name of a file as a word of shell."""
+    values = {
+        "{name}": shlex.quote(make_file_name(job.name)),
+        "{id}": '"${KEDGE_JOB_ID%%[!0-9]*}"',
+        "{index}": '"$KEDGE_ARRAY_INDEX"' if job.array else "",
+    }
+    return "".join(values[part] if part in values else shlex.quote(part) for part in split_pattern(pattern))
+
+
+def write_array(array: JobArray, *, is_lookup: bool) -> str:
+    """The range that the scheduler counts."""
+    each = array.ranges[0]
+    if is_lookup:
+        return f"1-{len(array)}"
+    return f"{each.first}-{each.last}" + (f":{each.step}" if each.step != 1 else "")
+
+
+def _find_keys(words: Words, grammar: Grammar) -> set[str]:
+    option = words[0]
+    if option not in grammar.keyed:
+        return {option}
+    pieces = ",".join(words[1:]).split(",")
+    return {f"{option} {piece.partition('=')[0]}" for piece in pieces}
+
+
+def _is_dropped(words: Words, dropped: Iterable[str], grammar: Grammar) -> bool:
+    names = {name for key in _find_keys(words, grammar) for name in (key, *key.split(" ", 1), key.split(" ")[0][1:])}
+    return any(each.strip().removeprefix(grammar.prefix).strip() in names for each in dropped)
+
+
+def _quote(word: str) -> str:
+    if not re.search(r"[\s\"']", word) and word:
+        return word
+    mark = '"' if '"' not in word else "'"
+    if mark in word:
+        raise InvalidJob(
+            f"'{word}' has both kinds of quotes, and a directive can hold one", context={"key": "directives"}
+        )
+    return f"{mark}{word}{mark}"
