@@ -31,7 +31,7 @@ from kedge.remote_call.pack import RUNNER, Answer, Arguments, name_file, read_an
 
 _GLANCE = 0.25  # seconds between two looks for results, which are files
 _ASK = 10.0  # seconds between two questions to the scheduler, for jobs that ended without a result
-_GRACE = 10.0  # seconds in which a result may still come into sight after the scheduler says that the job is over
+_GRACE = 5.0  # seconds in which a result may still come into sight after its job is over
 
 
 class JobFuture(futures.Future[Any]):
@@ -181,12 +181,13 @@ class Executor(futures.Executor):
 
 
 def _settle(pending: _Pending, *, is_over: bool) -> bool:
-    """Give a task's futures their results, or the reason why there will be none; whether there is nothing left to do."""
+    """Give a task's futures their results, or the reason why there will be none; whether that is done."""
     if all(future.cancelled() for future in pending.futures):
         return True
     answer = read_answer(pending.result)
     if answer is None:
-        if not is_over and not pending.over_since:
+        has_ended = (pending.job.record.folder / name_file("ended", pending.index)).exists()
+        if not (is_over or has_ended or pending.over_since):
             return False
         pending.over_since = pending.over_since or time.monotonic()
         if time.monotonic() - pending.over_since < _GRACE:
