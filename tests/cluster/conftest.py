@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.cluster.gridengine_cell import GridEngineCell, GridEngineOptions
 from tests.cluster.slurm_cluster import TACC, SlurmCluster, SlurmOptions
 from tests.requirements import require_root
 
@@ -50,3 +51,19 @@ def slurm_hosts() -> Iterator[SlurmCluster]:
     require_root()
     with SlurmCluster(SlurmOptions(virtual_hosts=True)) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def gridengine() -> Iterator[GridEngineCell]:
+    """Hosts ge01 and ge02 and the login node head."""
+    require_root()
+    with GridEngineCell() as cell:
+        yield cell
+
+
+@pytest.fixture(scope="session")
+def gridengine_abci() -> Iterator[GridEngineCell]:
+    """Plays ABCI 2.0: jobs name a resource type and, with -g, the group that pays."""
+    require_root()
+    with GridEngineCell(GridEngineOptions(abci=True)) as cell:
+        yield cell

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from tests.requirements import open_way, require_program
+from tests.requirements import SBIN, open_way, require_program
 
 # Below the range from which kernels give ports to outgoing connections: nobody takes one between our look and its use.
 _PORTS = range(20_000, 32_000)
@@ -58,11 +58,15 @@ def wait_until(what: str, is_so: Callable[[], object], *, timeout: float = _PATI
 
 
 class Daemons:
-    """The programs of one service: children of ours, that the kernel ends too if we are killed."""
+    """The programs of one service: children of ours, that the kernel ends too if we are killed.
 
-    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+    Of our own environment they have nothing: schedulers hand theirs on to jobs.
+    """
+
+    def __init__(self, folder: Path, environment: Mapping[str, str], *, patience: float = 10) -> None:
         self.folder = folder
-        self.environment = dict(environment)
+        self._patience = patience  # seconds for a program to end by itself
+        self.environment = {"PATH": f"/usr/local/bin:/usr/bin:/bin:{SBIN}", "LANG": "C.UTF-8", **environment}
         self._running: list[tuple[str, subprocess.Popen[bytes]]] = []
 
     def start(self, name: str, argv: Iterable[str], *, prefix: Iterable[str] = ()) -> subprocess.Popen[bytes]:
@@ -98,38 +102,39 @@ class Daemons:
     def end(self, name: str) -> None:
         """End the program of this name and wait until it is gone."""
         for each in [each for each in self._running if each[0] == name]:
-            _end_child(each[1])
+            _end_child(each[1], self._patience)
             self._running.remove(each)
 
     def end_all(self) -> None:
         """End all of them, the last one first, and whatever they started that still runs."""
         while self._running:
-            _end_child(self._running.pop()[1])
-        end_processes_of(self.folder)
+            _end_child(self._running.pop()[1], self._patience)
+        endprocesses_of(self.folder)
 
 
-def _end_child(process: subprocess.Popen[bytes]) -> None:
+def _end_child(process: subprocess.Popen[bytes], patience: float) -> None:
     process.terminate()
     try:
-        process.wait(timeout=10)
+        process.wait(timeout=patience)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
 
 
-def end_processes_of(folder: Path) -> None:
+def endprocesses_of(folder: Path) -> None:
     """End every process whose environment names the folder: only programs that were started for it have its name."""
     for number in (signal.SIGTERM, signal.SIGKILL):
-        found = _processes_of(folder)
+        found = processes_of(folder)
         for pid in found:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
         end = time.monotonic() + 2
-        while found and _processes_of(folder) and time.monotonic() < end:
+        while found and processes_of(folder) and time.monotonic() < end:
             time.sleep(0.05)
 
 
-def _processes_of(folder: Path) -> list[int]:
+def processes_of(folder: Path) -> list[int]:
+    """The processes whose environment names the folder."""
     mark, found = os.fsencode(folder), []
     for place in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import socket
 import stat
 import subprocess
 from contextlib import ExitStack, suppress
@@ -23,8 +22,9 @@ from typing import Self
 
 from tests.cluster.daemons import Daemons, free_ports, private_folder, wait_until
 from tests.cluster.users import USERS, ClusterUser, make_user
+from tests.cluster.virtual_hosts import USERS as HOST_USERS
 from tests.cluster.virtual_hosts import VirtualHosts
-from tests.requirements import SBIN, require_program
+from tests.requirements import require_program
 
 ACCOUNT = "proj"  # the users' account, where there is accounting
 TACC = Path(__file__).with_name("tacc.lua").read_text()
@@ -119,16 +119,14 @@ class SlurmCluster:
         with ExitStack() as stack:
             self.folder = stack.enter_context(private_folder("slurm"))
             self.environment = {"SLURM_CONF": str(self.folder / "slurm.conf")}
-            path = f"{os.environ.get('PATH', '/usr/bin:/bin')}:{SBIN}"
-            self._variables = {**os.environ, **self.environment, "PATH": path}
-            self.daemons = Daemons(self.folder, self._variables)
+            self.daemons = Daemons(self.folder, self.environment)
             stack.callback(self.daemons.end_all)
             prefix = "gpu" if self.options.virtual_hosts else "n"
             digits = 2 if self.options.virtual_hosts else 1
             self.nodes = [f"{prefix}{number:0{digits}}" for number in range(1, self.options.nodes + 1)]
             self.hosts: VirtualHosts | None = None
             if self.options.virtual_hosts:
-                self.hosts = stack.enter_context(VirtualHosts(["head", *self.nodes]))
+                self.hosts = stack.enter_context(VirtualHosts(["head", *self.nodes], self.folder / "users"))
             self._write_files()
             self._start()
             stack.callback(self._cancel_all)
@@ -138,9 +136,15 @@ class SlurmCluster:
     def __exit__(self, *problem: object) -> None:
         self._stack.close()
 
-    def user(self, name: str = USERS[0]) -> ClusterUser:
-        """An ordinary user of the machine, with the cluster in its environment."""
-        return make_user(self.folder / "users", name, self.environment, self._place("head"))
+    @property
+    def users(self) -> dict[str, int]:
+        """The names and numbers of users that can have jobs: the hosts' own ones, or two that every machine has."""
+        return HOST_USERS if self.options.virtual_hosts else USERS
+
+    def user(self, name: str = "") -> ClusterUser:
+        """An ordinary user (the first one when none is named), with the cluster in its environment."""
+        name = name or next(iter(self.users))
+        return make_user(self.folder / "users" / name, self.users[name], self.environment, self._place("head"))
 
     def read(self, *words: str) -> str:
         """What a program prints that the cluster's administrator runs."""
@@ -190,7 +194,9 @@ class SlurmCluster:
 
     def _run(self, *words: str, check: bool = False) -> subprocess.CompletedProcess[str]:
         argv = [*self._place("head"), require_program(words[0]), *words[1:]]
-        done = subprocess.run(argv, env=self._variables, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            argv, env=self.daemons.environment, capture_output=True, text=True, timeout=60, check=False
+        )
         assert done.returncode == 0 or not check, f"{words}\n{done.stdout}{done.stderr}"
         return done
 
@@ -289,7 +295,9 @@ class SlurmCluster:
         database, port, database_port = self.folder / "database", self._ports[-2], self._ports[-1]
         database.mkdir()
         install = [require_program("mariadb-install-db"), "--no-defaults", "--user=mysql", "--skip-test-db"]
-        subprocess.run([*install, f"--datadir={database}/data"], env=self._variables, capture_output=True, check=True)
+        subprocess.run(
+            [*install, f"--datadir={database}/data"], env=self.daemons.environment, capture_output=True, check=True
+        )
         (database / "start.sql").write_text(_DATABASE_START)
         self.daemons.start(
             "mariadbd",
@@ -299,17 +307,21 @@ class SlurmCluster:
                 *(f"--port={database_port}", f"--init-file={database}/start.sql", "--innodb-buffer-pool-size=64M"),
                 *("--innodb-log-file-size=16M", "--innodb-flush-log-at-trx-commit=0"),
             ],
+            prefix=self._place("head"),
         )
-        self.daemons.wait_until("the database listens", lambda: is_listening(database_port))
+        self.daemons.wait_until("the database listens", lambda: self._is_listening(database_port))
         config = self.folder / "slurmdbd.conf"
         config.touch(0o600)
         config.write_text(_DATABASE_CONFIG.format(folder=self.folder, port=port, database_port=database_port))
-        self.daemons.start("slurmdbd", [require_program("slurmdbd"), "-D"])
-        self.daemons.wait_until("slurmdbd listens", lambda: is_listening(port))
+        self.daemons.start("slurmdbd", [require_program("slurmdbd"), "-D"], prefix=self._place("head"))
+        self.daemons.wait_until("slurmdbd listens", lambda: self._is_listening(port))
+
+    def _is_listening(self, port: int) -> bool:
+        return self._run("bash", "-c", f"</dev/tcp/127.0.0.1/{port}").returncode == 0
 
     def _add_users(self) -> None:
         self.read("sacctmgr", "-i", "add", "account", ACCOUNT, "Cluster=tiny")
-        self.read("sacctmgr", "-i", "add", "user", ",".join(["root", *USERS]), f"Account={ACCOUNT}")
+        self.read("sacctmgr", "-i", "add", "user", ",".join(["root", *self.users]), f"Account={ACCOUNT}")
 
     def _cancel_all(self) -> None:
         """What containers left of their environment is not found by its name later: the jobs end while Slurm can."""
@@ -318,10 +330,3 @@ class SlurmCluster:
                 self._run("scancel", f"--partition={name}")
             with suppress(AssertionError):
                 wait_until("no job", lambda: not self._run("squeue", "-h").stdout.strip(), timeout=5)
-
-
-def is_listening(port: int) -> bool:
-    """Whether something of this machine listens on the port."""
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-        return True
-    return False

@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.daemons import wait_until
+from tests.cluster.daemons import processes_of, wait_until
 from tests.cluster.slurm_cluster import ACCOUNT, SlurmCluster, SlurmOptions
 from tests.cluster.users import ClusterUser
-from tests.requirements import require_root
+from tests.requirements import require_program, require_root
 
 
 def submit(user: ClusterUser, body: str, *options: str) -> str:
@@ -127,32 +126,34 @@ def test_slurm_cluster_of_virtual_hosts_has_hosts(slurm_hosts: SlurmCluster) -> 
     assert sorted(out.split()) == ["2", "2", "gpu01", "gpu02"]
 
 
+def test_slurm_cluster_of_virtual_hosts_runs_mpi(slurm_hosts: SlurmCluster) -> None:
+    user = slurm_hosts.user()
+    source = Path(__file__).parent.parent / "interop/mpi_ring.c"
+    user.read_program(require_program("mpicc.openmpi"), str(source), "-o", "ring")
+    out = user.read_program("srun", "--mpi=pmix", "-N2", "--ntasks-per-node=2", "./ring")
+    assert out.count("ring ok") == 4, out
+
+
 def test_slurm_cluster_leaves_nothing_after_a_failure() -> None:
     require_root()
     cluster = SlurmCluster(SlurmOptions(nodes=1, gpus=0))
-    with pytest.raises(ZeroDivisionError), cluster:
-        cluster.wait_for_state(submit(cluster.user(), "sleep 600"), "RUNNING")
-        assert len(find_processes(cluster.folder)) > 3
-        raise ZeroDivisionError
+    with pytest.raises(ZeroDivisionError):
+        fail_with_a_running_job(cluster)
     assert not cluster.folder.exists()
-    assert not find_processes(cluster.folder)
+    assert not processes_of(cluster.folder)
 
 
 def test_slurm_cluster_that_cannot_start_says_why_and_leaves_nothing() -> None:
     require_root()
     cluster = SlurmCluster(SlurmOptions(lua="nonsense"))
-    with pytest.raises(AssertionError, match="job_submit.lua:1"), cluster:
+    with pytest.raises(AssertionError, match=r"job_submit\.lua:1"), cluster:
         pass
     assert not cluster.folder.exists()
-    assert not find_processes(cluster.folder)
+    assert not processes_of(cluster.folder)
 
 
-def find_processes(folder: Path) -> list[str]:
-    mark, found = os.fsencode(folder), []
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark in (place / "environ").read_bytes() + (place / "cmdline").read_bytes():
-                found.append(place.name)
-        except OSError:
-            continue
-    return found
+def fail_with_a_running_job(cluster: SlurmCluster) -> None:
+    with cluster:
+        cluster.wait_for_state(submit(cluster.user(), "sleep 600"), "RUNNING")
+        assert len(processes_of(cluster.folder)) > 3
+        raise ZeroDivisionError

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.builders.containers import Runner, make_runner
 
 # Schedulers want users that the machine's databases know, and every machine knows these.
-USERS = ("nobody", "games")
+USERS = {name: pwd.getpwnam(name).pw_uid for name in ("nobody", "games")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +67,9 @@ class ClusterUser(Runner):
         return done.stdout
 
 
-def make_user(folder: Path, name: str, environment: Mapping[str, str], prefix: tuple[str, ...] = ()) -> ClusterUser:
-    """A user with folders below `folder`; where we are not root it is ourselves."""
-    uid = pwd.getpwnam(name).pw_uid if os.getuid() == 0 else os.getuid()
-    place = folder / name
-    place.mkdir(exist_ok=True, parents=True)
-    make_runner(place, uid)
-    return ClusterUser(place, uid, dict(environment), prefix)
+def make_user(folder: Path, uid: int, environment: Mapping[str, str], prefix: tuple[str, ...] = ()) -> ClusterUser:
+    """A user with this folder; where we are not root it is ourselves."""
+    number = uid if os.getuid() == 0 else os.getuid()
+    folder.mkdir(exist_ok=True, parents=True)
+    make_runner(folder, number)
+    return ClusterUser(folder, number, dict(environment), prefix)

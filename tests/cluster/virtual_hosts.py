@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Hosts of a test's own on one machine: each has its network address, hostname, /etc/hosts, /dev/shm and local disk.
+"""Hosts of a test's own on one machine: each has its network address, hostname, users, /dev/shm and local disk.
 
 Each host is a process that holds namespaces, and so is the switch between them: when those end, all of it is gone,
 and the machine's own network never knew. with VirtualHosts(["head", "gpu01"]) as hosts:
@@ -17,10 +17,11 @@ from tests.cluster.daemons import Daemons, private_folder
 from tests.requirements import require_program, require_root
 
 NETWORK = "10.77.0"
+USERS = {"alice": 20_001, "bob": 20_002}  # they have a home and a shell, which users of every machine lack
 _HOLD = """\
 set -e
 hostname "$1"
-mount --bind "$2/hosts" /etc/hosts
+for name in hosts passwd group; do mount --bind "$2/$name" "/etc/$name"; done
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 mount -t tmpfs -o mode=1777 tmpfs "$2/local"
 ip link set lo up
@@ -30,10 +31,11 @@ exec sleep infinity
 
 
 class VirtualHosts:
-    """Hosts that reach each other and nothing else; root makes them."""
+    """Hosts that reach each other and nothing else; root makes them. A user's home is HOMES/USER/home."""
 
-    def __init__(self, names: list[str]) -> None:
+    def __init__(self, names: list[str], homes: Path) -> None:
         self.names = names
+        self._homes = homes
         self._stack = ExitStack()
         self._pids: dict[str, int] = {}
 
@@ -73,6 +75,7 @@ class VirtualHosts:
         addresses = {name: f"{NETWORK}.{number}" for number, name in enumerate(self.names, start=1)}
         lines = ["127.0.0.1 localhost", *(f"{address} {name}" for name, address in addresses.items())]
         (self.folder / "hosts").write_text("".join(f"{line}\n" for line in lines))
+        self._write_users()
         for name in ("switch", *self.names):
             hold = ["unshare", "--net", "--uts", "--mount", "sh", "-c", _HOLD, "hold", name, str(self.folder)]
             self._pids[name] = self._daemons.start(name, hold).pid
@@ -81,6 +84,12 @@ class VirtualHosts:
         self.run("switch", "sh", "-ec", "ip link add bridge type bridge; ip link set bridge up")
         for number, (name, address) in enumerate(addresses.items(), start=1):
             self._connect(name, f"port{number}", address)
+
+    def _write_users(self) -> None:
+        users = [f"{name}:x:{uid}:{uid}::{self._homes}/{name}/home:/bin/bash\n" for name, uid in USERS.items()]
+        groups = [f"{name}:x:{uid}:\n" for name, uid in USERS.items()]
+        for name, lines in (("passwd", users), ("group", groups)):
+            (self.folder / name).write_text("".join([Path("/etc", name).read_text(), *lines]))
 
     def _connect(self, name: str, port: str, address: str) -> None:
         self.run("switch", "ip", *f"link add {port} type veth peer name eth0 netns {self._pids[name]}".split())
