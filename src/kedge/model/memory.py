@@ -9,7 +9,7 @@ from kedge.errors import InvalidJob
 
 _LETTERS = "KMGTP"
 _FORMS = "write it like 512M, 64G or 1.5T"
-_AMOUNT = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,6}))?\s*(?:([KMGTP])(?:I?B)?|B)", re.IGNORECASE)
+_AMOUNT = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,6}))?\s*(?:([KMGTP])(?:I?B)?|B)", re.IGNORECASE)
 _LARGEST = 1 << 60
 
 
