@@ -37,5 +37,6 @@ ask() {
 }
 
 # SLOTS: a node's, written here by who installs this file
+# shellcheck source=/dev/null
 . "$SGE_ROOT/util/resources/jsv/jsv_include.sh"
 jsv_main
