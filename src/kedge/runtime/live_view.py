@@ -152,6 +152,8 @@ class LiveView(FolderView):
             return 0
         try:
             return os.fstat(file).st_mode
+        except OSError:  # a server of files, FUSE or another node, has lost it meanwhile
+            return 0
         finally:
             os.close(file)
 
