@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kedge.errors import NoScheduler, ProgramFailed, ProgramMissing, SchedulerFailed
+from kedge.errors import KedgeError, NoScheduler, ProgramFailed, ProgramMissing, SchedulerFailed, rebuild_error
 from kedge.jobs.records import Records
 from kedge.model.site import Site
 from kedge.ops.site import choose_site
@@ -37,7 +37,7 @@ class Cluster:
     def ask(self, query: Query) -> str | None:
         """What a scheduler's program prints; None when it failed and may."""
         try:
-            done = self.call(query.argv)
+            done = self.call(query.argv, query.environment)
         except SchedulerFailed:
             if query.may_fail:
                 return None
@@ -48,10 +48,13 @@ class Cluster:
             raise self.explain_failure(done)
         return done.output.decode(errors="replace")
 
-    def call(self, argv: Sequence[str]) -> Finished:
-        """Run a scheduler's program to its end, whatever its status."""
+    def call(self, argv: Sequence[str], changes: Sequence[tuple[str, str | None]] = ()) -> Finished:
+        """Run a scheduler's program to its end, whatever its status; `changes` are variables to set, None drops one."""
+        environment = {**os.environ, **{name: value for name, value in changes if value is not None}}
+        for name in (name for name, value in changes if value is None):
+            environment.pop(name, None)
         try:
-            return run_program(argv, check=False, timeout=_PATIENCE)
+            return run_program(argv, environment=environment, check=False, timeout=_PATIENCE)
         except ProgramMissing as problem:
             raise NoScheduler(
                 f"'{argv[0]}' is not here, and {self.site.name} is a site with {self.backend.name}",
@@ -63,13 +66,29 @@ class Cluster:
                 problem.message, hint="the scheduler may be busy or down; try again in a minute"
             ) from problem
 
-    def explain_failure(self, done: Finished) -> SchedulerFailed:
+    def explain_failure(self, done: Finished) -> KedgeError:
         """The error for a program of the scheduler that failed: all it said, without its own name before each line."""
+        own = _read_own_error(done.output)
+        if own is not None:
+            return own
         said = (done.errors or done.output).decode(errors="replace").strip()
         lines = [_ADDRESS.sub("", line).strip() for line in said.splitlines() if line.strip()]
         what = "; ".join(lines[-_SHOWN_LINES:]) or f"it ended with status {done.status} and said nothing"
         context = {"command": shlex.join(done.argv), **({"said": said[-2000:]} if len(lines) > _SHOWN_LINES else {})}
         return SchedulerFailed(f"{done.argv[0]}: {what}", context=context)
+
+
+def _read_own_error(output: bytes) -> KedgeError | None:
+    """The local queue is kedge itself, and its errors are what they are."""
+    if not output.startswith(b"{"):
+        return None
+    import json  # late: other schedulers print no JSON here
+
+    try:
+        told = json.loads(output)
+    except ValueError:
+        return None
+    return rebuild_error(told) if "error" in told and "message" in told else None
 
 
 def open_cluster(settings: Settings, environ: Mapping[str, str], *, described: str = "") -> Cluster:

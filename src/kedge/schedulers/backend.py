@@ -39,6 +39,7 @@ class Dialect:
     has_array_lists: bool = True  # 1,3,7-9 and not only one range
     first_index: int = 0  # the smallest index there is
     has_dependency_kinds: bool = True  # False: it begins after any end, and the script looks how that was
+    has_id_per_task: bool = False  # numeric_id differs between an array's tasks
     broadcast: str = ""  # the words that copy a file to all nodes: sbcast --force
     opening: tuple[str, ...] = ()  # lines before all that can print: where output goes that the scheduler would keep
 

@@ -155,8 +155,9 @@ def _broadcast_image(job: Job, site: Site, dialect: Dialect) -> list[str]:
     if not dialect.broadcast:  # every node unpacks it to its own disk, once, and keeps it as long as there is room
         return [f'{on_nodes} "$kedge" unpack "$image"'.lstrip()]
     folder = site.node_directory or "/tmp"
+    task = "_$KEDGE_ARRAY_INDEX" if job.array else ""  # two tasks may share a node, and each removes its own copy
     return [
-        f'copy="{folder}/kedge-$(id -u)-$KEDGE_JOB_ID-${{image##*/}}"',
+        f'copy="{folder}/kedge-$(id -u)-$KEDGE_JOB_ID{task}-${{image##*/}}"',
         f'{dialect.broadcast} "$image" "$copy"',
         f'trap \'finish "$?" 2>/dev/null || true; {on_nodes} rm -f "$copy"\' EXIT',
         'image="$copy"',
@@ -166,7 +167,8 @@ def _broadcast_image(job: Job, site: Site, dialect: Dialect) -> list[str]:
 def _find_master(job: Job, site: Site, dialect: Dialect) -> list[str]:
     if job.parallel is not Parallel.TORCHRUN or job.node_count == 1:
         return []
-    number = f"({dialect.numeric_id} + KEDGE_ARRAY_INDEX)" if job.array else dialect.numeric_id
+    is_shared = job.array is not None and not dialect.has_id_per_task
+    number = f"({dialect.numeric_id} + KEDGE_ARRAY_INDEX)" if is_shared else dialect.numeric_id
     return [
         *dialect.first_node,
         f'export MASTER_ADDR="$first_node{site.address_suffix}"',
