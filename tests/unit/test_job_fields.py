@@ -78,7 +78,7 @@ def test_values_of_files_are_read() -> None:
     assert read("environment", ["A=1=2", "B="]) == (("A", "1=2"), ("B", ""))
     assert read("setup", "\nmodule purge\n\nulimit -c 0\n") == ("module purge", "", "ulimit -c 0")
     assert read("setup", ["a\nb"]) == ("a\nb",)
-    assert read("binds", "data:/data") == ("data:/data",)
+    assert read("binds", "data:/data") == read("binds", ("data:/data",)) == ("data:/data",)
     assert read("time", datetime.time(1, 30)) == 5400
     assert read("begin", datetime.datetime(2030, 1, 31, 8)) == "2030-01-31T08:00:00"
     assert read("array", [1, 3, "7-9"]) == JobArray.parse("1,3,7-9")

@@ -12,6 +12,7 @@ from kedge.cli.options import GlobalOptions, Parser, add_globals
 from kedge.errors import InvalidJob, KedgeError, UsageError
 from kedge.model.job import Dependency, DependencyKind, Job, JobArray, Parallel
 from kedge.model.job_fields import FIELDS
+from kedge.settings import SETTINGS
 
 IMAGE = Job(image="x.sif")
 
@@ -183,6 +184,11 @@ def test_options_can_be_left_out_for_a_verb() -> None:
     add_job_options(parser, without=("array", "output"))
     with pytest.raises(KedgeError, match="--array"):
         parser.parse_args(["--array", "1-2"])
+
+
+def test_options_do_not_set_what_is_a_setting() -> None:
+    given = vars(make_parser().parse_args(["--directory", "/work", "--runtime", "kedge"]))
+    assert not set(given) & set(SETTINGS)
 
 
 def test_options_help_shows_every_flag() -> None:

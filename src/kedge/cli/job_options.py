@@ -16,7 +16,7 @@ from kedge.model.job_fields import BY_NAME, FIELDS, GROUPS, JobField
 from kedge.model.job_rules import find_problems
 from kedge.model.job_values import change_job, read_value
 
-_PREFIX = "job_"  # `runtime` and others are names of settings, too
+_PREFIX = "described_"  # `runtime` and `job_directory` are names of settings, too
 
 
 class _Keep(argparse.Action):

@@ -33,6 +33,7 @@ _TYPE_NAMES: dict[str, str] = {
     "float": "a number",
     "bool": "true or false",
     "list": "a list",
+    "tuple": "a list",
     "dict": "a table",
 }
 
@@ -115,7 +116,7 @@ def _read_choice(field: JobField, value: object) -> dict[str, Any]:
 
 def _read_choices(field: JobField, value: object) -> dict[str, Any]:
     listed = value.split(",") if isinstance(value, str) else value
-    if not isinstance(listed, list):
+    if not isinstance(listed, list | tuple):
         raise _refuse_type(value, "a list of words")
     chosen: dict[str, None] = {}
     for each in listed:
@@ -196,7 +197,7 @@ def _read_words(field: JobField, value: object) -> dict[str, Any]:
 
 def _read_list(field: JobField, value: object) -> dict[str, Any]:
     listed = [value] if isinstance(value, str) else value
-    if not isinstance(listed, list):
+    if not isinstance(listed, list | tuple):
         raise _refuse_type(value, "a list of texts")
     for each in listed:
         if not _check_text(each, one_line=True).strip():
@@ -206,13 +207,13 @@ def _read_list(field: JobField, value: object) -> dict[str, Any]:
 
 def _read_lines(field: JobField, value: object) -> dict[str, Any]:
     listed = value.strip("\n").split("\n") if isinstance(value, str) else value
-    if not isinstance(listed, list):
+    if not isinstance(listed, list | tuple):
         raise _refuse_type(value, "lines of shell: a list, or one text of several lines")
     return {field.name: tuple(_check_text(each, one_line=False) for each in listed)}
 
 
 def _read_pairs(field: JobField, value: object) -> dict[str, Any]:
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         value = dict(_split_pair(_check_text(each, one_line=False)) for each in value)
     if not isinstance(value, dict):
         raise _refuse_type(value, 'a table such as { OMP_NUM_THREADS = 8 }, or a list of "NAME=VALUE"')
@@ -247,7 +248,7 @@ def _read_flag(field: JobField, value: object) -> dict[str, Any]:
 
 
 def _read_array(field: JobField, value: object) -> dict[str, Any]:
-    listed = value if isinstance(value, list) else [value]
+    listed = value if isinstance(value, list | tuple) else [value]
     if any(isinstance(each, bool) or not isinstance(each, int | str) for each in listed):
         raise _refuse_type(value, 'indices such as "0-9"')
     return {field.name: JobArray.parse(",".join(_turn_to_text(each) for each in listed))}
@@ -255,7 +256,7 @@ def _read_array(field: JobField, value: object) -> dict[str, Any]:
 
 def _read_dependencies(field: JobField, value: object) -> dict[str, Any]:
     listed = [value] if isinstance(value, str) else value
-    if not isinstance(listed, list):
+    if not isinstance(listed, list | tuple):
         raise _refuse_type(value, "a list of jobs")
     return {field.name: tuple(job for each in listed for job in parse_dependencies(_check_text(each, one_line=True)))}
 
