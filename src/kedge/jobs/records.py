@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -116,7 +115,7 @@ class Records:
 
     def place(self) -> tuple[str, Path]:
         """A key that nobody has, and the folder it will get; nothing is made yet."""
-        key = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+        key = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}"
         return key, self._records / key
 
     def create(self, key: str, draft: Draft, script: str) -> Record:

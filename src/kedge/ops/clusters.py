@@ -23,6 +23,7 @@ from kedge.settings import Settings, xdg_directory
 _PATIENCE = 120.0  # seconds; a controller that restarts answers within that
 _ADDRESS = re.compile(r"^\w+: (error: )?")  # sbatch: error:
 _SHOWN_LINES = 5
+_VARIABLE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +113,10 @@ def find_record_root(settings: Settings, site: Site, environ: Mapping[str, str])
 
 def expand(text: str, environ: Mapping[str, str]) -> str:
     """A profile's path with its $VARIABLES; empty when one of them is not set."""
-    from string import Template  # late: few profiles have one
-
-    try:
-        return Template(text).substitute(environ)
-    except (KeyError, ValueError):
+    names = _VARIABLE.findall(text)
+    if not all(environ.get(name) for name in names):
         return ""
+    return _VARIABLE.sub(lambda found: environ[found[1]], text)
 
 
 def find_user(environ: Mapping[str, str]) -> str:

@@ -7,15 +7,18 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kedge.errors import FileProblem, InvalidJob, ProgramFailed
 from kedge.model.job import Job
-from kedge.model.reference import Reference, Transport
 from kedge.model.site import Site
 from kedge.ops.clusters import expand
 from kedge.settings import Settings, xdg_directory
 
-NOW, IN_JOB = "now", "in-job"
+if TYPE_CHECKING:
+    from kedge.model.reference import Reference
+
+NOW = "now"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,10 @@ def place_image(job: Job, site: Site, settings: Settings, environ: Mapping[str, 
     """Decide about the image of a job; nothing is fetched yet."""
     if not job.image:
         return StagedImage("")
+    if Path(directory, job.image).exists():
+        return StagedImage(str(Path(directory, job.image)))
+    from kedge.model.reference import Reference, Transport  # late: a file is named by its path
+
     reference = Reference.parse(job.image, exists=lambda path: os.path.lexists(Path(directory, path)))
     if reference.transport is Transport.INSTANCE:
         raise InvalidJob(
@@ -40,13 +47,13 @@ def place_image(job: Job, site: Site, settings: Settings, environ: Mapping[str, 
         )
     if reference.transport is Transport.FILE:
         path = Path(directory, reference.path)
-        if not path.exists():
-            raise FileProblem(
-                f"the image {path} does not exist",
-                context={"path": str(path)},
-                hint="'kedge pull' gets one; a name on a registry begins with docker://",
-            )
-        return StagedImage(str(path))
+        if path.exists():
+            return StagedImage(str(path))
+        raise FileProblem(
+            f"the image {path} does not exist",
+            context={"path": str(path)},
+            hint="'kedge pull' gets one; a name on a registry begins with docker://",
+        )
     if (job.runtime or site.runtime) == "pyxis" and reference.transport is Transport.DOCKER:
         return StagedImage(job.image)
     target = find_image_folder(site, settings, environ).joinpath(*_name_parts(reference))

@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
-import secrets
 from pathlib import Path
 
 from kedge.posix.spawn import start_of
@@ -16,11 +14,11 @@ from kedge.posix.spawn import start_of
 def machine_name() -> str:
     """A name for this boot of this kernel and this pid namespace; random where /proc does not tell."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_bytes()
-        namespace = str(Path("/proc/self/ns/pid").readlink())
-    except OSError:
-        return secrets.token_hex(6)
-    return hashlib.sha256(boot + namespace.encode()).hexdigest()[:12]
+        boot = int(Path("/proc/sys/kernel/random/boot_id").read_text().replace("-", ""), 16)
+        namespace = Path("/proc/self/ns/pid").stat().st_ino
+    except (OSError, ValueError):
+        return os.urandom(6).hex()
+    return f"{(boot + namespace) % (1 << 48):012x}"  # the boot's number is random; a hash would cost every start more
 
 
 def is_running(machine: str, pid: int, start: int) -> bool | None:
@@ -43,7 +41,7 @@ def is_running(machine: str, pid: int, start: int) -> bool | None:
 def own_name(label: str) -> str:
     """A fresh file name that says which process made it; `owner_is_gone` reads it."""
     pid = os.getpid()
-    return f"{label}.{machine_name()}.{pid}.{start_of(pid)}.{secrets.token_hex(6)}"
+    return f"{label}.{machine_name()}.{pid}.{start_of(pid)}.{os.urandom(6).hex()}"
 
 
 def owner_is_gone(name: str) -> bool | None:
