@@ -55,6 +55,9 @@ def _list_details(job: StoredJob, index: int | None) -> tuple[tuple[str, str], .
 
 
 def _describe_task(job: StoredJob, kind: str, index: int | None) -> JobStatus:
+    kind = next(
+        (each for each in (kind, DONE, FAILED) if job.path(each, index).exists()), kind
+    )  # it may just have ended
     history = read_task(job.path(kind, index))
     status = _make_status(job, index, _find_state(kind, history))
     gpus = (("GPUs", ",".join(history.gpus)),) if history.gpus else ()

@@ -60,9 +60,9 @@ class Survey:
 def take_turn(queue: Queue, environ: Mapping[str, str], *, when_idle: Callable[[], None] | None = None) -> Survey:
     """Take a turn under the lock; `when_idle` is called under it when no job waits."""
     with queue.locked():
-        for job in queue.list_active():
-            _recover_job(queue, job, environ)
-        survey = make_survey(queue, environ)
+        found = queue.list_active()
+        has_changed = [_recover_job(queue, job, environ) for job in found]
+        survey = make_survey(queue, environ, None if any(has_changed) else found)
         jobs = {job.id: job for job in survey.jobs}
         for id, index in survey.plan.starts:
             if not jobs[id].request.is_interactive:  # those begin at their own terminal
@@ -77,9 +77,9 @@ def take_turn(queue: Queue, environ: Mapping[str, str], *, when_idle: Callable[[
     return survey
 
 
-def make_survey(queue: Queue, environ: Mapping[str, str]) -> Survey:
-    """Look at the queue and plan; nothing is changed."""
-    survey = Survey(read_machine(environ), queue.list_active())
+def make_survey(queue: Queue, environ: Mapping[str, str], jobs: list[StoredJob] | None = None) -> Survey:
+    """Look at the queue, or at `jobs` that were just read, and plan; nothing is changed."""
+    survey = Survey(read_machine(environ), queue.list_active() if jobs is None else jobs)
     size = survey.machine.size
     held: dict[str, Need] = {}
     claims = []
@@ -161,20 +161,28 @@ def _start_runner(queue: Queue, job: StoredJob, index: int | None, file: int, en
     start_detached(words, environ, log=queue.log, keep=(file,))
 
 
-def _recover_job(queue: Queue, job: StoredJob, environ: Mapping[str, str]) -> None:
-    """See to what killed processes left."""
+def _recover_job(queue: Queue, job: StoredJob, environ: Mapping[str, str]) -> bool:
+    """See to what killed processes left; whether there was anything."""
+    has_changed = False
     if job.request.is_interactive and job.waiting and not is_locked(job.folder / WAITER):
         request_cancel(job, None)
+        has_changed = True
     for index in job.tasks[RUNNING]:
         path = job.path(RUNNING, index)
-        if is_locked(path):
-            continue
-        file = open_task(path)
         try:
-            take_lock(file, path)
-            _recover_task(queue, job, index, file, environ)
+            file = open_task(path)
+        except FileNotFoundError:  # it has just ended, and its file has another name
+            has_changed = True
+            continue
+        try:
+            # a runner renames its file before it lets go: what has this name still was left by a killed one
+            if take_lock(file, path, wait=False):
+                has_changed = True
+                if path.exists():
+                    _recover_task(queue, job, index, file, environ)
         finally:
             os.close(file)
+    return has_changed
 
 
 def _recover_task(queue: Queue, job: StoredJob, index: int | None, file: int, environ: Mapping[str, str]) -> None:

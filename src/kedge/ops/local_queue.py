@@ -122,10 +122,11 @@ def list_jobs(environ: Mapping[str, str], *, everything: bool = False) -> list[J
     if not queue.exists:
         return []
     take_turn(queue, environ)
-    ended = queue.list_ended(0.0 if everything else time.time() - _RECENT)
-    survey = make_survey(queue, environ)
-    jobs = {job.id: job for job in (*ended, *survey.jobs)}
-    return [status for _, job in sorted(jobs.items()) for status in describe_job(job, survey)]
+    with queue.locked():  # nothing moves meanwhile
+        ended = queue.list_ended(0.0 if everything else time.time() - _RECENT)
+        survey = make_survey(queue, environ)
+        jobs = sorted((*ended, *survey.jobs), key=lambda job: job.id)
+        return [status for job in jobs for status in describe_job(job, survey)]
 
 
 def show_jobs(words: Sequence[str], environ: Mapping[str, str]) -> list[JobStatus]:
@@ -134,13 +135,14 @@ def show_jobs(words: Sequence[str], environ: Mapping[str, str]) -> list[JobStatu
     if not queue.exists:
         return []
     take_turn(queue, environ)
-    survey = make_survey(queue, environ)
     found = []
-    for word in words:
-        with contextlib.suppress(JobNotFound):
-            job, index = queue.require_job(word)
-            statuses = describe_job(job, survey)
-            found += [each for each in statuses if index is None or each.index == index or each.pending_indices]
+    with queue.locked():
+        survey = make_survey(queue, environ)
+        for word in words:
+            with contextlib.suppress(JobNotFound):
+                job, index = queue.require_job(word)
+                statuses = describe_job(job, survey)
+                found += [each for each in statuses if index is None or each.index == index or each.pending_indices]
     return found
 
 

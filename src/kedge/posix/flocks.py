@@ -23,10 +23,13 @@ def lock_file(path: Path, *, wait: bool = True) -> int | None:
     """Make the file if need be and lock it; the open file holds the lock. None when another has it and not to wait."""
     with explained(path):
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    if take_lock(file, path, wait=wait):
-        return file
-    os.close(file)
-    return None
+    is_ours = False
+    try:
+        is_ours = take_lock(file, path, wait=wait)
+    finally:
+        if not is_ours:
+            os.close(file)
+    return file if is_ours else None
 
 
 def take_lock(file: int, path: Path, *, wait: bool = True) -> bool:
@@ -36,7 +39,6 @@ def take_lock(file: int, path: Path, *, wait: bool = True) -> bool:
     except BlockingIOError:
         return False
     except OSError as problem:
-        os.close(file)
         if problem.errno not in _UNAVAILABLE:
             raise
         raise FileProblem(

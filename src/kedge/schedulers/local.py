@@ -31,7 +31,7 @@ DIALECT = Dialect(
     first_node=('first_node="$KEDGE_LOCAL_HOST"',),
     launcher="mpirun",
 )
-_OPTION = re.compile(r"(?:#KEDGE\s+)?(?:--)?([a-z-]+)(?:(?:=|\s+)(.*))?", re.DOTALL)
+_OPTION = re.compile(r"(?:#KEDGE\s+)?(?:--)?([a-z][a-z-]*)(?:(?:=|\s+)(.*))?", re.DOTALL)
 _NOT_PLAIN = re.compile(r'[\x00-\x1f\x7f]|^["\s]|\s$')
 _THINGS = {"cpus": "processors", "memory": "memory", "gpus": "GPUs"}
 
@@ -110,7 +110,7 @@ class _Local:
     @staticmethod
     def cancel_argv(ids: Sequence[str], signal: str = "") -> list[str]:
         """Jobs that are over already are passed over."""
-        return [*own_command(), "local-queue", "cancel", *([f"--signal={signal}"] if signal else []), *ids]
+        return [*own_command(), "--json", "local-queue", "cancel", *([f"--signal={signal}"] if signal else []), *ids]
 
     @staticmethod
     def explain(status: JobStatus) -> str:

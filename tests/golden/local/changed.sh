@@ -1,0 +1,25 @@
+#!/bin/bash
+#KEDGE --name=train
+#KEDGE --directory=/home/ada/my work
+#KEDGE --output=/home/ada/my work/{name}-{id}.out
+#KEDGE --time=2h
+#KEDGE --begin=now+1h
+# train: by kedge VERSION for the site local. To submit it by hand: kedge local-queue submit FILE
+
+export KEDGE_JOB_ID="${KEDGE_LOCAL_JOB_ID}" KEDGE_JOB_NAME=train
+# where 'kedge status' finds how it went, if the scheduler keeps no accounts
+record=/home/ada/.local/state/kedge/jobs/records/K
+streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")
+began="$KEDGE_JOB_ID $(hostname) $(date +%s)"
+{ printf "%s\n" "$began" "$streams" >"$record/began"; } 2>/dev/null
+finish() { echo "$1 $(date +%s)" >"$record/ended"; }
+trap 'finish "$?" 2>/dev/null || true' EXIT
+
+set -eo pipefail
+
+cd '/home/ada/my work'
+
+kedge=/home/ada/.local/bin/kedge
+image=/data/pytorch.sif
+
+"$kedge" exec "$image" python train.py

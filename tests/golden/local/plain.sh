@@ -1,0 +1,20 @@
+#!/bin/bash
+#KEDGE --name=hello
+#KEDGE --directory=/home/ada/my work
+#KEDGE --output=/home/ada/my work/{name}-{id}.out
+# hello: by kedge VERSION for the site local. To submit it by hand: kedge local-queue submit FILE
+
+export KEDGE_JOB_ID="${KEDGE_LOCAL_JOB_ID}" KEDGE_JOB_NAME=hello
+# where 'kedge status' finds how it went, if the scheduler keeps no accounts
+record=/home/ada/.local/state/kedge/jobs/records/K
+streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")
+began="$KEDGE_JOB_ID $(hostname) $(date +%s)"
+{ printf "%s\n" "$began" "$streams" >"$record/began"; } 2>/dev/null
+finish() { echo "$1 $(date +%s)" >"$record/ended"; }
+trap 'finish "$?" 2>/dev/null || true' EXIT
+
+set -eo pipefail
+
+cd '/home/ada/my work'
+
+hostname
