@@ -341,7 +341,7 @@ JOBS = st.builds(
 ).filter(lambda job: not list(find_problems(job)))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 @given(JOBS)
 def test_description_written_is_read_back(job: Job) -> None:
     found = parse(write_description([job], site="s"))
@@ -349,7 +349,7 @@ def test_description_written_is_read_back(job: Job) -> None:
     assert found.job() == job
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 @given(JOBS)
 def test_encoding_survives_json(job: Job) -> None:
     assert decode_job(json.loads(json.dumps(encode_job(job)))) == job
@@ -369,6 +369,13 @@ def test_description_written_keeps_several_jobs_apart() -> None:
     assert found.names == ("a-b-2", "a-b-3", "job-12", "last")  # a-b is a job elsewhere, and stays one
     assert [each.job for each in found.job("last").dependencies] == ["a-b-2", "a-b", "job-12"]
     assert found.needs("last") == ("a-b-2", "job-12")
+
+
+def test_description_written_may_wait_for_an_earlier_job_of_its_name() -> None:
+    job = Job(name="train", image="x", dependencies=(Dependency(DependencyKind.AFTER_OK, "train"),))
+    found = parse(write_description([job]))
+    assert found.names == ("train-2",)
+    assert found.job() == job
 
 
 def test_description_written_is_plain() -> None:

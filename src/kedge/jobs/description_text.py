@@ -23,7 +23,8 @@ def write_description(jobs: Iterable[Job], *, site: str = "") -> str:
     names = dict(zip([job.name for job in reversed(listed)], reversed(keys), strict=True))
     blocks = [f"site = {write_text(site)}\n"] if site else []
     for key, job in zip(keys, listed, strict=True):
-        waits = tuple(replace(each, job=names.get(each.job, each.job)) for each in job.dependencies)
+        known = {name: other for name, other in names.items() if name != job.name}  # its own is an earlier one's
+        waits = tuple(replace(each, job=known.get(each.job, each.job)) for each in job.dependencies)
         try:
             blocks.append(_write_job(key, replace(job, dependencies=waits)))
         except UnicodeEncodeError:
@@ -37,7 +38,8 @@ def write_description(jobs: Iterable[Job], *, site: str = "") -> str:
 def _choose_keys(jobs: Sequence[Job]) -> list[str]:
     """The name of each job's table: its own where a table can have it."""
     own = {job.name for job in jobs}
-    taken = {each.job for job in jobs for each in job.dependencies} - own  # jobs elsewhere that must stay elsewhere
+    waits = {(each.job, job.name) for job in jobs for each in job.dependencies}
+    taken = {waited for waited, name in waits if waited not in own or waited == name}  # elsewhere, and stay there
     keys: list[str] = []
     for job in jobs:
         plain = re.sub(r"[^\w.-]+", "-", job.name.encode(errors="replace").decode()).strip("-.")[:60] or "job"
