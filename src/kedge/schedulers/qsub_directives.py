@@ -16,6 +16,7 @@ from kedge.model.job import Job, JobArray
 from kedge.model.output_pattern import make_file_name, split_pattern
 from kedge.model.site import Site
 from kedge.schedulers.backend import Place
+from kedge.schedulers.quoting import quote
 
 Words = tuple[str, ...]  # an option and its values
 
@@ -98,11 +99,11 @@ def redirect_output(job: Job, place: Place) -> tuple[str, ...]:
 def write_output(job: Job, pattern: str) -> str:
     """The name of a file as a word of shell."""
     values = {
-        "{name}": shlex.quote(make_file_name(job.name)),
+        "{name}": quote(make_file_name(job.name)),
         "{id}": '"${KEDGE_JOB_ID%%[!0-9]*}"',
         "{index}": '"$KEDGE_ARRAY_INDEX"' if job.array else "",
     }
-    return "".join(values[part] if part in values else shlex.quote(part) for part in split_pattern(pattern))
+    return "".join(values[part] if part in values else quote(part) for part in split_pattern(pattern))
 
 
 def write_array(array: JobArray, *, is_lookup: bool) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from kedge.model.job_state import JobStatus, State
-from kedge.schedulers.gridengine.times import read_account_time, read_seconds
+from kedge.schedulers.times import read_printed_time, read_seconds
 
 _RESCHEDULED, _LIMIT, _SIGNALLED = 25, 37, 100
 _KILL = 9
@@ -60,9 +60,9 @@ def _read_entry(fields: Mapping[str, str]) -> JobStatus | None:
         nodes=fields.get("hostname", ""),
         exit_code=None if is_signal or 0 < failed < _LIMIT else exit_status,
         signal=exit_status - 128 if is_signal else None,
-        submitted=read_account_time(fields.get("qsub_time", "")),
-        started=read_account_time(fields.get("start_time", "")),
-        ended=read_account_time(fields.get("end_time", "")),
+        submitted=read_printed_time(fields.get("qsub_time", "")),
+        started=read_printed_time(fields.get("start_time", "")),
+        ended=read_printed_time(fields.get("end_time", "")),
         time_limit=read_seconds(requested.get("h_rt", "")),
         details=tuple((name, fields[name]) for name in _SHOWN if fields.get(name, "NONE") != "NONE"),
     )

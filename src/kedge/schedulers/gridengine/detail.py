@@ -7,7 +7,7 @@ import re
 
 from kedge.model.job_state import JobStatus, State
 from kedge.schedulers.gridengine.listing import read_state
-from kedge.schedulers.gridengine.times import read_account_time, read_seconds
+from kedge.schedulers.times import read_printed_time, read_seconds
 
 _FIELD = re.compile(r"([A-Za-z_][\w/ -]*?)(?:\s+(\d+))?:\s*(.*)")  # the number is a task's
 _INDENT = " " * 20
@@ -42,7 +42,7 @@ def parse_job_detail(output: str) -> list[JobStatus]:
             reason="; ".join(dict.fromkeys(reasons)),
             name=(fields.get("job_name") or [""])[0],
             user=(fields.get("owner") or [""])[0],
-            submitted=read_account_time((fields.get("submission_time") or [""])[0]),
+            submitted=read_printed_time((fields.get("submission_time") or [""])[0]),
             time_limit=read_seconds(limit[1]) if limit else None,
             details=tuple(shown),
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kedge.errors import SchedulerFailed
 from kedge.model.job_state import JobStatus, State
-from kedge.schedulers.gridengine.times import read_iso_time
+from kedge.schedulers.times import read_iso_time
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Times as Grid Engine's programs print them, in the zone of the machine they run on."""
+"""Times as the programs of Grid Engine and PBS print them, in the zone of the machine they run on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read_iso_time(text: str) -> float | None:
         return None
 
 
-def read_account_time(text: str) -> float | None:
+def read_printed_time(text: str) -> float | None:
     """`Sun Nov 15 07:33:19 2026`, or `11/15/2026 07:33:19.123` of Univa's; `-/-` is never."""
     long, short = _LONG.fullmatch(text.strip()), _SHORT.fullmatch(text.strip())
     try:

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`qstat -f`: attributes of jobs, one to a line. Its JSON is invalid too often to be asked for.
+
+States and exit codes are those of qstat(1B) and of PBS's reference guide.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from kedge.model.job_state import JobStatus, State
+from kedge.schedulers.times import read_printed_time, read_seconds
+
+_ID = re.compile(r"(\d+)(\[(\d*)\])?(\..*)?")
+_ATTRIBUTE = re.compile(r" {4}([A-Za-z_][\w.]*) = (.*)")
+_HEADER = "Job Id:"
+_STATES = {
+    "Q": State.QUEUED,
+    "W": State.QUEUED,  # for a time, or for files
+    "T": State.QUEUED,  # on its way to another server
+    "H": State.HELD,
+    "R": State.RUNNING,
+    "B": State.RUNNING,  # an array of which something has begun
+    "E": State.COMPLETING,
+    "S": State.SUSPENDED,
+    "U": State.SUSPENDED,
+}
+_OVER = ("F", "X")
+_WAITING = (State.QUEUED, State.HELD)
+_DELETED = "91"  # substate: it was terminated from outside
+_MEMORY_CODES, _TIME_CODE, _NODE_CODES = (-26, -27), -29, (-4, -5, -6, -20)
+_SIGNALS = 256
+_KILL, _TERMINATE = 9, 15
+_SIZE = re.compile(r"(\d{1,20})([kmgtp]?)[bw]?", re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+_SHOWN = (
+    "resources_used.walltime",
+    "resources_used.mem",
+    "resources_used.cput",
+    "Resource_List.select",
+    "array_state_count",
+    "estimated.start_time",
+    "project",
+    "Account_Name",
+)
+
+
+def parse_job_status(output: str) -> list[JobStatus]:
+    """Every job and task; those of an array that wait are one entry, and an array whose tasks are told is none."""
+    if _HEADER not in output:
+        return list(_read_table(output))
+    found = [status for fields in _split_jobs(output) if (status := _read_job(fields)) is not None]
+    told = {status.id for status in found if status.index is not None}
+    waiting = {status.id for status in found if status.pending_indices}
+    return [
+        status
+        for status in found
+        if not (status.index is None and not status.pending_indices and status.id in told)
+        and not (status.index is not None and status.state in _WAITING and status.id in waiting)
+    ]
+
+
+def _split_jobs(output: str) -> Iterator[dict[str, str]]:
+    fields: dict[str, str] = {}
+    last = ""
+    for line in output.splitlines():
+        attribute = _ATTRIBUTE.match(line)
+        if line.startswith(_HEADER):
+            if fields:
+                yield fields
+            fields, last = {_HEADER: line[len(_HEADER) :].strip()}, ""
+        elif attribute is not None and fields:
+            last = attribute[1]
+            fields.setdefault(last, attribute[2])
+        elif last and line.strip():  # a long value goes on behind a tab
+            fields[last] += line.removeprefix("\t")
+    if fields:
+        yield fields
+
+
+def split_id(text: str) -> tuple[str, int | None] | None:
+    """`12[3].pbs1` is the task 3 of the job `12[].pbs1`."""
+    found = _ID.fullmatch(text)
+    if found is None:
+        return None
+    server = found[4] or ""
+    if found[3]:
+        return f"{found[1]}[]{server}", int(found[3])
+    return f"{found[1]}{found[2] or ''}{server}", None
+
+
+def _read_job(fields: Mapping[str, str]) -> JobStatus | None:
+    name = split_id(fields[_HEADER])
+    if name is None:
+        return None
+    letter = fields.get("job_state", "")
+    code = _read_code(fields.get("Exit_status", ""))
+    is_over = letter in _OVER
+    state = _find_end(fields, code) if is_over else _STATES.get(letter, State.UNKNOWN)
+    remaining = fields.get("array_indices_remaining", "").strip("- ")
+    signal = code - _SIGNALS if code is not None and code > _SIGNALS else None
+    return JobStatus(
+        id=name[0],
+        index=name[1],
+        state=state,
+        raw=letter if code is None else f"{letter}, Exit_status {code}",
+        pending_indices="" if is_over or name[1] is not None else remaining,
+        reason=fields.get("comment", ""),
+        name=fields.get("Job_Name", ""),
+        user=fields.get("Job_Owner", "").partition("@")[0],
+        queue=fields.get("queue", ""),
+        nodes=_list_nodes(fields.get("exec_host", "")),
+        exit_code=code if signal is None and code is not None and code >= 0 else None,
+        signal=signal,
+        submitted=read_printed_time(fields.get("ctime", "")),
+        started=read_printed_time(fields.get("stime", "")),
+        ended=read_printed_time(fields.get("obittime") or fields.get("mtime", "")) if is_over else None,
+        time_limit=read_seconds(fields.get("Resource_List.walltime", "")),
+        details=tuple((each, fields[each]) for each in _SHOWN if fields.get(each)),
+    )
+
+
+def _find_end(fields: Mapping[str, str], code: int | None) -> State:
+    is_deleted = fields.get("substate") == _DELETED
+    if code is None:  # it never ran, or PBS forgot: LOST is what the job's own record may mend
+        return State.CANCELLED if is_deleted else State.LOST
+    if code == _TIME_CODE or code in _MEMORY_CODES or code in _NODE_CODES:
+        if code == _TIME_CODE:
+            return State.TIMEOUT
+        return State.OUT_OF_MEMORY if code in _MEMORY_CODES else State.NODE_FAILED
+    if code > _SIGNALS:
+        return _find_limit(fields, code - _SIGNALS) or (
+            State.CANCELLED if is_deleted or code - _SIGNALS == _TERMINATE else State.FAILED
+        )
+    if is_deleted:
+        return State.CANCELLED
+    return State.DONE if code == 0 else State.FAILED
+
+
+def _find_limit(fields: Mapping[str, str], signal: int) -> State | None:
+    """Older servers kill and do not say why: compare what was used with what was asked for."""
+    lasted = read_seconds(fields.get("resources_used.walltime", ""))
+    allowed = read_seconds(fields.get("Resource_List.walltime", ""))
+    if lasted is not None and allowed and lasted >= allowed:
+        return State.TIMEOUT
+    used, asked = _read_size(fields.get("resources_used.mem", "")), _read_size(fields.get("Resource_List.mem", ""))
+    if signal == _KILL and used and asked and used >= 0.98 * asked:
+        return State.OUT_OF_MEMORY
+    return None
+
+
+def _list_nodes(hosts: str) -> str:
+    """`n1/0*4+n2/0*4` as `n1,n2`."""
+    return ",".join(dict.fromkeys(part.partition("/")[0].strip("()") for part in hosts.split("+") if part))
+
+
+def _read_code(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"-?\d{1,9}", text.strip()) else None
+
+
+def _read_size(text: str) -> int | None:
+    found = _SIZE.fullmatch(text.strip())
+    return int(found[1]) * 1024 ** _POWERS[found[2].lower()] if found else None
+
+
+def _read_table(output: str) -> Iterator[JobStatus]:
+    """The columns of `qstat -u`, which a qstat prints that knows no -w beside -f."""
+    for line in output.splitlines():
+        words = line.split()
+        name = split_id(words[0]) if len(words) >= 10 else None
+        if name is None or len(words[9]) != 1 or words[9] in _OVER:
+            continue
+        yield JobStatus(
+            id=name[0],
+            index=name[1],
+            state=_STATES.get(words[9], State.UNKNOWN),
+            raw=words[9],
+            name=words[3],
+            user=words[1],
+            queue=words[2],
+        )
