@@ -76,9 +76,11 @@ def _write_record(job: Job, place: Place, dialect: Dialect) -> list[str]:
         lines.append(f'export KEDGE_ARRAY_INDEX="${{indices[{dialect.array_index} - 1]}}"')
     elif job.array is not None:
         lines.append(f'export KEDGE_ARRAY_INDEX="${dialect.array_index}"')
+    lines += dialect.opening
+    if not place.record:
+        return lines
     return [
         *lines,
-        *dialect.opening,
         "# where 'kedge status' finds how it went, if the scheduler keeps no accounts",
         f"record={quote(place.record)}",
         'streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")',
