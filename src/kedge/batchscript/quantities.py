@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import re
 
-from kedge.model.job import Dependency, DependencyKind, IndexRange, JobArray
+from kedge.errors import InvalidJob
+from kedge.model.job import Dependency, DependencyKind, JobArray
 
 _SLURM_TIME = re.compile(
     r"(?:(?P<days>\d+)-(?P<dh>\d+)(?::(?P<dm>\d+))?(?::(?P<ds>\d+))?|(?P<a>\d+)(?::(?P<b>\d+))?(?::(?P<c>\d+))?)\Z"
 )
-_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?\Z")
 _POWERS = {"": 0, "b": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
-_MOST_TASKS = 10_000_000  # more would not fit into memory once they are written out
 
 
 def parse_slurm_time(text: str) -> int:
@@ -75,17 +74,10 @@ def parse_count(text: str) -> int:
 
 def parse_array(text: str) -> JobArray:
     """`0-9`, `1,3,5-11:2`, with `%4` for how many run at once."""
-    indices, percent, limit = text.strip("[]").partition("%")
-    ranges = []
-    for part in indices.split(","):
-        found = _RANGE.match(part)
-        if found is None:
-            raise ValueError(f"'{text}' is not a list of indices: write 0-9 or 1,3,5-11:2")
-        first, last, step = int(found[1]), int(found[2] or found[1]), int(found[3] or 1)
-        if last < first or step < 1 or (last - first) // step > _MOST_TASKS:
-            raise ValueError(f"'{part}' is no range of indices that can be used")
-        ranges.append(IndexRange(first, last, step))
-    return JobArray(tuple(ranges), parse_count(limit) if percent else None)
+    try:
+        return JobArray.parse(text.strip("[]"))
+    except InvalidJob as problem:
+        raise ValueError(problem.message) from None
 
 
 def parse_dependencies(text: str) -> tuple[Dependency, ...]:

@@ -44,7 +44,7 @@ def _check_refused(case: Case) -> Iterator[Found]:
         options, why = _REFUSED.get(name, ((), ""))
         for each in case.script.live:
             if each.option in options and _is_meant(each, name):
-                yield Found(each.line, f"{case.site.title} refuses {show_option(each)}: {why}")
+                yield Found(each.line, f"{case.site.name} refuses {show_option(each)}: {why}")
 
 
 def _is_meant(directive: Directive, name: str) -> bool:
@@ -61,7 +61,7 @@ def _check_required(case: Case) -> Iterator[Found]:
         keys, what, option = _REQUIRED.get(name, ((), "", ""))
         has_default = name == "time" and case.queue is not None and case.queue.default_time is not None
         if keys and not any(key in case.request.asked for key in keys) and not has_default:
-            yield Found(_last_line(case), f"{case.site.title} wants {what}", f"add {option}")
+            yield Found(_last_line(case), f"{case.site.name} wants {what}", f"add {option}")
 
 
 def _check_names(case: Case) -> Iterator[Found]:
@@ -72,7 +72,7 @@ def _check_names(case: Case) -> Iterator[Found]:
         if name == "account" and case.site.account_on_command_line:
             continue
         if keys and not any(key in case.request.asked for key in keys):
-            yield Found(_last_line(case), f"{case.site.title} wants {what}", f"add {option}, here or when submitting")
+            yield Found(_last_line(case), f"{case.site.name} wants {what}", f"add {option}, here or when submitting")
 
 
 def _check_account(case: Case) -> Iterator[Found]:
@@ -91,7 +91,7 @@ def _check_unknown_queue(case: Case) -> Iterator[Found]:
         if case.site.find_queue(part) is None:
             known = [each.name for each in case.site.queues if not each.is_retired]
             remedy = propose(part, known) or f"it has: {', '.join(known[:12])}"
-            yield Found(case.request.line("queue"), f"{case.site.title} has no queue '{part}'", remedy)
+            yield Found(case.request.line("queue"), f"{case.site.name} has no queue '{part}'", remedy)
 
 
 def _check_retired(case: Case) -> Iterator[Found]:
@@ -159,7 +159,7 @@ def _check_little_memory(case: Case) -> Iterator[Found]:
     has_all = any("all memory" in left.why for left in case.request.left)
     if case.site is not None and memory and not has_all and not any(key in case.request.asked for key in keys):
         yield Found(
-            _last_line(case), f"a job that asks for no memory gets {format_size(memory)} per CPU at {case.site.title}"
+            _last_line(case), f"a job that asks for no memory gets {format_size(memory)} per CPU at {case.site.name}"
         )
 
 
@@ -178,7 +178,7 @@ def _check_hidden(case: Case) -> Iterator[Found]:
         if (is_live or not line.lstrip().startswith("#")) and (found := pattern.search(line)):
             where = case.site.scratch or "the scratch file system"
             shown = found.group() + ("}" if found.group().startswith("${") else "")
-            yield Found(number, f"compute nodes of {case.site.title} do not see {shown}", f"put it on {where}")
+            yield Found(number, f"compute nodes of {case.site.name} do not see {shown}", f"put it on {where}")
 
 
 def _check_modules(case: Case) -> Iterator[Found]:
@@ -196,7 +196,7 @@ def _check_shell(case: Case) -> Iterator[Found]:
     shebang = case.script.shebang
     program = shebang[2:].split()[0] if shebang[2:].split() else ""
     if case.site is not None and case.site.launcher == "ibrun" and program.rpartition("/")[2] == "sh":
-        yield Found(1, f"{case.site.title} wants #!/bin/bash, not {program}")
+        yield Found(1, f"{case.site.name} wants #!/bin/bash, not {program}")
 
 
 def _check_launcher(case: Case) -> Iterator[Found]:
@@ -204,7 +204,7 @@ def _check_launcher(case: Case) -> Iterator[Found]:
         return
     for command in case.script.launchers:
         if command.name == "srun":
-            yield Found(command.line, f"{case.site.title} starts tasks with ibrun, not srun")
+            yield Found(command.line, f"{case.site.name} starts tasks with ibrun, not srun")
 
 
 def _last_line(case: Case) -> int:

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The commands of a script as fields of a job: one container and what comes before it, or the whole script as it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kedge.batchscript.convert_launcher import Launch, read_launcher, read_torchrun
+from kedge.batchscript.request import Left, Request
+from kedge.batchscript.script import BatchScript, ContainerCall
+from kedge.batchscript.shell import KEYWORDS, Command, Word
+from kedge.batchscript.variables import find_names, find_values, resolve_word
+from kedge.model.job import Parallel
+
+RUNSCRIPT = "/.singularity.d/runscript"  # what `run` starts, in every image
+_SUBMIT_FOLDER = re.compile(r"\"?\$\{?(SLURM_SUBMIT_DIR|PBS_O_WORKDIR|SGE_O_WORKDIR)\}?\"?/?\Z")
+_RENDEZVOUS = re.compile(r"\s*(?:export\s+)?(?:MASTER_ADDR|MASTER_PORT|WORLD_SIZE)=[^;&|]*(?:\|[^;&]*)?\Z")
+_AFTER = ("wait", "exit", "echo", "date", "printf", "hostname")
+_INTERPRETERS = {"python": "-c", "perl": "-e", "ruby": "-e"}
+_SHELLS = ("bash", "sh", "dash", "ksh", "zsh")
+
+
+@dataclass(slots=True)
+class Body:
+    """Fields of the job, what could not be kept, and what was decided."""
+
+    fields: dict[str, Any] = field(default_factory=dict)
+    left: list[Left] = field(default_factory=list)
+    remarks: list[tuple[int, str]] = field(default_factory=list)
+
+
+def convert_body(script: BatchScript, request: Request) -> Body:
+    """A container where there is exactly one and it ends the script; otherwise all of it, unchanged."""
+    call, why = find_single_call(script)
+    if call is not None:
+        body = _convert_call(script, call, request)
+        if isinstance(body, Body):
+            return body
+        why = body
+    return _keep_whole(script, why)
+
+
+def find_single_call(script: BatchScript) -> tuple[ContainerCall | None, str]:
+    """The one container that a script is for, or why there is none."""
+    if interpreter_of(script)[0] not in _SHELLS:
+        return None, "it is no script of a shell"
+    if len(script.containers) != 1:
+        return None, f"it starts {len(script.containers) or 'no'} containers"
+    call = script.containers[0]
+    if call.program not in ("singularity", "apptainer", "kedge", "singularity-ce", "srun") or call.verb in _OTHER_VERBS:
+        return None, f"'{call.program} {call.verb}'".replace(" '", "'") + " has no counterpart"
+    index = script.commands.index(call.source)
+    if any(each.depth or (each.words and each.words[0].raw in KEYWORDS) for each in script.commands):
+        return None, "it has loops, conditions or functions"
+    if call.source.redirects or call.source.end not in ("\n", "", ";"):
+        return None, "the container's input or output is redirected"
+    if any(each.name not in _AFTER or each.end == "|" for each in script.commands[index + 1 :]):
+        return None, "something runs after the container"
+    if any(each.line == call.line and each.end not in ("&&", ";") for each in script.commands[:index]):
+        return None, "the container's command is a part of a larger one"
+    if call.image is None:
+        return None, "the container's image is not given"
+    return call, ""
+
+
+_OTHER_VERBS = ("shell", "test", "start")
+
+
+def _convert_call(script: BatchScript, call: ContainerCall, request: Request) -> Body | str:
+    index = script.commands.index(call.source)
+    before, after = script.commands[:index], script.commands[index + 1 :]
+    values = find_values(before)
+    image = resolve_word(call.image, values) if call.image else None
+    if image is None:
+        return "the name of the image is known only when it runs"
+    if any(word.is_assignment for word in call.source.words[:1]):
+        return "a variable is set for one command"
+    launch = read_launcher(call, request)
+    if launch is None:
+        return "something stands between the launcher and the container"
+    body = Body(left=list(launch.left), remarks=list(launch.remarks))
+    body.fields["image"] = _name_image(image, call)
+    _convert_before(script, before, call, body)
+    problem = _convert_options(call, values, body)
+    if problem:
+        return problem
+    _convert_command(call, values, launch, request, body)
+    _set_launcher(call, launch, request, body)
+    if call.has_option("--nv") and not request.wants_gpus:
+        body.fields["nv"] = True
+    body.left += [Left(each.line, "", f"what comes after the container is not kept: {each.source}") for each in after]
+    return body
+
+
+def _name_image(image: str, call: ContainerCall) -> str:
+    """Pyxis writes REGISTRY#IMAGE:TAG for a reference."""
+    if call.program != "srun" or image.startswith(("/", "./")):
+        return image
+    return "docker://" + image.removeprefix("docker://").replace("#", "/", 1)
+
+
+def _convert_before(script: BatchScript, before: Sequence[Command], call: ContainerCall, body: Body) -> None:
+    """Modules and literal exports get fields of their own; every other line is kept as it is, to run before."""
+    lines = {number: text for number, text in script.body if number < call.line}
+    modules: list[str] = []
+    environment: dict[str, str] = {}
+    alone = _find_alone(before)
+    for command in before:
+        if command.line not in lines or command.line not in alone:
+            continue
+        words = [word.text for word in command.words]
+        if words[:2] in (["module", "load"], ["module", "add"], ["ml", "load"]) and _is_plain(command):
+            modules += words[2:]
+        elif words[:1] == ["export"] and _is_plain(command) and all(each.is_assignment for each in command.words[1:]):
+            environment |= dict(word.text.partition("=")[::2] for word in command.words[1:])
+        elif words[:1] == ["cd"] and len(words) == 2 and _SUBMIT_FOLDER.match(command.words[1].raw):
+            body.remarks.append((command.line, "the folder it is submitted from is where jobs of kedge's run anyway"))
+        elif words[:1] in (["source"], ["."]) and words[-1].endswith(("/modules.sh", "/lmod.sh")):
+            body.remarks.append((command.line, "kedge's scripts set up modules themselves"))
+        else:
+            continue
+        del lines[command.line]
+    setup = [text for _, text in sorted(lines.items())]
+    setup += [each.source for each in before if each.line == call.line]
+    body.fields["modules"] = tuple(modules)
+    body.fields["environment"] = environment
+    body.fields["setup"] = _trim(setup)
+    if body.fields["setup"]:
+        body.remarks.append(
+            (call.line, "lines before the container became 'setup'; there, one that fails ends the job")
+        )
+
+
+def _find_alone(commands: Sequence[Command]) -> set[int]:
+    """Lines that hold one command, and nothing of another."""
+    lines = [each.line + offset for each in commands for offset in range(each.source.count("\n") + 1)]
+    return {each.line for each in commands if lines.count(each.line) == 1 and each.end in ("\n", "", ";")}
+
+
+def _is_plain(command: Command) -> bool:
+    """Whether nothing in it is expanded, redirected or spread over lines."""
+    return all(word.is_literal for word in command.words) and not command.redirects and "\n" not in command.source
+
+
+def _trim(lines: Sequence[str]) -> tuple[str, ...]:
+    kept = [line.rstrip() for line in lines]
+    while kept and not kept[0].strip():
+        kept.pop(0)
+    while kept and not kept[-1].strip():
+        kept.pop()
+    return tuple(line for index, line in enumerate(kept) if line.strip() or kept[index - 1].strip())
+
+
+def _convert_options(call: ContainerCall, values: Mapping[str, str], body: Body) -> str:
+    binds: list[str] = []
+    later: list[str] = []  # binds that only the shell on the node can tell
+    words: list[str] = []
+    for name, value in call.options:
+        known = None if value is None else resolve_word(value, values)
+        if name in ("--bind", "--container-mounts") and value is not None:
+            if known is None:
+                later.append(value.raw)
+            else:
+                binds += [part for part in known.split(",") if part]
+        elif name in ("--nv", "--no-container-mount-home", "--container-mount-home") and value is None:
+            if name != "--nv":
+                body.left.append(Left(call.line, "", f"the option of Pyxis is not carried over: {name}"))
+        elif value is not None and known is None:
+            return f"the value of {name} is known only when it runs"
+        elif name.startswith("--container-"):
+            words += {"--container-workdir": ["--pwd", known or ""]}.get(name, [])
+            if name != "--container-workdir":
+                body.left.append(Left(call.line, "", f"the option of Pyxis is not carried over: {name}={known or ''}"))
+        else:
+            words += [name] if known is None else [name, known]
+    body.fields["binds"] = tuple(binds)
+    body.fields["container_options"] = tuple(words)
+    if later:
+        body.fields["setup"] = (*body.fields["setup"], _write_binds(later))
+        body.remarks.append(
+            (call.line, "binds with variables became APPTAINER_BIND in 'setup', where the shell knows them")
+        )
+    return ""
+
+
+def _write_binds(binds: Sequence[str]) -> str:
+    """Binds with variables, which quotes in any other place would keep from being expanded."""
+    plain = [bind[1:-1] if re.fullmatch(r'"[^"]*"', bind) else bind for bind in binds]
+    if any("'" in bind or '"' in bind for bind in plain):
+        return 'export APPTAINER_BIND="${APPTAINER_BIND:+$APPTAINER_BIND,}"' + ",".join(binds)
+    return f'export APPTAINER_BIND="${{APPTAINER_BIND:+$APPTAINER_BIND,}}{",".join(plain)}"'
+
+
+def _convert_command(
+    call: ContainerCall, values: Mapping[str, str], launch: Launch, request: Request, body: Body
+) -> None:
+    command: Sequence[Word] = call.command
+    torchrun = read_torchrun(command, call.line) if request.tasks_per_node == 1 else None
+    if torchrun is not None:
+        options, command, left = torchrun
+        body.left += left
+        launch.parallel = Parallel.TORCHRUN
+        processes = str(options.get("nproc_per_node", ""))
+        if processes.isdecimal() and not request.wants_gpus:
+            body.left.append(
+                Left(call.line, "", f"kedge starts one process per GPU, and none is asked for: {processes}")
+            )
+    known = [resolve_word(word, values) for word in command]
+    if all(word is not None for word in known):
+        body.fields["command"] = tuple(word for word in known if word is not None)
+    else:
+        source = " ".join(word.raw for word in command)
+        body.fields["command"] = ("sh", "-c", f"exec {source}")
+        if launch.parallel is Parallel.TORCHRUN:
+            body.fields["command"] = ("--no-python", "sh", "-c", f"exec python -u {source}")
+        _export_names(source, call, body)
+    if call.verb == "run" and body.fields["command"] and launch.parallel is not Parallel.TORCHRUN:
+        body.fields["command"] = (RUNSCRIPT, *body.fields["command"])
+        body.remarks.append((call.line, f"'{call.program} run' hands its words to the image's own script, {RUNSCRIPT}"))
+
+
+def _export_names(source: str, call: ContainerCall, body: Body) -> None:
+    """Variables in the command are now the container's to expand, so it must see them."""
+    body.remarks.append((call.line, "variables in the command are expanded inside the container now, by sh"))
+    setup = "\n".join(body.fields["setup"])
+    names = [name for name in find_names(source) if re.search(rf"^\s*{name}=", setup, re.M)]
+    if names:
+        body.fields["setup"] = (*body.fields["setup"], f"export {' '.join(names)}")
+
+
+def _set_launcher(call: ContainerCall, launch: Launch, request: Request, body: Body) -> None:
+    parallel = launch.parallel
+    if parallel is Parallel.TASKS and request.tasks_per_node * request.nodes == 1:
+        parallel = Parallel.SINGLE
+    body.fields["parallel"] = parallel
+    if parallel is Parallel.TORCHRUN:
+        body.fields["setup"] = tuple(line for line in body.fields["setup"] if not _RENDEZVOUS.match(line))
+        body.remarks.append((call.line, "kedge sets MASTER_ADDR, MASTER_PORT and WORLD_SIZE for torchrun itself"))
+    elif parallel is Parallel.MPI and launch.program != "srun":
+        body.fields["launcher"] = launch.program
+
+
+def _keep_whole(script: BatchScript, why: str) -> Body:
+    body = Body()
+    program, *arguments = interpreter_of(script)
+    text = "\n".join(line for _, line in script.body).strip("\n")
+    if text:
+        flag = next((flag for name, flag in _INTERPRETERS.items() if program.startswith(name)), "-c")
+        body.fields["command"] = (program, *arguments, flag, text)
+        body.remarks.append(
+            (script.body[0][0], f"the commands are kept as they are, and run on the node, because {why}")
+        )
+    return body
+
+
+def interpreter_of(script: BatchScript) -> list[str]:
+    """The program of the first line, without its folder, and its arguments; bash when there is none."""
+    words = script.shebang.removeprefix("#!").split()
+    if words and words[0].endswith("/env"):
+        words = [word for word in words[1:] if not word.startswith("-")]
+    if not words:
+        return ["bash"]
+    return [words[0].rpartition("/")[2], *words[1:]]

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The launcher before a container's command, as fields of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kedge.batchscript import request_slurm
+from kedge.batchscript.option_tables import cut_options
+from kedge.batchscript.request import Left, Request
+from kedge.batchscript.script import ContainerCall, Directive
+from kedge.batchscript.shell import Word
+from kedge.model.job import Parallel
+
+_SRUN_SIZES = {
+    "--ntasks": "tasks",
+    "--nodes": "nodes",
+    "--ntasks-per-node": "tasks_per_node",
+    "--cpus-per-task": "cpus_per_task",
+    "--gpus-per-node": "gpus_per_node",
+    "--gpus-per-task": "gpus_per_task",
+    "--gpus": "gpus",
+    "--gres": "gpus_per_node",
+    "--mem": "memory",
+    "--time": "time",
+    "--partition": "queue",
+    "--account": "account",
+}
+_MPIRUN_COUNTS = {
+    "-np": "tasks",
+    "-n": "tasks",
+    "--np": "tasks",
+    "-npernode": "tasks_per_node",
+    "--npernode": "tasks_per_node",
+    "-ppn": "tasks_per_node",
+    "-N": "tasks_per_node",
+}
+_MPIRUN_ONE = """
+-x -hostfile --hostfile -machinefile --machinefile -host --host -H -f -map-by --map-by -bind-to --bind-to
+-rank-by --rank-by -wdir --wdir -env -genvlist -launcher -bootstrap -hosts --prefix -o
+"""
+_MPIRUN_TWO = ("-mca", "--mca", "-genv", "-gmca", "--gmca")
+_TORCHRUN_OURS = """
+nnodes nproc_per_node rdzv_id rdzv_backend rdzv_endpoint master_addr master_port node_rank standalone
+rdzv_conf
+"""
+
+
+@dataclass(slots=True)
+class Launch:
+    """How the command is started, and what of that could not be kept."""
+
+    parallel: Parallel = Parallel.SINGLE
+    program: str = ""
+    left: list[Left] = field(default_factory=list)
+    remarks: list[tuple[int, str]] = field(default_factory=list)
+
+
+def read_launcher(call: ContainerCall, request: Request) -> Launch | None:
+    """Reads the words before the container's, and adds sizes they give to the request; None when they are too much."""
+    words = [word.text for word in call.launcher]
+    if not words:
+        return Launch()
+    if words[0] == "srun":
+        return _read_srun(call, words[1:], request)
+    if words[0] in ("mpirun", "mpiexec", "orterun", "ibrun"):
+        return _read_mpirun(call, words, request)
+    return None
+
+
+def _read_srun(call: ContainerCall, words: Sequence[str], request: Request) -> Launch | None:
+    launch = Launch(Parallel.TASKS, "srun")
+    for option in cut_options("slurm", words):
+        shown = option.name if option.value is None else f"{option.name}={option.value}"
+        if not option.name or not option.name.startswith("-"):
+            return None
+        if option.name == "--mpi":
+            launch.parallel = Parallel.TASKS if option.value == "none" else Parallel.MPI
+            launch.remarks.append((call.line, f"srun {shown} is left to the site's profile (mpi_type)"))
+        elif option.name in _SRUN_SIZES:
+            _add_size(call, request, option.name, option.value or "", launch)
+        else:
+            launch.left.append(Left(call.line, "", f"the option of srun is not carried over: {shown}"))
+    return launch
+
+
+def _add_size(call: ContainerCall, request: Request, name: str, value: str, launch: Launch) -> None:
+    key = _SRUN_SIZES[name]
+    if "$" in value:  # it repeats what the directives say: --ntasks=$SLURM_NTASKS
+        return
+    before = request.get(key)
+    directive = Directive(call.line, call.source.source, "slurm", name, value)
+    try:
+        request_slurm.READERS[name](request, directive, value)
+    except ValueError:
+        launch.left.append(Left(call.line, "", f"the option of srun is not carried over: {name}={value}"))
+        return
+    if before is not None and request.get(key) != before:
+        launch.remarks.append(
+            (call.line, f"srun asks for {name}={value}, and the directives for {before}: srun's is kept")
+        )
+
+
+def _read_mpirun(call: ContainerCall, words: Sequence[str], request: Request) -> Launch | None:
+    launch = Launch(Parallel.MPI, "mpirun" if words[0] == "orterun" else words[0])
+    directive = Directive(call.line, call.source.source, request.scheduler, words[0])
+    position = 1
+    while position < len(words):
+        word = words[position]
+        values = list(words[position + 1 : position + 3])
+        position += 1
+        if not word.startswith("-"):
+            return None
+        if word in _MPIRUN_COUNTS and values:
+            position += 1
+            if values[0].isdecimal() and int(values[0][:9]):
+                request.put(_MPIRUN_COUNTS[word], int(values[0][:9]), directive)
+            continue
+        count = 2 if word in _MPIRUN_TWO else 1 if word in _MPIRUN_ONE.split() else 0
+        position += count
+        shown = " ".join([word, *values[:count]])
+        launch.left.append(Left(call.line, "", f"the option of {words[0]} is not carried over: {shown}"))
+    return launch
+
+
+def read_torchrun(command: Sequence[Word], line: int) -> tuple[dict[str, Any], Sequence[Word], list[Left]] | None:
+    """torchrun's own options, and the program behind them; None when it is no torchrun, or one with options of note."""
+    words = _skip_python(command)
+    if words is None:
+        return None
+    found: dict[str, Any] = {}
+    position = 0
+    while position < len(words) and words[position].text.startswith("-"):
+        name, equals, value = words[position].text.partition("=")
+        plain = name.lstrip("-").replace("-", "_")
+        position += 1
+        if plain not in _TORCHRUN_OURS.split():
+            return None
+        if not equals and plain != "standalone" and position < len(words):
+            value = words[position].text
+            position += 1
+        found[plain] = value
+    if position >= len(words):
+        return None
+    left = [
+        Left(line, "", f"kedge gives torchrun its own --{name}, instead of {value}") for name, value in found.items()
+    ]
+    return found, words[position:], left
+
+
+def _skip_python(command: Sequence[Word]) -> Sequence[Word] | None:
+    """The words behind `torchrun` or `python -m torch.distributed.run`."""
+    texts = [word.text for word in command]
+    if texts[:1] == ["torchrun"]:
+        return command[1:]
+    is_module = texts[1:3] in (["-m", "torch.distributed.run"], ["-m", "torch.distributed.launch"])
+    return command[3:] if texts and texts[0].startswith("python") and is_module else None
