@@ -38,7 +38,7 @@ module purge
 [jobs.train]  # the first
 command = "python train.py --title 'a b'"
 nodes = 2
-gpus_per_node = "a100:4"
+gpus = "a100:4"
 time = 02:00:00
 parallel = "torchrun"
 environment.SEED = 1.5
@@ -102,8 +102,8 @@ def test_description_of_one_job_needs_no_name() -> None:
 
 
 def test_description_jobs_own_values_win() -> None:
-    text = '[job]\nimage = "x"\nqueue = "a"\ngpus_per_node = "a100:4"\nmodules = ["m"]\n'
-    found = parse(f'{text}[jobs.one]\nqueue = ""\ngpus_per_node = 0\nmodules = []\n[jobs.two]\ngpu_type = "h100"\n')
+    text = '[job]\nimage = "x"\nqueue = "a"\ngpus = "a100:4"\nmodules = ["m"]\n'
+    found = parse(f'{text}[jobs.one]\nqueue = ""\ngpus = 0\nmodules = []\n[jobs.two]\ngpu_type = "h100"\n')
     assert found.job("one") == Job(name="one", image="x")
     assert found.job("two").gpu_type == "h100"
 

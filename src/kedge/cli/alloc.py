@@ -36,7 +36,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
     words = arguments.words[1:] if arguments.words[:1] == ["--"] else list(arguments.words)
     image = "" if words[:1] in ([], ["-"]) else words[0]
-    job = read_job_options(arguments, Job(image=image, command=tuple(words[1:]), name="kedge-alloc"))
+    base = Job(image=image, command=tuple(words[1:]), name="kedge-alloc")
+    job = read_job_options(arguments, base, needs_command=False)
     cluster = open_cluster(console.settings, console.environ)
     plan = plan_allocation(job, cluster, console.settings, console.environ, str(Path.cwd()))
     for warning in plan.warnings:

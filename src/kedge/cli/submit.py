@@ -42,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 class Asked:
     """The jobs to submit, in an order in which each comes after those it waits for."""
 
-    jobs: tuple[Job, ...]
+    jobs: tuple[tuple[str, Job], ...]  # each with the name by which others of the same description wait for it
     folder: Path  # where their relative names begin
     site: str = ""  # what the description says, unless something else does
 
@@ -55,14 +55,14 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     cluster = open_cluster(console.settings, console.environ, described=asked.site)
     names: dict[str, str] = {}  # of jobs of the same description, to the ids they got
     submitted = []
-    for job in asked.jobs:
+    for name, job in asked.jobs:
         plan = _make_plan(job, names, asked.folder, cluster, console)
         if console.dry_run:
             _show(plan, console)
-            names[job.name] = "0"
+            names[name] = "0"
             continue
         done = _submit(plan, arguments, console)
-        names[job.name] = done.record.id
+        names[name] = done.record.id
         submitted.append(done)
     if console.json and not console.dry_run:
         told = [each.as_dict() for each in submitted]
@@ -81,7 +81,7 @@ def read_jobs(arguments: argparse.Namespace) -> Asked:
     if not image and not words[1:]:
         raise UsageError("there is no command to run", hint="kedge submit - COMMAND runs one without a container")
     base = Job(image=image, command=tuple(words[1:]), name=_name_after(words))
-    return Asked((read_job_options(arguments, base),), Path.cwd())
+    return Asked((("", read_job_options(arguments, base)),), Path.cwd())
 
 
 def _read_file(arguments: argparse.Namespace, words: list[str]) -> Asked:
@@ -98,10 +98,10 @@ def _read_file(arguments: argparse.Namespace, words: list[str]) -> Asked:
         raise UsageError("words for the command go to one job, and several are submitted")
     # a job that a chosen one waits for was submitted before, unless it is chosen too
     chosen = [name for name in description.order(names) if name in names]
-    jobs = tuple(read_job_options(arguments, description.job(name)) for name in chosen)
-    if words:
-        jobs = tuple(replace(job, command=(*job.command, *words)) for job in jobs)
-    return Asked(jobs, description.folder, description.site)
+    described = [(name, description.job(name)) for name in chosen]
+    jobs = [(name, replace(job, command=(*job.command, *words))) for name, job in described]
+    ready = tuple((name, read_job_options(arguments, job)) for name, job in jobs)
+    return Asked(ready, description.folder, description.site)
 
 
 def _name_after(words: list[str]) -> str:

@@ -210,7 +210,7 @@ class _Reader:
                 entry = problem.context.get("entry", "")
                 where = (*place, key, entry) if (*place, key, entry) in self.lines else (*place, key)
                 self._refuse(where, problem.message, problem.hint, key)
-            # what a value implies, as gpus_per_node = "a100:4" does the type, gives way to what is said
+            # what a value implies, as gpus = "a100:4" does the type, gives way to what is said
             changes = {**found, **changes, field.name: found[field.name]}
         return changes
 

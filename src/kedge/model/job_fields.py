@@ -128,6 +128,7 @@ FIELDS = (
         "GPUs on each node, not of the whole job as with sbatch; a100:4 names the type too",
         ("-G", "--gpus", "--gpus-per-node"),
         "[TYPE:]N",
+        toml_key="gpus",
     ),
     JobField("gpu_type", "size", "line", "the scheduler's word for the kind of GPU", ("--gpu-type",), "TYPE"),
     JobField(

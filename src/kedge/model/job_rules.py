@@ -105,7 +105,7 @@ def _check_torchrun(job: Job) -> Problem | None:
         return Problem(
             name,
             "torchrun is one task on each node, and starts a process for each GPU itself",
-            "leave tasks out; gpus_per_node says how many processes there are",
+            "leave tasks out; gpus says how many processes there are",
         )
     return None
 

@@ -40,10 +40,10 @@ def _pyxis_words(job: Job, site: Site) -> list[str]:
     if job.container_options:
         raise RequestRefused(
             f"Pyxis does not know these options of containers: {shlex.join(job.container_options)}",
-            hint="choose another runtime with --runtime kedge, or give srun's own options with --launcher-option",
+            hint="choose another runtime, as with --runtime kedge",
         )
     words = [f"--container-image={quote(pyxis_name(job.image))}"]
-    mounts = [_pyxis_mount(bind) for bind in (*site.binds, *job.binds)]
+    mounts = [_pyxis_mount(each) for bind in (*site.binds, *job.binds) for each in bind.split(",")]
     if mounts:
         words.append(f"--container-mounts={quote(','.join(mounts))}")
     if not job.command:
