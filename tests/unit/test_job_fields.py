@@ -59,7 +59,7 @@ def test_fields_choices_are_those_that_scripts_know() -> None:
     ("word", "key"),
     [
         ("partition", "queue"),
-        ("gpus", "gpus_per_node"),
+        ("gpus-per-node", "gpus"),
         ("mem", "memory"),
         ("ntasks", "tasks"),
         ("gpu-type", "gpu_type"),
