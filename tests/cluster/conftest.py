@@ -46,6 +46,14 @@ def slurm_tacc() -> Iterator[SlurmCluster]:
 
 
 @pytest.fixture(scope="session")
+def slurm_memory() -> Iterator[SlurmCluster]:
+    """The kernel ends what uses more memory than it asked for."""
+    require_root()
+    with SlurmCluster(SlurmOptions(nodes=1, kernel_memory=True)) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
 def slurm_hosts() -> Iterator[SlurmCluster]:
     """Hosts gpu01 and gpu02 and the login node head, which know each other by these names."""
     require_root()

@@ -6,7 +6,8 @@ with SlurmCluster(SlurmOptions(nodes=2)) as slurm:
     job = user.read_program("sbatch", "--parsable", stdin=SCRIPT).strip()
     slurm.wait_for_state(job, "COMPLETED"); user.run("jobs")  # `run` is kedge's
 
-In tests use the fixtures of conftest.py (`slurm`, `slurm_accounting`, `slurm_tacc`, `slurm_forgetful`, `slurm_hosts`).
+In tests use the fixtures of conftest.py (`slurm`, `slurm_accounting`, `slurm_tacc`, `slurm_forgetful`, `slurm_memory`,
+`slurm_hosts`).
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ import os
 import pwd
 import stat
 import subprocess
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+
+import pytest
 
 from tests.cluster.daemons import Daemons, free_ports, private_folder, wait_until
 from tests.cluster.users import USERS, ClusterUser, make_user
@@ -45,7 +49,7 @@ SlurmdLogFile={folder}/log/slurmd-%n.log
 # several nodes on one machine must not meet in one folder, or PMIx fails
 TmpFS={folder}/tmp/%n
 ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
+TaskPlugin={task}
 MpiDefault={mpi}
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
@@ -67,6 +71,11 @@ PartitionName=gpu Nodes=ALL Default=YES MaxTime=08:00:00 DefaultTime=00:10:00 De
 PartitionName=dev Nodes={first} MaxTime=00:20:00 MaxNodes=1 DefMemPerCPU=500 State=UP
 """
 _SIZE = "CPUs=8 Boards=1 SocketsPerBoard=2 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=8000 State=UNKNOWN"
+_CONTROL_GROUPS = """\
+CgroupPlugin=cgroup/v1
+CgroupMountpoint={folder}/cgroup
+ConstrainRAMSpace=yes
+"""
 _DATABASE_CONFIG = """\
 AuthType=auth/munge
 AuthInfo=socket={folder}/munge/socket
@@ -87,6 +96,7 @@ CREATE DATABASE slurm_acct_db;
 CREATE USER 'slurm'@'127.0.0.1' IDENTIFIED BY 'slurm';
 GRANT ALL ON slurm_acct_db.* TO 'slurm'@'127.0.0.1';
 """
+_GROUPS = Path("/sys/fs/cgroup/memory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +110,8 @@ class SlurmOptions:
     accounting: bool = False  # sacct works; an account that a user does not have is refused (root only)
     mpi: str = "none"  # what srun without --mpi uses
     min_job_age: int = 3600  # seconds for which squeue and scontrol remember a job that has ended
-    enforce_memory: bool = False  # a job that uses more memory than it asked for is ended
+    enforce_memory: bool = False  # a job that uses more memory than it asked for is ended by Slurm: FAILED
+    kernel_memory: bool = False  # ... by the kernel: OUT_OF_MEMORY (root, control groups of version 1)
     virtual_hosts: bool = False  # each node is a host of its own, and so is the login node (root only)
 
 
@@ -119,6 +130,8 @@ class SlurmCluster:
         with ExitStack() as stack:
             self.folder = stack.enter_context(private_folder("slurm"))
             self.environment = {"SLURM_CONF": str(self.folder / "slurm.conf")}
+            if self.options.kernel_memory:
+                self._group = stack.enter_context(private_group(self.folder.name))
             self.daemons = Daemons(self.folder, self.environment)
             stack.callback(self.daemons.end_all)
             prefix = "gpu" if self.options.virtual_hosts else "n"
@@ -207,7 +220,8 @@ class SlurmCluster:
             (folder / name).mkdir(parents=True)
         for node in self.nodes:
             (folder / "tmp" / node).chmod(0o1777)
-        (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
+        groups = _CONTROL_GROUPS.format(folder=folder) if options.kernel_memory else "CgroupPlugin=cgroup/v1\n"
+        (folder / "cgroup.conf").write_text(groups)
         nodes = ",".join(self.nodes)
         if options.gpus:
             (folder / "gres.conf").write_text(f"NodeName={nodes} Name=gpu Type=a100 File={self._make_gpus()}\n")
@@ -243,6 +257,7 @@ class SlurmCluster:
             age=options.min_job_age,
             first=self.nodes[0],
             mpi=options.mpi,
+            task="task/cgroup" if options.kernel_memory else "task/none",
         )
         return lines + "".join(f"{line}\n" for line in more)
 
@@ -275,8 +290,17 @@ class SlurmCluster:
             self._add_users()
         for node in self.nodes:
             words = [require_program("slurmd"), "-D", "-N", node]
-            self.daemons.start(f"slurmd-{node}", words, prefix=self._place(node))
+            self.daemons.start(f"slurmd-{node}", words, prefix=[*self._place(node), *self._enter_group()])
         self.daemons.wait_until("all nodes are idle", self._is_ready)
+
+    def _enter_group(self) -> list[str]:
+        """Words that let a slurmd see our group as the machine's: groups of nodes of other clusters have its names."""
+        if not self.options.kernel_memory:
+            return []
+        place = self.folder / "cgroup/memory"
+        place.mkdir(parents=True, exist_ok=True)
+        script = 'mount --bind "$0" "$1" && shift && exec "$@"'
+        return ["unshare", "--mount", "sh", "-c", script, str(self._group), str(place)]
 
     def _is_ready(self) -> bool:
         states = self._run("sinfo", "-h", "-N", "-p", "gpu", "-o", "%T").stdout.split()
@@ -330,3 +354,24 @@ class SlurmCluster:
                 self._run("scancel", f"--partition={name}")
             with suppress(AssertionError):
                 wait_until("no job", lambda: not self._run("squeue", "-h").stdout.strip(), timeout=5)
+
+
+@contextmanager
+def private_group(name: str) -> Iterator[Path]:
+    """A control group for memory, version 1; it and all below it are gone after."""
+    group = _GROUPS / name
+    if not (_GROUPS / "memory.limit_in_bytes").exists():
+        pytest.skip("the memory controller of version 1 is not here")
+    group.mkdir()
+    try:
+        yield group
+    finally:
+        with suppress(AssertionError):  # the last process is not quite gone
+            wait_until("the group is gone", lambda: _remove_group(group), timeout=5)
+
+
+def _remove_group(group: Path) -> bool:
+    for place, _, _ in os.walk(group, topdown=False):
+        with suppress(OSError):
+            Path(place).rmdir()
+    return not group.exists()

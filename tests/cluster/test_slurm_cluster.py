@@ -59,11 +59,20 @@ def test_slurm_cluster_ends_jobs_at_their_time_limit(slurm: SlurmCluster) -> Non
     assert slurm.wait_for_state(job, timeout=90)["JobState"] == "TIMEOUT"
 
 
+TOO_MUCH = "python3 -c 'x = bytearray(200 << 20); input()' < <(sleep 60)"
+
+
 def test_slurm_cluster_ends_jobs_with_too_much_memory(slurm: SlurmCluster) -> None:
     user = slurm.user()
-    job = submit(user, "python3 -c 'x = bytearray(200 << 20); input()' < <(sleep 60)", "--mem=50M")
-    assert slurm.wait_for_state(job)["JobState"] in ("FAILED", "OUT_OF_MEMORY")
+    job = submit(user, TOO_MUCH, "--mem=50M")
+    found = slurm.wait_for_state(job)
+    assert (found["JobState"], found["ExitCode"], found["Reason"]) == ("FAILED", "0:9", "JobLaunchFailure")
     assert "exceeded memory limit" in (user.home / f"slurm-{job}.out").read_text()
+
+
+def test_slurm_cluster_lets_the_kernel_end_jobs_with_too_much_memory(slurm_memory: SlurmCluster) -> None:
+    found = slurm_memory.wait_for_state(submit(slurm_memory.user(), TOO_MUCH, "--mem=50M"))
+    assert (found["JobState"], found["ExitCode"], found["Reason"]) == ("OUT_OF_MEMORY", "0:125", "OutOfMemory")
 
 
 def test_slurm_cluster_without_accounting_says_so(slurm: SlurmCluster) -> None:
