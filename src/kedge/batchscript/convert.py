@@ -10,6 +10,7 @@ from kedge.batchscript.convert_body import convert_body
 from kedge.batchscript.directives import read_request
 from kedge.batchscript.request import Left, Request
 from kedge.batchscript.script import TITLES, BatchScript
+from kedge.batchscript.secret_text import mask_secrets
 from kedge.batchscript.variables import find_own_names
 from kedge.model.job import Job
 from kedge.model.site import Site
@@ -59,7 +60,8 @@ def convert_script(script: BatchScript, *, target: str = "", site: Site | None =
     fields.pop("parallel_environment", None)
     job = Job(**fields)
     _note_gpus(script, job, body.remarks)
-    return Conversion(job, tuple(sorted(left, key=lambda each: each.line)), tuple(sorted(body.remarks)))
+    lost = [replace(each, words=mask_secrets(each.words), why=mask_secrets(each.why)) for each in left]
+    return Conversion(job, tuple(sorted(lost, key=lambda each: each.line)), tuple(sorted(body.remarks)))
 
 
 def _take_fields(request: Request, remarks: list[tuple[int, str]]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from kedge.batchscript import rules_body, rules_form, rules_request, rules_site
 from kedge.batchscript.directives import read_request
 from kedge.batchscript.findings import Case, Finding, Rule
 from kedge.batchscript.script import BatchScript
+from kedge.batchscript.secret_text import mask_secrets
 from kedge.model.site import Site
 
 RULES: tuple[Rule, ...] = (*rules_form.RULES, *rules_request.RULES, *rules_site.RULES, *rules_body.RULES)
@@ -26,7 +27,7 @@ def check_script(
     queue = rules_site.find_queue(site, request.get("queue"))
     case = Case(script, request, site, queue, has_file)
     found = [
-        Finding(rule.id, rule.severity, each.line, each.message, each.remedy or rule.remedy)
+        Finding(rule.id, rule.severity, each.line, mask_secrets(each.message), mask_secrets(each.remedy or rule.remedy))
         for rule in RULES
         for each in rule.check(case)
     ]

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from kedge.batchscript.containers import find_pulls
 from kedge.batchscript.findings import Case, Found, Rule, Severity
 from kedge.batchscript.script import ContainerCall
+from kedge.batchscript.secret_text import has_secret
 
 _NODE_RANK = re.compile(r"(?:NODE_RANK=|--node_rank[= ]|--node-rank[= ]|--machine_rank[= ])[\"'\\]*\$\{?SLURM_PROCID\b")
 _PORT = re.compile(
@@ -16,15 +17,6 @@ _PORT = re.compile(
 )
 _OLD = {"SLURM_JOBID": "SLURM_JOB_ID", "SLURM_NODELIST": "SLURM_JOB_NODELIST"}
 _OLD_NAMES = re.compile(r"\$\{?(" + "|".join(_OLD) + r")\b")
-_SECRETS = (
-    re.compile(r"\bnvapi-[\w-]{16,}"),
-    re.compile(r"\b(?:ghp|gho|ghs|github_pat|glpat|hf|dckr_pat)_?-?[A-Za-z0-9_-]{20,}"),
-    re.compile(
-        r"\b(?:\w+_)?(?:PASSWORD|PASSWD|API_KEY|APIKEY|SECRET|SECRET_KEY|ACCESS_KEY|TOKEN)=(?![\"']?[$<]|[\"']{2}|\s|$)[^\s;]+"
-    ),
-    re.compile(r"(?:--docker-password|--password)[= ](?![\"']?[$<-])[^\s;]+"),
-    re.compile(r"\bAKIA[0-9A-Z]{16}\b"),
-)
 _LAUNCHED = ("mpirun", "mpiexec", "orterun", "horovodrun")
 _REMOTE = ("docker://", "oras://", "library://", "shub://", "http://", "https://")
 
@@ -168,7 +160,7 @@ def _check_binds(case: Case) -> Iterator[Found]:
 
 def _check_secrets(case: Case) -> Iterator[Found]:
     for number, line in enumerate(case.script.text.split("\n"), 1):
-        if any(pattern.search(line) for pattern in _SECRETS):
+        if has_secret(line):
             yield Found(number, "a password, token or key stands in the script, for all who can read it and its copies")
 
 

@@ -65,6 +65,8 @@ VERBS = {
     "logs": Verb("kedge.cli.logs", "show what a job wrote, and follow it", "Jobs"),
     "wait": Verb("kedge.cli.wait", "wait until jobs are over", "Jobs"),
     "cancel": Verb("kedge.cli.cancel", "end jobs, or send them a signal", "Jobs"),
+    "script": Verb("kedge.cli.script", "check a batch script you have, or turn it into another one", "Jobs"),
+    "site": Verb("kedge.cli.site", "which cluster this is, what it has, and whether a job fits", "Jobs"),
     "pull": Verb(
         "kedge.cli.pull", "get an image from anywhere: SIF, sandbox folder, SquashFS or OCI layout", "Images", True
     ),
