@@ -479,6 +479,25 @@ def test_killed_runner_keeps_its_part_until_the_script_ends(gpu_machine: Machine
     assert gpu_machine.wait(second)["state"] == "done"
 
 
+def test_killed_runners_leave_no_job_without_an_end(machine: Machine) -> None:
+    """kill -9 of whatever the queue runs, at random moments: each job is done or lost, and ran once at most."""
+    script = machine.write("echo x >> runs.$KEDGE_LOCAL_JOB_ID; sleep 0.2", "--output=/dev/null")
+    chance = random.Random(7)
+    ids = [machine.call("submit", str(script)).stdout.strip() for _ in range(10)]
+    for _ in range(8):
+        time.sleep(chance.uniform(0.0, 0.3))
+        marks = [*machine.queue.active.glob("*/running"), machine.queue.keeper]
+        for pid in machine.find_holders(chance.choice(marks)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    for id in ids:
+        entry = machine.wait(id)
+        runs = machine.folder / f"runs.{id}"
+        assert entry["state"] in ("done", "lost"), entry
+        assert entry["state"] == "lost" or runs.read_text() == "x\n"
+        assert not runs.exists() or runs.read_text() == "x\n"
+
+
 def test_killed_runner_and_script_free_their_part(machine: Machine) -> None:
     first = machine.submit("exec sleep 307", "--exclusive")
     machine.wait_running(first)
@@ -567,6 +586,28 @@ def test_queue_as_an_ordinary_user(tmp_path: Path) -> None:
     assert output.read_text() == "1501\n"
     queue = home / ".local/state/kedge/local-queue" / os.uname().nodename
     assert queue.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.root
+def test_queue_of_another_user_is_refused(machine: Machine) -> None:
+    """A turn starts jobs, so root must not take one in a user's queue."""
+    require_root()
+    machine.queue.make()
+    os.chown(machine.queue.root, 1501, 1501)
+    assert "another user's" in machine.call("list", status=30).stderr
+    os.chown(machine.queue.root, 0, 0)
+
+
+def test_queue_forgets_what_is_long_over(machine: Machine) -> None:
+    id = machine.submit("true")
+    machine.wait(id)
+    os.utime(machine.queue.ended / id, (1e9, 1e9))
+    (machine.queue.root / "last-id").write_text("98\n")
+    machine.wait(machine.submit("true"))
+    assert machine.show(id)
+    machine.wait(machine.submit("true"))
+    assert not machine.show(id)
+    assert machine.show("100")
 
 
 def _find_processes(text: str) -> list[str]:

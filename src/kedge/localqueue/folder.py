@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ from kedge.settings import xdg_directory
 
 _KINDS = (RUNNING, DONE, FAILED, CANCEL)
 _DRAFT = "draft"
+_FORGET_AFTER = 90 * 86400.0  # seconds for which ended jobs are known
+_FORGET_EVERY = 100  # submissions between two looks at that
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +87,20 @@ class Queue:
     def find(cls, environ: Mapping[str, str]) -> Queue:
         """The queue of this user on this machine: homes may be shared by many."""
         chosen = environ.get("KEDGE_LOCAL_QUEUE", "")
-        if chosen:
-            return cls(Path(chosen).absolute())
-        return cls(xdg_directory(environ, "XDG_STATE_HOME", ".local/state") / "local-queue" / os.uname().nodename)
+        base = xdg_directory(environ, "XDG_STATE_HOME", ".local/state") / "local-queue" / os.uname().nodename
+        queue = cls(Path(chosen).absolute() if chosen else base)
+        queue._refuse_others()
+        return queue
+
+    def _refuse_others(self) -> None:
+        """A turn starts jobs: those of others, as after `sudo` with one's own HOME, must not be started."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            if self.root.stat().st_uid != os.geteuid():
+                raise FileProblem(
+                    f"the queue in {self.root} is another user's",
+                    context={"path": str(self.root)},
+                    hint="call kedge as that user, or choose a folder of your own with KEDGE_LOCAL_QUEUE",
+                )
 
     @property
     def exists(self) -> bool:
@@ -129,6 +143,8 @@ class Queue:
         write_atomically(counter, b"%d\n" % id, mode=0o600)
         with explained(self.active):
             draft.rename(self.active / str(id))
+        if id % _FORGET_EVERY == 0:
+            self._forget_old()
         return id
 
     def list_active(self) -> list[StoredJob]:
@@ -164,6 +180,11 @@ class Queue:
             return [int(name) for name in os.listdir(folder) if is_number(name)]  # noqa: PTH208 - thousands of them
         except OSError:
             return []
+
+    def _forget_old(self) -> None:
+        for id in self._list_ids(self.ended):
+            if _read_time(self.ended / str(id)) < time.time() - _FORGET_AFTER:
+                shutil.rmtree(self.ended / str(id), ignore_errors=True)
 
     def _remove_abandoned(self) -> None:
         with contextlib.suppress(OSError):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -55,9 +56,8 @@ def _list_details(job: StoredJob, index: int | None) -> tuple[tuple[str, str], .
 
 
 def _describe_task(job: StoredJob, kind: str, index: int | None) -> JobStatus:
-    kind = next(
-        (each for each in (kind, DONE, FAILED) if job.path(each, index).exists()), kind
-    )  # it may just have ended
+    if kind == RUNNING:  # it may just have ended
+        kind = next((each for each in (RUNNING, DONE, FAILED) if job.path(each, index).exists()), kind)
     history = read_task(job.path(kind, index))
     status = _make_status(job, index, _find_state(kind, history))
     gpus = (("GPUs", ",".join(history.gpus)),) if history.gpus else ()
@@ -76,7 +76,7 @@ def _describe_task(job: StoredJob, kind: str, index: int | None) -> JobStatus:
 def _find_state(kind: str, history: TaskHistory) -> State:
     if kind == RUNNING:
         return State.COMPLETING if history.ending else State.RUNNING
-    if history.state in list(State):
+    with contextlib.suppress(ValueError):
         return State(history.state)
     return State.DONE if kind == DONE else State.FAILED
 

@@ -90,7 +90,7 @@ class _Local:
 
     @staticmethod
     def history_query(ids: Sequence[str], since: float) -> Query | None:
-        """The queue forgets nothing."""
+        """The queue knows its jobs for three months."""
         del since
         return Query((*own_command(), "--json", "local-queue", "show", *ids)) if ids else None
 
