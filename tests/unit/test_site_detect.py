@@ -87,6 +87,7 @@ def test_detect_prefers_the_first_of_two_signs() -> None:
         ({"SGE_ROOT": "/x"}, "pbsnodes", "/etc/pbs.conf", "generic-gridengine"),
         ({"PBS_CONF_FILE": "/x"}, "sbatch pbsnodes", "", "generic-pbs"),
         ({}, "qconf pbsnodes", "", "generic-gridengine"),
+        ({"PBS_CONF_FILE": "/x"}, "sbatch qconf pbsnodes", "", "generic-pbs"),
     ],
 )
 def test_detect_tells_schedulers_apart(environ: dict[str, str], programs: str, files: str, site: str) -> None:

@@ -13,7 +13,7 @@ from kedge.model.site import Site
 from kedge.posix.process import find_program
 from kedge.settings import Settings
 from kedge.sites.detect import FILES, PROGRAMS, Candidate, Machine, detect_site, list_names
-from kedge.sites.profile import find_folders, list_signs, load_site
+from kedge.sites.profile import SiteSummary, find_folders, list_signs, list_sites, load_site
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,14 @@ class Detected:
     hostnames: tuple[str, ...]
 
 
-def choose_site(settings: Settings, environ: Mapping[str, str]) -> Site:
-    """The site that was asked for (--site, KEDGE_SITE, a setting), else the one this is. Starts no program."""
+def choose_site(settings: Settings, environ: Mapping[str, str], *, name: str = "") -> Site:
+    """The site called `name`, or that was asked for (--site, KEDGE_SITE, a setting), else the one this is.
+
+    Starts no program: every submission pays for it.
+    """
     folders = find_folders(environ)
-    if settings.site:
-        return load_site(settings.site, folders)
+    if name or settings.site:
+        return load_site(name or settings.site or "", folders)
     return load_site(detect_site(look_around(environ), list_signs(folders))[0].site, folders)
 
 
@@ -44,6 +47,11 @@ def detect_here(settings: Settings, environ: Mapping[str, str]) -> Detected:
         others = tuple(each for each in found if each.site != settings.site)
         return Detected(load_site(settings.site, folders), reason, others, machine.hostnames)
     return Detected(load_site(found[0].site, folders), found[0].reason, tuple(found[1:]), machine.hostnames)
+
+
+def list_known(environ: Mapping[str, str]) -> list[SiteSummary]:
+    """Every site there is a profile of."""
+    return list_sites(find_folders(environ))
 
 
 def look_around(environ: Mapping[str, str]) -> Machine:

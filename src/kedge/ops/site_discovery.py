@@ -22,6 +22,7 @@ from kedge.sites.profile import check_name, user_folder
 from kedge.sites.writer import write_profile
 
 _PATIENCE = 60.0  # seconds for each program
+_SHORT_PATIENCE = 15.0  # for those that only add to the profile: a database that is down keeps its clients waiting
 _MOST_HOSTS = 64  # Grid Engine is asked host by host: more of them are taken to be like these
 
 
@@ -72,8 +73,9 @@ def save_profile(site: Site, environ: Mapping[str, str], *, output: str = "", fo
     """Write the profile into the user's folder, or to a file; whole or not at all. Returns where."""
     path = Path(output) if output else user_folder(environ) / f"{site.name}.toml"
     refuse_existing(path, force=force)
-    with explained(path.parent):
-        path.parent.mkdir(parents=True, exist_ok=True)
+    if not output:
+        with explained(path.parent):
+            path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_output(path, force=force) as file:
         file.write(show_profile(site).encode())
     return path
@@ -97,7 +99,7 @@ def compare_with_live(site: Site, environ: Mapping[str, str]) -> list[Difference
 
 def _ask(argv: Sequence[str], *, may_fail: bool = False) -> str:
     try:
-        done = run_program(argv, check=False, timeout=_PATIENCE)
+        done = run_program(argv, check=False, timeout=_SHORT_PATIENCE if may_fail else _PATIENCE)
     except (ProgramMissing, ProgramFailed) as problem:
         if may_fail:
             return ""
@@ -115,13 +117,15 @@ def _ask(argv: Sequence[str], *, may_fail: bool = False) -> str:
 def _ask_slurm(name: str, environ: Mapping[str, str]) -> Site:
     from kedge.sites import discover_slurm as slurm  # late: one of three
 
+    config = _ask(slurm.CONFIG, may_fail=True)
+    has_accounts = slurm.has_accounts(config)
     texts = slurm.SlurmTexts(
         partitions=_ask(slurm.PARTITIONS),
         nodes=_ask(slurm.NODES),
         hosts=_ask(slurm.HOSTS, may_fail=True),
-        config=_ask(slurm.CONFIG, may_fail=True),
-        qos=_ask(slurm.QOS, may_fail=True),
-        associations=_ask(slurm.associations_argv(_user_name(environ)), may_fail=True),
+        config=config,
+        qos=_ask(slurm.QOS, may_fail=True) if has_accounts else "",
+        associations=_ask(slurm.associations_argv(_user_name(environ)), may_fail=True) if has_accounts else "",
     )
     return slurm.discover_slurm(texts, name)
 

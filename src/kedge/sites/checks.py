@@ -183,7 +183,7 @@ def _find_nearest(request: Request, outcomes: Sequence[_Outcome]) -> _Outcome | 
 
 def _refuse(request: Request, outcome: _Outcome, nearest: _Outcome | None) -> RequestRefused:
     job, site = request.job, request.site
-    context = {"site": site.name, "queue": outcome.queue.name, "reasons": "; ".join(outcome.reasons)}
+    context = {"site": site.name, **({"queue": outcome.queue.name} if outcome.queue.name else {})}
     if nearest is None or nearest.job is None:
         hint = _hint_without_nearest(request)
     else:

@@ -67,10 +67,10 @@ def detect_scheduler(machine: Machine) -> Candidate:
         return Candidate("generic-slurm", "sbatch is here")
     if environ.get("SGE_ROOT"):
         return Candidate("generic-gridengine", "SGE_ROOT is set")
-    if "qconf" in programs:
-        return Candidate("generic-gridengine", "qconf is here")
     if environ.get("PBS_CONF_FILE"):
         return Candidate("generic-pbs", "PBS_CONF_FILE is set")
+    if "qconf" in programs:
+        return Candidate("generic-gridengine", "qconf is here")
     if "/etc/pbs.conf" in machine.files or "pbsnodes" in programs:
         return Candidate(
             "generic-pbs", "/etc/pbs.conf is here" if "/etc/pbs.conf" in machine.files else "pbsnodes is here"

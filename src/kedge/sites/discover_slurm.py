@@ -27,6 +27,11 @@ def associations_argv(user: str) -> tuple[str, ...]:
     return ("sacctmgr", "-n", "-P", "show", "assoc", f"user={user}", "format=Account,Partition,MaxNodes,MaxWall")
 
 
+def has_accounts(config: str) -> bool:
+    """Whether there is a database that sacctmgr can ask."""
+    return _read_config(config).get("AccountingStorageType", "").endswith("slurmdbd")
+
+
 @dataclass(frozen=True, slots=True)
 class SlurmTexts:
     """What the programs printed; empty where one failed."""

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge site`: which site this is, what is known, whether a job fits, and profiles that are written. Needs nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kedge.sites.profile import SHIPPED
+from tests.requirements import REPOSITORY
+
+RECORDED = REPOSITORY / "tests/golden/discover"
+SCONTROL = f"""#!/bin/sh
+case "$*" in
+    *partition*) cat '{RECORDED}/slurm-partitions.txt' ;;
+    *node*) cat '{RECORDED}/slurm-hosts.txt' ;;
+    *config*) cat '{RECORDED}/slurm-config.txt' ;;
+esac
+"""
+SINFO = f"#!/bin/sh\ncat '{RECORDED}/slurm-nodes.txt'\n"
+QSTAT = f"""#!/bin/sh
+case "$*" in
+    *Q*) cat '{RECORDED}/pbs-queues.txt' ;;
+    *B*) cat '{RECORDED}/pbs-server.txt' ;;
+esac
+"""
+PBSNODES = f"#!/bin/sh\ncat '{RECORDED}/pbs-nodes.txt'\n"
+FAILING = "#!/bin/sh\necho 'Unable to contact slurm controller (connect failure)' >&2\nexit 1\n"
+
+
+class Place:
+    """A home and a PATH of a test's own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home = folder / "home"
+        self.programs = folder / "bin"
+        self.home.mkdir()
+        self.programs.mkdir()
+
+    @property
+    def profiles(self) -> Path:
+        return self.home / ".config/kedge/sites"
+
+    def add(self, name: str, text: str) -> None:
+        path = self.programs / name
+        path.write_text(text)
+        path.chmod(path.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+
+    def add_profile(self, name: str, text: str) -> None:
+        self.profiles.mkdir(parents=True, exist_ok=True)
+        (self.profiles / f"{name}.toml").write_text(text)
+
+    def site(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        kept = ("SLURM_", "SGE_", "PBS_", "KEDGE_", "XDG_", "TACC_")
+        environ = {name: value for name, value in os.environ.items() if not name.startswith(kept)}
+        environ |= {"HOME": str(self.home), "PATH": f"{self.programs}:{environ['PATH']}", **variables}
+        environ["KEDGE_SITE_CONFIG"] = str(self.home / "none.toml")
+        command = [sys.executable, "-m", "kedge", "site", *words]
+        return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_site_detect_says_which_and_why(place: Place) -> None:
+    told = json.loads(place.site("detect", "--json", SLURM_CONF="/x", TACC_SYSTEM="vista").stdout)
+    assert (told["site"], told["reason"]) == ("tacc-vista", "the variable TACC_SYSTEM says so")
+    assert told["others"] == [{"site": "generic-slurm", "reason": "SLURM_CONF is set"}]
+    shown = place.site("detect", SLURM_CONF="/x", KEDGE_SITE="abci3").stdout.splitlines()
+    assert shown[1].split(maxsplit=1) == ["abci3", "you said so (environment: KEDGE_SITE)"]
+
+
+def test_site_detect_takes_the_setting_of_the_user(place: Place) -> None:
+    place.add_profile("mine", 'inherits = "generic-slurm"\ntitle = "Mine"\n')
+    (place.home / ".config/kedge/config.toml").write_text('site = "mine"\n')
+    assert json.loads(place.site("detect", "--json").stdout)["site"] == "mine"
+    unknown = place.site("detect", KEDGE_SITE="mien")
+    assert unknown.returncode == 75
+    assert unknown.stderr.endswith("hint: did you mean 'mine'?\n")
+
+
+def test_site_detect_knows_a_profile_of_the_user_by_this_machines_name(place: Place) -> None:
+    place.add_profile("mine", f'inherits = "generic-slurm"\ntitle = "Mine"\nhostnames = ["{os.uname().nodename}"]\n')
+    assert json.loads(place.site("detect", "--json").stdout)["site"] == "mine"
+
+
+def test_site_list_shows_all_and_warns_of_broken_ones(place: Place) -> None:
+    place.add_profile("bad", "tilte = 'x'\n")
+    done = place.site("list")
+    assert done.returncode == 0
+    names = [line.split()[0] for line in done.stdout.splitlines()[1:]]
+    assert names == sorted([*(path.stem for path in SHIPPED.glob("*.toml")), "bad"])
+    assert "(gone) AIST ABCI 2.0" in done.stdout
+    assert f"{place.profiles}/bad.toml line 1: tilte: there is no such key" in done.stderr
+    told = {each["name"]: each for each in json.loads(place.site("list", "--json").stdout)}
+    assert (told["bad"]["origin"], told["abci2"]["origin"], told["abci2"]["is_retired"]) == ("user", "shipped", True)
+
+
+def test_site_show_prints_a_profile_that_can_be_used(place: Place) -> None:
+    text = place.site("show", "tacc-frontera").stdout
+    place.add_profile("copy", text)
+    ours = json.loads(place.site("show", "copy", "--json").stdout)
+    theirs = json.loads(place.site("show", "tacc-frontera", "--json").stdout)
+    assert {**ours, "name": "", "origin": ""} == {**theirs, "name": "", "origin": ""}
+    rows = place.site("show", "--queues", "abci2").stdout.splitlines()
+    assert rows[1].split()[:6] == ["rt_F", "-", "40", "360G", "4", "V100-SXM2-16GB"]
+
+
+def test_site_show_of_a_broken_profile_names_the_line(place: Place) -> None:
+    place.add_profile("bad", 'title = "x"\nscheduler = "slurm"\n\n[[queues]]\nname = "q"\nmax_time = 20\n')
+    done = place.site("show", "bad")
+    assert done.returncode == 75
+    assert done.stderr.startswith(f"kedge: {place.profiles}/bad.toml line 6: [[queues]] max_time: it cannot be '20'")
+
+
+def test_site_check_tells_whether_a_job_fits(place: Place) -> None:
+    good = place.site("check", "tacc-frontera", "--gpus", "4", "--time", "2h", "--nodes", "2")
+    assert (good.returncode, good.stdout) == (0, "tacc-frontera serves this, with --tasks 2 --queue rtx\n")
+    assert good.stderr == "rtx gives all GPUs of a node without asking: 4 on each\n"
+    bad = place.site("check", "zih-alpha", "--gpus", "16")
+    assert bad.returncode == 71
+    assert bad.stderr.endswith("hint: this would do: --nodes 2 --gpus 8 --queue alpha\n")
+    told = json.loads(place.site("check", "zih-alpha", "--gpus", "16", "--json").stdout)
+    assert told["context"]["nearest"] == "--nodes 2 --gpus 8 --queue alpha"
+    interactive = place.site("check", "abci3", "--interactive", "--account", "g", "--time", "13h")
+    assert "an interactive job in rt_HC at abci3 can take 12h" in interactive.stderr
+
+
+def test_site_check_proposals_are_accepted_when_typed(place: Place) -> None:
+    asked = ["check", "sdumont", "--queue", "sequana_gpu_dev", "--gpus", "9", "--time", "30d", "--exclusive"]
+    refused = place.site(*asked)
+    assert refused.returncode == 71
+    proposal = refused.stderr.splitlines()[-1].removeprefix("hint: this would do: ")
+    flags, _, dropped = proposal.partition(", without ")
+    assert dropped == "--exclusive"
+    accepted = place.site(*asked[:-1], *flags.split())
+    assert accepted.returncode == 0, accepted.stderr
+
+
+def test_site_init_writes_a_profile_from_slurm(place: Place) -> None:
+    place.add("scontrol", SCONTROL)
+    place.add("sinfo", SINFO)
+    place.add("sacctmgr", FAILING)
+    done = place.site("init", "tiny", SLURM_CONF="/x")
+    assert done.returncode == 0, done.stderr
+    path = place.profiles / "tiny.toml"
+    assert done.stderr == f"{path} describes tiny (Slurm 22.05.8): 4 queues\n"
+    assert list(place.profiles.iterdir()) == [path]
+    assert place.site("check", "tiny", SLURM_CONF="/x").stdout == "the profile of tiny says what the scheduler says\n"
+    again = place.site("init", "tiny", SLURM_CONF="/x")
+    assert again.returncode == 31
+    assert place.site("init", "tiny", "--force", SLURM_CONF="/x").returncode == 0
+
+
+def test_site_check_compares_with_the_scheduler(place: Place) -> None:
+    place.add("scontrol", SCONTROL)
+    place.add("sinfo", SINFO)
+    queue = '[[queues]]\nname = "gpu"\nmax_time = "1d"\n'
+    place.add_profile("old", f'inherits = "generic-slurm"\ntitle = "Old"\n{queue}')
+    done = place.site("check", "old", SLURM_CONF="/x")
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[0] == "gpu: max_time is 1d in the profile, and 8h here"
+
+
+def test_site_init_writes_a_profile_from_pbs(place: Place) -> None:
+    place.add("qstat", QSTAT)
+    place.add("pbsnodes", PBSNODES)
+    target = place.home / "pbs.toml"
+    done = place.site("init", "abc", "--output", str(target), PBS_CONF_FILE="/x", SLURM_CONF="")
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(place.site("show", str(target), "--json").stdout)
+    assert [each["name"] for each in shown["queues"]] == ["rt_HF", "rt_HG", "big"]
+    printed = place.site("init", "abc", "--output", "-", PBS_CONF_FILE="/x")
+    assert printed.stdout == target.read_text()
+
+
+@pytest.mark.parametrize("name", ["../evil", "a b", "", "-"])
+def test_site_init_refuses_names_that_are_none(place: Place, name: str) -> None:
+    place.add("scontrol", SCONTROL)
+    place.add("sinfo", SINFO)
+    done = place.site("init", "--", name, SLURM_CONF="/x")
+    assert done.returncode == (75 if name else 0)
+    assert not (place.home / ".config/kedge/evil.toml").exists()
+
+
+def test_site_init_of_a_scheduler_that_does_not_answer_writes_nothing(place: Place) -> None:
+    place.add("scontrol", FAILING)
+    place.add("sinfo", FAILING)
+    done = place.site("init", "x", SLURM_CONF="/x")
+    assert done.returncode == 72
+    assert "connect failure" in done.stderr
+    assert not place.profiles.exists()
+
+
+def test_site_init_where_the_place_cannot_be_written(place: Place) -> None:
+    place.add("scontrol", SCONTROL)
+    place.add("sinfo", SINFO)
+    (place.home / "file").write_text("")
+    done = place.site("init", "x", "--output", str(place.home / "file/x.toml"), SLURM_CONF="/x")
+    assert done.returncode == 30
+    assert "a part of this path is a file" in done.stderr
