@@ -43,11 +43,11 @@ class Cluster:
             if query.may_fail:
                 return None
             raise
-        if done.status and query.may_fail:
-            return None
-        if done.status:
+        if done.status and not query.may_fail:
             raise self.explain_failure(done)
-        return done.output.decode(errors="replace")
+        text = done.output.decode(errors="replace")
+        # one that fails for a job it does not know tells of the others it was asked for all the same
+        return text if text.strip() or not done.status else None
 
     def call(self, argv: Sequence[str], changes: Sequence[tuple[str, str | None]] = ()) -> Finished:
         """Run a scheduler's program to its end, whatever its status; `changes` are variables to set, None drops one."""

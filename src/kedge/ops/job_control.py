@@ -9,9 +9,11 @@ from dataclasses import dataclass
 
 from kedge.errors import JobFailed, JobNotFound, UsageError
 from kedge.jobs.records import Record
+from kedge.model.job import JobArray
 from kedge.model.job_state import JobStatus, State
 from kedge.ops.clusters import Cluster
 from kedge.ops.job_status import count_tasks, look_up, look_up_foreign, recover_ids
+from kedge.schedulers.array_numbers import can_renumber, find_number
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0  # seconds between two questions to the scheduler
 _GLANCE = 0.25  # seconds between two looks at what the script writes, which costs the scheduler nothing
@@ -61,12 +63,23 @@ def read_status(cluster: Cluster, job: FoundJob) -> list[JobStatus]:
 
 def cancel_jobs(cluster: Cluster, jobs: Sequence[FoundJob], signal: str = "") -> None:
     """End jobs, or send them a signal; those that are over already are no mistake."""
-    ids = [job.id if job.index is None else f"{job.id}_{job.index}" for job in jobs]
+    ids = [_name_task(job) for job in jobs]
     if not all(job.id for job in jobs):
         raise UsageError("a job without an id cannot be cancelled: its submission did not finish")
     done = cluster.call(cluster.backend.cancel_argv(ids, signal))
     if done.status and not all(_is_over(cluster, job) for job in jobs):
         raise cluster.explain_failure(done)
+
+
+def _name_task(job: FoundJob) -> str:
+    """`12_3`, with the number by which the scheduler counts the task."""
+    if job.index is None or job.record is None or not job.record.is_array or not can_renumber(job.record.scheduler):
+        return job.id if job.index is None else f"{job.id}_{job.index}"
+    array = JobArray.parse(str(job.record.job["array"]))
+    if job.index not in array.indices:
+        raise JobNotFound(f"the job {job.id} has no task {job.index}", hint=f"its tasks are {array}")
+    number = find_number(job.record.scheduler, array, job.index)
+    return job.id if number is None else f"{job.id}_{number}"
 
 
 def wait_for(

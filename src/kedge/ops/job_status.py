@@ -18,6 +18,7 @@ from kedge.model.job import JobArray
 from kedge.model.job_state import JobStatus, State
 from kedge.ops.clusters import Cluster
 from kedge.ops.submit import recover_id
+from kedge.schedulers.array_numbers import can_renumber, restore_indices
 
 _RECENT = 86400.0  # seconds; what ended before is shown with --all only
 _CLOSE_AT_ONCE = 200  # records whose last word is written down in one survey: the rest can wait
@@ -39,6 +40,7 @@ def survey(cluster: Cluster, *, everything: bool = False) -> list[JobView]:
     recover_ids(cluster)
     ours = cluster.records.list_ids(cluster.site.name)
     ended = cluster.records.list_ended(cluster.site.name, 0.0 if everything else time.time() - _RECENT)
+    listed = _restore_listed(cluster, listed, {**ended, **ours})
     views = [JobView(each, ours.get(id, ended.get(id, ""))) for id, each_of in listed.items() for each in each_of]
     forgotten = _read_records(cluster, {id: key for id, key in ours.items() if id not in listed})
     for record, statuses in resolve_forgotten(cluster, forgotten):
@@ -59,10 +61,10 @@ def look_up(cluster: Cluster, record: Record) -> list[JobStatus]:
         if named is None:
             return [_make_status(record, State.LOST, reason="its submission did not finish")]
         record = named
-    listed = _ask_detail(cluster, record.id) or _group(_list_jobs(cluster)).get(record.id, [])
+    listed = _look_closely(cluster, record.id)
     if not listed:
         return resolve_forgotten(cluster, [record])[0][1]
-    listed = [_fill_in(each, record) for each in listed]
+    listed = [_fill_in(each, record) for each in _restore(record, listed)]
     if all(each.state.is_final for each in listed):
         cluster.records.close(record, listed)
     return listed
@@ -70,7 +72,7 @@ def look_up(cluster: Cluster, record: Record) -> list[JobStatus]:
 
 def look_up_foreign(cluster: Cluster, id: str) -> list[JobStatus]:
     """What is known about a job that was not submitted with kedge."""
-    found = _ask_detail(cluster, id) or _group(_list_jobs(cluster)).get(id, [])
+    found = _look_closely(cluster, id)
     if not found:
         found = _ask_history(cluster, [id], time.time() - 30 * _RECENT).get(id, [])
     if not found:
@@ -125,6 +127,47 @@ def _ask_detail(cluster: Cluster, id: str) -> list[JobStatus]:
     return cluster.backend.parse_detail(output) if output else []
 
 
+def _look_closely(cluster: Cluster, id: str) -> list[JobStatus]:
+    """What the scheduler says of one job; where its closer look shows no state, that is in the list."""
+    detail = _ask_detail(cluster, id)
+    if detail and all(each.raw for each in detail):
+        return detail
+    listed = _group(_list_jobs(cluster)).get(id, [])
+    if not detail:
+        return listed
+    more = detail[0]
+    return [
+        replace(
+            each,
+            reason=each.reason or more.reason,
+            submitted=each.submitted or more.submitted,
+            time_limit=each.time_limit or more.time_limit,
+            details=(*each.details, *more.details),
+        )
+        for each in listed
+    ]
+
+
+def _restore(record: Record, statuses: Sequence[JobStatus]) -> list[JobStatus]:
+    """With the indices of the user's, where the scheduler has to count in its own way."""
+    if not record.is_array or not can_renumber(record.scheduler):
+        return list(statuses)
+    return restore_indices(record.scheduler, JobArray.parse(str(record.job["array"])), statuses)
+
+
+def _restore_listed(
+    cluster: Cluster, listed: Mapping[str, list[JobStatus]], keys: Mapping[str, str]
+) -> dict[str, list[JobStatus]]:
+    if not can_renumber(cluster.backend.name):
+        return dict(listed)
+    records = _read_records(cluster, {id: keys[id] for id in listed if id in keys and _has_tasks(listed[id])})
+    return {**listed, **{record.id: _restore(record, listed[record.id]) for record in records}}
+
+
+def _has_tasks(statuses: Sequence[JobStatus]) -> bool:
+    return any(each.index is not None or each.pending_indices for each in statuses)
+
+
 def _ask_history(cluster: Cluster, ids: Sequence[str], since: float) -> Mapping[str, list[JobStatus]]:
     query = cluster.backend.history_query(ids, since)
     output = cluster.ask(query) if query is not None else None
@@ -164,7 +207,7 @@ def _merge(record: Record, told: Sequence[JobStatus]) -> list[JobStatus]:
     """The accounts' word where there is one, else the script's, else that it is lost."""
     endings = {each.index: each for each in record.read_endings()}
     if told:
-        return [_fill_in(each, record) for each in told]
+        return [_fill_in(each, record) for each in _restore(record, told)]
     if not endings:
         waited = time.time() - record.submitted
         if waited < 10:  # a scheduler may list a job a moment after it took it

@@ -25,7 +25,7 @@ _SHOWN = (
 
 
 def parse_job_detail(output: str) -> list[JobStatus]:
-    """The job, with all reasons in one text; what states its tasks are in the list says better."""
+    """The job, with all reasons in one text; an empty `raw` means that only the list knows its state."""
     fields = _read_fields(output)
     id = (fields.get("job_number") or [""])[0]
     if not id.isdecimal():
@@ -33,7 +33,7 @@ def parse_job_detail(output: str) -> list[JobStatus]:
     reasons = [_STAMP.sub("", each) for each in (*fields.get("error reason", []), *fields.get("scheduling info", []))]
     limit = _TIME_LIMIT.search((fields.get("hard resource_list") or [""])[0])
     shown = [(name, "; ".join(fields[name])) for name in _SHOWN if name in fields]
-    state, raw = _find_state(fields, reasons)
+    state, raw = _find_state(fields)
     return [
         JobStatus(
             id=id,
@@ -63,13 +63,7 @@ def _read_fields(output: str) -> dict[str, list[str]]:
     return found
 
 
-def _find_state(fields: dict[str, list[str]], reasons: list[str]) -> tuple[State, str]:
-    """Newer versions say it; 8.1.9 lets it be seen from what else it says."""
+def _find_state(fields: dict[str, list[str]]) -> tuple[State, str]:
+    """Newer versions say it; 8.1.9 does not, and an empty word sends whoever asks to the list."""
     letters = (fields.get("job_state") or [""])[0]
-    if letters:
-        return read_state(letters), letters
-    if "error reason" in fields or "Job is in error state" in reasons:
-        return State.HELD, "Eqw"
-    if "usage" in fields:
-        return State.RUNNING, "r"
-    return (State.HELD, "hqw") if "Job is in hold state" in reasons else (State.QUEUED, "qw")
+    return (read_state(letters), letters) if letters else (State.UNKNOWN, "")
