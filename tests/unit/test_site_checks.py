@@ -100,6 +100,7 @@ def test_checks_unknown_queues_propose_the_nearest() -> None:
 
 def test_checks_let_reservations_and_lists_of_queues_pass() -> None:
     assert check("abci3", account="g", queue="R1234", nodes=500).job.queue == "R1234"
+    assert check("abci3", account="g", queue="rt_HF", reservation="R1234", time=30 * DAY).job.time == 30 * DAY
     assert check("zih-alpha", queue="course", reservation="r1").job.queue == "course"
     assert check("sdumont", queue="sequana_gpu_dev,sequana_gpu", gpus_per_node=1, time=HOUR).job.queue == (
         "sequana_gpu_dev,sequana_gpu"

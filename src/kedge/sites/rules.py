@@ -37,6 +37,8 @@ class Request:
     @property
     def most_nodes(self) -> int | None:
         """The nodes one job can have."""
+        if self._is_reserved:
+            return None
         limits = [self.queue.max_nodes, self.queue.nodes]
         if self.is_interactive:
             limits.append(self.queue.max_interactive_nodes)
@@ -46,9 +48,16 @@ class Request:
     @property
     def longest(self) -> int | None:
         """The seconds one job can have."""
+        if self._is_reserved:
+            return None
         if self.is_interactive and self.queue.max_interactive_time:
             return self.queue.max_interactive_time
         return self.queue.max_time
+
+    @property
+    def _is_reserved(self) -> bool:
+        """A reservation of PBS is a queue of its own, with limits that no profile knows."""
+        return bool(self.job.reservation) and self.site.scheduler == "pbs"
 
     @property
     def place(self) -> str:
