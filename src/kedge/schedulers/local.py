@@ -201,6 +201,8 @@ def _explain_end(status: JobStatus) -> str:
         return f"{status.reason or 'it used too much memory'} and was ended; ask for more with --memory"
     if status.reason:
         return status.reason
+    if status.state is State.CANCELLED:
+        return "it was cancelled"
     if status.state is State.FAILED and status.signal:
         return f"it was killed by signal {status.signal}"
     if status.state is State.FAILED and status.exit_code is not None:
