@@ -73,7 +73,7 @@ def test_repository_changelog_knows_the_version() -> None:
     )
 
 
-@pytest.mark.parametrize("page", ["docs/errors.md", "docs/reference/cli.md"])
+@pytest.mark.parametrize("page", ["docs/errors.md", "docs/reference/cli.md", "docs/reference/kedge-toml.md"])
 def test_repository_generated_pages_are_current(page: str) -> None:
     made = subprocess.run(
         [sys.executable, str(REPOSITORY / "scripts/make-reference"), "--print", page],
