@@ -308,6 +308,13 @@ def test_profiles_unknown_names_propose_the_nearest() -> None:
     assert caught.value.hint == "did you mean 'zih-alpha'?"
 
 
+def test_profiles_folders_that_cannot_be_read_have_none() -> None:
+    hopeless = Folder(Path("/" + "x" * 5000), "user")  # fails for root, too
+    assert load_site("nvidia", (hopeless, *FOLDERS)) == load("nvidia")
+    assert len(list_sites((hopeless, *FOLDERS))) == len(NAMES)
+    assert len(list_signs((hopeless, *FOLDERS))) == len(NAMES)
+
+
 def test_profiles_one_is_read_without_the_others(tmp_path: Path) -> None:
     own = write(tmp_path, "good", 'title = "x"\nscheduler = "slurm"\n')
     write(tmp_path, "bad", "this is not TOML")

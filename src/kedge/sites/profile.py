@@ -200,7 +200,14 @@ def _find_profile(name: str, folders: Sequence[Folder], *, behind: Path | None =
     if behind is not None:
         places = [number for number, each in enumerate(folders) if each.path == behind.parent]
         remaining = remaining[places[0] + 1 :] if places else remaining
-    return next((path for each in remaining if (path := each.path / f"{name}.toml").is_file()), None)
+    return next((path for each in remaining if _is_file(path := each.path / f"{name}.toml")), None)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a folder that is not ours to read has nothing for us
+        return False
 
 
 def _read_chain(path: Path, name: str, folders: Sequence[Folder]) -> dict[str, Any]:
