@@ -24,6 +24,12 @@ _FIND_MODULES = (
     "    done",
     "fi",
 )
+# bash would end at once, and the scheduler then kills the command that has just begun to save its work
+_KEEP_ON = (
+    "# signals are for the command: this script waits for its end",
+    "trap 'asked=143' TERM",
+    "trap : USR1 USR2",
+)
 _LINE = 100  # a command that is longer goes over several lines
 
 
@@ -78,7 +84,7 @@ def _write_record(job: Job, place: Place, dialect: Dialect) -> list[str]:
         lines.append(f'export KEDGE_ARRAY_INDEX="${dialect.array_index}"')
     lines += dialect.opening
     if not place.record:
-        return lines
+        return [*lines, *_KEEP_ON]
     return [
         *lines,
         "# where 'kedge status' finds how it went, if the scheduler keeps no accounts",
@@ -86,8 +92,9 @@ def _write_record(job: Job, place: Place, dialect: Dialect) -> list[str]:
         'streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")',
         'began="$KEDGE_JOB_ID $(hostname) $(date +%s)"',
         f'{{ printf "%s\\n" "$began" "$streams" >"$record/began{suffix}"; }} 2>/dev/null',
-        f'finish() {{ echo "$1 $(date +%s)" >"$record/ended{suffix}"; }}',
+        f'finish() {{ echo "${{asked:-$1}} $(date +%s)" >"$record/ended{suffix}"; }}',
         "trap 'finish \"$?\" 2>/dev/null || true' EXIT",
+        *_KEEP_ON,
     ]
 
 
