@@ -17,7 +17,7 @@ NASTY = "a 'b' \"c\" $(touch x)\n`d` ünï\udce4"
 
 
 def make_draft(name: str = "train", site: str = "here") -> Draft:
-    return Draft(name, site, "slurm", {"array": "0-3"}, "/work", "/work/{name}-{id}.out", "", ["sbatch", "x"])
+    return Draft(name, site, "slurm", {"array": "0-3"}, "/code", "/code/{name}-{id}.out", "", ["sbatch", "x"])
 
 
 def add_job(records: Records, id: str, name: str = "train", site: str = "here") -> Record:

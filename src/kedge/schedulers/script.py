@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kedge.model.job import DependencyKind, Job, Parallel
+from kedge.model.job import DependencyKind, Job, JobArray, Parallel
 from kedge.model.site import Site
 from kedge.release import VERSION
 from kedge.schedulers.backend import Dialect, Place
@@ -36,8 +36,11 @@ _LINE = 100  # a command that is longer goes over several lines
 def render_body(job: Job, site: Site, place: Place, dialect: Dialect) -> str:
     """Everything below the directives."""
     title = " ".join(job.name.split())
+    by_hand = [dialect.submit_word]
+    if site.account_on_command_line and job.account:
+        by_hand += [site.account_option, quote(job.account)]
     blocks = [
-        [f"# {title}: by kedge {VERSION} for the site {site.name}. To submit it by hand: {dialect.submit_word} FILE"],
+        [f"# {title}: by kedge {VERSION} for the site {site.name}. To submit it by hand: {' '.join(by_hand)} FILE"],
         _write_record(job, place, dialect),
         _load_modules(job, site),
         _set_environment(job, site),
@@ -74,14 +77,24 @@ def fold_words(words: Sequence[str]) -> str:
     return " \\\n".join([*lines, current])
 
 
+def _find_index(array: JobArray, dialect: Dialect, *, is_looked_up: bool) -> list[str]:
+    name = dialect.array_index
+    if not is_looked_up:
+        return [f'export KEDGE_ARRAY_INDEX="${name}"']
+    if len(array.ranges) > 1:
+        return [
+            f"indices=({' '.join(map(str, array.indices))})",
+            f'export KEDGE_ARRAY_INDEX="${{indices[{name} - 1]}}"',
+        ]
+    first, step = array.ranges[0].first, array.ranges[0].step
+    return [f"export KEDGE_ARRAY_INDEX=$(({first} + ({name} - 1) * {step}))"]
+
+
 def _write_record(job: Job, place: Place, dialect: Dialect) -> list[str]:
     suffix = ".$KEDGE_ARRAY_INDEX" if job.array else ""
     lines = [f'export KEDGE_JOB_ID="{dialect.job_id}" KEDGE_JOB_NAME={quote(job.name)}']
-    if job.array is not None and needs_lookup(job, dialect):
-        lines.append(f"indices=({' '.join(map(str, job.array.indices))})")
-        lines.append(f'export KEDGE_ARRAY_INDEX="${{indices[{dialect.array_index} - 1]}}"')
-    elif job.array is not None:
-        lines.append(f'export KEDGE_ARRAY_INDEX="${dialect.array_index}"')
+    if job.array is not None:
+        lines += _find_index(job.array, dialect, is_looked_up=needs_lookup(job, dialect))
     lines += dialect.opening
     if not place.record:
         return [*lines, *_KEEP_ON]

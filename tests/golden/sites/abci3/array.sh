@@ -1,0 +1,39 @@
+#!/bin/bash
+#PBS -N train
+#PBS -l select=1
+#PBS -l walltime=2:00:00
+#PBS -q rt_HG
+#PBS -P proj
+#PBS -S /bin/bash
+#PBS -j oe
+#PBS -o /scratch/proj/ada/.kedge/jobs/records/KEY/
+#PBS -J 0-99%10
+
+# train: by kedge VERSION for the site abci3. To submit it by hand: qsub FILE
+
+export KEDGE_JOB_ID="$PBS_ARRAY_ID" KEDGE_JOB_NAME=train
+export KEDGE_ARRAY_INDEX="$PBS_ARRAY_INDEX"
+exec >/scratch/proj/ada/code/train-"${KEDGE_JOB_ID%%[!0-9]*}"_"$KEDGE_ARRAY_INDEX".out 2>&1 || exit 1
+# where 'kedge status' finds how it went, if the scheduler keeps no accounts
+record=/scratch/proj/ada/.kedge/jobs/records/KEY
+streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")
+began="$KEDGE_JOB_ID $(hostname) $(date +%s)"
+{ printf "%s\n" "$began" "$streams" >"$record/began.$KEDGE_ARRAY_INDEX"; } 2>/dev/null
+finish() { echo "${asked:-$1} $(date +%s)" >"$record/ended.$KEDGE_ARRAY_INDEX"; }
+trap 'finish "$?" 2>/dev/null || true' EXIT
+# signals are for the command: this script waits for its end
+trap 'asked=143' TERM
+trap : USR1 USR2
+
+export KEDGE_NODEDIR="$PBS_LOCALDIR/kedge-$(id -u)"
+export OMP_NUM_THREADS=8
+export NOTE="a 'b' \$(c)"
+set -eo pipefail
+
+cd /scratch/proj/ada/code
+
+kedge=/scratch/proj/ada/bin/kedge
+image=/scratch/proj/ada/pytorch.sif
+
+"$kedge" exec --nv --bind /scratch/proj/ada/data:/data:ro "$image" python train.py --note "it's \$5"
+# submitted with: qsub job.sh

@@ -1,0 +1,35 @@
+#!/bin/bash
+#PBS -N train
+#PBS -l select=1:ncpus=4:ngpus=1
+#PBS -l walltime=2:00:00
+#PBS -A proj
+#PBS -S /bin/bash
+#PBS -j oe
+#PBS -o /scratch/proj/ada/.kedge/jobs/records/KEY/
+
+# train: by kedge VERSION for the site generic-pbs. To submit it by hand: qsub FILE
+
+export KEDGE_JOB_ID="$PBS_JOBID" KEDGE_JOB_NAME=train
+exec >/scratch/proj/ada/code/train-"${KEDGE_JOB_ID%%[!0-9]*}".out 2>&1 || exit 1
+# where 'kedge status' finds how it went, if the scheduler keeps no accounts
+record=/scratch/proj/ada/.kedge/jobs/records/KEY
+streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")
+began="$KEDGE_JOB_ID $(hostname) $(date +%s)"
+{ printf "%s\n" "$began" "$streams" >"$record/began"; } 2>/dev/null
+finish() { echo "${asked:-$1} $(date +%s)" >"$record/ended"; }
+trap 'finish "$?" 2>/dev/null || true' EXIT
+# signals are for the command: this script waits for its end
+trap 'asked=143' TERM
+trap : USR1 USR2
+
+export OMP_NUM_THREADS=8
+export NOTE="a 'b' \$(c)"
+set -eo pipefail
+
+cd /scratch/proj/ada/code
+
+kedge=/scratch/proj/ada/bin/kedge
+image=/scratch/proj/ada/pytorch.sif
+
+"$kedge" exec --nv --bind /scratch/proj/ada/data:/data:ro "$image" python train.py --note "it's \$5"
+# submitted with: qsub job.sh

@@ -1,0 +1,33 @@
+#!/bin/bash
+#KEDGE --name=train
+#KEDGE --directory=/scratch/proj/ada/code
+#KEDGE --output=/scratch/proj/ada/code/{name}-{id}_{index}.out
+#KEDGE --time=2:00:00
+#KEDGE --gpus=1
+#KEDGE --array=0-99%10
+# train: by kedge VERSION for the site local. To submit it by hand: kedge local-queue submit FILE
+
+export KEDGE_JOB_ID="${KEDGE_LOCAL_JOB_ID}" KEDGE_JOB_NAME=train
+export KEDGE_ARRAY_INDEX="$KEDGE_LOCAL_ARRAY_INDEX"
+# where 'kedge status' finds how it went, if the scheduler keeps no accounts
+record=/scratch/proj/ada/.kedge/jobs/records/KEY
+streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")
+began="$KEDGE_JOB_ID $(hostname) $(date +%s)"
+{ printf "%s\n" "$began" "$streams" >"$record/began.$KEDGE_ARRAY_INDEX"; } 2>/dev/null
+finish() { echo "${asked:-$1} $(date +%s)" >"$record/ended.$KEDGE_ARRAY_INDEX"; }
+trap 'finish "$?" 2>/dev/null || true' EXIT
+# signals are for the command: this script waits for its end
+trap 'asked=143' TERM
+trap : USR1 USR2
+
+export OMP_NUM_THREADS=8
+export NOTE="a 'b' \$(c)"
+set -eo pipefail
+
+cd /scratch/proj/ada/code
+
+kedge=/scratch/proj/ada/bin/kedge
+image=/scratch/proj/ada/pytorch.sif
+
+"$kedge" exec --nv --bind /scratch/proj/ada/data:/data:ro "$image" python train.py --note "it's \$5"
+# submitted with: PYTHON -P -m kedge --json local-queue submit job.sh

@@ -1,0 +1,1 @@
+salloc --job-name=train --account=proj --partition=lncc-h100_shared --gpus-per-node=1 --time=01:00:00 srun --interactive --preserve-env --pty kedge shell --nv /scratch/proj/ada/pytorch.sif

@@ -1,0 +1,1 @@
+idev -p rtx -N 1 -n 1 -m 60 -A proj

@@ -1,0 +1,1 @@
+srun --job-name=train --account=proj --partition=alpha-interactive --gres=gpu:1 --time=01:00:00 --pty kedge shell --nv /scratch/proj/ada/pytorch.sif
