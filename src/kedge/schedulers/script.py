@@ -126,7 +126,7 @@ def _set_environment(job: Job, site: Site) -> list[str]:
     # a site's values may use the node's own variables; a user's are taken as they are
     lines += [f'export {name}="{value}"' for name, value in site.environment]
     if runtime_of(job, site) == "kedge" and site.node_directory:
-        lines.append(f'export KEDGE_NODEDIR="{site.node_directory}/kedge-$(id -u)"')
+        lines.append(f'export KEDGE_NODEDIR="{site.node_directory}/kedge-$UID"')
     lines += [f"export {name}={quote(value)}" for name, value in job.environment]
     return [*lines, "set -eo pipefail"]
 
@@ -179,7 +179,7 @@ def _broadcast_image(job: Job, site: Site, dialect: Dialect) -> list[str]:
     folder = site.node_directory or "/tmp"
     task = "_$KEDGE_ARRAY_INDEX" if job.array else ""  # two tasks may share a node, and each removes its own copy
     return [
-        f'copy="{folder}/kedge-$(id -u)-$KEDGE_JOB_ID{task}-${{image##*/}}"',
+        f'copy="{folder}/kedge-$UID-$KEDGE_JOB_ID{task}-${{image##*/}}"',
         f'{dialect.broadcast} "$image" "$copy"',
         f'trap \'finish "$?" 2>/dev/null || true; {on_nodes} rm -f "$copy"\' EXIT',
         'image="$copy"',

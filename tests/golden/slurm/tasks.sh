@@ -25,7 +25,7 @@ cd /scratch/ada
 kedge=/opt/kedge/bin/kedge
 image=/scratch/ada/pytorch.sif
 
-copy="/tmp/kedge-$(id -u)-$KEDGE_JOB_ID-${image##*/}"
+copy="/tmp/kedge-$UID-$KEDGE_JOB_ID-${image##*/}"
 sbcast --force "$image" "$copy"
 trap 'finish "$?" 2>/dev/null || true; srun --nodes=2 --ntasks=2 --ntasks-per-node=1 rm -f "$copy"' EXIT
 image="$copy"

@@ -23,7 +23,7 @@ trap 'finish "$?" 2>/dev/null || true' EXIT
 trap 'asked=143' TERM
 trap : USR1 USR2
 
-export KEDGE_NODEDIR="$PBS_LOCALDIR/kedge-$(id -u)"
+export KEDGE_NODEDIR="$PBS_LOCALDIR/kedge-$UID"
 export OMP_NUM_THREADS=8
 export NOTE="a 'b' \$(c)"
 set -eo pipefail

@@ -21,7 +21,7 @@ trap 'finish "$?" 2>/dev/null || true' EXIT
 trap 'asked=143' TERM
 trap : USR1 USR2
 
-export KEDGE_NODEDIR="/tmp/kedge-$(id -u)"
+export KEDGE_NODEDIR="/tmp/kedge-$UID"
 export OMP_NUM_THREADS=8
 export NOTE="a 'b' \$(c)"
 set -eo pipefail
