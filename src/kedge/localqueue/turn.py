@@ -37,8 +37,8 @@ from kedge.posix.owners import is_running
 Task = tuple[int, int | None]
 WAITER = "waiter"  # locked by the terminal of an interactive job
 _TRIED = "tried"  # a runner of the task was lost before the task began
-_PAUSE = 2.0  # seconds between two turns of the keeper
-_SHARE = 20  # it works a twentieth of the time at most, however many jobs there are
+_PAUSE, _LONGEST_PAUSE = 2.0, 30.0  # seconds between two turns of the keeper
+_SHARE = 20  # it works a twentieth of the time, however many jobs there are
 
 
 @dataclass(slots=True)
@@ -138,10 +138,10 @@ def keep_turning(queue: Queue, environ: Mapping[str, str], file: int) -> None:
         os.close(file)  # under the queue's lock: a job that is submitted next finds no keeper, and calls one
 
     while is_needed:
-        began = time.monotonic()
+        began = time.process_time()  # what it waits for the lock is no work
         take_turn(queue, environ, when_idle=leave)
         if is_needed:
-            time.sleep(max(_PAUSE, _SHARE * (time.monotonic() - began)))
+            time.sleep(min(_LONGEST_PAUSE, max(_PAUSE, _SHARE * (time.process_time() - began))))
 
 
 def _call_keeper(queue: Queue, environ: Mapping[str, str]) -> None:
