@@ -11,7 +11,7 @@ from pathlib import Path
 from kedge.errors import NoScheduler, ProgramMissing, UsageError
 from kedge.model.job import Job, Parallel
 from kedge.ops.clusters import Cluster
-from kedge.ops.job_image import NOW, StagedImage, place_image, pull_image
+from kedge.ops.job_image import NOW, StagedImage, place_image, pull_image, read_architecture
 from kedge.ops.submit import find_kedge
 from kedge.posix.process import run_program
 from kedge.settings import Settings
@@ -36,11 +36,12 @@ def plan_allocation(
         raise UsageError("arrays, dependencies and ranks are for batch jobs", hint="'kedge submit' takes them")
     image = place_image(job, cluster.site, settings, environ, folder)
     seen = [path for path in (folder, image.path if "://" not in image.path else "") if path]
-    checked = check_request(job, cluster.site, interactive=True, environ=environ, paths=seen)
+    architecture = read_architecture(image, cluster.site)
+    checked = check_request(job, cluster.site, interactive=True, environ=environ, paths=seen, architecture=architecture)
     inside = _make_command(checked.job, cluster, image, folder)
     argv = cluster.backend.interactive_argv(checked.job, cluster.site, inside)
     takes_command = not inside or any(word == inside[-1] or inside[-1] in word for word in argv)
-    return Allocation(tuple(argv), () if takes_command else tuple(inside), image, tuple(checked.warnings))
+    return Allocation(tuple(argv), () if takes_command else tuple(inside), image, (*checked.warnings, *checked.notes))
 
 
 def run_allocation(plan: Allocation) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.errors import FileProblem, InvalidJob, ProgramFailed
+from kedge.errors import FileProblem, InvalidJob, KedgeError, ProgramFailed
 from kedge.model.job import Job
 from kedge.model.site import Site
 from kedge.ops.clusters import expand
@@ -77,11 +77,28 @@ def find_image_folder(site: Site, settings: Settings, environ: Mapping[str, str]
     return xdg_directory(environ, "XDG_DATA_HOME", ".local/share") / "images"
 
 
-def pull_image(staged: StagedImage) -> None:
-    """Pull it now, as `kedge pull` does: a process of its own, whose death by a memory limit is explained."""
+def read_architecture(staged: StagedImage, site: Site) -> str:
+    """The architecture of an image that is there, where the site says what its nodes have; empty: not known."""
+    if staged.reference or not staged.path.endswith(".sif") or not any(queue.arch for queue in site.queues):
+        return ""
+    from kedge.formats.sif.reader import SifReader  # late: most sites have nodes of one kind
+
+    try:
+        with Path(staged.path).open("rb") as file:
+            return SifReader(file, staged.path).header.architecture
+    except (OSError, KedgeError):
+        return ""  # a file that is no SIF, or damaged, says so when the container starts
+
+
+def pull_image(staged: StagedImage, architecture: str = "") -> None:
+    """Pull it now, as `kedge pull` does: a process of its own, whose death by a memory limit is explained.
+
+    `architecture` is that of the nodes, where it is known: the login node may be of another kind.
+    """
     from kedge.ops.child import run_kedge  # late: an image that is there needs no pull
 
-    done = run_kedge(["pull", "--if-missing", staged.path, staged.reference], capture=False)
+    chosen = ["--arch", architecture] if architecture else []
+    done = run_kedge(["pull", "--if-missing", *chosen, staged.path, staged.reference], capture=False)
     if done.status:
         raise ProgramFailed(
             f"the image {staged.reference} could not be pulled, so nothing was submitted",

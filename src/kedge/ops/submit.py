@@ -15,7 +15,7 @@ from kedge.jobs.encoding import encode_job
 from kedge.jobs.records import Draft, Record
 from kedge.model.job import Dependency, Job
 from kedge.ops.clusters import Cluster
-from kedge.ops.job_image import NOW, StagedImage, place_image, pull_image
+from kedge.ops.job_image import NOW, StagedImage, place_image, pull_image, read_architecture
 from kedge.posix.files import require_writable
 from kedge.posix.process import run_into_files
 from kedge.schedulers.backend import Place
@@ -72,7 +72,8 @@ def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping
     error = str(Path(directory, job.error)) if job.error else ""
     require_writable(output.parent)
     seen = [path for path in (directory, image.path if "://" not in image.path else "", str(output)) if path]
-    checked = check_request(job, cluster.site, environ=environ, paths=seen)
+    architecture = read_architecture(image, cluster.site)
+    checked = check_request(job, cluster.site, environ=environ, paths=seen, architecture=architecture)
     ready = replace(checked.job, dependencies=tuple(_resolve(each, cluster) for each in job.dependencies))
     key, record = cluster.records.place()
     place = Place(
@@ -92,7 +93,8 @@ def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping
 def submit(plan: Plan) -> Submitted:
     """Do what was planned: pull, write the record, hand the script to the scheduler, note its id."""
     if plan.image.when == NOW:
-        pull_image(plan.image)
+        queue = plan.cluster.site.find_queue(plan.job.queue)
+        pull_image(plan.image, queue.arch if queue else "")
     cluster, place = plan.cluster, plan.place
     draft = Draft(
         name=plan.job.name,
