@@ -18,6 +18,7 @@ from kedge.model.job import Parallel
 RUNSCRIPT = "/.singularity.d/runscript"  # what `run` starts, in every image
 _SUBMIT_FOLDER = re.compile(r"\"?\$\{?(SLURM_SUBMIT_DIR|PBS_O_WORKDIR|SGE_O_WORKDIR)\}?\"?/?\Z")
 _RENDEZVOUS = re.compile(r"\s*(?:export\s+)?(?:MASTER_ADDR|MASTER_PORT|WORLD_SIZE)=[^;&|]*(?:\|[^;&]*)?\Z")
+_ASSIGNMENT = re.compile(r"\s*([A-Za-z_]\w*)=(?:[\w./:@+,-]*|\"[\w./:@+,$ {}-]*\"|'[^']*')\s*\Z")
 _AFTER = ("wait", "exit", "echo", "date", "printf", "hostname")
 _INTERPRETERS = {"python": "-c", "perl": "-e", "ruby": "-e"}
 _SHELLS = ("bash", "sh", "dash", "ksh", "zsh")
@@ -89,6 +90,7 @@ def _convert_call(script: BatchScript, call: ContainerCall, request: Request) ->
         return problem
     _convert_command(call, values, launch, request, body)
     _set_launcher(call, launch, request, body)
+    _drop_unused(body)
     if call.has_option("--nv") and not request.wants_gpus:
         body.fields["nv"] = True
     body.left += [Left(each.line, "", f"what comes after the container is not kept: {each.source}") for each in after]
@@ -229,6 +231,17 @@ def _export_names(source: str, call: ContainerCall, body: Body) -> None:
     names = [name for name in find_names(source) if re.search(rf"^\s*{name}=", setup, re.M)]
     if names:
         body.fields["setup"] = (*body.fields["setup"], f"export {' '.join(names)}")
+
+
+def _drop_unused(body: Body) -> None:
+    """Variables that held the name of the image, say, and that nothing uses any more; nobody else sees them."""
+    setup = list(body.fields["setup"])
+    for line in list(setup):
+        found = _ASSIGNMENT.match(line)
+        rest = "\n".join(each for each in setup if each is not line)
+        if found and not re.search(rf"\b{found[1]}\b", rest):
+            setup.remove(line)
+    body.fields["setup"] = tuple(setup)
 
 
 def _set_launcher(call: ContainerCall, launch: Launch, request: Request, body: Body) -> None:

@@ -144,9 +144,8 @@ def read_torchrun(command: Sequence[Word], line: int) -> tuple[dict[str, Any], S
         found[plain] = value
     if position >= len(words):
         return None
-    left = [
-        Left(line, "", f"kedge gives torchrun its own --{name}, instead of {value}") for name, value in found.items()
-    ]
+    shown = ", ".join(f"--{name}={value}" if value else f"--{name}" for name, value in found.items())
+    left = [Left(line, "", f"kedge gives torchrun options of its own, instead of {shown}")] if found else []
     return found, words[position:], left
 
 

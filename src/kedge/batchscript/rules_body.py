@@ -6,10 +6,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kedge.batchscript.containers import find_pulls
+from kedge.batchscript.containers import SINGULARITY, find_pulls, skip_prefix
 from kedge.batchscript.findings import Case, Found, Rule, Severity
+from kedge.batchscript.option_tables import cut_options
 from kedge.batchscript.script import ContainerCall
 from kedge.batchscript.secret_text import has_secret
+from kedge.batchscript.variables import find_values, resolve_word
 
 _NODE_RANK = re.compile(r"(?:NODE_RANK=|--node_rank[= ]|--node-rank[= ]|--machine_rank[= ])[\"'\\]*\$\{?SLURM_PROCID\b")
 _PORT = re.compile(
@@ -17,6 +19,7 @@ _PORT = re.compile(
 )
 _OLD = {"SLURM_JOBID": "SLURM_JOB_ID", "SLURM_NODELIST": "SLURM_JOB_NODELIST"}
 _OLD_NAMES = re.compile(r"\$\{?(" + "|".join(_OLD) + r")\b")
+_PLACEHOLDER = re.compile(r"(?<![<>&\w])<[A-Za-z][\w .-]{0,30}>(?=[\s:/,;'\".]|$)")
 _LAUNCHED = ("mpirun", "mpiexec", "orterun", "horovodrun")
 _REMOTE = ("docker://", "oras://", "library://", "shub://", "http://", "https://")
 
@@ -90,12 +93,25 @@ def _check_srun_cpus(case: Case) -> Iterator[Found]:
     if "SRUN_CPUS_PER_TASK" in case.script.text:
         return
     for command in case.script.launchers:
-        words = [word.text for word in command.words]
-        if "srun" in words and not any(word.startswith(("-c", "--cpus-per-task")) for word in words):
+        words = [word.text for word in skip_prefix(command.words)]
+        if words[0] == "srun" and "--cpus-per-task" not in _own_options(words[1:]):
             yield Found(
                 command.line, "srun of Slurm 22.05 to 23.02 forgets --cpus-per-task, and gives each task one CPU"
             )
             return
+
+
+def _own_options(words: list[str]) -> list[str]:
+    """The options before the program that srun starts."""
+    names = [option.name for option in cut_options("slurm", words)]
+    return names[: names.index("")] if "" in names else names
+
+
+def _check_placeholders(case: Case) -> Iterator[Found]:
+    for number, line in enumerate(case.script.text.split("\n"), 1):
+        is_live = any(each.line == number for each in case.script.live)
+        if (is_live or not line.lstrip().startswith("#")) and (found := _PLACEHOLDER.search(line)):
+            yield Found(number, f"{found.group()} is to be replaced: for the shell it is an input and an output file")
 
 
 def _check_old_names(case: Case) -> Iterator[Found]:
@@ -110,7 +126,7 @@ def _check_old_names(case: Case) -> Iterator[Found]:
 def _check_image(case: Case) -> Iterator[Found]:
     made = " ".join(command.source for command in find_pulls(case.script.commands))
     for call in case.script.containers:
-        name = _image_file(call)
+        name = _image_file(case, call)
         if not name or name.rpartition("/")[2] in made:
             continue
         moves = any(each.name in ("cd", "pushd") and each.line <= call.line for each in case.script.commands)
@@ -118,16 +134,13 @@ def _check_image(case: Case) -> Iterator[Found]:
             yield Found(call.line, f"the image {name} is not there", f"get it first: kedge pull {name} REFERENCE")
 
 
-def _image_file(call: ContainerCall) -> str:
-    image = call.image
-    if image is None or not image.is_literal or "://" in image.text or call.program not in (*_SINGULARITY, "srun"):
+def _image_file(case: Case, call: ContainerCall) -> str:
+    """The file of the image, when there is one and its name is certain."""
+    before = [each for each in case.script.commands if each.line <= call.line]
+    name = resolve_word(call.image, find_values(before)) if call.image else None
+    if not name or "://" in name or call.program not in (*SINGULARITY, "srun"):
         return ""
-    if call.program == "srun" and not image.text.startswith(("/", "./")):
-        return ""
-    return image.text
-
-
-_SINGULARITY = ("singularity", "apptainer", "kedge", "singularity-ce")
+    return "" if call.program == "srun" and not name.startswith(("/", "./")) else name
 
 
 def _check_remote_image(case: Case) -> Iterator[Found]:
@@ -217,6 +230,13 @@ RULES = (
         "srun of Slurm 22.05 to 23.02 does not take --cpus-per-task over from sbatch",
         'write srun --cpus-per-task="$SLURM_CPUS_PER_TASK"',
         _check_srun_cpus,
+    ),
+    Rule(
+        "placeholder",
+        Severity.WARNING,
+        "a name in angle brackets, such as <user>, that was to be replaced",
+        "write your own there",
+        _check_placeholders,
     ),
     Rule("old-variable", Severity.NOTE, "old names of Slurm's variables", "use the new name", _check_old_names),
     Rule("missing-image", Severity.WARNING, "the image file is not there", "pull it before submitting", _check_image),

@@ -203,9 +203,12 @@ def _run_command(job: Job, site: Site, dialect: Dialect) -> list[str]:
     is_pyxis = uses_pyxis(job, site)
     words = launch_words(job, site, dialect, force=is_pyxis)
     words += container_words(job, site) if job.image else []
+    quoted = [quote(word) for word in job.command]
+    is_odd = any(word.startswith("'") and ("$" in word or "`" in word) for word in quoted)
+    asides = ["# shellcheck disable=SC2016 # dollar signs are the program's, not this shell's"] if is_odd else []
     if job.parallel is not Parallel.TORCHRUN:
-        return [fold_words([*words, *(quote(word) for word in job.command)])]
+        return [*asides, fold_words([*words, *quoted])]
     command = fold_words([*words, *torchrun_words(job, site, dialect)])
     if job.node_count == 1:
-        return [command]
+        return [*asides, command]
     return ["# shellcheck disable=SC2016 # the rank of a node is known there only", command]

@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Scripts turned into jobs: what becomes of each part, and that nothing is lost without a word."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kedge.batchscript.convert import Conversion, convert_script
+from kedge.batchscript.reader import read_script
+from kedge.errors import InvalidJob
+from kedge.jobs.description import parse_description
+from kedge.jobs.description_text import write_description
+from kedge.model.job import Dependency, DependencyKind, Job, Parallel
+from kedge.schedulers.backend import Place
+from kedge.schedulers.choose import find_backend
+from kedge.sites.profile import find_folders, load_site
+from tests.requirements import require_program
+
+FOLDERS = find_folders({"HOME": "/nowhere"})
+TARGETS = {"slurm": "generic-slurm", "gridengine": "generic-gridengine", "pbs": "generic-pbs", "local": "local"}
+
+
+def convert(text: str, target: str = "") -> Conversion:
+    return convert_script(read_script(text), target=target)
+
+
+def slurm(directives: str, body: str) -> str:
+    lines = "".join(f"#SBATCH {line}\n" for line in directives.split("\n") if line)
+    return f"#!/bin/bash\n{lines}{body}\n"
+
+
+ONE_GPU = slurm(
+    "-J train -p gpu -N 1 -n 1 -c 8 --gres=gpu:a100:2 --mem=32GB -t 1-02:00:00 -A proj --qos=fast -C ib\n"
+    "-o %x-%A_%a.out -e err/%j.err --array=0-9:3%2 -d afterok:12:13 --mail-user=a@b.c --mail-type=END,FAIL",
+    "module load cuda/12.4 gcc\nexport OMP_NUM_THREADS=8 NAME='a b'\ncd $SLURM_SUBMIT_DIR\nmkdir -p out\n"
+    "singularity exec --nv -B /data:/data:ro,/scratch --pwd /work --cleanenv 'my image.sif' "
+    "python train.py --name 'x y'",
+)
+
+
+def test_convert_takes_every_part_of_a_plain_script() -> None:
+    done = convert(ONE_GPU)
+    job = done.job
+    assert (job.name, job.queue, job.nodes, job.tasks, job.cpus_per_task) == ("train", "gpu", 1, 1, 8)
+    assert (job.gpus_per_node, job.gpu_type, job.memory, job.time) == (2, "a100", 32 << 30, 26 * 3600)
+    assert (job.account, job.qos, job.constraint, str(job.array)) == ("proj", "fast", "ib", "0-9:3%2")
+    assert (job.output, job.error) == ("{name}-{id}_{index}.out", "err/{id}.err")
+    assert job.dependencies == tuple(Dependency(DependencyKind.AFTER_OK, id) for id in ("12", "13"))
+    assert (job.mail, job.mail_on) == ("a@b.c", ("end", "fail"))
+    assert (job.image, job.command) == ("my image.sif", ("python", "train.py", "--name", "x y"))
+    assert (job.binds, job.container_options) == (("/data:/data:ro", "/scratch"), ("--pwd", "/work", "--cleanenv"))
+    assert job.modules == ("cuda/12.4", "gcc")
+    assert job.environment == (("OMP_NUM_THREADS", "8"), ("NAME", "a b"))
+    assert job.setup == ("mkdir -p out",)
+    assert (job.parallel, job.nv, done.left) == (Parallel.SINGLE, None, ())
+
+
+def test_convert_hands_on_what_it_has_no_word_for() -> None:
+    text = slurm(
+        "--licenses=walrus:1 --signal=B:USR1@60 --gres=gpu:1,tmp:10 --comment='a b'", "singularity exec x.sif a"
+    )
+    same = convert(text)
+    assert same.job.directives == ("--licenses=walrus:1", "--signal=B:USR1@60", "--gres=tmp:10", '--comment="a b"')
+    other = convert(text, "pbs")
+    assert not other.job.directives
+    assert [each.words for each in other.left][:2] == ["--licenses=walrus:1", "--signal=B:USR1@60"]
+    assert {each.line for each in other.left} == {2}
+
+
+def test_convert_says_what_belongs_to_the_old_cluster() -> None:
+    done = convert(
+        slurm("-p gpu --qos=q -d afterok:5", "export A=$SLURM_JOB_ID\nsingularity exec x.sif a"), "gridengine"
+    )
+    assert (done.job.queue, done.job.qos, done.job.dependencies) == ("", "", ())
+    said = " ".join(each.why for each in done.left)
+    for word in ("queue", "quality of service", "5", "SLURM_JOB_ID"):
+        assert word in said
+
+
+def test_convert_keeps_refused_and_ignored_directives_apart() -> None:
+    done = convert(slurm("--mem=1.5G\n-N 1 two\n-N 1", "singularity exec x.sif a\n#SBATCH -t 5"))
+    assert done.job.directives == ()
+    assert done.job.memory is None
+    assert {each.line for each in done.left} == {2, 3, 6}
+
+
+@pytest.mark.parametrize(
+    ("directives", "command", "expected"),
+    [
+        ("-n 8", "srun --mpi=pmix singularity exec x.sif a", (Parallel.MPI, "", 8)),
+        ("-n 8", "srun singularity exec x.sif a", (Parallel.TASKS, "", 8)),
+        ("-N 1", "srun singularity exec x.sif a", (Parallel.SINGLE, "", None)),
+        ("-N 1", "srun -n 4 singularity exec x.sif a", (Parallel.TASKS, "", 4)),
+        ("-N 2", "mpirun -np 8 -npernode 4 singularity exec x.sif a", (Parallel.MPI, "mpirun", 8)),
+        ("-N 1 -n 8", "ibrun apptainer exec x.sif a", (Parallel.MPI, "ibrun", 8)),
+        ("-N 1 -n 2", "srun --ntasks=$SLURM_NTASKS --mpi=none kedge exec x.sif a", (Parallel.TASKS, "", 2)),
+    ],
+)
+def test_convert_reads_launchers(directives: str, command: str, expected: tuple[Parallel, str, int | None]) -> None:
+    job = convert(slurm(directives, command)).job
+    assert (job.parallel, job.launcher, job.tasks) == expected
+    assert (job.image, job.command) == ("x.sif", ("a",))
+
+
+def test_convert_lists_what_a_launcher_had_besides() -> None:
+    done = convert(slurm("-n 8", "srun --cpu-bind=cores -l singularity exec x.sif a"))
+    assert [each.line for each in done.left] == [3, 3]
+    done = convert(slurm("-n 8", "mpirun -x LD_LIBRARY_PATH --mca btl ^openib singularity exec x.sif a"))
+    assert [each.why.rpartition(": ")[2] for each in done.left] == ["-x LD_LIBRARY_PATH", "--mca btl ^openib"]
+
+
+DDP = slurm(
+    "-J ddp --nodes=2 --ntasks-per-node=1 --gpus-per-node=2 -t 30",
+    'export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)\n'
+    "export MASTER_PORT=$((10000 + SLURM_JOB_ID % 1000))\nIMG=lightning.sif\nDATA=$PWD/data\n"
+    "srun apptainer exec --nv -B $PWD:/work $IMG torchrun --nnodes $SLURM_NNODES --nproc_per_node 2 "
+    '--rdzv_backend c10d --rdzv_endpoint $MASTER_ADDR:$MASTER_PORT train.py --data "$DATA" --epochs 3',
+)
+
+
+def test_convert_makes_a_torchrun_job() -> None:
+    done = convert(DDP, "pbs")
+    job = done.job
+    assert (job.parallel, job.image, job.nodes, job.gpus_per_node) == (Parallel.TORCHRUN, "lightning.sif", 2, 2)
+    assert job.command == ("--no-python", "sh", "-c", 'exec python -u train.py --data "$DATA" --epochs 3')
+    assert job.setup == (
+        "DATA=$PWD/data",
+        'export APPTAINER_BIND="${APPTAINER_BIND:+$APPTAINER_BIND,}$PWD:/work"',
+        "export DATA",
+    )
+    assert ["torchrun options of its own" in each.why for each in done.left] == [True]
+
+
+def test_convert_hands_the_words_of_run_to_the_images_script() -> None:
+    assert convert(slurm("-N 1", "apptainer run x.sif a b")).job.command == ("/.singularity.d/runscript", "a", "b")
+    assert convert(slurm("-N 1", "apptainer run x.sif")).job.command == ()
+
+
+def test_convert_reads_pyxis() -> None:
+    text = (
+        "srun --container-image=nvcr.io#nvidia/cuda:12.4.1 --container-mounts=/a:/b --container-workdir=/b nvidia-smi"
+    )
+    job = convert(slurm("-N 1 --gpus-per-node=1", text)).job
+    assert (job.image, job.binds) == ("docker://nvcr.io/nvidia/cuda:12.4.1", ("/a:/b",))
+    assert (job.container_options, job.command) == (("--pwd", "/b"), ("nvidia-smi",))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for i in 1 2; do singularity exec x.sif a $i; done",
+        "singularity exec x.sif a > log",
+        "singularity exec x.sif a | tee log",
+        "singularity exec x.sif a\nsingularity exec x.sif b",
+        "singularity exec x.sif a\ncp out /home",
+        "singularity exec $(ls *.sif) a",
+        "singularity exec --overlay $OVERLAY x.sif a",
+        "srun numactl -l singularity exec x.sif a",
+        "X=1 singularity exec x.sif a",
+        "singularity shell x.sif",
+        "python a.py",
+    ],
+)
+def test_convert_keeps_whole_what_is_more_than_one_container(body: str) -> None:
+    done = convert(slurm("-N 1", body))
+    assert (done.job.image, done.job.command) == ("", ("bash", "-c", body))
+    assert any("kept as they are" in remark for _, remark in done.remarks)
+
+
+def test_convert_keeps_the_shell_or_language_of_a_script() -> None:
+    assert convert("#!/bin/bash -l\n#SBATCH -N 1\nls\nls\n").job.command == ("bash", "-l", "-c", "ls\nls")
+    python = convert("#!/usr/bin/env python3\n#SBATCH -N 1\nprint('singularity exec x.sif a')\n").job
+    assert python.command == ("python3", "-c", "print('singularity exec x.sif a')")
+
+
+def test_convert_reads_grid_engine() -> None:
+    text = (
+        "#!/bin/sh\n#$ -N hvd -l rt_F=2 -l h_rt=1:00:00\n#$ -j y -cwd -t 1-10 -tc 2 -hold_jid 7\n"
+        "source /etc/profile.d/modules.sh\nmodule load openmpi/4.0.5\n"
+        "mpirun -np 8 -npernode 4 singularity exec --nv t.sif a\n"
+    )
+    done = convert_script(read_script(text), site=load_site("abci2", FOLDERS))
+    job = done.job
+    assert (job.queue, job.nodes, job.time, str(job.array)) == ("rt_F", 2, 3600, "1-10%2")
+    assert (job.tasks, job.tasks_per_node, job.parallel) == (8, 4, Parallel.MPI)
+    assert (job.modules, job.dependencies[0].kind) == (("openmpi/4.0.5",), DependencyKind.AFTER_ANY)
+    assert job.nv  # nothing in the script itself asks for GPUs: they come with rt_F
+    assert done.left == ()
+
+
+def test_convert_reads_pbs_and_torque() -> None:
+    text = (
+        "#PBS -N x -q gpu -P grp -l select=2:ncpus=8:mpiprocs=4:ngpus=4:mem=64gb -l walltime=90\nkedge exec x.sif a\n"
+    )
+    job = convert(text).job
+    assert (job.nodes, job.tasks_per_node, job.cpus_per_task, job.gpus_per_node) == (2, 4, 2, 4)
+    assert (job.memory, job.time, job.account, job.queue) == (64 << 30, 90, "grp", "gpu")
+    torque = convert("#PBS -l nodes=2:ppn=4:gpus=1,mem=1gb -t 0-3 -W depend=afterok:5\nls\n").job
+    assert (torque.nodes, torque.tasks_per_node, torque.gpus_per_node, str(torque.array)) == (2, 4, 1, "0-3")
+    assert torque.dependencies[0].job == "5"
+
+
+def test_convert_spreads_gpus_over_nodes_and_says_so() -> None:
+    done = convert(slurm("-N 2 --gpus=8", "srun singularity exec --nv x.sif a"))
+    assert done.job.gpus_per_node == 4
+    assert any("8 GPUs" in remark for _, remark in done.remarks)
+
+
+def test_convert_never_shows_a_secret_in_what_it_lists() -> None:
+    secret = "nvapi-0123456789abcdef"
+    done = convert(slurm(f"--comment=API_KEY={secret}", f"singularity exec x.sif a\necho TOKEN={secret}"), "pbs")
+    assert len(done.left) == 2
+    assert secret not in repr(done.left)
+
+
+def test_convert_writes_a_description_that_reads_back_the_same() -> None:
+    for text in (ONE_GPU, DDP, slurm("-N 1", "for i in 1 2; do\n\techo \"$i\" 'x'\ndone")):
+        job = convert(text).job
+        assert parse_description(write_description([job]), Path("kedge.toml")).job(job.name) == job
+
+
+def _render(job: Job, target: str) -> str:
+    place = Place("", "/opt/kedge", job.image, "", "/scratch/me", "/scratch/me/{name}-{id}.out", "")
+    return find_backend(target).render(job, load_site(TARGETS[target], FOLDERS), place)
+
+
+CLEAN = {
+    "plain": slurm(
+        "-J plain -c 4 --mem=4G -t 10", "mkdir -p out\nsingularity exec --nv -B /a x.sif python a.py 'it''s'"
+    ),
+    "variables": slurm(
+        "-J v -t 10", 'DATA="$PWD/data"\nexport DATA\nsingularity exec -B "$PWD" x.sif a "$DATA" "$HOME"'
+    ),
+    "whole": slurm("-J w -t 10", 'for i in 1 2; do\n    echo "$i" "`date`"\ndone'),
+    "array": slurm("-J a -t 10 --array=1-4", "singularity run x.sif a"),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", CLEAN)
+def test_convert_makes_scripts_that_shellcheck_likes(name: str, target: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.sh"
+    script.write_text(_render(convert(CLEAN[name], target).job, target))
+    done = subprocess.run([require_program("shellcheck"), script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "record=" not in script.read_text()
+
+
+PIECES = [
+    "#SBATCH -N 2\n",
+    "#$ -t 1-3 -tc 2\n",
+    "#PBS -l select=1:ncpus=2\n",
+    "srun -n 2 ",
+    "singularity exec ",
+    "apptainer run ",
+]
+PIECES += [
+    "-B $X:/a ",
+    "x.sif ",
+    "torchrun ",
+    "--nnodes=2 ",
+    "a.py ",
+    "'",
+    '"',
+    "$Y ",
+    "export A=1\n",
+    "cd /x && ",
+    "\\\n",
+    "\n",
+    ";",
+]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=5)), max_size=30).map("".join),
+    st.sampled_from(["", *TARGETS]),
+)
+def test_convert_never_stumbles(text: str, target: str) -> None:
+    job = convert("#!/bin/bash\n" + text, target).job
+    with contextlib.suppress(InvalidJob):  # nothing to run, say
+        write_description([job])
