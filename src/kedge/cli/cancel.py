@@ -39,7 +39,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if console.json:
         console.print_json({"cancelled": [job.id for job in jobs], "dry_run": console.dry_run})
     for job in jobs:
-        console.print(f"{job.name} {'would be' if console.dry_run else 'was'} {_what_is_done(arguments)}")
+        was_over = bool(job.record and job.record.read_final())
+        done = f"{'would be' if console.dry_run else 'was'} {_what_is_done(arguments)}"
+        console.print(f"{job.name} {'was over already' if was_over else done}")
     if not jobs:
         console.print("there is nothing to cancel")
     return 0

@@ -45,6 +45,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _as_dict(job: FoundJob, statuses: Sequence[JobStatus], cluster: Cluster) -> dict[str, object]:
+    from kedge.ops.submit import show_output
+
     record = job.record
     return {
         "id": job.id,
@@ -52,7 +54,7 @@ def _as_dict(job: FoundJob, statuses: Sequence[JobStatus], cluster: Cluster) -> 
         "site": cluster.site.name,
         "scheduler": cluster.backend.name,
         "script": str(record.script) if record else None,
-        "output": record.output if record else None,
+        "output": show_output(record) if record else None,
         "tasks": [{**each.as_dict(), "why": cluster.backend.explain(each) or each.reason} for each in statuses],
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,22 +53,38 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     from kedge.ops.clusters import open_cluster
 
     asked = read_jobs(arguments)
+    if arguments.script and arguments.script != "-" and len(asked.jobs) > 1:
+        raise UsageError("--script names one file, and several jobs are submitted", hint="choose one with -j NAME")
     cluster = open_cluster(console.settings, console.environ, described=asked.site)
-    names: dict[str, str] = {}  # of jobs of the same description, to the ids they got
-    submitted = []
-    for name, job in asked.jobs:
-        plan = _make_plan(job, names, asked.folder, cluster, console)
-        if console.dry_run:
-            _show(plan, console)
-            names[name] = "0"
-            continue
-        done = _submit(plan, arguments, console)
-        names[name] = done.record.id
-        submitted.append(done)
-    if console.json and not console.dry_run:
-        told = [each.as_dict() for each in submitted]
-        console.print_json(told[0] if len(told) == 1 else told)
-    return _wait(submitted, cluster, console) if arguments.wait else 0
+    plans = _plan_all(asked, cluster, console)
+    for plan in plans:
+        for warning in plan.warnings:
+            console.progress.warn(warning)
+    if console.dry_run:
+        _show(plans, console)
+        return 0
+    submitted: dict[str, Submitted] = {}
+    for (name, job), first in zip(asked.jobs, plans, strict=True):
+        # one that waits for another of these has to know the id which that one got
+        waits = any(each.job in submitted for each in job.dependencies)
+        ids = {other: done.record.id for other, done in submitted.items()}
+        plan = _make_plan(job, ids, asked.folder, cluster, console) if waits else first
+        submitted[name] = _submit(plan, arguments, console)
+    if arguments.wait:
+        _wait(list(submitted.values()), cluster, console)
+    if console.json:
+        console.print_json(_one_or_all([each.as_dict() for each in submitted.values()]))
+    return 0
+
+
+def _plan_all(asked: Asked, cluster: Cluster, console: Console) -> list[Plan]:
+    """All of them before the first is submitted, so that one that is refused leaves no others in the queue."""
+    ids = {name: "0" for name, _ in asked.jobs}
+    return [_make_plan(job, ids, asked.folder, cluster, console) for _, job in asked.jobs]
+
+
+def _one_or_all(told: Sequence[object]) -> object:
+    return told[0] if len(told) == 1 else told
 
 
 def read_jobs(arguments: argparse.Namespace) -> Asked:
@@ -113,22 +130,20 @@ def _make_plan(job: Job, names: dict[str, str], folder: Path, cluster: Cluster, 
     from kedge.ops.submit import plan_submit
 
     waits = tuple(replace(each, job=names.get(each.job, each.job)) for each in job.dependencies)
-    plan = plan_submit(replace(job, dependencies=waits), cluster, console.settings, console.environ, str(folder))
-    for warning in plan.warnings:
-        console.progress.warn(warning)
-    return plan
+    return plan_submit(replace(job, dependencies=waits), cluster, console.settings, console.environ, str(folder))
 
 
-def _show(plan: Plan, console: Console) -> None:
+def _show(plans: list[Plan], console: Console) -> None:
     if console.json:
-        console.print_json({"script": plan.script, "submit": list(plan.argv), "site": plan.cluster.site.name})
-        return
-    console.print(plan.script.rstrip("\n"))
-    console.print(f"# submitted with: {shlex.join(plan.argv)}")
+        told = [{"script": each.script, "submit": list(each.argv), "site": each.cluster.site.name} for each in plans]
+        console.print_json(_one_or_all(told))
+    for plan in plans:
+        console.print(plan.script.rstrip("\n"))
+        console.print(f"# submitted with: {shlex.join(plan.argv)}")
 
 
 def _submit(plan: Plan, arguments: argparse.Namespace, console: Console) -> Submitted:
-    from kedge.ops.submit import submit
+    from kedge.ops.submit import show_output, submit
     from kedge.posix.files import write_atomically
 
     if arguments.script == "-":
@@ -142,22 +157,14 @@ def _submit(plan: Plan, arguments: argparse.Namespace, console: Console) -> Subm
     record = done.record
     if not console.json and arguments.script != "-":
         console.print(record.id)
-        console.progress.note(f"'{record.name}' is in the queue of {record.site}; its output: {_show_output(done)}")
+        console.progress.note(f"'{record.name}' is in the queue of {record.site}; its output: {show_output(record)}")
         console.progress.note(
             f"'kedge status {record.id}' says how it is, 'kedge logs -f {record.id}' shows its output"
         )
     return done
 
 
-def _show_output(done: Submitted) -> str:
-    from kedge.model.output_pattern import fill_pattern
-
-    record = done.record
-    shown = record.output.replace("{index}", "INDEX")
-    return fill_pattern(shown, name=record.name, id=record.id, index=None)
-
-
-def _wait(submitted: list[Submitted], cluster: Cluster, console: Console) -> int:
+def _wait(submitted: list[Submitted], cluster: Cluster, console: Console) -> None:
     from kedge.ops.job_control import FoundJob, require_success, wait_for
 
     for done in submitted:
@@ -165,4 +172,3 @@ def _wait(submitted: list[Submitted], cluster: Cluster, console: Console) -> int
         statuses = wait_for(cluster, job)
         require_success(job, statuses, cluster.backend.explain)
         console.progress.note(f"{job.name} is done")
-    return 0

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -34,9 +35,10 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         raise UsageError("--timeout takes a time above zero")
     cluster = open_cluster(console.settings, console.environ)
     told, problems = [], []
-    for word in arguments.jobs:
-        job = find_job(cluster, word)
-        statuses = wait_for(cluster, job, timeout=timeout, notice=_Notice(job.name, console))
+    end = time.monotonic() + timeout if timeout is not None else None  # for all of them together
+    for job in [find_job(cluster, word) for word in arguments.jobs]:
+        left = max(end - time.monotonic(), 0.0) if end is not None else None
+        statuses = wait_for(cluster, job, timeout=left, notice=_Notice(job.name, console))
         told.append({"id": job.id, "tasks": [each.as_dict() for each in statuses]})
         try:
             require_success(job, statuses, cluster.backend.explain)

@@ -7,8 +7,11 @@
     records/KEY/began…      written by the script when it begins: `ID HOST TIME`, and the files its output and errors
                             go to, a line each; .INDEX behind its name in arrays
     records/KEY/ended…      written by the script when it ends: `STATUS TIME`
+    records/KEY/cancelled…  written by `kedge cancel`
+    records/KEY/lost        written when the scheduler was first found not to know the job any more
     records/KEY/final.json  what the scheduler said last, once nothing changes any more
     ids/SITE:ID             a link to the record; it moves to ended/ once nothing changes any more
+    ended/SITE:ID~KEY       a link to the record of a scheduler that has begun to count anew
 
 Every file has one writer or is written whole by a rename, so nothing needs a lock.
 """
@@ -26,6 +29,7 @@ from pathlib import Path
 
 from kedge.errors import FileProblem, JobNotFound
 from kedge.model.job_state import JobStatus, State
+from kedge.model.output_pattern import shorten_id
 from kedge.posix.files import explain, explained, write_atomically
 
 _LIMIT = 1 << 20  # bytes of a file of a record; larger ones are somebody else's
@@ -37,6 +41,7 @@ class Ending:
     """What a script wrote about itself."""
 
     index: int | None
+    id: str = ""
     began: float | None = None
     host: str = ""
     output: str = ""  # the file it writes to, as its node sees it
@@ -93,7 +98,29 @@ class Record:
             names = sorted(os.listdir(self.folder))
         except OSError:
             return []
-        return [_read_ending(self.folder, name) for name in names if name == "began" or name.startswith("began.")]
+        found = [_read_ending(self.folder, name) for name in names if name == "began" or name.startswith("began.")]
+        # a user may have submitted the script once more by hand: that is another job
+        return [each for each in found if not self.id or not each.id or shorten_id(each.id) == shorten_id(self.id)]
+
+    def note_cancelled(self, index: int | None) -> None:
+        """Keep in mind that its user ended it, for schedulers that forget."""
+        name = "cancelled" if index is None else f"cancelled.{index}"
+        with contextlib.suppress(OSError):
+            (self.folder / name).touch()
+
+    def was_cancelled(self, index: int | None) -> bool:
+        """Whether its user ended it, or this task of it."""
+        return any((self.folder / name).exists() for name in ("cancelled", f"cancelled.{index}"))
+
+    def note_lost(self) -> float:
+        """Seconds since it was first found to be lost; 0 when that is now."""
+        mark = self.folder / "lost"
+        try:
+            return max(time.time() - mark.stat().st_mtime, 0.0)
+        except OSError:
+            with contextlib.suppress(OSError):
+                mark.touch()
+            return 0.0
 
     def read_final(self) -> list[JobStatus]:
         """The last word about it, or nothing."""
@@ -115,7 +142,10 @@ class Records:
 
     def place(self) -> tuple[str, Path]:
         """A key that nobody has, and the folder it will get; nothing is made yet."""
-        key = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}"
+        now = time.time()
+        # parts of a second, because the order of the names is the order of submission
+        moment = f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{int(now % 1 * 1e6):06}"
+        key = f"{moment}-{os.urandom(2).hex()}"
         return key, self._records / key
 
     def create(self, key: str, draft: Draft, script: str) -> Record:
@@ -146,13 +176,29 @@ class Records:
     def name_id(self, record: Record, id: str) -> Record:
         """Note the scheduler's id. An older record of the same id is of a scheduler that began to count anew."""
         link = self._ids / f"{record.site}:{id}"
-        temporary = self._ids / f".{record.key}"
+        temporary = self._ids / f".{record.key}-{os.getpid()}"  # two may name it at once: submit, and who recovers
         with explained(link):
+            for folder in (self._ids, self._ended):
+                if self._is_older(record.key, folder / f"{record.site}:{id}"):
+                    link = self._ended / f"{record.site}:{id}~{record.key}"
             with contextlib.suppress(FileNotFoundError):
                 temporary.unlink()
             temporary.symlink_to(f"../records/{record.key}")
             temporary.replace(link)
         return replace(record, id=id)
+
+    def _is_older(self, key: str, link: Path) -> bool:
+        """Whether the link is that of a newer record; that of an older one is kept under a name of its own.
+
+        Without a link it would be taken for one whose id is still to be found.
+        """
+        with contextlib.suppress(OSError):
+            other = os.path.basename(os.readlink(link))
+            if other > key:
+                return True
+            if other != key:
+                link.rename(self._ended / f"{link.name}~{other}")
+        return False
 
     def list_ids(self, site: str) -> dict[str, str]:
         """Id to key of the jobs of a site whose last word is not known yet, without opening a file for each."""
@@ -201,14 +247,12 @@ class Records:
             return self.read(ids[word], word)
         by_key = {key: id for id, key in ids.items()}
         keys = self.list_keys()
-        if word == "last" and keys:
-            word = keys[-1]
         if word in keys:
             return self.read(word, by_key.get(word, ""))
         for key in reversed(keys):
             with contextlib.suppress(FileProblem):
                 record = self.read(key, by_key.get(key, ""))
-                if record.name == word and record.site == site:
+                if word in (record.name, "last") and record.site == site:
                     return record
         raise JobNotFound(f"there is no record of a job '{word}'", hint="'kedge jobs' lists what there is")
 
@@ -255,14 +299,18 @@ def _read_ending(folder: Path, name: str) -> Ending:
     lines = _read_lines(folder / name)
     began = lines[0].split() if lines else []
     ended = " ".join(_read_lines(folder / name.replace("began", "ended", 1))).split()
+    start, end = (_read_time(words[-1]) if words else None for words in (began, ended))
+    if start and end and end < start:
+        ended, end = [], None  # of a run before: the scheduler put it back into the queue
     return Ending(
         index=int(index) if index.isdecimal() else None,
-        began=_read_time(began[-1]) if began else None,
+        id=began[0] if len(began) > 2 else "",
+        began=start,
         host=began[1] if len(began) > 2 else "",
         output=lines[1] if len(lines) > 1 else "",
         error=lines[2] if len(lines) > 2 else "",
         status=int(ended[0]) if ended and ended[0].isdecimal() else None,
-        ended=_read_time(ended[-1]) if ended else None,
+        ended=end,
     )
 
 

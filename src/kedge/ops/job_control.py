@@ -12,7 +12,8 @@ from kedge.jobs.records import Record
 from kedge.model.job import JobArray
 from kedge.model.job_state import JobStatus, State
 from kedge.ops.clusters import Cluster
-from kedge.ops.job_status import count_tasks, look_up, look_up_foreign, recover_ids
+from kedge.ops.job_endings import count_tasks
+from kedge.ops.job_status import look_up, look_up_foreign, recover_ids
 from kedge.schedulers.array_numbers import can_renumber, find_number
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0  # seconds between two questions to the scheduler
@@ -66,6 +67,10 @@ def cancel_jobs(cluster: Cluster, jobs: Sequence[FoundJob], signal: str = "") ->
     ids = [_name_task(job) for job in jobs]
     if not all(job.id for job in jobs):
         raise UsageError("a job without an id cannot be cancelled: its submission did not finish")
+    if not signal:
+        for job in jobs:
+            if job.record is not None:  # before: a scheduler may forget a job that never began at once
+                job.record.note_cancelled(job.index)
     done = cluster.call(cluster.backend.cancel_argv(ids, signal))
     if done.status and not all(_is_over(cluster, job) for job in jobs):
         raise cluster.explain_failure(done)
@@ -106,7 +111,7 @@ def wait_for(
         _pause(job, pause, end)
         if end is not None and time.monotonic() >= end:
             raise JobFailed(
-                f"the job {job.name} is not over after {timeout:g} s: {statuses[0].state}",
+                f"the job {job.name} is not over in time: {statuses[0].state}",
                 hint=f"it goes on; 'kedge status {job.id}' says how it is",
             )
         pause = min(pause * 1.5, _LONGEST_PAUSE)

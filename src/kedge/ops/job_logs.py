@@ -96,17 +96,19 @@ def _read_on(path: Path, places: dict[Path, int]) -> Iterator[bytes]:
 def _find_tail(path: Path, lines: int) -> int:
     """Where the last lines begin."""
     with contextlib.suppress(OSError), path.open("rb") as file:
-        end = file.seek(0, os.SEEK_END)
-        place, seen = end, 0
+        place = file.seek(0, os.SEEK_END)
+        if not lines:
+            return place
+        place = max(place - 1, 0)  # the line break at the very end begins no line
         while place > 0:
             begin = max(place - _PIECE, 0)
             file.seek(begin)
             piece = file.read(place - begin)
-            for offset in range(len(piece) - 1, -1, -1):
-                if piece[offset : offset + 1] == b"\n" and begin + offset != end - 1:
-                    seen += 1
-                    if seen >= lines:
-                        return begin + offset + 1
+            offset = len(piece)
+            while (offset := piece.rfind(b"\n", 0, offset)) >= 0:
+                lines -= 1
+                if not lines:
+                    return begin + offset + 1
             place = begin
     return 0
 

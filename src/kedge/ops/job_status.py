@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What became of jobs: one question to the scheduler, one to its accounts for those it forgot, and what scripts wrote.
-
-A job that nobody can tell of is LOST, never done.
-"""
+"""What became of jobs: one question to the scheduler, and one to its accounts for those it forgot."""
 
 from __future__ import annotations
 
@@ -13,17 +10,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kedge.errors import FileProblem, JobNotFound
-from kedge.jobs.records import Ending, Record
+from kedge.jobs.records import Record
 from kedge.model.job import JobArray
 from kedge.model.job_state import JobStatus, State
 from kedge.ops.clusters import Cluster
+from kedge.ops.job_endings import is_settled, lacks_tasks, make_status, merge
 from kedge.ops.submit import recover_id
 from kedge.schedulers.array_numbers import can_renumber, restore_indices
 
 _RECENT = 86400.0  # seconds; what ended before is shown with --all only
 _CLOSE_AT_ONCE = 200  # records whose last word is written down in one survey: the rest can wait
-_SIGNALS = 128
-_ENDED = 15  # SIGTERM
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +38,10 @@ def survey(cluster: Cluster, *, everything: bool = False) -> list[JobView]:
     ended = cluster.records.list_ended(cluster.site.name, 0.0 if everything else time.time() - _RECENT)
     listed = _restore_listed(cluster, listed, {**ended, **ours})
     views = [JobView(each, ours.get(id, ended.get(id, ""))) for id, each_of in listed.items() for each in each_of]
+    partly = _find_partly_listed(cluster, listed, ours)
+    views = [view for view in views if view.status.id not in partly]
     forgotten = _read_records(cluster, {id: key for id, key in ours.items() if id not in listed})
-    for record, statuses in resolve_forgotten(cluster, forgotten):
+    for record, statuses in resolve_forgotten(cluster, [*forgotten, *partly.values()], listed):
         views += [JobView(each, record.key) for each in statuses]
     for record in _read_records(cluster, {id: key for id, key in ended.items() if id not in listed}):
         views += [JobView(each, record.key) for each in record.read_final()]
@@ -59,15 +57,16 @@ def look_up(cluster: Cluster, record: Record) -> list[JobStatus]:
     if not record.id:
         named = recover_id(record, cluster)
         if named is None:
-            return [_make_status(record, State.LOST, reason="its submission did not finish")]
+            return [make_status(record, State.LOST, reason="its submission did not finish")]
         record = named
     listed = _look_closely(cluster, record.id)
-    if not listed:
-        return resolve_forgotten(cluster, [record])[0][1]
-    listed = [_fill_in(each, record) for each in _restore(record, listed)]
-    if all(each.state.is_final for each in listed):
-        cluster.records.close(record, listed)
-    return listed
+    listed = _restore(record, listed)
+    if not listed or lacks_tasks(record, listed):
+        return resolve_forgotten(cluster, [record], {record.id: listed})[0][1]
+    found = merge(record, listed)
+    if is_settled(record, found):
+        cluster.records.close(record, found)
+    return found
 
 
 def look_up_foreign(cluster: Cluster, id: str) -> list[JobStatus]:
@@ -83,16 +82,25 @@ def look_up_foreign(cluster: Cluster, id: str) -> list[JobStatus]:
     return found
 
 
-def resolve_forgotten(cluster: Cluster, records: Sequence[Record]) -> list[tuple[Record, list[JobStatus]]]:
-    """What became of jobs that the scheduler no longer lists: from its accounts, else from what their scripts wrote."""
+def resolve_forgotten(
+    cluster: Cluster, records: Sequence[Record], listed: Mapping[str, list[JobStatus]] | None = None
+) -> list[tuple[Record, list[JobStatus]]]:
+    """What became of jobs that the scheduler no longer lists: from its accounts, else from what their scripts wrote.
+
+    `listed` are the tasks it still lists of arrays of which it forgot others.
+    """
     if not records:
         return []
     since = min(record.submitted for record in records) - 3600  # clocks of two machines differ
     told = _ask_history(cluster, [record.id for record in records], since)
     resolved = []
     for record in records:
-        statuses = _merge(record, told.get(record.id, []))
-        if all(each.state.is_final for each in statuses):
+        known = {each.shown_id: each for each in _restore(record, told.get(record.id, []))}
+        if listed and record.id in listed:  # the queue knows better than accounts which tasks wait
+            known = {shown: each for shown, each in known.items() if not each.pending_indices}
+            known |= {each.shown_id: each for each in listed[record.id]}
+        statuses = merge(record, list(known.values()))
+        if is_settled(record, statuses):
             cluster.records.close(record, statuses)
         resolved.append((record, statuses))
     return resolved
@@ -189,62 +197,17 @@ def _read_records(cluster: Cluster, keys: Mapping[str, str]) -> list[Record]:
     return found
 
 
+def _find_partly_listed(
+    cluster: Cluster, listed: Mapping[str, list[JobStatus]], ours: Mapping[str, str]
+) -> dict[str, Record]:
+    """Arrays of ours of which the scheduler forgot some tasks while others are there."""
+    arrays = {id: ours[id] for id, tasks in listed.items() if id in ours and _has_tasks(tasks)}
+    return {each.id: each for each in _read_records(cluster, arrays) if lacks_tasks(each, listed[each.id])}
+
+
 def _close_listed(cluster: Cluster, listed: Mapping[str, list[JobStatus]], ours: Mapping[str, str]) -> None:
     """Write down last words while the scheduler still remembers them."""
     over = [id for id in ours if id in listed and all(each.state.is_final for each in listed[id])]
     for record in _read_records(cluster, {id: ours[id] for id in over[:_CLOSE_AT_ONCE]}):
-        if not record.is_array or len(listed[record.id]) >= count_tasks(record):
-            cluster.records.close(record, [_fill_in(each, record) for each in listed[record.id]])
-
-
-def count_tasks(record: Record) -> int:
-    """How many tasks an array has; 1 for a job that is none."""
-    array = record.job.get("array")
-    return len(JobArray.parse(str(array))) if array else 1
-
-
-def _merge(record: Record, told: Sequence[JobStatus]) -> list[JobStatus]:
-    """The accounts' word where there is one, else the script's, else that it is lost."""
-    endings = {each.index: each for each in record.read_endings()}
-    if told:
-        return [_fill_in(each, record) for each in _restore(record, told)]
-    if not endings:
-        waited = time.time() - record.submitted
-        if waited < 10:  # a scheduler may list a job a moment after it took it
-            return [_make_status(record, State.QUEUED, reason="just submitted")]
-        return [_make_status(record, State.LOST, reason="the scheduler does not know it any more, and it never began")]
-    return [_judge_ending(record, ending) for _, ending in sorted(endings.items(), key=lambda item: item[0] or 0)]
-
-
-def _judge_ending(record: Record, ending: Ending) -> JobStatus:
-    """The state that a script's own words show."""
-    seen = replace(
-        _make_status(record, State.LOST),
-        index=ending.index,
-        nodes=ending.host,
-        started=ending.began,
-        ended=ending.ended,
-    )
-    if ending.status is None:
-        reason = "it began and did not end by itself, and the scheduler keeps no accounts: killed, or its node failed"
-        return replace(seen, reason=reason)
-    if ending.status == 0:
-        return replace(seen, state=State.DONE, exit_code=0)
-    limit = record.job.get("time")
-    lasted = (ending.ended or 0.0) - (ending.began or 0.0)
-    if ending.status == _SIGNALS + _ENDED and isinstance(limit, int) and ending.began and lasted >= limit - 5:
-        return replace(seen, state=State.TIMEOUT, signal=_ENDED, time_limit=limit)
-    if ending.status > _SIGNALS:
-        return replace(seen, state=State.FAILED, signal=ending.status - _SIGNALS)
-    return replace(seen, state=State.FAILED, exit_code=ending.status)
-
-
-def _make_status(record: Record, state: State, reason: str = "") -> JobStatus:
-    return JobStatus(
-        id=record.id or record.key, state=state, raw="", reason=reason, name=record.name, submitted=record.submitted
-    )
-
-
-def _fill_in(status: JobStatus, record: Record) -> JobStatus:
-    """With what only we know: the exact name, which a scheduler may have had to change."""
-    return replace(status, name=record.name, submitted=status.submitted or record.submitted)
+        if not lacks_tasks(record, listed[record.id]):
+            cluster.records.close(record, merge(record, listed[record.id]))

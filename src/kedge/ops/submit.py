@@ -14,6 +14,7 @@ from kedge.errors import FileProblem, InvalidJob, JobNotFound, SchedulerFailed
 from kedge.jobs.encoding import encode_job
 from kedge.jobs.records import Draft, Record
 from kedge.model.job import Dependency, Job
+from kedge.model.output_pattern import fill_pattern
 from kedge.ops.clusters import Cluster
 from kedge.ops.job_image import NOW, StagedImage, place_image, pull_image, read_architecture
 from kedge.posix.files import require_writable
@@ -57,7 +58,7 @@ class Submitted:
             "scheduler": record.scheduler,
             "key": record.key,
             "script": str(record.script),
-            "output": record.output,
+            "output": show_output(record),
             "submit": list(self.argv),
         }
 
@@ -70,7 +71,9 @@ def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping
     image = place_image(job, cluster.site, settings, environ, folder)
     output = Path(directory, job.output or (_DEFAULT_ARRAY_OUTPUT if job.array else _DEFAULT_OUTPUT))
     error = str(Path(directory, job.error)) if job.error else ""
-    require_writable(output.parent)
+    for path in (str(output), error):
+        if path and "{" not in str(Path(path).parent):  # a folder with an id in its name is there later
+            require_writable(Path(path).parent)
     seen = [path for path in (directory, image.path if "://" not in image.path else "", str(output)) if path]
     architecture = read_architecture(image, cluster.site)
     checked = check_request(job, cluster.site, environ=environ, paths=seen, architecture=architecture)
@@ -122,6 +125,11 @@ def submit(plan: Plan) -> Submitted:
     )
 
 
+def show_output(record: Record) -> str:
+    """The file that takes its output, with INDEX in it for an array's tasks."""
+    return fill_pattern(record.output.replace("{index}", "INDEX"), name=record.name, id=record.id, index=None)
+
+
 def recover_id(record: Record, cluster: Cluster) -> Record | None:
     """The id of a submission whose kedge was killed before it could note it; None: there is none to be found."""
     try:
@@ -164,4 +172,5 @@ def _resolve(dependency: Dependency, cluster: Cluster) -> Dependency:
 def _make_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Without what an allocation left: a job that is submitted inside another must not inherit its shape."""
     kept = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT")
-    return {name: value for name, value in environ.items() if not name.startswith("SLURM_") or name in kept}
+    left = ("SLURM_", "KEDGE_ARRAY_INDEX", "KEDGE_JOB_")
+    return {name: value for name, value in environ.items() if not name.startswith(left) or name in kept}
