@@ -23,5 +23,6 @@ set -eo pipefail
 
 cd /scratch/ada
 
+# shellcheck disable=SC2016 # dollar signs are the program's, not this shell's
 printf '%s\n' 'a b' "it's" '"q"' '$(id)' '`id`' 'two
 lines' '\' 'é日本' '' -n
