@@ -10,7 +10,7 @@ from kedge.model.duration import format_duration
 from kedge.model.job_state import JobStatus, State
 from kedge.schedulers.exits import explain_exit
 
-_OFFERS = re.compile(r'\(-l ([^)]*)\) cannot run at host "([^"]*)" because it offers only h[cl]:([\w.]+)=([\d.]+)')
+_OFFERS = re.compile(r'\(-l ([^)]*)\) cannot run at host "([^"]*)" because it offers only h[cl]:([\w.]+)=(\d+(?:\.\d+)?)')
 _FULL = re.compile(r'queue instance "[^"]*" dropped because it is (full|overloaded|temporarily not available)')
 _ENVIRONMENT = re.compile(r'cannot run in PE "([^"]*)" because it only offers (-?\d+) slots')
 _UNREQUESTABLE = re.compile(r'cannot run in queue "([^"]*)" because')
@@ -59,6 +59,8 @@ def _explain_waiting(status: JobStatus) -> str:
         return f"It is held. 'qrls {status.id}' releases it, unless it waits for another job or an operator holds it."
     if "not yet reached" in reason or "execution time" in reason:
         return "It waits for the time at which it may begin."
+    if "max_aj_instances" in reason:
+        return "So many of its tasks run as may run at once; the others wait for them."
     if "turned off" in reason:
         return "It waits in the queue; this site does not tell why."
     full = _FULL.search(reason)
@@ -71,7 +73,7 @@ def _explain_waiting(status: JobStatus) -> str:
 
 def _explain_offers(offers: list[tuple[str, str, str, str]]) -> str:
     """The figure is what is left at the moment, so nothing can be said of ever."""
-    best = max(offers, key=lambda each: float(each[3]) if each[3].count(".") < 2 else 0.0)
+    best = max(offers, key=lambda each: float(each[3]))
     wanted, host, resource, left = best
     left = left.rstrip("0").rstrip(".") if "." in left else left
     asked = dict(piece.partition("=")[::2] for piece in wanted.split(",")).get(resource, "more")

@@ -1,0 +1,38 @@
+#!/bin/bash
+#$ -N train
+#$ -l exclusive=true
+#$ -l cpu=skylake
+#$ -ar 17
+#$ -S /bin/bash
+#$ -cwd
+#$ -o /home/ada/work/train-$JOB_ID_$TASK_ID.out
+#$ -t 1-20:2
+#$ -a 203001010000
+#$ -l h_rt=2:00:00,s_rt=1:59:00
+#$ -p -400
+#$ -m n
+#$ -A "two words"
+
+# train: by kedge VERSION for the site generic-gridengine. To submit it by hand: qsub FILE
+
+export KEDGE_JOB_ID="$JOB_ID" KEDGE_JOB_NAME=train
+export KEDGE_ARRAY_INDEX="$SGE_TASK_ID"
+# where 'kedge status' finds how it went, if the scheduler keeps no accounts
+record=/home/ada/.local/state/kedge/jobs/records/K
+streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")
+began="$KEDGE_JOB_ID $(hostname) $(date +%s)"
+{ printf "%s\n" "$began" "$streams" >"$record/began.$KEDGE_ARRAY_INDEX"; } 2>/dev/null
+finish() { echo "${asked:-$1} $(date +%s)" >"$record/ended.$KEDGE_ARRAY_INDEX"; }
+trap 'finish "$?" 2>/dev/null || true' EXIT
+# signals are for the command: this script waits for its end
+trap 'asked=143' TERM
+trap : USR1 USR2
+
+set -eo pipefail
+
+cd /home/ada/work
+
+kedge=/usr/bin/kedge
+image=/scratch/ada/pytorch.sif
+
+"$kedge" exec "$image" python train.py

@@ -1,0 +1,36 @@
+#!/bin/bash
+#$ -N train
+#$ -l h_rt=1:00:00
+#$ -pe smp 8
+#$ -R y
+#$ -l gpu=2
+#$ -l h_vmem=8192M
+#$ -q gpu.q
+#$ -P proj
+#$ -S /bin/bash
+#$ -cwd
+#$ -o ":/home/ada/my work/train:$JOB_ID.out"
+#$ -e "/home/ada/my work/train.$JOB_ID.err"
+
+# train: by kedge VERSION for the site generic-gridengine. To submit it by hand: qsub FILE
+
+export KEDGE_JOB_ID="$JOB_ID" KEDGE_JOB_NAME=train
+# where 'kedge status' finds how it went, if the scheduler keeps no accounts
+record=/home/ada/.local/state/kedge/jobs/records/K
+streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")
+began="$KEDGE_JOB_ID $(hostname) $(date +%s)"
+{ printf "%s\n" "$began" "$streams" >"$record/began"; } 2>/dev/null
+finish() { echo "${asked:-$1} $(date +%s)" >"$record/ended"; }
+trap 'finish "$?" 2>/dev/null || true' EXIT
+# signals are for the command: this script waits for its end
+trap 'asked=143' TERM
+trap : USR1 USR2
+
+set -eo pipefail
+
+cd /home/ada/work
+
+kedge=/usr/bin/kedge
+image=/scratch/ada/pytorch.sif
+
+"$kedge" exec --nv "$image" python train.py
