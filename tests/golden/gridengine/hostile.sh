@@ -32,7 +32,7 @@ cd "/home/ada/a:b, 'c'"
  #$ -l comment=1
 true
 
-# shellcheck disable=SC2016 # $ and ` are for the program, not for this shell
+# shellcheck disable=SC2016 # dollar signs are the program's, not this shell's
 printf '%s\n' 'a b' "it's
 #\$ -q x" '"q"' '$(id)' 'two
 ''#$ -l gpu=9

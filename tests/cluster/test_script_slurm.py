@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What `kedge script` believes about sbatch, asked of a real one; and scripts it makes, which sbatch takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kedge.batchscript.convert import convert_script
+from kedge.batchscript.findings import Severity
+from kedge.batchscript.option_tables import SLURM_OPTIONS, SLURM_VALUES
+from kedge.batchscript.reader import read_script
+from kedge.batchscript.rules import check_script
+from kedge.schedulers.backend import Place
+from kedge.schedulers.choose import find_backend
+from kedge.sites.profile import find_folders, load_site
+from tests.cluster.slurm_cluster import SlurmCluster
+
+HEAD = "#!/bin/bash\n"
+TAKEN = [
+    "#SBATCH -N 1 # two\n",
+    "#SBATCH -N1 #two\n",
+    "#SBATCH --job-name=a#b\n",
+    "#SBATCH --out=x --err=y --job=z\n",
+    "#SBATCH-N 1\n",
+    "##SBATCH -N 99\n# SBATCH -N 99\n #SBATCH -N 99\n",
+    "#SBATCH -N 1 \\\n#SBATCH -n 1\n",
+    "#SBATCH --tasks-per-node=2 --mem=1gb\n",
+    "#SBATCH -t 1-2\n",
+    "true\n#SBATCH -N 99\n",
+    "#SBATCH -o $HOME/x\n",
+]
+REFUSED = [
+    "#SBATCH -N 1 two\n",
+    '#SBATCH --job-name="a b\n',
+    "#SBATCH --job-name=a\\ b\n",
+    "#SBATCH --no=1\n",
+    "#SBATCH -N=2\n",
+    "#SBATCH --nodes = 2\n",
+    "#SBATCH -t 1h\n",
+    "#SBATCH --mem=1.5G\n",
+    "#SBATCH --mem=32GiB\n",
+    "#SBATCH --mem=1G --mem-per-cpu=1G\n",
+    "#SBATCH --time=00:10:00;\n",
+    "#SBATCH --ntask-per-node=4\n",
+    "#SBATCH -N 1\r\n",
+]
+
+
+@pytest.mark.parametrize("directives", TAKEN)
+def test_script_and_sbatch_agree_on_what_is_taken(directives: str, slurm: SlurmCluster) -> None:
+    text = f"{HEAD}{directives}hostname\n"
+    done = slurm.user().run_program("sbatch", "--test-only", stdin=text)
+    assert done.returncode == 0, done.stderr
+    assert not [each for each in check_script(read_script(text)) if each.severity is Severity.ERROR]
+
+
+@pytest.mark.parametrize(
+    "text", [*(f"{HEAD}{each}hostname\n" for each in REFUSED), "#SBATCH -N 1\nls\n", f"\ufeff{HEAD}ls\n"]
+)
+def test_script_and_sbatch_agree_on_what_is_refused(text: str, slurm: SlurmCluster) -> None:
+    assert slurm.user().run_program("sbatch", "--test-only", stdin=text).returncode != 0
+    if "#SBATCH" not in text:  # a mark alone does not tell that it is for Slurm
+        text = text.replace("ls", "srun ls")
+    assert [each for each in check_script(read_script(text)) if each.severity is Severity.ERROR]
+
+
+def test_script_knows_every_option_of_sbatch(slurm: SlurmCluster) -> None:
+    shown = slurm.user().read_program("sbatch", "--help")
+    known = {word.partition("=")[0].partition("[")[0].rstrip(",.") for word in shown.split() if word.startswith("--")}
+    assert known - set(SLURM_OPTIONS) == set()
+    assert {"--nodes", "--gres", "--mem-per-gpu"} <= set(SLURM_VALUES)
+
+
+def test_script_values_are_those_that_sbatch_reads(slurm: SlurmCluster) -> None:
+    user = slurm.user()
+    text = f"{HEAD}#SBATCH -J 'a \"b # c' -n 2 -t 1:30 # three\n#SBATCH -N 2\n#PBS -N late\nsleep 1\n"
+    job = user.read_program("sbatch", "--parsable", "--hold", "--ignore-pbs", stdin=text).strip()
+    told = user.read_program("squeue", "--noheader", "--jobs", job, "--format", "%j|%C").strip()
+    user.read_program("scancel", job)
+    read = convert_script(read_script(text.replace("#PBS -N late\n", ""))).job
+    assert told == f"{read.name}|{read.tasks}" == 'a "b # c|2'
+    assert read.time == 90  # which Slurm rounds up to minutes
+
+
+def test_script_converted_for_slurm_is_taken(slurm: SlurmCluster, tmp_path: Path) -> None:
+    old = (
+        "#!/bin/bash\n#PBS -N moved -l select=2:ncpus=2:mpiprocs=2:ngpus=1:mem=100mb -l walltime=0:05:00 -J 1-3\n"
+        "cd $PBS_O_WORKDIR\nexport A='it''s'\nmpirun -np 4 singularity exec --nv x.sif ./a.out --n 3\n"
+    )
+    job = convert_script(read_script(old), target="slurm").job
+    home = slurm.user().home
+    place = Place("", "/opt/kedge", "x.sif", "", str(home), f"{home}/{{name}}-{{id}}_{{index}}.out", "")
+    text = find_backend("slurm").render(job, load_site("generic-slurm", find_folders({"HOME": str(tmp_path)})), place)
+    done = slurm.user().run_program("sbatch", "--test-only", stdin=text)
+    assert done.returncode == 0, done.stderr
+    assert "#SBATCH --nodes=2" in text
+    assert not [each for each in check_script(read_script(text)) if each.severity is Severity.ERROR]
