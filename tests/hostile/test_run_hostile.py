@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from kedge.posix.beneath import remove_tree
 from tests.builders.busybox import read_busybox
 from tests.builders.containers import APPLETS, Runner, each_role, give_to, make_sandbox
 from tests.builders.images import MACHINE
@@ -396,7 +397,7 @@ def test_folders_of_an_overlay_that_are_swapped_lead_nowhere(runner: Runner, pla
         for _ in range(8):
             words = ("exec", *OUT, "--overlay", str(layer), str(plain), "sh", "-c", "echo 1 >/new; cat /secret")
             canary.check(runner.run(*words, cwd="/"))
-    shutil.rmtree(layer)
+    remove_tree(layer)
 
 
 def test_links_left_in_a_scratch_folder_lead_nowhere(runner: Runner, plain: Path, canary: Canary) -> None:
@@ -416,7 +417,7 @@ def test_links_left_in_a_scratch_folder_lead_nowhere(runner: Runner, plain: Path
 def test_links_in_place_of_the_folders_of_an_overlay(runner: Runner, plain: Path, canary: Canary, target: str) -> None:
     layer = runner.folder / "layer"
     for name in ("upper", "work"):
-        shutil.rmtree(layer, ignore_errors=True)
+        remove_tree(layer)
         layer.mkdir()
         (layer / name).symlink_to(f"{canary.path}{target}")
         give_to(runner, layer)
@@ -424,4 +425,4 @@ def test_links_in_place_of_the_folders_of_an_overlay(runner: Runner, plain: Path
         done = runner.run(*words, cwd="/")
         canary.check(done)
         assert done.returncode == 255
-    shutil.rmtree(layer)
+    remove_tree(layer)
