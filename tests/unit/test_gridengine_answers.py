@@ -107,9 +107,9 @@ def test_gridengine_list_with_names_that_xml_cannot_hold() -> None:
 def test_gridengine_list_of_ten_thousand_jobs_is_read_quickly() -> None:
     [entry] = re.findall(r"    <job_list.*?</job_list>\n", LIST, re.DOTALL)[:1]
     text = LIST.replace(entry, "".join(entry.replace(">45<", f">{number}<") for number in range(10_000)))
-    began = time.perf_counter()
+    began = time.process_time()
     assert len(GRIDENGINE.parse_list(text)) == 10_010
-    assert time.perf_counter() - began < 1.5
+    assert time.process_time() - began < 1.5
 
 
 def test_gridengine_detail() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
+from functools import lru_cache
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _LONG = re.compile(r"\w{3} (\w{3}) +(\d{1,2}) (\d\d):(\d\d):(\d\d) (\d{4})")
@@ -21,6 +22,7 @@ def read_iso_time(text: str) -> float | None:
         return None
 
 
+@lru_cache(4096)  # jobs of an array have the same ones
 def read_printed_time(text: str) -> float | None:
     """`Sun Nov 15 07:33:19 2026`, or `11/15/2026 07:33:19.123` of Univa's; `-/-` is never."""
     long, short = _LONG.fullmatch(text.strip()), _SHORT.fullmatch(text.strip())

@@ -49,7 +49,7 @@ def collect_request(job: Job, site: Site) -> list[Words]:
 
 def collect_batch(job: Job, place: Place, dialect: Dialect) -> list[Words]:
     """Directives that only a script has. Its output the script opens itself: PBS would bring it at the end."""
-    remains = "/dev/null" if _UNSAYABLE.search(place.record) else f"{place.record}/"
+    remains = "/dev/null" if not place.record or _UNSAYABLE.search(place.record) else f"{place.record}/"
     lines: list[Words] = [("-S", "/bin/bash"), ("-j", "oe"), ("-o", remains)]
     if is_scheduler_array(job):
         lines.append(("-J", _write_indices(job, dialect)))

@@ -13,7 +13,6 @@ from kedge.model.job_state import JobStatus, State
 from kedge.schedulers.times import read_printed_time, read_seconds
 
 _ID = re.compile(r"(\d+)(\[(\d*)\])?(\..*)?")
-_ATTRIBUTE = re.compile(r" {4}([A-Za-z_][\w.]*) = (.*)")
 _HEADER = "Job Id:"
 _STATES = {
     "Q": State.QUEUED,
@@ -62,18 +61,22 @@ def parse_job_status(output: str) -> list[JobStatus]:
 
 
 def _split_jobs(output: str) -> Iterator[dict[str, str]]:
+    """Plain comparisons, not expressions: there may be ten thousand jobs, and half a million lines."""
     fields: dict[str, str] = {}
     last = ""
     for line in output.splitlines():
-        attribute = _ATTRIBUTE.match(line)
-        if line.startswith(_HEADER):
+        if line.startswith("    "):
+            name, equals, value = line[4:].partition(" = ")
+            if equals and fields and " " not in name:
+                last = name
+                fields.setdefault(name, value)
+                continue
+        elif line.startswith(_HEADER):
             if fields:
                 yield fields
             fields, last = {_HEADER: line[len(_HEADER) :].strip()}, ""
-        elif attribute is not None and fields:
-            last = attribute[1]
-            fields.setdefault(last, attribute[2])
-        elif last and line.strip():  # a long value goes on behind a tab
+            continue
+        if last and line.strip():  # a long value goes on behind a tab
             fields[last] += line.removeprefix("\t")
     if fields:
         yield fields

@@ -1,0 +1,34 @@
+#!/bin/bash
+#PBS -N train
+#PBS -l select=1
+#PBS -l walltime=1:00:00
+#PBS -S /bin/bash
+#PBS -j oe
+#PBS -o /home/ada/.local/state/kedge/jobs/records/K/
+#PBS -J 0-99%10
+#PBS -W depend=afterok:11.pbs1:12[].pbs1,afterany:13.pbs1
+
+# train: by kedge VERSION for the site generic-pbs. To submit it by hand: qsub FILE
+
+export KEDGE_JOB_ID="$PBS_ARRAY_ID" KEDGE_JOB_NAME=train
+export KEDGE_ARRAY_INDEX="$PBS_ARRAY_INDEX"
+exec >/home/ada/work/train-"${KEDGE_JOB_ID%%[!0-9]*}"_"$KEDGE_ARRAY_INDEX".out 2>&1 || exit 1
+# where 'kedge status' finds how it went, if the scheduler keeps no accounts
+record=/home/ada/.local/state/kedge/jobs/records/K
+streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")
+began="$KEDGE_JOB_ID $(hostname) $(date +%s)"
+{ printf "%s\n" "$began" "$streams" >"$record/began.$KEDGE_ARRAY_INDEX"; } 2>/dev/null
+finish() { echo "${asked:-$1} $(date +%s)" >"$record/ended.$KEDGE_ARRAY_INDEX"; }
+trap 'finish "$?" 2>/dev/null || true' EXIT
+# signals are for the command: this script waits for its end
+trap 'asked=143' TERM
+trap : USR1 USR2
+
+set -eo pipefail
+
+cd /home/ada/work
+
+kedge=/usr/bin/kedge
+image=/scratch/ada/pytorch.sif
+
+"$kedge" exec "$image" python train.py

@@ -1,0 +1,34 @@
+#!/bin/bash
+#PBS -N train
+#PBS -l select=1:ncpus=8:ngpus=2:mem=64gb
+#PBS -l place=excl
+#PBS -l walltime=1:00:00
+#PBS -q gpu
+#PBS -A proj
+#PBS -S /bin/bash
+#PBS -j oe
+#PBS -o /home/ada/.local/state/kedge/jobs/records/K/
+
+# train: by kedge VERSION for the site generic-pbs. To submit it by hand: qsub FILE
+
+export KEDGE_JOB_ID="$PBS_JOBID" KEDGE_JOB_NAME=train
+exec >/home/ada/work/train-"${KEDGE_JOB_ID%%[!0-9]*}".out 2>/home/ada/work/train."${KEDGE_JOB_ID%%[!0-9]*}".err || exit 1
+# where 'kedge status' finds how it went, if the scheduler keeps no accounts
+record=/home/ada/.local/state/kedge/jobs/records/K
+streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")
+began="$KEDGE_JOB_ID $(hostname) $(date +%s)"
+{ printf "%s\n" "$began" "$streams" >"$record/began"; } 2>/dev/null
+finish() { echo "${asked:-$1} $(date +%s)" >"$record/ended"; }
+trap 'finish "$?" 2>/dev/null || true' EXIT
+# signals are for the command: this script waits for its end
+trap 'asked=143' TERM
+trap : USR1 USR2
+
+set -eo pipefail
+
+cd /home/ada/work
+
+kedge=/usr/bin/kedge
+image=/scratch/ada/pytorch.sif
+
+"$kedge" exec --nv "$image" python train.py

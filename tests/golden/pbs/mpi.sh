@@ -1,0 +1,33 @@
+#!/bin/bash
+#PBS -N train
+#PBS -l select=2:ncpus=8:mpiprocs=4:ompthreads=2:ngpus=4:mem=1gb
+#PBS -l place=scatter
+#PBS -l walltime=1:00:00
+#PBS -S /bin/bash
+#PBS -j oe
+#PBS -o /home/ada/.local/state/kedge/jobs/records/K/
+
+# train: by kedge VERSION for the site generic-pbs. To submit it by hand: qsub FILE
+
+export KEDGE_JOB_ID="$PBS_JOBID" KEDGE_JOB_NAME=train
+exec >/home/ada/work/train-"${KEDGE_JOB_ID%%[!0-9]*}".out 2>&1 || exit 1
+# where 'kedge status' finds how it went, if the scheduler keeps no accounts
+record=/home/ada/.local/state/kedge/jobs/records/K
+streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")
+began="$KEDGE_JOB_ID $(hostname) $(date +%s)"
+{ printf "%s\n" "$began" "$streams" >"$record/began"; } 2>/dev/null
+finish() { echo "${asked:-$1} $(date +%s)" >"$record/ended"; }
+trap 'finish "$?" 2>/dev/null || true' EXIT
+# signals are for the command: this script waits for its end
+trap 'asked=143' TERM
+trap : USR1 USR2
+
+set -eo pipefail
+
+cd /home/ada/work
+
+kedge=/usr/bin/kedge
+image=/scratch/ada/pytorch.sif
+
+mpirun -np 8 --map-by ppr:4:node -hostfile "$PBS_NODEFILE" -x KEDGE_JOB_ID -x KEDGE_JOB_NAME \
+    "$kedge" exec --nv "$image" python train.py

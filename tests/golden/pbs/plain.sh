@@ -1,0 +1,27 @@
+#!/bin/bash
+#PBS -N hello
+#PBS -l select=1
+#PBS -S /bin/bash
+#PBS -j oe
+#PBS -o /home/ada/.local/state/kedge/jobs/records/K/
+
+# hello: by kedge VERSION for the site generic-pbs. To submit it by hand: qsub FILE
+
+export KEDGE_JOB_ID="$PBS_JOBID" KEDGE_JOB_NAME=hello
+exec >/home/ada/work/hello-"${KEDGE_JOB_ID%%[!0-9]*}".out 2>&1 || exit 1
+# where 'kedge status' finds how it went, if the scheduler keeps no accounts
+record=/home/ada/.local/state/kedge/jobs/records/K
+streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")
+began="$KEDGE_JOB_ID $(hostname) $(date +%s)"
+{ printf "%s\n" "$began" "$streams" >"$record/began"; } 2>/dev/null
+finish() { echo "${asked:-$1} $(date +%s)" >"$record/ended"; }
+trap 'finish "$?" 2>/dev/null || true' EXIT
+# signals are for the command: this script waits for its end
+trap 'asked=143' TERM
+trap : USR1 USR2
+
+set -eo pipefail
+
+cd /home/ada/work
+
+hostname

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What PBS's qstat prints, after its documents and sources, and what is made of it; and whose qstat one is."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kedge.model.job_state import JobStatus, State
+from kedge.schedulers.pbs import PBS
+from kedge.schedulers.qstat_flavour import read_qstat_flavour
+
+RUNNING = """\
+Job Id: 1234.pbs1
+    Job_Name = train
+    Job_Owner = ada@es1.example.org
+    resources_used.cpupercent = 98
+    resources_used.cput = 00:10:00
+    resources_used.mem = 4096kb
+    resources_used.walltime = 00:05:00
+    job_state = R
+    queue = rt_HF
+    server = pbs1
+    ctime = Sun Nov 15 07:33:19 2026
+    exec_host = hnode001/0*192+hnode002/0*192
+    exec_vnode = (hnode001:ncpus=192:ngpus=8)+(hnode002:ncpus=192:ngpus=8)
+    mtime = Sun Nov 15 07:34:00 2026
+    Resource_List.select = 2:ncpus=192:ngpus=8
+    Resource_List.walltime = 01:00:00
+    stime = Sun Nov  5 07:34:00 2026
+    Variable_List = PBS_O_HOME=/home/ada,PBS_O_LANG=en_US.UTF-8,PBS_O_LOGNAME=ada,
+\tPBS_O_PATH=/usr/bin:/bin,PBS_O_WORKDIR=/home/ada/work,X=job_state = F
+    comment = Job run at Sun Nov 15 at 07:34 on (hnode001:ncpus=192:ngpus=8)+(
+\thnode002:ncpus=192:ngpus=8)
+    project = grp
+
+"""
+QUEUED = """\
+Job Id: 1300.pbs1
+    Job_Name = waits
+    Job_Owner = ada@es1
+    job_state = Q
+    queue = gpu
+    comment = Not Running: Insufficient amount of resource: ngpus (R: 8 A: 3 T: 64)
+
+"""
+ARRAY = """\
+Job Id: 1400[].pbs1
+    Job_Name = sweep
+    Job_Owner = ada@es1
+    job_state = B
+    queue = gpu
+    array = True
+    array_state_count = Queued:6 Running:2 Exiting:0 Expired:1
+    array_indices_submitted = 1-9
+    array_indices_remaining = 4-9
+
+Job Id: 1400[1].pbs1
+    Job_Name = sweep
+    job_state = X
+    Exit_status = 0
+
+Job Id: 1400[2].pbs1
+    Job_Name = sweep
+    job_state = R
+
+Job Id: 1400[3].pbs1
+    Job_Name = sweep
+    job_state = E
+
+Job Id: 1400[4].pbs1
+    Job_Name = sweep
+    job_state = Q
+
+"""
+TABLE = """\
+
+pbs1:
+                                                            Req'd  Req'd   Elap
+Job ID          Username Queue    Jobname    SessID NDS TSK Memory Time  S Time
+--------------- -------- -------- ---------- ------ --- --- ------ ----- - -----
+1234.pbs1       ada      rt_HF    train       12345   2 384    --  01:00 R 00:05
+1300.pbs1       ada      gpu      waits         --    1   1    --  01:00 Q   --
+1400[].pbs1     ada      gpu      sweep         --    1   1    --  01:00 B   --
+"""
+
+
+def finished(code: str | None, substate: str = "", **more: str) -> JobStatus:
+    lines = ["Job Id: 5.pbs1", "    job_state = F", "    stime = Sun Nov 15 07:34:00 2026"]
+    lines += [f"    Exit_status = {code}"] if code is not None else []
+    lines += [f"    substate = {substate}"] if substate else []
+    lines += [f"    {name} = {value}" for name, value in more.items()]
+    [status] = PBS.parse_history("\n".join(lines))
+    return status
+
+
+def test_pbs_running_job() -> None:
+    [job] = PBS.parse_list(RUNNING)
+    assert (job.id, job.state, job.raw, job.name, job.user) == ("1234.pbs1", State.RUNNING, "R", "train", "ada")
+    assert (job.queue, job.nodes, job.time_limit) == ("rt_HF", "hnode001,hnode002", 3600)
+    assert job.submitted == datetime(2026, 11, 15, 7, 33, 19).timestamp()
+    assert job.started == datetime(2026, 11, 5, 7, 34, 0).timestamp(), "days of one digit have two blanks before them"
+    assert job.ended is None
+    assert job.reason.endswith("(hnode001:ncpus=192:ngpus=8)+(hnode002:ncpus=192:ngpus=8)"), "lines go on behind a tab"
+    assert dict(job.details)["Resource_List.select"] == "2:ncpus=192:ngpus=8"
+
+
+@pytest.mark.parametrize(
+    ("letter", "state"),
+    [
+        *((each, State.QUEUED) for each in "QWT"),
+        ("H", State.HELD),
+        *((each, State.RUNNING) for each in "RB"),
+        ("E", State.COMPLETING),
+        *((each, State.SUSPENDED) for each in "SU"),
+        *((each, State.UNKNOWN) for each in "MZ"),
+        ("F", State.LOST),
+        ("X", State.LOST),
+    ],
+)
+def test_pbs_states(letter: str, state: State) -> None:
+    [job] = PBS.parse_list(f"Job Id: 1.pbs1\n    job_state = {letter}\n")
+    assert (job.state, job.raw) == (state, letter)
+
+
+@pytest.mark.parametrize(
+    ("code", "substate", "state", "exit_code", "signal"),
+    [
+        ("0", "92", State.DONE, 0, None),
+        ("3", "93", State.FAILED, 3, None),
+        ("137", "93", State.FAILED, 137, None),
+        ("271", "91", State.CANCELLED, None, 15),
+        ("271", "", State.CANCELLED, None, 15),
+        ("267", "93", State.FAILED, None, 11),
+        (None, "91", State.CANCELLED, None, None),
+        (None, "", State.LOST, None, None),
+        ("-29", "93", State.TIMEOUT, None, None),
+        ("-27", "93", State.OUT_OF_MEMORY, None, None),
+        ("-26", "91", State.OUT_OF_MEMORY, None, None),
+        ("-4", "93", State.NODE_FAILED, None, None),
+        ("-1", "93", State.FAILED, None, None),
+        ("what", "", State.LOST, None, None),
+    ],
+)
+def test_pbs_ends(code: str | None, substate: str, state: State, exit_code: int | None, signal: int | None) -> None:
+    job = finished(code, substate)
+    assert (job.state, job.exit_code, job.signal) == (state, exit_code, signal)
+
+
+def test_pbs_older_servers_kill_without_a_word() -> None:
+    limits = {"Resource_List.walltime": "00:01:00", "Resource_List.mem": "4gb"}
+    assert finished("271", **limits, **{"resources_used.walltime": "00:01:02"}).state is State.TIMEOUT
+    killed = {**limits, "resources_used.walltime": "00:00:02"}
+    assert finished("265", **killed, **{"resources_used.mem": "4194000kb"}).state is State.OUT_OF_MEMORY
+    assert finished("265", **killed, **{"resources_used.mem": "100kb"}).state is State.FAILED
+
+
+def test_pbs_array_is_told_once() -> None:
+    found = PBS.parse_list(ARRAY)
+    assert [(each.id, each.index, each.state, each.pending_indices) for each in found] == [
+        ("1400[].pbs1", None, State.RUNNING, "4-9"),
+        ("1400[].pbs1", 1, State.DONE, ""),
+        ("1400[].pbs1", 2, State.RUNNING, ""),
+        ("1400[].pbs1", 3, State.COMPLETING, ""),
+    ]
+    begun = PBS.parse_list(ARRAY.replace("remaining = 4-9", "remaining = -"))
+    assert [each.index for each in begun] == [1, 2, 3, 4], "the array itself says nothing more"
+    [alone] = PBS.parse_detail(ARRAY.partition("\n\n")[0])
+    assert (alone.state, alone.pending_indices) == (State.RUNNING, "4-9")
+
+
+def test_pbs_table_of_versions_without_wide_attributes() -> None:
+    found = [(each.id, each.state, each.queue) for each in PBS.parse_list(TABLE)]
+    assert found == [
+        ("1234.pbs1", State.RUNNING, "rt_HF"),
+        ("1300.pbs1", State.QUEUED, "gpu"),
+        ("1400[].pbs1", State.RUNNING, "gpu"),
+    ]
+
+
+def test_pbs_nothing_known() -> None:
+    for text in ("", "qstat: Unknown Job Id 99.pbs1\n", "qstat: PBS is not configured to maintain job history\n"):
+        assert PBS.parse_list(text) == PBS.parse_detail(text) == PBS.parse_history(text) == []
+
+
+def test_pbs_list_of_ten_thousand_jobs_is_read_quickly() -> None:
+    text = "".join(RUNNING.replace("1234", str(number)) for number in range(10_000))
+    began = time.process_time()
+    assert len(PBS.parse_list(text)) == 10_000
+    assert time.process_time() - began < 1.8
+
+
+@pytest.mark.parametrize(
+    ("comment", "words"),
+    [
+        (
+            "Not Running: Insufficient amount of resource: ngpus (R: 8 A: 3 T: 64)",
+            "It waits until enough ngpus is free: 8 wanted, 3 free, 64 in all.",
+        ),
+        (
+            "Can Never Run: Insufficient amount of resource: ngpus (R: 80 A: 3 T: 64)",
+            "It asks for more ngpus than there is: 80 wanted, 3 free, 64 in all. It can never run",
+        ),
+        ("Not Running: Insufficient amount of resource ncpus", "It waits until enough ncpus is free."),
+        ("Not Running: Not enough free nodes available", "It waits for free nodes."),
+        ("Can Never Run: Not enough total nodes available", "It can never run as it is"),
+        ("Not Running: User has reached queue rt_HF running job limit.", "so many jobs may run at once"),
+        ("Not Running: Job would conflict with reservation or top job", "reservation or a job of higher rank"),
+        ("Not Running: Queue not started.", "queue is stopped"),
+        ("Not Running: Something new", "It waits: Something new."),
+        ("", ""),
+    ],
+)
+def test_pbs_says_why_jobs_wait(comment: str, words: str) -> None:
+    assert words in PBS.explain(JobStatus("1.pbs1", State.QUEUED, "Q", reason=comment))
+
+
+def test_pbs_says_how_jobs_ended() -> None:
+    assert "time limit of 0:01:00" in PBS.explain(finished("-29", **{"Resource_List.walltime": "00:01:00"}))
+    assert "4096kb" in PBS.explain(finished("-27", **{"resources_used.mem": "4096kb"}))
+    assert "deleted while it ran" in PBS.explain(finished("271", "91"))
+    assert "SIGSEGV" in PBS.explain(finished("267"))
+    assert "exit code 3" in PBS.explain(finished("3"))
+    assert "does not know its user" in PBS.explain(finished("-10"))
+    assert "submit it anew" in PBS.explain(finished("-4"))
+    assert "qrls 1.pbs1" in PBS.explain(JobStatus("1.pbs1", State.HELD, "H"))
+    assert "another server" in PBS.explain(JobStatus("1.pbs1", State.UNKNOWN, "M"))
+
+
+PIECES = [*RUNNING.splitlines(), *ARRAY.splitlines(), *TABLE.splitlines(), "Job Id: ", "Job Id: x", "\t", "    = 1"]
+
+
+@given(st.one_of(st.text(max_size=300), st.lists(st.sampled_from(PIECES), max_size=40).map("\n".join)))
+def test_pbs_never_stumbles_over_nonsense(text: str) -> None:
+    for status in PBS.parse_list(text):
+        assert PBS.explain(status) is not None
+
+
+@given(st.text(max_size=200), st.sampled_from(State), st.text(max_size=20))
+def test_pbs_explains_any_reason(reason: str, state: State, raw: str) -> None:
+    PBS.explain(JobStatus("7.pbs1", state, raw, reason=reason))
+
+
+@pytest.mark.parametrize(
+    ("text", "flavour"),
+    [
+        ("SGE 8.1.9\nusage: qstat [options]\n", "gridengine"),
+        ("UGE 8.6.19\nusage: qstat [options]\n", "gridengine"),
+        ("AGE 2023.1.0\n", "gridengine"),
+        ("OGS/GE 2011.11p1\nusage: qstat [options]\n", "gridengine"),
+        ("pbs_version = 22.05.11\n", "pbs"),
+        ("usage: \nqstat [-f] [-J] [-p] [-t] [-x] [-E] [-F format | -w] [ job_identifier... ]\n", "pbs"),
+        ("Version: 6.1.2\nCommit: 661e092552de43a785c15d39a3634a541d86898e\n", "torque"),
+        (
+            "qstat: illegal option -- help\nusage: qstat [-f [-1]] [-W site_specific] [-x] [ job_identifier... ]",
+            "torque",
+        ),
+        ("qstat: command not found", ""),
+        ("", ""),
+    ],
+)
+def test_qstat_flavours(text: str, flavour: str) -> None:
+    assert read_qstat_flavour(text) == flavour
