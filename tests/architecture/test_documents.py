@@ -54,9 +54,21 @@ def judge_command(words: list[str]) -> str | None:
             return f"'kedge {verb}' has no '{named[0]}'"
         parser = commands[named[0]]
     known = set(parser._option_string_actions) | TOP_OPTIONS
-    options = [word.split("=")[0] for word in words if re.match(r"--?[A-Za-z]", word)]
+    options = [word.split("=")[0] for word in drop_program(parser, words) if re.match(r"--?[A-Za-z]", word)]
     wrong = [option for option in options if option not in known]
     return f"'kedge {verb}' has no {', '.join(wrong)}" if wrong else None
+
+
+def drop_program(parser: argparse.ArgumentParser, words: list[str]) -> list[str]:
+    """The words without those of a program, for verbs that hand them on: `submit` and `alloc`."""
+    if not any(action.nargs == argparse.REMAINDER for action in parser._actions):
+        return words
+    kept, rest = words[:1], words[1:]
+    while rest and rest[0].startswith("-") and rest[0] not in ("-", "--"):
+        action = parser._option_string_actions.get(rest[0])
+        count = 2 if action is not None and action.nargs != 0 else 1
+        kept, rest = [*kept, *rest[:count]], rest[count:]
+    return kept
 
 
 def judge_container(verb: str, words: list[str]) -> str | None:
@@ -85,6 +97,8 @@ def test_documents_commands_are_found_and_judged() -> None:
     assert judge_command(["pull", "--sanbox", "x"]) == "'kedge pull' has no --sanbox"
     assert judge_command(["cache", "wash"]) == "'kedge cache' has no 'wash'"
     assert judge_command(["exec", "--nv", "x.sif", "apt-get", "-y", "install"]) is None
+    assert judge_command(["submit", "--gpus", "2", "x.sif", "python", "--epochs", "3"]) is None
+    assert judge_command(["submit", "--gpu-count", "2", "x.sif"]) == "'kedge submit' has no --gpu-count"
     assert "--nvidia" in str(judge_command(["exec", "--nvidia", "x.sif", "ls"]))
     assert judge_command(["fly", "x"]) == "there is no verb 'fly'"
 
