@@ -42,6 +42,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     plan = plan_allocation(job, cluster, console.settings, console.environ, str(Path.cwd()))
     for warning in plan.warnings:
         console.progress.warn(warning)
+    for note in plan.notes:
+        console.progress.note(note)
     if console.dry_run:
         if console.json:
             console.print_json({"argv": list(plan.argv), "then": shlex.join(plan.typed) if plan.typed else None})

@@ -26,6 +26,7 @@ class Allocation:
     typed: tuple[str, ...]
     image: StagedImage
     warnings: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 def plan_allocation(
@@ -41,7 +42,7 @@ def plan_allocation(
     inside = _make_command(checked.job, cluster, image, folder)
     argv = cluster.backend.interactive_argv(checked.job, cluster.site, inside)
     takes_command = not inside or any(word == inside[-1] or inside[-1] in word for word in argv)
-    return Allocation(tuple(argv), () if takes_command else tuple(inside), image, (*checked.warnings, *checked.notes))
+    return Allocation(tuple(argv), () if takes_command else tuple(inside), image, checked.warnings, checked.notes)
 
 
 def run_allocation(plan: Allocation) -> int:

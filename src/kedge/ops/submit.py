@@ -38,7 +38,8 @@ class Plan:
     image: StagedImage
     script: str
     argv: tuple[str, ...]
-    warnings: tuple[str, ...]
+    warnings: tuple[str, ...]  # something is likely to go wrong
+    notes: tuple[str, ...]  # something comes without asking
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping
     )
     script = cluster.backend.render(ready, cluster.site, place)
     argv = cluster.backend.submit_argv(str(record / "script.sh"), ready, cluster.site)
-    return Plan(ready, cluster, key, place, image, script, tuple(argv), (*checked.warnings, *checked.notes))
+    return Plan(ready, cluster, key, place, image, script, tuple(argv), checked.warnings, checked.notes)
 
 
 def submit(plan: Plan) -> Submitted:
