@@ -245,6 +245,8 @@ class Records:
         ids = {**self.list_ended(site), **self.list_ids(site)}
         if word in ids:
             return self.read(ids[word], word)
+        for id in (id for id in ids if word.isdecimal() and shorten_id(id) == word):
+            return self.read(ids[id], id)  # PBS's 12[].server by its number
         by_key = {key: id for id, key in ids.items()}
         keys = self.list_keys()
         if word in keys:

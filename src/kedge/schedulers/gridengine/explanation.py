@@ -10,7 +10,9 @@ from kedge.model.duration import format_duration
 from kedge.model.job_state import JobStatus, State
 from kedge.schedulers.exits import explain_exit
 
-_OFFERS = re.compile(r'\(-l ([^)]*)\) cannot run at host "([^"]*)" because it offers only h[cl]:([\w.]+)=(\d+(?:\.\d+)?)')
+_OFFERS = re.compile(
+    r'\(-l ([^)]*)\) cannot run at host "([^"]*)" because it offers only h[cl]:([\w.]+)=(\d+(?:\.\d+)?)'
+)
 _FULL = re.compile(r'queue instance "[^"]*" dropped because it is (full|overloaded|temporarily not available)')
 _ENVIRONMENT = re.compile(r'cannot run in PE "([^"]*)" because it only offers (-?\d+) slots')
 _UNREQUESTABLE = re.compile(r'cannot run in queue "([^"]*)" because')

@@ -77,7 +77,7 @@ class Pbs:
 
     def detail_query(self, id: str) -> Query | None:
         """Without -x, which fails for all jobs where no history is kept."""
-        return Query(("qstat", "-f", "-w", id), may_fail=True)
+        return Query(("qstat", "-f", "-w", "-t", id), may_fail=True)
 
     def parse_detail(self, output: str) -> list[JobStatus]:
         """Empty when it is over."""
