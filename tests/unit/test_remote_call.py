@@ -115,3 +115,8 @@ def test_result_that_cannot_be_read_here_says_so(tmp_path: Path) -> None:
     assert answer is not None
     assert isinstance(answer.problem, JobFailed)
     assert "cannot be read here" in answer.problem.message
+
+
+def test_call_is_the_users_alone(tmp_path: Path) -> None:
+    write_call(tmp_path / "call", divmod, [[((4, 3), {})]])
+    assert (tmp_path / "call").stat().st_mode & 0o077 == 0
