@@ -57,6 +57,17 @@ def test_plan_default_binds() -> None:
     assert ("readonly", NEW) in plan.rest
 
 
+@pytest.mark.parametrize("options", [{}, {"contain": True}])
+def test_plan_home_that_an_image_to_be_changed_lacks_lies_in_memory(options: dict[str, object]) -> None:
+    request = make_request(**options)
+    request.is_direct = request.is_writable = True
+    plan = plan_container(request)
+    places = [
+        str(each[1 if each[0] == "tmpfs" else 2])[len(NEW) :] for each in plan.rest if each[0] in ("tmpfs", "bind")
+    ]
+    assert places.index("/home") < places.index("/home/user")
+
+
 def test_plan_makes_missing_points_before_anything_covers_them() -> None:
     plan = plan_container(make_request())
     made = [(each[0], str(each[1])[len(NEW) :]) for each in plan.making]

@@ -209,15 +209,15 @@ def plan_home(request: Request, points: Points) -> None:
     source, destination = request.home
     if options.no_home or request.skips("home") or destination == "/":
         return
+    parent = destination.rpartition("/")[0]
+    if request.is_direct and parent and not request.image.view.kind(destination):
+        points.tmpfs(parent, 0, "755")  # nothing is made in the user's own folder, so what is above covers it
     if options.contain and not options.home:
         if options.workdir:
             points.bind(f"{options.workdir}/home", destination, "d")
         else:
             points.tmpfs(destination, size, "755")
         return
-    parent = destination.rpartition("/")[0]
-    if request.is_direct and parent and not request.image.view.kind(destination):
-        points.tmpfs(parent, 0, "755")  # nothing is made in the user's own folder, so what is above covers it
     if request.host.view.kind(source) == "d":
         points.bind(source, destination, "d", policy=MUST if options.home else WARN)
     elif not options.home:
