@@ -61,7 +61,16 @@ class VirtualHosts:
 
     def prefix(self, name: str) -> tuple[str, ...]:
         """The words that bring a command line to a host."""
-        return (require_program("nsenter"), f"--target={self._pids[name]}", "--net", "--uts", "--mount", "--wd=.", "--")
+        return (
+            require_program("nsenter"),
+            f"--target={self._pids[name]}",
+            "--net",
+            "--uts",
+            "--mount",
+            "--root",
+            "--wd=.",
+            "--",
+        )
 
     def run(self, name: str, *words: str) -> str:
         """What a program prints on a host; a failure fails the test."""
