@@ -261,6 +261,8 @@ class GridEngineCell:
     def _global_configuration(self) -> str:
         changed = {
             "execd_spool_dir": f"{self.folder}/spool/execd",
+            "mailer": "/bin/true",  # nobody is to get letters
+            "administrator_mail": "none",
             "min_uid": "0",
             "min_gid": "0",
             "load_report_time": "00:00:02",
