@@ -6,13 +6,13 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kedge.cli.job_options import add_job_options, read_job_options
 from kedge.cli.options import add_dry_run, add_settings
 from kedge.errors import UsageError
+from kedge.frozen import frozen, replace
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
@@ -39,13 +39,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_dry_run(parser)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Asked:
     """The jobs to submit, in an order in which each comes after those it waits for."""
 
     jobs: tuple[tuple[str, Job], ...]  # each with the name by which others of the same description wait for it
     folder: Path  # where their relative names begin
     site: str = ""  # what the description says, unless something else does
+    others: tuple[tuple[str, str], ...] = ()  # what the rest of the description's jobs are called
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
@@ -60,6 +61,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     for plan in plans:
         for warning in plan.warnings:
             console.progress.warn(warning)
+        for note in plan.notes:
+            console.progress.note(note)
     if console.dry_run:
         _show(plans, console)
         return 0
@@ -67,7 +70,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     for (name, job), first in zip(asked.jobs, plans, strict=True):
         # one that waits for another of these has to know the id which that one got
         waits = any(each.job in submitted for each in job.dependencies)
-        ids = {other: done.record.id for other, done in submitted.items()}
+        ids = {**dict(asked.others), **{other: done.record.id for other, done in submitted.items()}}
         plan = _make_plan(job, ids, asked.folder, cluster, console) if waits else first
         submitted[name] = _submit(plan, arguments, console)
     if arguments.wait:
@@ -79,7 +82,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 def _plan_all(asked: Asked, cluster: Cluster, console: Console) -> list[Plan]:
     """All of them before the first is submitted, so that one that is refused leaves no others in the queue."""
-    ids = {name: "0" for name, _ in asked.jobs}
+    ids = {**dict(asked.others), **{name: "0" for name, _ in asked.jobs}}
     return [_make_plan(job, ids, asked.folder, cluster, console) for _, job in asked.jobs]
 
 
@@ -118,7 +121,8 @@ def _read_file(arguments: argparse.Namespace, words: list[str]) -> Asked:
     described = [(name, description.job(name)) for name in chosen]
     jobs = [(name, replace(job, command=(*job.command, *words))) for name, job in described]
     ready = tuple((name, read_job_options(arguments, job)) for name, job in jobs)
-    return Asked(ready, description.folder, description.site)
+    others = tuple((name, job.name) for name, job in description.jobs.items() if name not in chosen)
+    return Asked(ready, description.folder, description.site, others)
 
 
 def _name_after(words: list[str]) -> str:
