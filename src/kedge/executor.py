@@ -16,12 +16,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent import futures
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kedge.api import open_jobs
 from kedge.errors import JobFailed, KedgeError, UsageError
+from kedge.frozen import replace
 from kedge.jobs.keywords import make_job
 from kedge.model.job import IndexRange, Job, JobArray
 from kedge.ops.clusters import Cluster

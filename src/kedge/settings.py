@@ -10,18 +10,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kedge.errors import FileProblem, InvalidSetting
+from kedge.frozen import NOTHING, frozen
 from kedge.model.nearest import propose
 from kedge.posix.files import explained
 
 FILE_LIMIT = 1 << 20  # a configuration file larger than this is something else
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Source:
     """Where a value came from."""
 
@@ -32,7 +32,7 @@ class Source:
         return f"{self.kind}: {self.where}" if self.where else self.kind
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Setting:
     """What is known about one key."""
 
@@ -130,7 +130,7 @@ SETTINGS: dict[str, Setting] = {
 PREFIXES = ("KEDGE_", "APPTAINER_", "SINGULARITY_")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Settings:
     """The merged values; `sources` says for each where it came from."""
 
@@ -155,7 +155,7 @@ class Settings:
     runtime: str | None
     site: str | None
     registry_login: bool
-    sources: Mapping[str, Source] = field(default_factory=dict)
+    sources: Mapping[str, Source] = NOTHING
 
     @classmethod
     def load(cls, flags: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None) -> Settings:
@@ -319,7 +319,7 @@ def parse_value(setting: Setting, value: object, source: Source, environ: Mappin
     return parsed
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Refused:
     expected: str
 

@@ -22,7 +22,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("formats", "settings"),
     ("model",),
     ("posix",),
-    ("errors", "release"),
+    ("errors", "frozen", "release"),
 )
 RANK = {part: index for index, row in enumerate(ROWS) for part in row}
 

@@ -7,11 +7,11 @@ import os
 import re
 import shlex
 import subprocess
-from dataclasses import replace
 
 import pytest
 
 from kedge.errors import InvalidJob, KedgeError, RequestRefused
+from kedge.frozen import replace
 from kedge.model.job import Dependency, DependencyKind, Job, JobArray, Parallel
 from kedge.model.site import Queue, Site
 from kedge.release import VERSION

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 
 from kedge.cli.options import _GLOBALS
 from kedge.errors import InvalidJob
+from kedge.frozen import list_names, replace
 from kedge.model.job import Dependency, DependencyKind, Job, JobArray, Parallel
 from kedge.model.job_fields import BY_KEY, BY_NAME, FIELDS, GROUPS, find_meaning
 from kedge.model.job_rules import check_job, find_problems
@@ -24,7 +24,7 @@ def read(name: str, value: object) -> Any:
 
 
 def test_fields_table_has_every_field_of_a_job() -> None:
-    assert sorted(BY_NAME) == sorted(field.name for field in dataclasses.fields(Job))
+    assert sorted(BY_NAME) == sorted(list_names(Job))
     assert len(BY_KEY) == len(BY_NAME) == len(FIELDS)
 
 
@@ -156,7 +156,7 @@ def test_change_lists_add_and_other_values_replace() -> None:
     assert changed.binds == ("a", "b")
     assert changed.environment == (("A", "1"), ("B", "3"), ("C", "4"))
     assert (changed.command, changed.mail_on, changed.queue) == (("y",), ("fail",), "q")
-    assert change_job(base, {"binds": (), "environment": ()}) == dataclasses.replace(base, binds=(), environment=())
+    assert change_job(base, {"binds": (), "environment": ()}) == replace(base, binds=(), environment=())
     other = change_job(base, {"memory_per_cpu": 7})
     assert (other.memory, other.memory_per_cpu) == (None, 7)
 

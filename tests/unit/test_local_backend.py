@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.errors import InvalidJob, InvalidSetting, RequestRefused, SchedulerFailed
+from kedge.frozen import replace
 from kedge.localqueue.directives import apply_options, read_directives
 from kedge.localqueue.machine import read_machine
 from kedge.localqueue.planning import ARRAY_LIMIT, NEVER, PRIORITY, RESOURCES, TOO_LARGE, Claim, plan_turn

@@ -6,11 +6,11 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from dataclasses import replace
 
 import pytest
 
 from kedge.errors import InvalidJob, KedgeError, RequestRefused
+from kedge.frozen import replace
 from kedge.model.job import Dependency, DependencyKind, Job, JobArray, Parallel
 from kedge.model.site import Queue, Site
 from kedge.release import VERSION

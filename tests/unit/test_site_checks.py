@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kedge.errors import RequestRefused
+from kedge.frozen import replace
 from kedge.model.job import IndexRange, Job, JobArray, Parallel
 from kedge.model.site import Queue, Site
 from kedge.sites.checks import Checked, check_request, nearest_request

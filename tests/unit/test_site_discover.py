@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kedge.frozen import replace
 from kedge.model.site import Queue, Site
 from kedge.ops.site_discovery import suggest_name
 from kedge.sites.compare import compare_sites
@@ -274,7 +274,7 @@ def test_discover_profiles_are_read_back_as_they_were_written(site: Site) -> Non
 @pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.toml")), ids=lambda path: path.stem)
 def test_discover_shipped_profiles_are_read_back_too(path: Path) -> None:
     site = load_site(path.stem, (Folder(SHIPPED, "shipped"),))
-    assert make_site(parse_profile(write_profile(site), "x"), site.name, "") == site
+    assert make_site(parse_profile(write_profile(site), "x"), site.name, site.origin) == site
 
 
 def test_discover_differences_are_named_queue_by_queue() -> None:

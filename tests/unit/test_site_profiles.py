@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from kedge.errors import SiteProblem
+from kedge.frozen import list_names
 from kedge.model.site import Queue, Site
 from kedge.sites.profile import (
     SHIPPED,
@@ -181,8 +181,8 @@ def test_profiles_nvidia_with_and_without_pyxis() -> None:
 
 
 def test_profiles_keys_are_the_fields_of_the_model() -> None:
-    assert set(SITE_KEYS) | {"queues", "name", "origin"} == {each.name for each in fields(Site)}
-    assert set(QUEUE_KEYS) == {each.name for each in fields(Queue)}
+    assert set(SITE_KEYS) | {"queues", "name", "origin"} == set(list_names(Site))
+    assert set(QUEUE_KEYS) == set(list_names(Queue))
 
 
 def test_profiles_guide_explains_every_key() -> None:

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.errors import InvalidJob, KedgeError, NoScheduler, RequestRefused, SchedulerFailed
+from kedge.frozen import replace
 from kedge.model.job import Dependency, DependencyKind, IndexRange, Job, JobArray, Parallel
 from kedge.model.site import Queue, Site
 from kedge.schedulers.backend import Place

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-from dataclasses import replace
 
 import pytest
 
+from kedge.frozen import replace
 from kedge.model.job import Dependency, DependencyKind, IndexRange, Job, JobArray, Parallel
 from kedge.model.site import Site
 from kedge.release import VERSION

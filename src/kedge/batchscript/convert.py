@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from kedge.batchscript.convert_body import convert_body
@@ -12,6 +12,7 @@ from kedge.batchscript.request import Left, Request
 from kedge.batchscript.script import TITLES, BatchScript
 from kedge.batchscript.secret_text import mask_secrets
 from kedge.batchscript.variables import find_own_names
+from kedge.frozen import replace
 from kedge.model.job import Job
 from kedge.model.site import Site
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kedge.errors import UsageError
+from kedge.frozen import as_dict
 from kedge.localqueue.directives import OPTIONS
 from kedge.model.duration import format_duration
 from kedge.ops import local_queue as operations
@@ -111,7 +112,7 @@ def _serve(arguments: argparse.Namespace, console: Console) -> int:
 
 def _print(statuses: Sequence[JobStatus], console: Console) -> None:
     if console.json:
-        console.print_json({"jobs": [{name: getattr(each, name) for name in each.__slots__} for each in statuses]})
+        console.print_json({"jobs": [as_dict(each) for each in statuses]})
         return
     rows = [(each.shown_id, each.name, each.state, _show_time(each), _show_reason(each)) for each in statuses]
     console.print_table(("ID", "NAME", "STATE", "TIME", "REASON"), rows)

@@ -8,24 +8,23 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from kedge.errors import UsageError
 from kedge.model.nearest import propose
 
 
-@dataclass(slots=True)
 class GlobalOptions:
     """What the global options say, wherever on the command line they stood."""
 
-    json: bool = False
-    quiet: bool = False
-    silent: bool = False
-    verbose: int = 0
-    debug: bool = False
-    nocolor: bool = False
-    dry_run: bool = False
+    def __init__(self, *, json: bool = False, debug: bool = False, nocolor: bool = False) -> None:
+        self.json = json
+        self.quiet = False
+        self.silent = False
+        self.verbose = 0
+        self.debug = debug
+        self.nocolor = nocolor
+        self.dry_run = False
 
 
 class Parser(argparse.ArgumentParser):

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from kedge.cli.job_options import add_job_options, read_job_options
 from kedge.cli.options import add_dry_run
 from kedge.errors import NoScheduler
+from kedge.frozen import as_dict
 from kedge.model.duration import shorten_duration
 from kedge.model.job import Job
 from kedge.model.memory import shorten_memory
@@ -68,7 +68,7 @@ def _list(arguments: argparse.Namespace, console: Console) -> int:
     del arguments
     known = list_known(console.environ)
     if console.json:
-        console.print_json([asdict(each) for each in known])
+        console.print_json([as_dict(each) for each in known])
     for each in known:
         if each.problem:
             console.progress.warn(f"{each.name}: {each.problem}")
@@ -89,7 +89,7 @@ def _find(arguments: argparse.Namespace, console: Console) -> Site:
 def _show(arguments: argparse.Namespace, console: Console) -> int:
     site = _find(arguments, console)
     if console.json:
-        console.print_json(asdict(site))
+        console.print_json(as_dict(site))
     elif arguments.queues:
         headings = ("queue", "nodes", "cpus", "memory", "gpus", "gpu", "longest", "most nodes", "note")
         console.print_table(headings, [_row(each) for each in site.queues])
@@ -151,7 +151,7 @@ def _compare(site: Site, console: Console) -> int:
         problem.hint = "give a job, such as --gpus 4 --time 2h, to see whether it fits; or run it on a login node"
         raise
     if console.json:
-        console.print_json({"site": site.name, "differences": [asdict(each) for each in found]})
+        console.print_json({"site": site.name, "differences": [as_dict(each) for each in found]})
     for each in found:
         console.print(str(each))
     if not site.queues:
@@ -173,5 +173,5 @@ def _init(arguments: argparse.Namespace, console: Console) -> int:
         where = str(path)
         console.progress.note(f"{path} describes {site.title}: {len(site.queues)} queues")
     if console.json:
-        console.print_json({"site": asdict(site), "file": where or None})
+        console.print_json({"site": as_dict(site), "file": where or None})
     return 0

@@ -9,17 +9,17 @@ from __future__ import annotations
 import argparse
 import importlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
 from kedge.errors import UsageError
+from kedge.frozen import frozen
 from kedge.model.nearest import propose
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verb:
     """One line of the table."""
 

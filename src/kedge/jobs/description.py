@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from kedge.errors import InvalidJob
+from kedge.frozen import frozen
 from kedge.model.job import Job
 from kedge.model.job_fields import BY_KEY, BY_NAME, find_meaning
 from kedge.model.job_rules import find_problems
@@ -29,7 +29,7 @@ _TOP_KEYS = ("site", "job", "jobs")
 _TABLE_NAME = re.compile(r"(?![0-9]+\Z)\w[\w.-]*")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Description:
     """What a file says: its jobs by name, in the order they stand there."""
 

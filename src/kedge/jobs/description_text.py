@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from kedge.errors import InvalidJob
+from kedge.frozen import replace
 from kedge.model.duration import shorten_duration
 from kedge.model.job import Job
 from kedge.model.job_fields import FIELDS, JobField

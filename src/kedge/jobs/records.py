@@ -24,10 +24,10 @@ import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kedge.errors import FileProblem, JobNotFound
+from kedge.frozen import frozen, list_names, replace
 from kedge.model.job_state import JobStatus, State
 from kedge.model.output_pattern import shorten_id
 from kedge.posix.files import explain, explained, write_atomically
@@ -36,7 +36,7 @@ _LIMIT = 1 << 20  # bytes of a file of a record; larger ones are somebody else's
 _VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ending:
     """What a script wrote about itself."""
 
@@ -50,7 +50,7 @@ class Ending:
     ended: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Draft:
     """What is known before the scheduler is asked."""
 
@@ -64,7 +64,7 @@ class Draft:
     submit: Sequence[str]  # the command
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Record:
     """One submitted job."""
 
@@ -337,11 +337,11 @@ def _encode(value: object) -> bytes:
 
 
 def _encode_status(status: JobStatus) -> dict[str, object]:
-    return {name: getattr(status, name) for name in JobStatus.__slots__}
+    return {name: getattr(status, name) for name in list_names(JobStatus)}
 
 
 def _decode_status(fields: Mapping[str, object]) -> JobStatus:
-    known = {name: fields[name] for name in JobStatus.__slots__ if name in fields}
+    known = {name: fields[name] for name in list_names(JobStatus) if name in fields}
     known["state"] = State(str(fields["state"]))
     details = fields.get("details")
     known["details"] = tuple((str(a), str(b)) for a, b in details) if isinstance(details, list) else ()

@@ -11,10 +11,10 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 from kedge.errors import InvalidJob
+from kedge.frozen import frozen, replace
 from kedge.localqueue.request import Request
 from kedge.model.duration import parse_duration
 from kedge.model.job import JobArray, parse_dependencies
@@ -26,7 +26,7 @@ _MOST = 1_000_000
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Option:
     """One option: the field of Request it decides, how its value is read, and what it is for."""
 

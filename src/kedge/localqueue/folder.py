@@ -12,10 +12,10 @@ import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.errors import FileProblem, JobNotFound
+from kedge.frozen import frozen
 from kedge.localqueue.request import Request
 from kedge.localqueue.task_file import CANCEL, DONE, FAILED, RUNNING, name_task
 from kedge.posix.files import explained, write_atomically
@@ -29,7 +29,7 @@ _FORGET_AFTER = 90 * 86400.0  # seconds for which ended jobs are known
 _FORGET_EVERY = 100  # submissions between two looks at that
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredJob:
     """A job in the queue, and which of its tasks are how far; a job that is no array has one task, None."""
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from kedge.errors import InvalidSetting, RequestRefused
+from kedge.frozen import frozen
 from kedge.host.limits import read_limits
 from kedge.localqueue.request import Need, Request
 from kedge.model.memory import shorten_memory
@@ -17,7 +17,7 @@ _PLENTY = 1 << 60  # where nothing says how much memory there is
 _WITHOUT_NUMBER = ("dxg", "nvhost-gpu")  # the one GPU of WSL, and of a Jetson
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Machine:
     """This machine; `gpus` are their numbers as CUDA_VISIBLE_DEVICES takes them."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kedge.frozen import frozen
 from kedge.localqueue.request import Need
 
 # what a job waits for; the words are Slurm's
@@ -17,7 +18,7 @@ RESOURCES, PRIORITY, DEPENDENCY, NEVER = "Resources", "Priority", "Dependency", 
 ARRAY_LIMIT, BEGIN_TIME, TOO_LARGE = "JobArrayTaskLimit", "BeginTime", "BadConstraints"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Claim:
     """A job with tasks that wait."""
 
@@ -29,7 +30,7 @@ class Claim:
     others: tuple[str, ...] = ()  # the jobs it waits for
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reason:
     """What a job waits for."""
 

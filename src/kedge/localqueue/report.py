@@ -6,8 +6,8 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
+from kedge.frozen import replace
 from kedge.localqueue.folder import StoredJob, read_cancel_time
 from kedge.localqueue.planning import NEVER, TOO_LARGE, Reason
 from kedge.localqueue.task_file import DONE, FAILED, RUNNING, TaskHistory, read_task

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
 
+from kedge.frozen import as_dict, frozen, list_names
 from kedge.model.job import JobArray
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Need:
     """An amount of this machine."""
 
@@ -26,7 +26,7 @@ class Need:
         return Need(max(0, self.cpus - other.cpus), max(0, self.memory - other.memory), max(0, self.gpus - other.gpus))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Request:
     """One job; empty and None mean that nothing was asked for."""
 
@@ -50,7 +50,7 @@ class Request:
 
     def encode(self) -> bytes:
         """JSON that a person can read."""
-        return json.dumps(asdict(self), indent=1).encode() + b"\n"
+        return json.dumps(as_dict(self), indent=1).encode() + b"\n"
 
     @classmethod
     def decode(cls, data: bytes) -> Request:
@@ -58,7 +58,7 @@ class Request:
         table = json.loads(data)
         if not isinstance(table, dict):
             raise ValueError("it is no table")
-        known = {each.name: table[each.name] for each in fields(cls) if each.name in table}
+        known = {name: table[name] for name in list_names(cls) if name in table}
         known["arguments"] = tuple(map(str, known.get("arguments", ())))
         known["after"] = tuple((str(kind), str(id)) for kind, id in known.get("after", ()))
         return cls(**known)

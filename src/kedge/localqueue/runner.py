@@ -8,10 +8,10 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.errors import CannotStart, KedgeError
+from kedge.frozen import frozen
 from kedge.host.memory import count_memory_kills
 from kedge.localqueue.folder import Queue, StoredJob
 from kedge.localqueue.machine import read_machine
@@ -30,7 +30,7 @@ _OWN = (b"KEDGE_LOCAL_JOB_ID", b"KEDGE_LOCAL_ARRAY_INDEX", b"KEDGE_LOCAL_HOST")
 _KILLED = 9
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Task:
     """One task, and the open file that its runner holds the lock of."""
 

@@ -11,9 +11,9 @@ import contextlib
 import json
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
+from kedge.frozen import frozen, list_names
 from kedge.model.job_state import State
 
 RUNNING, DONE, FAILED, CANCEL = "running", "done", "failed", "cancel"
@@ -24,7 +24,7 @@ def name_task(kind: str, index: int | None) -> str:
     return kind if index is None else f"{kind}.{index}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TaskHistory:
     """The events so far, as one value; times are seconds since 1970."""
 
@@ -78,7 +78,7 @@ def read_task(path: Path) -> TaskHistory:
         except (ValueError, RecursionError):
             continue
         if isinstance(event, dict):
-            fields |= {name: value for name, value in event.items() if name in TaskHistory.__slots__}
+            fields |= {name: value for name, value in event.items() if name in list_names(TaskHistory)}
     gpus = fields.get("gpus")
     fields["gpus"] = tuple(map(str, gpus)) if isinstance(gpus, list) else ()
     return TaskHistory(**fields)  # type: ignore[arg-type]  # the queue's own files; a wrong type shows as it is

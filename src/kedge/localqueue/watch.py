@@ -7,9 +7,9 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
+from kedge.frozen import frozen
 from kedge.model.duration import shorten_duration
 from kedge.model.job_state import State
 from kedge.model.memory import shorten_memory
@@ -22,7 +22,7 @@ _PATIENCE = 15.0  # seconds after which a process that even SIGKILL does not end
 _HEARD = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verdict:
     """Why a job has to end."""
 
@@ -30,7 +30,7 @@ class Verdict:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ending:
     """How its program ended; both None when nobody could see it."""
 

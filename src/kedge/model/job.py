@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 
 from kedge.errors import InvalidJob
+from kedge.frozen import frozen
 
 MOST_INDICES = 1_000_000
 _ARRAY_FORMS = "write it like 0-9, 1-100%10 (ten at once), 0-20:5 or 1,3,7-9"
@@ -32,7 +32,7 @@ class DependencyKind(StrEnum):
     AFTER = "after"  # has begun
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dependency:
     """One job to wait for."""
 
@@ -44,7 +44,7 @@ class Dependency:
         return self.job if self.kind is DependencyKind.AFTER_OK else f"{self.kind}:{self.job}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IndexRange:
     """`first-last:step`, both ends included."""
 
@@ -61,7 +61,7 @@ class IndexRange:
         return (self.last - self.first) // self.step + 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobArray:
     """The indices of an array of jobs, and how many may run at once."""
 
@@ -96,7 +96,7 @@ class JobArray:
         return [index for each in self.ranges for index in range(each.first, each.last + 1, each.step)]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Job:
     """One description; None and empty values mean that the user said nothing, and nothing is then asked for."""
 

@@ -6,8 +6,7 @@ The file, the command line, the checks and the documentation are all made from i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from kedge.frozen import frozen
 from kedge.model.job import Parallel
 
 GROUPS = {
@@ -20,7 +19,7 @@ GROUPS = {
 ADDING_KINDS = ("list", "lines", "pairs", "dependencies")  # a job's own values go behind those it inherits
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobField:
     """One field of model.job.Job."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from kedge.errors import InvalidJob
+from kedge.frozen import frozen
 from kedge.model.job import Job, Parallel
 from kedge.model.job_fields import BY_NAME, FIELDS, JobField
 from kedge.model.job_values import MOST, VARIABLE_NAME
@@ -17,7 +17,7 @@ PLACEHOLDERS = ("name", "id", "index")
 _SLURM_PATTERNS = {"j": "{id}", "A": "{id}", "x": "{name}", "a": "{index}"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Problem:
     """One thing that cannot be."""
 

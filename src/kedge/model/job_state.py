@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from kedge.frozen import frozen, list_names
 
 
 class State(StrEnum):
@@ -49,7 +50,7 @@ _FINAL = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobStatus:
     """What a scheduler says of one job or one task of an array; times are seconds since 1970."""
 
@@ -80,5 +81,5 @@ class JobStatus:
 
     def as_dict(self) -> dict[str, object]:
         """The status as `--json` prints it."""
-        told: dict[str, object] = {name: getattr(self, name) for name in self.__slots__}
+        told: dict[str, object] = {name: getattr(self, name) for name in list_names(JobStatus)}
         return {**told, "state": self.state.value, "details": dict(self.details)}

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from kedge.errors import InvalidJob
+from kedge.frozen import replace
 from kedge.model.duration import parse_duration
 from kedge.model.job import Job, JobArray, Parallel, parse_dependencies
 from kedge.model.job_fields import BY_NAME, JobField

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from kedge.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Queue:
     """A partition, queue or resource type; None and empty mean: not known, so nothing is checked against it."""
 
@@ -37,7 +37,7 @@ class Queue:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Site:
     """One profile; every field has a neutral default, so that a profile says only what is particular."""
 
@@ -87,7 +87,7 @@ class Site:
     internet_on_nodes: bool | None = None
     notes: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()  # where the figures are from
-    origin: str = field(default="", compare=False)  # the file this was read from
+    origin: str = ""  # the file this was read from
 
     def find_queue(self, name: str) -> Queue | None:
         """The queue of that name."""

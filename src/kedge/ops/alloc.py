@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.errors import NoScheduler, ProgramMissing, UsageError
+from kedge.frozen import frozen
 from kedge.model.job import Job, Parallel
 from kedge.ops.clusters import Cluster
 from kedge.ops.job_image import NOW, StagedImage, place_image, pull_image, read_architecture
@@ -18,7 +18,7 @@ from kedge.settings import Settings
 from kedge.sites.checks import check_request
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Allocation:
     """What will be run here, and what the user types on the node where the allocation takes no command."""
 

@@ -8,10 +8,10 @@ import pwd
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kedge.errors import KedgeError, NoScheduler, ProgramFailed, ProgramMissing, SchedulerFailed, rebuild_error
+from kedge.frozen import frozen, replace
 from kedge.jobs.records import Records
 from kedge.model.site import Site
 from kedge.ops.site import choose_site
@@ -26,7 +26,7 @@ _SHOWN_LINES = 5
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cluster:
     """A site with the module of its scheduler, as one user sees it."""
 

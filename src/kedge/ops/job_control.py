@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from kedge.errors import JobFailed, JobNotFound, UsageError
+from kedge.frozen import frozen
 from kedge.jobs.records import Record
 from kedge.model.job import JobArray
 from kedge.model.job_state import JobStatus, State
@@ -20,7 +20,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0  # seconds between two questions to the
 _GLANCE = 0.25  # seconds between two looks at what the script writes, which costs the scheduler nothing
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FoundJob:
     """A job by its id, with its record where kedge submitted it; `index` where one task was named."""
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 from kedge.errors import InvalidJob
+from kedge.frozen import replace
 from kedge.jobs.records import Ending, Record
 from kedge.model.job import MOST_INDICES, JobArray
 from kedge.model.job_state import JobStatus, State

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kedge.errors import FileProblem, InvalidJob, KedgeError, ProgramFailed
+from kedge.frozen import frozen
 from kedge.model.job import Job
 from kedge.model.site import Site
 from kedge.ops.clusters import expand
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 NOW = "now"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StagedImage:
     """The image of a job: what its script names, and what has to be pulled to get there."""
 

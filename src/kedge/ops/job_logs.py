@@ -7,10 +7,10 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.errors import FileProblem
+from kedge.frozen import frozen
 from kedge.jobs.records import Record
 from kedge.model.job import JobArray
 from kedge.model.output_pattern import fill_pattern
@@ -21,7 +21,7 @@ _GLANCE = 0.3  # seconds
 _LINGER = 2.0  # seconds in which a file system still shows what a node wrote last
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogFile:
     """One file of output."""
 

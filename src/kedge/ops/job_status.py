@@ -7,9 +7,9 @@ import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from kedge.errors import FileProblem, JobNotFound
+from kedge.frozen import frozen, replace
 from kedge.jobs.records import Record
 from kedge.model.job import JobArray
 from kedge.model.job_state import JobStatus, State
@@ -22,7 +22,7 @@ _RECENT = 86400.0  # seconds; what ended before is shown with --all only
 _CLOSE_AT_ONCE = 200  # records whose last word is written down in one survey: the rest can wait
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobView:
     """One line of `kedge jobs`: a job, or a task of an array."""
 

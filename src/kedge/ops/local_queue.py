@@ -8,10 +8,10 @@ import os
 import signal as signals
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from kedge.errors import FileProblem, InvalidJob, JobFailed, JobNotFound, KedgeError, UsageError
+from kedge.frozen import replace
 from kedge.localqueue.directives import apply_options, read_directives
 from kedge.localqueue.folder import Queue, StoredJob, request_cancel
 from kedge.localqueue.machine import read_machine, refuse_too_much

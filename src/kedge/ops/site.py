@@ -6,9 +6,9 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from kedge.frozen import frozen
 from kedge.model.site import Site
 from kedge.posix.process import find_program
 from kedge.settings import Settings
@@ -16,7 +16,7 @@ from kedge.sites.detect import FILES, PROGRAMS, Candidate, Machine, detect_site,
 from kedge.sites.profile import SiteSummary, find_folders, list_signs, list_sites, load_site
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Detected:
     """The site that commands use here, why, and what else it might be."""
 

@@ -7,10 +7,10 @@ import os
 import pwd
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from kedge.errors import NoScheduler, ProgramFailed, ProgramMissing, SchedulerFailed
+from kedge.frozen import replace
 from kedge.model.site import Site
 from kedge.ops.site import look_around
 from kedge.posix.files import atomic_output, explained, refuse_existing

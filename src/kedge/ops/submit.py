@@ -7,10 +7,10 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kedge.errors import FileProblem, InvalidJob, JobNotFound, SchedulerFailed
+from kedge.frozen import frozen, replace
 from kedge.jobs.encoding import encode_job
 from kedge.jobs.records import Draft, Record
 from kedge.model.job import Dependency, Job
@@ -27,7 +27,7 @@ _DEFAULT_OUTPUT = "{name}-{id}.out"
 _DEFAULT_ARRAY_OUTPUT = "{name}-{id}_{index}.out"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """All that a submission will do; `--dry-run` shows it."""
 
@@ -42,7 +42,7 @@ class Plan:
     notes: tuple[str, ...]  # something comes without asking
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Submitted:
     """A job that is in the queue."""
 

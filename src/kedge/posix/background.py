@@ -7,9 +7,9 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from kedge.frozen import frozen
 from kedge.posix.spawn import close_all, fork_process, list_inherited, replace_process, run_detached
 
 _GO = b"g"
@@ -54,7 +54,7 @@ def reset_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Program:
     """What to start, and where."""
 

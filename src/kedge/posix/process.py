@@ -11,15 +11,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from kedge.errors import ProgramFailed, ProgramMissing
+from kedge.frozen import frozen
 from kedge.posix.files import explained
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finished:
     """How a program ended and what it said."""
 

@@ -6,12 +6,13 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from kedge.frozen import frozen
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Process:
     """One line of the process table."""
 

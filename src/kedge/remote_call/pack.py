@@ -8,11 +8,11 @@ import pickle
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kedge.errors import JobFailed, UsageError
+from kedge.frozen import frozen
 from kedge.posix.files import explained
 from kedge.remote_call.capture import Capture, is_importable
 
@@ -21,7 +21,7 @@ RUNNER = "runner.py"
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """What a task brought back: values, or the exception it raised."""
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
+from kedge.frozen import replace
 from kedge.model.job import JobArray
 from kedge.model.job_state import JobStatus
 

@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from kedge.frozen import frozen
 from kedge.model.job import Job
 from kedge.model.job_state import JobStatus
 from kedge.model.site import Site
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """What a script needs to know and the description does not say; paths are as compute nodes see them."""
 
@@ -25,7 +25,7 @@ class Place:
     error: str  # likewise; empty: with the output
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dialect:
     """Where the bodies of two schedulers' scripts differ. Expressions are the shell's and go between double quotes."""
 
@@ -44,7 +44,7 @@ class Dialect:
     opening: tuple[str, ...] = ()  # lines before all that can print: where output goes that the scheduler would keep
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Query:
     """A call of a scheduler's program, and whether its failure means that nothing is known instead of an error."""
 

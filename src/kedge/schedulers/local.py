@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from kedge.errors import RequestRefused, SchedulerFailed
+from kedge.frozen import list_names
 from kedge.model.duration import format_duration
 from kedge.model.job import Job
 from kedge.model.job_state import JobStatus, State
@@ -165,7 +166,7 @@ def _write_directive(name: str, value: str) -> str:
 
 
 def _read_status(fields: Mapping[str, object]) -> JobStatus:
-    known = {name: fields[name] for name in JobStatus.__slots__ if name in fields}
+    known = {name: fields[name] for name in list_names(JobStatus) if name in fields}
     raw = str(fields["raw"])
     known["state"] = State(raw) if raw in list(State) else State.UNKNOWN
     details = fields.get("details")

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from kedge.errors import InvalidJob
+from kedge.frozen import frozen
 from kedge.model.job import Job, JobArray
 from kedge.model.output_pattern import make_file_name, split_pattern
 from kedge.model.site import Site
@@ -24,7 +24,7 @@ _OPTION = re.compile(r"-[^0-9]")  # -p -400: the second is a value
 _UNUSABLE = re.compile(r"[\s\"'\x00-\x1f\x7f]")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Grammar:
     """How one of the two writes its directives."""
 

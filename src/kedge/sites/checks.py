@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from kedge.errors import RequestRefused
+from kedge.frozen import frozen, replace
 from kedge.model.duration import shorten_duration
 from kedge.model.job import Job
 from kedge.model.job_fields import BY_NAME
@@ -31,7 +31,7 @@ _REFUSED_DIRECTIVES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Checked:
     """A request that will be served: the job with what the site fills in, and what its user should know."""
 
@@ -40,7 +40,7 @@ class Checked:
     notes: tuple[str, ...] = ()  # something was asked for that comes without asking
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Outcome:
     """A request after all rules of one queue: `job` is None where the queue is no use."""
 

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from kedge.frozen import frozen
 from kedge.model.duration import shorten_duration
 from kedge.model.memory import shorten_memory
 from kedge.model.site import Queue, Site
@@ -13,7 +12,7 @@ _AMOUNTS = ("nodes", "cpus_per_node", "memory_per_node", "gpus_per_node", "max_n
 _LOOSE = 0.1  # documents round: a difference of a tenth in memory or number of nodes is none
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Difference:
     """One thing that the profile says otherwise than the scheduler."""
 

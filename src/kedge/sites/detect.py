@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
+from kedge.frozen import NOTHING, frozen
 from kedge.sites.profile import Sign
 
 # What tells schedulers apart: qsub and qstat are Grid Engine's and PBS's both, and say nothing.
@@ -15,17 +15,17 @@ FILES = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf
 _SLURM_FILES = frozenset(FILES[:3])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Machine:
     """What is looked at."""
 
     hostnames: tuple[str, ...] = ()  # all names of this machine, the full ones too
-    environ: Mapping[str, str] = field(default_factory=dict)
+    environ: Mapping[str, str] = NOTHING
     programs: frozenset[str] = frozenset()  # those of PROGRAMS that are here
     files: frozenset[str] = frozenset()  # those of FILES that are here
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Candidate:
     """A site this may be, and why."""
 

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 
 from kedge.errors import InvalidJob
+from kedge.frozen import NOTHING, frozen
 from kedge.model.duration import parse_duration
 from kedge.model.memory import parse_memory
 from kedge.model.site import Queue, Site
@@ -27,19 +28,19 @@ def show_argv(option: str, name: str) -> tuple[str, ...]:
     return ("qconf", option, name)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GridEngineTexts:
     """What the programs printed, by name where each thing is asked for alone; empty where one failed."""
 
     queues: dict[str, str]
-    hosts: dict[str, str] = field(default_factory=dict)
-    groups: dict[str, str] = field(default_factory=dict)
-    environments: dict[str, str] = field(default_factory=dict)
+    hosts: Mapping[str, str] = NOTHING
+    groups: Mapping[str, str] = NOTHING
+    environments: Mapping[str, str] = NOTHING
     resources: str = ""
     loads: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Resource:
     name: str
     kind: str
@@ -47,7 +48,7 @@ class _Resource:
     consumable: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Load:
     memory: int | None
     arch: str
@@ -105,7 +106,7 @@ def _find_resource(resources: dict[str, _Resource], names: tuple[str, ...], kind
 
 
 def _find_options(
-    resources: dict[str, _Resource], gpu: _Resource | None, environments: dict[str, str]
+    resources: dict[str, _Resource], gpu: _Resource | None, environments: Mapping[str, str]
 ) -> tuple[tuple[str, str], ...]:
     """What the backend has to know: its module says what each means."""
     memory = _find_resource(resources, _MEMORY_NAMES, {"MEMORY"})
@@ -122,7 +123,7 @@ def _find_options(
     return tuple((name, value) for name, value in options.items() if value)
 
 
-def _find_pattern(environments: dict[str, str]) -> str:
+def _find_pattern(environments: Mapping[str, str]) -> str:
     """`ppn{tasks}` where ppn2 and ppn4 give so many slots on each host; the pattern that most of them follow."""
     patterns: dict[str, int] = {}
     for name, rule in environments.items():
@@ -133,7 +134,7 @@ def _find_pattern(environments: dict[str, str]) -> str:
 
 
 def _make_notes(
-    resources: dict[str, _Resource], options: dict[str, str], environments: dict[str, str]
+    resources: dict[str, _Resource], options: dict[str, str], environments: Mapping[str, str]
 ) -> tuple[str, ...]:
     notes = []
     if "mpi_environment" not in options and environments:

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from kedge.errors import InvalidJob
+from kedge.frozen import frozen
 from kedge.model.duration import parse_duration
 from kedge.model.memory import parse_memory
 from kedge.model.site import Queue, Site
@@ -16,7 +16,7 @@ SERVER = ("qstat", "-Bf")
 NODES = ("pbsnodes", "-a")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PbsTexts:
     """What the programs printed; empty where one failed."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 
 from kedge.errors import InvalidJob
+from kedge.frozen import frozen, replace
 from kedge.model.duration import parse_duration
 from kedge.model.site import Queue, Site
 
@@ -32,7 +32,7 @@ def has_accounts(config: str) -> bool:
     return _read_config(config).get("AccountingStorageType", "").endswith("slurmdbd")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlurmTexts:
     """What the programs printed; empty where one failed."""
 
@@ -44,7 +44,7 @@ class SlurmTexts:
     associations: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Kind:
     """Nodes of one kind."""
 

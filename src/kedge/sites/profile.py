@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kedge.errors import FileProblem, SiteProblem
+from kedge.frozen import frozen
 from kedge.model.nearest import propose
 from kedge.model.site import Queue, Site
 from kedge.posix.files import explained
@@ -27,7 +27,7 @@ _SIGN_LINES = re.compile(
 _DEEPEST = 8  # profiles that inherit from one another
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Folder:
     """A folder with profiles, and whose they are: user, site or shipped."""
 
@@ -35,7 +35,7 @@ class Folder:
     origin: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SiteSummary:
     """One line of `kedge site list`; a profile that cannot be read says so in `problem`."""
 
@@ -48,7 +48,7 @@ class SiteSummary:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sign:
     """By what a site is known: patterns of host names, and of the values of variables."""
 

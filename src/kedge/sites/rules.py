@@ -9,8 +9,8 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 
+from kedge.frozen import NOTHING, frozen, replace
 from kedge.model.duration import shorten_duration
 from kedge.model.job import Job
 from kedge.model.memory import shorten_memory
@@ -22,7 +22,7 @@ _HOUR = 3600
 _SAME, _NEAR, _LESS, _FAR = 1, 4, 20, 60
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Request:
     """A job as one queue sees it."""
 
@@ -30,7 +30,7 @@ class Request:
     site: Site
     queue: Queue
     is_interactive: bool = False
-    environ: Mapping[str, str] = field(default_factory=dict)
+    environ: Mapping[str, str] = NOTHING
     paths: tuple[str, ...] = ()  # absolute: what compute nodes have to see
     architecture: str = ""  # the image's, where it is known
 
@@ -65,7 +65,7 @@ class Request:
         return f"{self.queue.name} at {self.site.name}" if self.queue.name else self.site.name
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """Something that cannot be served; `better` is the request without it, None where the queue is no use at all."""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 from typing import Any
 
 from kedge.errors import InvalidJob
+from kedge.frozen import frozen
 from kedge.model.duration import parse_duration
 from kedge.model.memory import parse_memory
 from kedge.model.site import Queue, Site
@@ -102,7 +102,7 @@ _BY_TYPE: dict[str, Callable[[object], Any]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Key:
     """One key: how its value is read, and the words it may be, where they are fixed."""
 
@@ -138,16 +138,16 @@ def _check_patterns(parsed: tuple[Any, ...]) -> None:
 
 def _make_keys(kind: type[Site] | type[Queue], absent: tuple[str, ...]) -> dict[str, Key]:
     keys = {}
-    for each in fields(kind):
-        if each.name in absent:
+    for name, annotation in kind.__annotations__.items():
+        if name in absent:
             continue
-        parse = _BY_TYPE.get(str(each.type))
-        if each.name in _SIZES:
+        parse = _BY_TYPE.get(annotation)
+        if name in _SIZES:
             parse = parse_size
-        elif each.name in _TIMES:
+        elif name in _TIMES:
             parse = parse_time
         if parse is not None:
-            keys[each.name] = Key(each.name, parse, _WORDS.get(each.name, ()))
+            keys[name] = Key(name, parse, _WORDS.get(name, ()))
     return keys
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import fields
 
+from kedge.frozen import list_defaults
 from kedge.model.duration import shorten_duration
 from kedge.model.memory import shorten_memory
 from kedge.model.site import Queue, Site
@@ -28,10 +28,10 @@ def write_profile(site: Site, *, opening: tuple[str, ...] = ()) -> str:
 
 
 def _write_keys(thing: Site | Queue, keys: dict[str, Key]) -> Iterator[str]:
-    defaults = {each.name: each.default for each in fields(thing)}
+    defaults = list_defaults(type(thing))
     for key in keys.values():
         value = getattr(thing, key.name)
-        if value != defaults[key.name] and key.parse is not parse_table:
+        if value != defaults.get(key.name) and key.parse is not parse_table:
             yield f"{key.name} = {_write_value(key, value)}"
 
 

@@ -23,5 +23,6 @@ set -eo pipefail
 
 cd '/home/ada/my work'
 
+# shellcheck disable=SC2016 # dollar signs are the program's, not this shell's
 printf %s 'a
 b' '$(id)'

@@ -7,9 +7,9 @@ import re
 import shlex
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 from kedge.errors import RequestRefused, SchedulerFailed
+from kedge.frozen import replace
 from kedge.model.job import Job
 from kedge.model.job_state import JobStatus
 from kedge.model.site import Site

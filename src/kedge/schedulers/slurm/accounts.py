@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 from kedge.errors import SchedulerFailed
+from kedge.frozen import replace
 from kedge.model.job_state import JobStatus, State
 from kedge.schedulers.backend import Query
 from kedge.schedulers.slurm.listing import split_indices

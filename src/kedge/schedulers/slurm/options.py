@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from kedge.errors import InvalidJob
+from kedge.frozen import frozen
 
 _LETTERS = {
     "A": "account", "a": "array", "b": "begin", "B": "extra-node-info", "C": "constraint", "c": "cpus-per-task",
@@ -35,7 +35,7 @@ _PLAIN = re.compile(r"""[^\s"'\\#]+""")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Directive:
     """One option, as the words of a command line."""
 
