@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _follow(cluster: Cluster, job: FoundJob, record: Record, arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.ops.job_control import read_status, require_success
+    from kedge.ops.job_control import has_ended, read_status, require_success
     from kedge.ops.job_logs import find_logs, follow_logs
 
     def find() -> list[LogFile]:
@@ -71,7 +71,7 @@ def _follow(cluster: Cluster, job: FoundJob, record: Record, arguments: argparse
         return all(each.state.is_over for each in read_status(cluster, job))
 
     shown = None
-    for log, piece in follow_logs(find, is_over, arguments.lines):
+    for log, piece in follow_logs(find, is_over, lambda: has_ended(job), arguments.lines):
         if shown not in (None, log.path):
             console.print(f"==> {log.path} <==")
         shown = log.path

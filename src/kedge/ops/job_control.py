@@ -67,12 +67,15 @@ def cancel_jobs(cluster: Cluster, jobs: Sequence[FoundJob], signal: str = "") ->
     ids = [_name_task(job) for job in jobs]
     if not all(job.id for job in jobs):
         raise UsageError("a job without an id cannot be cancelled: its submission did not finish")
+    for job in jobs:
+        if job.record is None:
+            look_up_foreign(cluster, job.id)  # some schedulers say nothing of a job that they do not know
     if not signal:
         for job in jobs:
             if job.record is not None:  # before: a scheduler may forget a job that never began at once
                 job.record.note_cancelled(job.index)
     done = cluster.call(cluster.backend.cancel_argv(ids, signal))
-    if done.status and not all(_is_over(cluster, job) for job in jobs):
+    if (done.status or b"error" in done.errors) and not all(_is_over(cluster, job) for job in jobs):
         raise cluster.explain_failure(done)
 
 
@@ -134,14 +137,15 @@ def _pause(job: FoundJob, seconds: float, end: float | None) -> None:
     until = time.monotonic() + seconds
     if end is not None:
         until = min(until, end)
-    was_over = _scripts_ended(job)
+    was_over = has_ended(job)
     while time.monotonic() < until:
         time.sleep(min(_GLANCE, max(until - time.monotonic(), 0.0)))
-        if not was_over and _scripts_ended(job):
+        if not was_over and has_ended(job):
             return
 
 
-def _scripts_ended(job: FoundJob) -> bool:
+def has_ended(job: FoundJob) -> bool:
+    """Whether its scripts say that all of it is over; costs the scheduler nothing."""
     if job.record is None:
         return False
     endings = job.record.read_endings()

@@ -18,6 +18,7 @@ from kedge.posix.files import explained
 
 _PIECE = 1 << 16
 _GLANCE = 0.3  # seconds
+_OFTEN, _SELDOM = 1.0, 5.0  # seconds between two questions to the scheduler
 _LINGER = 2.0  # seconds in which a file system still shows what a node wrote last
 
 
@@ -62,11 +63,17 @@ def read_log(log: LogFile, lines: int | None = None) -> Iterator[bytes]:
 
 
 def follow_logs(
-    find: Callable[[], list[LogFile]], is_over: Callable[[], bool], lines: int | None = None
+    find: Callable[[], list[LogFile]],
+    is_over: Callable[[], bool],
+    has_ended: Callable[[], bool],
+    lines: int | None = None,
 ) -> Iterator[tuple[LogFile, bytes]]:
-    """Pieces of all files as they grow, until the job is over and all was read. `is_over` may be costly."""
+    """Pieces of all files as they grow, until the job is over and all was read.
+
+    `is_over` asks the scheduler, which is done more often once the script says that it `has_ended`.
+    """
     places: dict[Path, int] = {}
-    asked, over_since = 0.0, 0.0
+    asked, over_since = time.monotonic() - _SELDOM + _OFTEN, 0.0
     while True:
         grew = False
         for log in find():
@@ -77,7 +84,7 @@ def follow_logs(
                 yield log, piece
         if over_since and not grew and time.monotonic() - over_since > _LINGER:
             return
-        if not over_since and time.monotonic() - asked > (1.0 if not asked else 5.0):
+        if not over_since and time.monotonic() - asked > (_OFTEN if has_ended() else _SELDOM):
             over_since = time.monotonic() if is_over() else 0.0
             asked = time.monotonic()
         time.sleep(_GLANCE)
