@@ -50,4 +50,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         console.print(shlex.join(plan.argv))
     if plan.typed:
         console.progress.note(f"type this when you are on the node: {shlex.join(plan.typed)}")
-    return 0 if console.dry_run else run_allocation(plan)
+    if not console.dry_run:
+        console.close()  # what it still holds is written before another program takes this process
+        run_allocation(plan, cluster)
+    return 0

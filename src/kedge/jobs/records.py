@@ -26,7 +26,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kedge.errors import FileProblem, JobNotFound
+from kedge.errors import FileProblem, JobNotFound, NoSpace
 from kedge.frozen import frozen, list_names, replace
 from kedge.model.job_state import JobStatus, State
 from kedge.model.output_pattern import shorten_id
@@ -143,21 +143,14 @@ class Records:
     def place(self) -> tuple[str, Path]:
         """A key that nobody has, and the folder it will get; nothing is made yet."""
         now = time.time()
-        # parts of a second, because the order of the names is the order of submission
-        moment = f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{int(now % 1 * 1e6):06}"
+        # the order of the names is the order of submission: parts of a second, and no zone or summer time
+        moment = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{int(now % 1 * 1e6):06}"
         key = f"{moment}-{os.urandom(2).hex()}"
         return key, self._records / key
 
     def create(self, key: str, draft: Draft, script: str) -> Record:
         """Write down what is about to be submitted."""
-        folder = self._records / key
-        with explained(folder):
-            self._records.mkdir(parents=True, exist_ok=True, mode=0o700)
-            for each in (self._ids, self._ended):
-                each.mkdir(exist_ok=True, mode=0o700)
-            folder.mkdir()  # the umask decides who else may read it; the folder above is the user's alone
-            (folder / "script.sh").write_text(script, errors="surrogateescape")
-        fields = {
+        fields: dict[str, object] = {
             "version": _VERSION,
             "name": draft.name,
             "site": draft.site,
@@ -170,8 +163,23 @@ class Records:
             "submit": list(draft.submit),
             "job": dict(draft.job),
         }
-        write_atomically(folder / "job.json", _encode(fields))
+        folder = self._records / key
+        try:
+            with explained(folder):
+                self._make_folder(folder)
+                (folder / "script.sh").write_text(script, errors="surrogateescape")
+            write_atomically(folder / "job.json", _encode(fields))
+        except (FileProblem, NoSpace) as problem:
+            shutil.rmtree(folder, ignore_errors=True)
+            problem.hint = "--job-dir DIR or KEDGE_JOBDIR choose another place for records; compute nodes must see it"
+            raise
         return _make_record(key, folder, "", fields)
+
+    def _make_folder(self, folder: Path) -> None:
+        self._records.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for each in (self._ids, self._ended):
+            each.mkdir(exist_ok=True, mode=0o700)
+        folder.mkdir()  # the umask decides who else may read it; the folder above is the user's alone
 
     def name_id(self, record: Record, id: str) -> Record:
         """Note the scheduler's id. An older record of the same id is of a scheduler that began to count anew."""
@@ -207,6 +215,11 @@ class Records:
     def list_ended(self, site: str, since: float = 0.0) -> dict[str, str]:
         """Id to key of those whose last word was heard after `since`."""
         return _read_links(self._ended, site, since)
+
+    def find_sites(self, id: str) -> list[str]:
+        """The sites for which a job of this id was submitted: two may share a home."""
+        found = {**_read_links(self._ended, ""), **_read_links(self._ids, "")}
+        return sorted(name.removesuffix(f":{id}") for name in found if name.endswith(f":{id}"))
 
     def list_named(self) -> set[str]:
         """The keys of all jobs that have an id."""

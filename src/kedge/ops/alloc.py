@@ -6,14 +6,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NoReturn
 
-from kedge.errors import NoScheduler, ProgramMissing, UsageError
+from kedge.errors import ProgramMissing, SchedulerFailed, UsageError
 from kedge.frozen import frozen
 from kedge.model.job import Job, Parallel
 from kedge.ops.clusters import Cluster
 from kedge.ops.job_image import NOW, StagedImage, place_image, pull_image, read_architecture
 from kedge.ops.submit import find_kedge
-from kedge.posix.process import run_program
+from kedge.posix.process import find_program
+from kedge.posix.spawn import replace_process
 from kedge.settings import Settings
 from kedge.sites.checks import check_request
 
@@ -45,28 +47,32 @@ def plan_allocation(
     return Allocation(tuple(argv), () if takes_command else tuple(inside), image, checked.warnings, checked.notes)
 
 
-def run_allocation(plan: Allocation) -> int:
-    """Ask for it, and return the status of what ran there."""
+def run_allocation(plan: Allocation, cluster: Cluster) -> NoReturn:
+    """Ask for it: the scheduler's command takes the place of this process, with its terminal and its signals."""
+    cluster.require_configuration(os.environ)
     if plan.image.when == NOW:
         pull_image(plan.image)
+    path = find_program(plan.argv[0])
+    if path is None:
+        problem = ProgramMissing("", context={"PATH": os.environ.get("PATH", "")})
+        raise cluster.explain_missing(plan.argv[0], problem)
     try:
-        return run_program(plan.argv, check=False, capture=False, environment=dict(os.environ)).status
-    except ProgramMissing as problem:
-        raise NoScheduler(
-            problem.message, context=problem.context, hint="'kedge site detect' says what is here"
-        ) from None
+        replace_process(path, plan.argv, os.environ)
+    except OSError as problem:
+        raise SchedulerFailed(f"'{plan.argv[0]}' could not be started: {problem.strerror}") from problem
 
 
 def _make_command(job: Job, cluster: Cluster, image: StagedImage, folder: str) -> list[str]:
     """What runs on the node: a shell or a command, in the container or beside it."""
+    # not with --env of the container, which takes commas for the end of a value
+    variables = [f"{name}={value}" for name, value in job.environment]
+    words = ["env", *variables] if variables else []
     if not job.image:
-        return list(job.command) or [os.environ.get("SHELL") or "/bin/bash"]
-    verb = "exec" if job.command else "shell"
-    words = [find_kedge(), verb]
+        return [*words, *(job.command or [os.environ.get("SHELL") or "/bin/bash"])]
+    words += [find_kedge(), "exec" if job.command else "shell"]
     if job.nv or (job.nv is None and job.wants_gpus):
         words.append("--nv")
     words += [word for bind in (*cluster.site.binds, *job.binds) for word in ("--bind", bind)]
-    words += [word for name, value in job.environment for word in ("--env", f"{name}={value}")]
     words += job.container_options
     directory = str(Path(folder, job.directory)) if job.directory else ""
     words += ["--pwd", directory] if directory else []

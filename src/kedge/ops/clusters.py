@@ -16,6 +16,7 @@ from kedge.jobs.records import Records
 from kedge.model.site import Site
 from kedge.ops.site import choose_site
 from kedge.posix.process import Finished, run_program
+from kedge.schedulers.advice import find_advice, is_unreachable
 from kedge.schedulers.backend import Backend, Query
 from kedge.schedulers.choose import find_backend
 from kedge.settings import Settings, xdg_directory
@@ -43,7 +44,7 @@ class Cluster:
             if query.may_fail:
                 return None
             raise
-        if done.status and not query.may_fail:
+        if done.status and (not query.may_fail or is_unreachable(done.errors.decode(errors="replace"))):
             raise self.explain_failure(done)
         text = done.output.decode(errors="replace")
         # one that fails for a job it does not know tells of the others it was asked for all the same
@@ -51,21 +52,34 @@ class Cluster:
 
     def call(self, argv: Sequence[str], changes: Sequence[tuple[str, str | None]] = ()) -> Finished:
         """Run a scheduler's program to its end, whatever its status; `changes` are variables to set, None drops one."""
+        self.require_configuration(os.environ)
         environment = {**os.environ, **{name: value for name, value in changes if value is not None}}
         for name in (name for name, value in changes if value is None):
             environment.pop(name, None)
         try:
             return run_program(argv, environment=environment, check=False, timeout=_PATIENCE)
         except ProgramMissing as problem:
-            raise NoScheduler(
-                f"'{argv[0]}' is not here, and {self.site.name} is a site with {self.backend.name}",
-                context=problem.context,
-                hint="'kedge site detect' says what is here; another site is chosen with --site",
-            ) from None
+            raise self.explain_missing(argv[0], problem) from None
         except ProgramFailed as problem:
             raise SchedulerFailed(
                 problem.message, hint="the scheduler may be busy or down; try again in a minute"
             ) from problem
+
+    def explain_missing(self, program: str, problem: ProgramMissing) -> KedgeError:
+        """The error for a program of the scheduler that is not here."""
+        return NoScheduler(
+            f"'{program}' is not here, and {self.site.name} is a site with {self.backend.name}",
+            context=problem.context,
+            hint="'kedge site detect' says what is here; another site is chosen with --site",
+        )
+
+    def require_configuration(self, environ: Mapping[str, str]) -> None:
+        """Refuse at once what Slurm's programs refuse after a minute of patience."""
+        path = environ.get("SLURM_CONF", "")
+        if self.backend.name == "slurm" and path and not os.access(path, os.R_OK):
+            raise NoScheduler(
+                f"SLURM_CONF is '{path}', which cannot be read", hint="'unset SLURM_CONF', or set it to the right file"
+            )
 
     def explain_failure(self, done: Finished) -> KedgeError:
         """The error for a program of the scheduler that failed: all it said, without its own name before each line."""
@@ -76,7 +90,7 @@ class Cluster:
         lines = [_ADDRESS.sub("", line).strip() for line in said.splitlines() if line.strip()]
         what = "; ".join(lines[-_SHOWN_LINES:]) or f"it ended with status {done.status} and said nothing"
         context = {"command": shlex.join(done.argv), **({"said": said[-2000:]} if len(lines) > _SHOWN_LINES else {})}
-        return SchedulerFailed(f"{done.argv[0]}: {what}", context=context)
+        return SchedulerFailed(f"{done.argv[0]}: {what}", context=context, hint=find_advice(said))
 
 
 def _read_own_error(output: bytes) -> KedgeError | None:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from kedge.errors import FileProblem, InvalidJob, JobNotFound, SchedulerFailed
+from kedge.errors import FileProblem, InvalidJob, JobNotFound, KedgeError, ProgramMissing, SchedulerFailed
 from kedge.frozen import frozen, replace
 from kedge.jobs.encoding import encode_job
 from kedge.jobs.records import Draft, Record
@@ -110,15 +110,25 @@ def submit(plan: Plan) -> Submitted:
         error=place.error,
         submit=plan.argv,
     )
+    cluster.require_configuration(os.environ)
     record = cluster.records.create(plan.key, draft, plan.script)
     out, err = record.folder / "submit.out", record.folder / "submit.err"
-    done = run_into_files(plan.argv, out, err, environment=_make_environment(os.environ), directory=place.directory)
+    try:
+        done = run_into_files(plan.argv, out, err, environment=_make_environment(os.environ), directory=place.directory)
+    except ProgramMissing as problem:
+        cluster.records.forget(record)
+        raise cluster.explain_missing(plan.argv[0], problem) from None
+    except KedgeError:
+        cluster.records.forget(record)  # it did not begin: nothing is in the queue
+        raise
     found = recover_id(record, cluster)  # a submit command can fail after the scheduler took the job
     if found is not None:
         return Submitted(found, plan.argv)
     if done.status:
         cluster.records.forget(record)
-        raise cluster.explain_failure(done)
+        refusal = cluster.explain_failure(done)
+        refusal.context |= {"command": f"{plan.argv[0]}, with the script that --dry-run prints"}  # this one is gone
+        raise refusal
     raise SchedulerFailed(
         f"{plan.argv[0]} said nothing that looks like a job's id: {done.text.strip()[-200:]!r}",
         context={"record": str(record.folder)},
