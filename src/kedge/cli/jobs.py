@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kedge.ops.job_status import JobView
 
 _STATES = [state.value for state in State]
+_LONGEST_NAME = 40  # characters in a table
 _SHORTEST_PAUSE = 2.0  # seconds between two questions of --watch: schedulers serve others too
 
 
@@ -69,7 +70,7 @@ def _show(views: Sequence[JobView], console: Console) -> None:
     rows = [
         (
             view.status.shown_id,
-            view.status.name,
+            _shorten(view.status.name),
             view.status.state.value + (f" ({view.status.raw})" if view.status.state is State.UNKNOWN else ""),
             view.status.queue,
             _format_span(view.status.started, view.status.ended),
@@ -80,6 +81,11 @@ def _show(views: Sequence[JobView], console: Console) -> None:
     if rows:
         console.print_table(("job", "name", "state", "queue", "time", "where, or why not"), rows)
     console.print(f"{len(rows)} job{'' if len(rows) == 1 else 's'}")
+
+
+def _shorten(name: str) -> str:
+    """A name that leaves room for the rest of the line; --json has all of it."""
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 
 def _format_span(started: float | None, ended: float | None) -> str:

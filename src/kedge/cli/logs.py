@@ -39,6 +39,12 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     cluster = open_cluster(console.settings, console.environ)
     job = find_job(cluster, arguments.job)
     if job.record is None:
+        sites = cluster.records.find_sites(job.id)
+        if sites:
+            raise JobNotFound(
+                f"the job {job.id} was submitted for {', '.join(sites)}, and this is {cluster.site.name}",
+                hint=f"give --site {sites[0]}",
+            )
         raise JobNotFound(
             f"the job {job.id} was not submitted with kedge, so where its output goes is not known",
             hint=f"'kedge status {job.id}' asks the scheduler",

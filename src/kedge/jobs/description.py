@@ -237,6 +237,8 @@ class _Reader:
         meant = find_meaning(key)
         if place == ("job",) and isinstance(self.content["job"][key], dict):
             hint: str | None = f"a job of its own is [jobs.{write_key(key)}]"
+        elif key in _TOP_KEYS:
+            hint = f"'{key}' is for the whole file: put it at the top, above every [table]"
         else:
             hint = f"in {FILE_NAME} it is called '{meant.key}'" if meant else propose(key, BY_KEY)
         self._refuse((*place, key), "there is no such key", hint or f"the keys are: {', '.join(BY_KEY)}")
