@@ -70,7 +70,9 @@ SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1
 PartitionName=gpu Nodes=ALL Default=YES MaxTime=08:00:00 DefaultTime=00:10:00 DefMemPerCPU=500 State=UP
 PartitionName=dev Nodes={first} MaxTime=00:20:00 MaxNodes=1 DefMemPerCPU=500 State=UP
 """
-_SIZE = "CPUs=8 Boards=1 SocketsPerBoard=2 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=8000 State=UNKNOWN"
+_SIZE = (
+    "CPUs={cpus} Boards=1 SocketsPerBoard=2 CoresPerSocket={cores} ThreadsPerCore=1 RealMemory={memory} State=UNKNOWN"
+)
 _CONTROL_GROUPS = """\
 CgroupPlugin=cgroup/v1
 CgroupMountpoint={folder}/cgroup
@@ -105,6 +107,8 @@ class SlurmOptions:
 
     nodes: int = 2
     gpus: int = 4  # of each node
+    cpus: int = 8  # of each node; an even number
+    memory: int = 8000  # of each node, in megabytes
     partitions: tuple[str, ...] = ()  # besides gpu and dev: without limits, on all nodes
     lua: str = ""  # the text of a job_submit.lua; TACC is one
     accounting: bool = False  # sacct works; an account that a user does not have is refused (root only)
@@ -262,12 +266,14 @@ class SlurmCluster:
         return lines + "".join(f"{line}\n" for line in more)
 
     def _node_lines(self) -> list[str]:
-        gpus = f"Gres=gpu:a100:{self.options.gpus}" if self.options.gpus else ""
+        options = self.options
+        gpus = f"Gres=gpu:a100:{options.gpus}" if options.gpus else ""
+        size = _SIZE.format(cpus=options.cpus, cores=options.cpus // 2, memory=options.memory)
         if self.options.virtual_hosts:
-            return [f"NodeName={node} Port={self._ports[1]} {gpus} {_SIZE}\n" for node in self.nodes]
+            return [f"NodeName={node} Port={self._ports[1]} {gpus} {size}\n" for node in self.nodes]
         places = zip(self.nodes, self._ports[1:], strict=False)
         here = "NodeHostname=localhost NodeAddr=127.0.0.1"
-        return [f"NodeName={node} {here} Port={port} {gpus} {_SIZE}\n" for node, port in places]
+        return [f"NodeName={node} {here} Port={port} {gpus} {size}\n" for node, port in places]
 
     def _make_gpus(self) -> str:
         """Character devices, whose names end in the numbers: only for those Slurm sets CUDA_VISIBLE_DEVICES."""
