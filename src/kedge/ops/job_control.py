@@ -31,7 +31,8 @@ class FoundJob:
     @property
     def name(self) -> str:
         """What to call it."""
-        shown = self.id if self.index is None else f"{self.id}_{self.index}"
+        id = self.id or (self.record.key if self.record else "")
+        shown = id if self.index is None else f"{id}_{self.index}"
         return f"{shown} ({self.record.name})" if self.record else shown
 
 
