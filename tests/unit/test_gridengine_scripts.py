@@ -39,11 +39,11 @@ PLACE = Place(
     kedge="/usr/bin/kedge",
     image="/scratch/ada/pytorch.sif",
     pull_from="",
-    directory="/home/ada/work",
-    output="/home/ada/work/{name}-{id}.out",
+    directory="/home/ada/code",
+    output="/home/ada/code/{name}-{id}.out",
     error="",
 )
-ARRAY = replace(PLACE, output="/home/ada/work/{name}-{id}_{index}.out")
+ARRAY = replace(PLACE, output="/home/ada/code/{name}-{id}_{index}.out")
 JOBS = {
     "plain": (Job(name="hello", command=("hostname",)), SITE, PLACE),
     "hostile": (

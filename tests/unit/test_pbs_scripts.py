@@ -37,11 +37,11 @@ PLACE = Place(
     kedge="/usr/bin/kedge",
     image="/scratch/ada/pytorch.sif",
     pull_from="",
-    directory="/home/ada/work",
-    output="/home/ada/work/{name}-{id}.out",
+    directory="/home/ada/code",
+    output="/home/ada/code/{name}-{id}.out",
     error="",
 )
-ARRAY = replace(PLACE, output="/home/ada/work/{name}-{id}_{index}.out")
+ARRAY = replace(PLACE, output="/home/ada/code/{name}-{id}_{index}.out")
 JOBS = {
     "plain": (Job(name="hello", command=("hostname",)), SITE, PLACE),
     "hostile": (
@@ -56,7 +56,7 @@ JOBS = {
     "container": (
         replace(BASE, gpus_per_node=2, memory=64 << 30, cpus_per_task=8, queue="gpu", account="proj", exclusive=True),
         SITE,
-        replace(PLACE, error="/home/ada/work/{name}.{id}.err"),
+        replace(PLACE, error="/home/ada/code/{name}.{id}.err"),
     ),
     "array": (
         replace(

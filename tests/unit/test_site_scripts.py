@@ -83,13 +83,17 @@ def render(name: str, request: str) -> str:
             job, site, interactive=request == "interactive", environ=ENVIRON, paths=[place.directory, job.image]
         ).job
         if request == "interactive":
-            return shlex.join(backend.interactive_argv(checked, site, ["kedge", "shell", "--nv", job.image])) + "\n"
+            argv = backend.interactive_argv(checked, site, ["kedge", "shell", "--nv", job.image])
+            return shlex.join(_hide_python(argv)) + "\n"
         script = backend.render(checked, site, place)
         argv = backend.submit_argv("job.sh", checked, site)
     except RequestRefused as refusal:
         return f"# refused: {refusal.message}\n# {refusal.hint or ''}".rstrip() + "\n"
-    words = ["PYTHON" if word.endswith(("/python", "/python3")) else word for word in argv]
-    return f"{script}# submitted with: {shlex.join(words)}\n".replace(f"kedge {VERSION}", "kedge VERSION")
+    return f"{script}# submitted with: {shlex.join(_hide_python(argv))}\n".replace(f"kedge {VERSION}", "kedge VERSION")
+
+
+def _hide_python(argv: list[str]) -> list[str]:
+    return ["PYTHON" if word.endswith(("/python", "/python3")) else word for word in argv]
 
 
 def name_golden(site: str, request: str) -> Path:

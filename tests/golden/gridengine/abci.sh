@@ -5,7 +5,7 @@
 #$ -S /bin/bash
 #$ -cwd
 #$ -j y
-#$ -o /home/ada/work/train-$JOB_ID.out
+#$ -o /home/ada/code/train-$JOB_ID.out
 
 # train: by kedge VERSION for the site abci-like. To submit it by hand: qsub -g grp FILE
 
@@ -26,7 +26,7 @@ module load openmpi/4.0.5
 
 set -eo pipefail
 
-cd /home/ada/work
+cd /home/ada/code
 
 kedge=/usr/bin/kedge
 image=/scratch/ada/pytorch.sif

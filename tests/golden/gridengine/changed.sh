@@ -5,7 +5,7 @@
 #$ -ar 17
 #$ -S /bin/bash
 #$ -cwd
-#$ -o /home/ada/work/train-$JOB_ID_$TASK_ID.out
+#$ -o /home/ada/code/train-$JOB_ID_$TASK_ID.out
 #$ -t 1-20:2
 #$ -a 203001010000
 #$ -l h_rt=2:00:00,s_rt=1:59:00
@@ -30,7 +30,7 @@ trap : USR1 USR2
 
 set -eo pipefail
 
-cd /home/ada/work
+cd /home/ada/code
 
 kedge=/usr/bin/kedge
 image=/scratch/ada/pytorch.sif

@@ -28,7 +28,7 @@ trap : USR1 USR2
 
 set -eo pipefail
 
-cd /home/ada/work
+cd /home/ada/code
 
 kedge=/usr/bin/kedge
 image=/scratch/ada/pytorch.sif

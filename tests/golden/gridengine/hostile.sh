@@ -1,7 +1,7 @@
 #!/bin/bash
 #$ -N j1_it_s__a____job___of___________
 #$ -S /bin/bash
-#$ -cwd
+#$ -wd /
 #$ -j y
 #$ -o /dev/null
 

@@ -8,7 +8,7 @@
 #$ -S /bin/bash
 #$ -cwd
 #$ -j y
-#$ -o /home/ada/work/train-$JOB_ID.out
+#$ -o /home/ada/code/train-$JOB_ID.out
 
 # train: by kedge VERSION for the site generic-gridengine. To submit it by hand: qsub FILE
 
@@ -26,7 +26,7 @@ trap : USR1 USR2
 
 set -eo pipefail
 
-cd /home/ada/work
+cd /home/ada/code
 
 kedge=/usr/bin/kedge
 image=/scratch/ada/pytorch.sif

@@ -3,7 +3,7 @@
 #$ -S /bin/bash
 #$ -cwd
 #$ -j y
-#$ -o /home/ada/work/hello-$JOB_ID.out
+#$ -o /home/ada/code/hello-$JOB_ID.out
 
 # hello: by kedge VERSION for the site generic-gridengine. To submit it by hand: qsub FILE
 
@@ -21,6 +21,6 @@ trap : USR1 USR2
 
 set -eo pipefail
 
-cd /home/ada/work
+cd /home/ada/code
 
 hostname

@@ -11,7 +11,7 @@
 # train: by kedge VERSION for the site abci3-like. To submit it by hand: qsub FILE
 
 export KEDGE_JOB_ID="$PBS_JOBID" KEDGE_JOB_NAME=train
-exec >/home/ada/work/train-"${KEDGE_JOB_ID%%[!0-9]*}".out 2>&1 || exit 1
+exec >/home/ada/code/train-"${KEDGE_JOB_ID%%[!0-9]*}".out 2>&1 || exit 1
 # where 'kedge status' finds how it went, if the scheduler keeps no accounts
 record=/home/ada/.local/state/kedge/jobs/records/K
 streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")
@@ -25,7 +25,7 @@ trap : USR1 USR2
 
 set -eo pipefail
 
-cd /home/ada/work
+cd /home/ada/code
 
 kedge=/usr/bin/kedge
 image=/scratch/ada/pytorch.sif

@@ -8,7 +8,7 @@
 # hello: by kedge VERSION for the site generic-pbs. To submit it by hand: qsub FILE
 
 export KEDGE_JOB_ID="$PBS_JOBID" KEDGE_JOB_NAME=hello
-exec >/home/ada/work/hello-"${KEDGE_JOB_ID%%[!0-9]*}".out 2>&1 || exit 1
+exec >/home/ada/code/hello-"${KEDGE_JOB_ID%%[!0-9]*}".out 2>&1 || exit 1
 # where 'kedge status' finds how it went, if the scheduler keeps no accounts
 record=/home/ada/.local/state/kedge/jobs/records/K
 streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")
@@ -22,6 +22,6 @@ trap : USR1 USR2
 
 set -eo pipefail
 
-cd /home/ada/work
+cd /home/ada/code
 
 hostname

@@ -1,1 +1,1 @@
-/work/main/.venv/bin/python -P -m kedge local-queue run --name=train --time=1:00:00 --gpus=1 -- kedge shell --nv /scratch/proj/ada/pytorch.sif
+PYTHON -P -m kedge local-queue run --name=train --time=1:00:00 --gpus=1 -- kedge shell --nv /scratch/proj/ada/pytorch.sif
