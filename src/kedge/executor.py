@@ -118,10 +118,15 @@ class Executor(futures.Executor):
             if self._is_shut:
                 raise RuntimeError("the executor was shut down, and takes no more calls")
         folder = self._calls / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
+        self._cluster.records.prepare()
         needed = write_call(folder, function, tasks)
         job = self._make_job(folder, needed, len(tasks), name)
-        plan = plan_submit(job, self._cluster, self._settings, os.environ, str(Path.cwd()))
-        handle = JobHandle(self._cluster, submit(plan).record)
+        try:
+            plan = plan_submit(job, self._cluster, self._settings, os.environ, str(Path.cwd()))
+            handle = JobHandle(self._cluster, submit(plan).record)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
         pending = []
         for index, calls in enumerate(tasks):
             place = index if len(tasks) > 1 else None

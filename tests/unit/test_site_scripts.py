@@ -69,6 +69,8 @@ def render(name: str, request: str) -> str:
     site = load_site(name, FOLDERS)
     backend = find_backend(site.scheduler)
     job = make_requests(site)[request]
+    if site.runtime == "pyxis":  # which takes no SIF files
+        job = replace(job, image="docker://nvcr.io/nvidia/pytorch:24.03-py3")
     place = Place(
         record="/scratch/proj/ada/.kedge/jobs/records/KEY",
         kedge="/scratch/proj/ada/bin/kedge",

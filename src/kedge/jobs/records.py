@@ -166,7 +166,8 @@ class Records:
         folder = self._records / key
         try:
             with explained(folder):
-                self._make_folder(folder)
+                self.prepare()
+                folder.mkdir()
                 (folder / "script.sh").write_text(script, errors="surrogateescape")
             write_atomically(folder / "job.json", _encode(fields))
         except (FileProblem, NoSpace) as problem:
@@ -175,11 +176,14 @@ class Records:
             raise
         return _make_record(key, folder, "", fields)
 
-    def _make_folder(self, folder: Path) -> None:
-        self._records.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for each in (self._ids, self._ended):
+    def prepare(self) -> None:
+        """Make the folders, which are the user's alone whatever the umask.
+
+        Who could swap one of them could give the Executor pickles of their own.
+        """
+        self.root.parent.mkdir(parents=True, exist_ok=True)
+        for each in (self.root, self._records, self._ids, self._ended):
             each.mkdir(exist_ok=True, mode=0o700)
-        folder.mkdir()  # the umask decides who else may read it; the folder above is the user's alone
 
     def name_id(self, record: Record, id: str) -> Record:
         """Note the scheduler's id. An older record of the same id is of a scheduler that began to count anew."""

@@ -11,7 +11,7 @@ from kedge.frozen import frozen
 
 MOST_INDICES = 1_000_000
 _ARRAY_FORMS = "write it like 0-9, 1-100%10 (ten at once), 0-20:5 or 1,3,7-9"
-_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
+_RANGE = r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?"
 
 
 class Parallel(StrEnum):
@@ -104,6 +104,7 @@ class Job:
     # what runs
     image: str = ""  # a reference or file; empty: the command runs on the node itself
     command: tuple[str, ...] = ()  # empty: what the image is made for
+    runscript: bool = False  # the image's own script or entry point gets the command, as with `kedge run`
     container_options: tuple[str, ...] = ()  # options of `kedge exec`, word by word
     binds: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
@@ -177,7 +178,7 @@ class Job:
 
 
 def _parse_range(text: str) -> IndexRange:
-    found = _RANGE.fullmatch(text)
+    found = re.fullmatch(_RANGE, text)
     if found is None:
         raise InvalidJob(f"'{text[:60]}' is no index and no range of indices", hint=_ARRAY_FORMS)
     first, last, step = int(found[1]), int(found[2] or found[1]), int(found[3] or 1)

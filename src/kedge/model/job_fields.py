@@ -60,6 +60,13 @@ FIELDS = (
         "what to run: a list of words, or one text that is split as a shell would, without running one",
     ),
     JobField(
+        "runscript",
+        "runs",
+        "yes or no",
+        "hand the command to the image's own script or entry point, as 'kedge run' does",
+        ("--runscript",),
+    ),
+    JobField(
         "parallel",
         "runs",
         "choice",

@@ -28,7 +28,7 @@ def container_words(job: Job, site: Site) -> list[str]:
     runtime = runtime_of(job, site)
     if runtime == "pyxis":
         return _pyxis_words(job, site)
-    words = ['"$kedge"' if runtime == "kedge" else runtime, "exec" if job.command else "run"]
+    words = ['"$kedge"' if runtime == "kedge" else runtime, "exec" if job.command and not job.runscript else "run"]
     if job.nv or (job.nv is None and job.wants_gpus):
         words.append("--nv")
     words += [f"--bind {quote(bind)}" for bind in (*site.binds, *job.binds)]
@@ -42,11 +42,16 @@ def _pyxis_words(job: Job, site: Site) -> list[str]:
             f"Pyxis does not know these options of containers: {shlex.join(job.container_options)}",
             hint="choose another runtime, as with --runtime kedge",
         )
+    if job.image.endswith((".sif", ".simg")):
+        raise RequestRefused(
+            f"Pyxis takes no SIF file, and the image is {job.image}",
+            hint="name the image on its registry, make a SquashFS with 'kedge convert', or give --runtime kedge",
+        )
     words = [f"--container-image={quote(pyxis_name(job.image))}"]
     mounts = [_pyxis_mount(each) for bind in (*site.binds, *job.binds) for each in bind.split(",")]
     if mounts:
         words.append(f"--container-mounts={quote(','.join(mounts))}")
-    if not job.command:
+    if not job.command or job.runscript:
         words.append("--container-entrypoint")
     return words
 
