@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What kedge writes for Grid Engine is what a real one takes, and what that one prints is understood."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shutil
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from kedge.frozen import replace
+from kedge.model.job import Dependency, DependencyKind, Job, JobArray, Parallel
+from kedge.model.job_state import JobStatus, State
+from kedge.model.output_pattern import fill_pattern
+from kedge.model.site import Queue, Site
+from kedge.schedulers.array_numbers import restore_indices
+from kedge.schedulers.backend import Place, Query
+from kedge.schedulers.gridengine import GRIDENGINE
+from tests.cluster.daemons import wait_until
+from tests.cluster.gridengine_cell import GROUP, GridEngineCell
+from tests.cluster.users import ClusterUser
+
+SITE = Site("cell", "Grid Engine", "gridengine", options=(("mpi_environment", "ppn{tasks}"), ("gpu_per_slot", "yes")))
+ABCI = Site(
+    "abci", "rt_F", "gridengine", queues=(Queue("rt_F", resource="rt_F"),), account_option="-g",
+    account_on_command_line=True,
+)  # fmt: skip
+HOSTILE = [
+    "a b",
+    "it's",
+    '"q"',
+    "$(id)",
+    "`id`",
+    "\\",
+    "two\n#$ -q no.q\nlines",
+    "é日本🎉",
+    "*",
+    "%j",
+    "",
+    "#x",
+    "-n",
+    "!",
+]
+NAMES = ("plain", "..", "1st", 'we/ird %x "n" it\'s $(id) `x` \\ # é日本 @:?*\nsecond')
+FOLDERS = ("plain", "with blanks é", "a:b", 'p$JOB_ID,it\'s "q" #h \\')
+SHOW = "import json, os, sys; print(json.dumps([sys.argv[1:], os.environ['NOTE'], os.environ['KEDGE_JOB_NAME']]))"
+
+
+def make_place(user: ClusterUser, job: Job, folder: str = "work", error: str = "") -> Place:
+    work, record = user.home / folder, user.home / f"record-{time.time_ns()}"
+    for each in (work, record):
+        each.mkdir(exist_ok=True)
+        each.chmod(0o777)
+    name = "{name}-{id}_{index}.out" if job.array else "{name}-{id}.out"
+    return Place(str(record), "/bin/false", "", "", str(work), f"{work}/{name}", error and f"{work}/{error}")
+
+
+def submit(user: ClusterUser, job: Job, place: Place, site: Site = SITE) -> str:
+    script = user.home / "script.sh"
+    script.write_text(GRIDENGINE.render(job, site, place))
+    done = user.run_program(*GRIDENGINE.submit_argv(str(script), job, site), cwd=Path(place.directory))
+    assert done.returncode == 0, done.stderr
+    return GRIDENGINE.parse_submit(done.stdout)
+
+
+def run(user: ClusterUser, *command: str, **fields: object) -> str:
+    job = replace(Job(name="job", command=command), **fields)  # type: ignore[arg-type]
+    return submit(user, job, make_place(user, job))
+
+
+def ask(user: ClusterUser, query: Query | None) -> str:
+    assert query is not None
+    done = user.run_program(*query.argv)
+    return done.stdout if done.returncode == 0 or query.may_fail else pytest.fail(done.stderr)
+
+
+def list_jobs(user: ClusterUser, *ids: str) -> list[JobStatus]:
+    return [each for each in GRIDENGINE.parse_list(ask(user, GRIDENGINE.list_query("alice"))) if each.id in ids]
+
+
+def read_history(user: ClusterUser, *ids: str) -> list[JobStatus]:
+    query = GRIDENGINE.history_query(ids, time.time() - 600)
+    return [each for each in GRIDENGINE.parse_history(ask(user, query)) if each.id in ids]
+
+
+def wait(user: ClusterUser, *ids: str) -> list[JobStatus]:
+    wait_until("the jobs are over", lambda: not list_jobs(user, *ids), timeout=90)
+    wait_until("they are in the accounts", lambda: {each.id for each in read_history(user, *ids)} == set(ids))
+    return read_history(user, *ids)
+
+
+def explain_waiting(user: ClusterUser, id: str) -> str:
+    """What `kedge status` says: the state of the list with the reason of the closer look."""
+    [listed] = list_jobs(user, id)
+    [detail] = GRIDENGINE.parse_detail(ask(user, GRIDENGINE.detail_query(id)))
+    return GRIDENGINE.explain(replace(listed, reason=detail.reason))
+
+
+@pytest.mark.parametrize(("name", "folder"), list(zip(NAMES, FOLDERS, strict=True)))
+def test_gridengine_user_text_arrives_unchanged(gridengine: GridEngineCell, name: str, folder: str) -> None:
+    user = gridengine.user()
+    note = "\n".join(HOSTILE)
+    job = Job(name=name, command=("python3", "-c", SHOW, *HOSTILE), environment=(("NOTE", note),))
+    place = make_place(user, job, folder)
+    id = submit(user, job, place)
+    [ended] = wait(user, id)
+    assert (ended.state, ended.exit_code, ended.user) == (State.DONE, 0, "alice")
+    output = Path(fill_pattern(place.output, name=name, id=id, index=None))
+    assert json.loads(output.read_text()) == [HOSTILE, note, name]
+    assert Path(place.record, "ended").read_text().split()[0] == "0"
+    began = Path(place.record, "began").read_text().splitlines()
+    assert began[0].split()[0] == id
+    assert began[1] == str(output)
+
+
+def test_gridengine_errors_apart(gridengine: GridEngineCell) -> None:
+    user = gridengine.user()
+    job = Job(name="two", command=("sh", "-c", "echo out; echo err >&2"))
+    place = make_place(user, job, "with: blanks", error="{name}.{id}.err")
+    id = submit(user, job, place)
+    wait(user, id)
+    assert Path(fill_pattern(place.output, name="two", id=id, index=None)).read_text() == "out\n"
+    assert Path(fill_pattern(place.error, name="two", id=id, index=None)).read_text() == "err\n"
+
+
+@pytest.mark.parametrize("indices", ["1-5:2", "0-2", "2,5-9:2"])
+def test_gridengine_arrays_behind_another_job(gridengine: GridEngineCell, indices: str) -> None:
+    user = gridengine.user()
+    first = Job(name="first", command=("sleep", "3"))
+    first_place = make_place(user, first)
+    one = submit(user, first, first_place)
+    array = JobArray.parse(f"{indices}%2")
+    job = Job(
+        name="array",
+        command=("sh", "-c", 'echo "$KEDGE_JOB_ID $KEDGE_ARRAY_INDEX"; exit $((KEDGE_ARRAY_INDEX % 2))'),
+        array=array,
+        dependencies=(Dependency(DependencyKind.AFTER_OK, one, first_place.record),),
+    )
+    place = make_place(user, job)
+    id = submit(user, job, place)
+    [waiting] = restore_indices("gridengine", array, list_jobs(user, id))
+    assert waiting.state is State.HELD
+    assert len(JobArray.parse(waiting.pending_indices)) == len(array)
+    assert JobArray.parse(waiting.pending_indices).indices == array.indices
+    wait_until("it says why", lambda: "depends on" in explain_waiting(user, id))
+    found = {each.index: each.exit_code for each in restore_indices("gridengine", array, wait(user, id))}
+    assert found == {index: index % 2 for index in array.indices}
+    for index in array.indices:
+        assert Path(fill_pattern(place.output, name="array", id=id, index=index)).read_text() == f"{id} {index}\n"
+
+
+def test_gridengine_job_does_not_run_after_one_that_failed(gridengine: GridEngineCell) -> None:
+    user = gridengine.user()
+    bad = Job(name="bad", command=("false",))
+    bad_place = make_place(user, bad)
+    one = submit(user, bad, bad_place)
+    kinds = (DependencyKind.AFTER_OK, DependencyKind.AFTER_NOT_OK, DependencyKind.AFTER_ANY)
+    ids = [run(user, "true", dependencies=(Dependency(kind, one, bad_place.record),)) for kind in kinds]
+    ended = {each.id: each.state for each in wait(user, *ids)}
+    assert [ended[id] for id in ids] == [State.FAILED, State.DONE, State.DONE]
+
+
+def test_gridengine_ends_of_all_kinds(gridengine: GridEngineCell) -> None:
+    user = gridengine.user()
+    ids = {
+        "code": run(user, "sh", "-c", "exit 5"),
+        "time": run(user, "sleep", "60", time=2),
+        "cancelled": run(user, "sleep", "60"),
+        "signal": run(user, "sh", "-c", "kill -SEGV $$"),
+        "missing": run(user, "no-such-program"),
+        "array": run(user, "sleep", "60", array=JobArray.parse("1-3")),
+    }
+    gridengine.wait_until_running(ids["cancelled"])
+    user.read_program(*GRIDENGINE.cancel_argv([ids["cancelled"], f"{ids['array']}_2"]))
+    wait_until("one task is gone", lambda: {each.index for each in list_jobs(user, ids["array"])} == {1, 3})
+    user.read_program(*GRIDENGINE.cancel_argv([ids["array"]]))
+    ended = {each.id: each for each in wait(user, *ids.values())}
+    found = {name: (ended[id].state, ended[id].exit_code) for name, id in ids.items()}
+    assert found == {
+        "code": (State.FAILED, 5),
+        "time": (State.TIMEOUT, None),
+        "cancelled": (State.CANCELLED, None),
+        "signal": (State.FAILED, 139),
+        "missing": (State.FAILED, 127),
+        "array": (State.CANCELLED, None),
+    }
+    assert "time limit of 0:00:02" in GRIDENGINE.explain(ended[ids["time"]])
+    assert "not found" in GRIDENGINE.explain(ended[ids["missing"]])
+    [alone] = read_history(user, ids["code"])
+    assert alone == ended[ids["code"]], "asked for alone or among others, the accounts say the same"
+
+
+def test_gridengine_reasons_to_wait(gridengine: GridEngineCell) -> None:
+    user = gridengine.user()
+    ids = {
+        "gpus": run(user, "true", gpus_per_node=9),
+        "slots": run(user, "true", cpus_per_task=99),
+        "later": run(user, "true", begin="203001010000"),
+        "held": run(user, "true", directives=("-h",)),
+        "error": run(user, "true", directives=("-o /nowhere/at/all",)),
+    }
+    words = {
+        "gpus": "It asks for gpu=9, and ge0",
+        "slots": "parallel environment smp",
+        "later": "waits for the time",
+        "held": f"qrls {ids['held']}",
+        "error": "could not open its output file /nowhere/at/all",
+    }
+    for name, id in ids.items():
+        wait_until(f"{name} is explained", lambda id=id, name=name: words[name] in explain_waiting(user, id))  # type: ignore[misc]
+    user.read_program(*GRIDENGINE.cancel_argv(list(ids.values())))
+    wait_until("all are gone", lambda: not list_jobs(user, *ids.values()))
+
+
+def test_gridengine_tasks_run_on_all_nodes(gridengine: GridEngineCell) -> None:
+    user = gridengine.user()
+    mpirun = shutil.which("mpirun.openmpi")
+    if mpirun is None:
+        pytest.skip("Open MPI is not installed")
+    job = Job(
+        name="ranks", command=("sh", "-c", 'echo "$OMPI_COMM_WORLD_RANK $(hostname) $NOTE"'), parallel=Parallel.MPI,
+        nodes=2, tasks_per_node=2, gpus_per_node=2, time=60, memory_per_cpu=4 << 30, environment=(("NOTE", "it's"),),
+    )  # fmt: skip
+    place = make_place(user, job)
+    id = submit(user, job, place, replace(SITE, memory_directive=""))
+    [ended] = wait(user, id)
+    lines = Path(fill_pattern(place.output, name="ranks", id=id, index=None)).read_text().splitlines()
+    assert ended.state is State.DONE, lines
+    assert sorted(line.split()[0] for line in lines) == ["0", "1", "2", "3"]
+    assert sorted({line.split(" ", 1)[1] for line in lines}) == ["ge01 it's", "ge02 it's"]
+    assert ("slots", "4") in ended.details
+
+
+def test_gridengine_terminal(gridengine: GridEngineCell) -> None:
+    user = gridengine.user()
+    inside = ["sh", "-c", 'tty >/dev/null && printf "[%s]" "$@"; exit 7', "sh", "a b", "it's", "$(id)"]
+    argv = user.words(*GRIDENGINE.interactive_argv(Job(name="shell", gpus_per_node=1, time=60), SITE, inside))
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(user.home)
+        os.execvpe(argv[0], argv, user.variables())
+    shown = b""
+    with suppress(OSError):  # the end of a terminal
+        while piece := os.read(terminal, 4096):
+            shown += piece
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7, shown
+    assert "[a b][it's][$(id)]" in shown.decode()
+
+
+def test_gridengine_resource_types_of_abci(gridengine_abci: GridEngineCell) -> None:
+    user = gridengine_abci.user()
+    job = Job(
+        name="types", command=("sh", "-c", "echo $NHOSTS"), nodes=2, gpus_per_node=4, queue="rt_F", account=GROUP,
+        time=60, memory=1 << 30, cpus_per_task=4,
+    )  # fmt: skip
+    place = make_place(user, job)
+    id = submit(user, job, place, ABCI)
+    [ended] = wait(user, id)
+    assert ended.state is State.DONE
+    assert Path(fill_pattern(place.output, name="types", id=id, index=None)).read_text() == "2\n"
+    without = user.run_program(*GRIDENGINE.submit_argv(str(user.home / "script.sh"), replace(job, account=""), ABCI))
+    assert without.returncode != 0

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The verbs for jobs on a real Grid Engine, as an ordinary user."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cluster.daemons import wait_until
+from tests.cluster.gridengine_cell import GROUP, GridEngineCell
+from tests.cluster.job_user import HOSTILE, SHOW, JobUser, make_job_user
+
+NAME = 'we/ird "n" it\'s $(id) `x` \\ # é日本 @:?*\nsecond'
+
+
+@pytest.fixture
+def user(gridengine: GridEngineCell) -> JobUser:
+    return make_job_user(gridengine, KEDGE_SITE="generic-gridengine")
+
+
+def states(user: JobUser, job: str) -> dict[int, str]:
+    return {each["index"]: each["state"] for each in user.tell("status", job)["tasks"]}
+
+
+def test_gridengine_verbs_user_text_arrives_unchanged(user: JobUser) -> None:
+    note = "\n".join(HOSTILE)
+    words = ("--name", NAME, "--env", f"NOTE={note}", "-", "python3", "-c", SHOW, *HOSTILE)
+    assert json.loads(user.run_job(*words)) == [list(HOSTILE), note]
+
+
+def test_gridengine_verbs_follow_a_job(user: JobUser) -> None:
+    id = user.submit_shell("echo begun; sleep 5; exit 3", "--name", "first", "--time", "2m", "--gpus", "1")
+    running = user.await_state(id, "running")
+    assert running["nodes"] in ("ge01", "ge02")
+    wait_until("its output is there while it runs", lambda: user.read("logs", id) == "begun\n")
+    assert "first" in user.read("jobs")
+    assert user.run("wait", id, "--timeout", "90s").returncode != 0
+    ended = user.status(id)
+    assert (ended["state"], ended["exit_code"]) == ("failed", 3)
+
+
+def test_gridengine_verbs_count_an_array_as_its_user_does(user: JobUser) -> None:
+    id = user.submit_shell("echo $KEDGE_ARRAY_INDEX; sleep 600", "-a", "0-3")
+    wait_until("all run", lambda: states(user, id) == dict.fromkeys(range(4), "running"))
+    user.read("cancel", f"{id}_0")
+    wait_until("one is gone", lambda: states(user, id) == {0: "cancelled", **dict.fromkeys(range(1, 4), "running")})
+    user.read("cancel", id)
+    user.wait(id)
+    assert states(user, id) == dict.fromkeys(range(4), "cancelled")
+    assert user.read("logs", f"{id}_2").split()[0] == "2"
+
+
+def test_gridengine_verbs_say_why_it_waits_and_why_it_failed(user: JobUser) -> None:
+    waits = user.submit_shell("true", "--gpus", "9")
+    wait_until("the reason is known", lambda: "never begins" in user.read("status", waits))
+    user.read("cancel", waits)
+    limited = user.submit_shell("sleep 600", "--time", "2s")
+    user.wait(limited)
+    assert "time limit of 0:00:02" in user.read("status", limited)
+
+
+def test_gridengine_verbs_depend_on_how_a_job_ended(user: JobUser) -> None:
+    bad = user.submit_shell("exit 1")
+    ids = [user.submit_shell("true", "--after", f"{kind}:{bad}") for kind in ("afterok", "afterany")]
+    for id in ids:
+        user.wait(id)
+    assert [user.status(id)["state"] for id in ids] == ["failed", "done"]
+
+
+def test_gridengine_verbs_at_abci(gridengine_abci: GridEngineCell) -> None:
+    user = make_job_user(gridengine_abci, KEDGE_SITE="abci2")
+    plan = user.read("submit", "--dry-run", "--queue", "rt_F", "--nodes", "2", "--account", GROUP, "-", "hostname")
+    assert f"qsub -terse -g {GROUP}" in plan
+    assert "#$ -l rt_F=2" in plan
