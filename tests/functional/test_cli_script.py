@@ -94,7 +94,7 @@ def test_script_check_looks_for_files_where_the_script_runs(capsys: pytest.Captu
 def test_script_refuses_what_is_no_script(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("folder").mkdir()
     Path("binary").write_bytes(b"\x7fELF\0\0")
-    Path("large").write_bytes(b"#" * (5 << 20))
+    Path("large").write_bytes(b"#" * (2 << 20))
     Path("empty").write_bytes(b"\n")
     for name in ("folder", "binary", "large", "empty", "gone"):
         assert main(["script", command, name]) == FileProblem.exit_code
@@ -123,6 +123,11 @@ def test_script_convert_writes_a_description(capsys: pytest.CaptureFixture[str])
     assert (job.name, job.image, job.command, job.time) == ("good", "x.sif", ("hostname",), 600)
     assert main(["script", "convert", "job.sh", "-o", "kedge.toml"]) == OutputExists.exit_code
     assert main(["script", "convert", "job.sh", "-o", "kedge.toml", "--force"]) == 0
+
+
+def test_script_convert_names_a_job_as_its_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["script", "convert", write(GOOD.replace("-J good", ""), "train.sbatch")]) == 0
+    assert "[jobs.train]" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("target", ["slurm", "gridengine", "pbs", "local"])

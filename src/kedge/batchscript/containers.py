@@ -59,16 +59,18 @@ def find_modules(commands: Iterable[Command]) -> tuple[tuple[int, str], ...]:
 
 def find_pulls(commands: Iterable[Command]) -> tuple[Command, ...]:
     """The commands that get or build an image."""
-    found = []
-    for command in commands:
-        words = [word.text for word in skip_prefix(command.words)]
-        names = [word.rsplit("/", 1)[-1] for word in words]
-        for index, name in enumerate(names):
-            following = next((each for each in words[index + 1 :] if not each.startswith("-")), "")
-            if (name in SINGULARITY and following in ("pull", "build")) or (name == "enroot" and following == "import"):
-                found.append(command)
-                break
-    return tuple(found)
+    return tuple(command for command in commands if _is_pull([word.text for word in skip_prefix(command.words)]))
+
+
+def _is_pull(words: Sequence[str]) -> bool:
+    program = ""
+    for word in words:
+        if word.startswith("-"):
+            continue
+        if (program in SINGULARITY and word in ("pull", "build")) or (program == "enroot" and word == "import"):
+            return True
+        program = word.rsplit("/", 1)[-1]
+    return False
 
 
 def skip_prefix(words: Sequence[Word]) -> Sequence[Word]:

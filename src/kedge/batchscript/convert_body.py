@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ RUNSCRIPT = "/.singularity.d/runscript"  # what `run` starts, in every image
 _SUBMIT_FOLDER = re.compile(r"\"?\$\{?(SLURM_SUBMIT_DIR|PBS_O_WORKDIR|SGE_O_WORKDIR)\}?\"?/?\Z")
 _RENDEZVOUS = re.compile(r"\s*(?:export\s+)?(?:MASTER_ADDR|MASTER_PORT|WORLD_SIZE)=[^;&|]*(?:\|[^;&]*)?\Z")
 _ASSIGNMENT = re.compile(r"\s*([A-Za-z_]\w*)=(?:[\w./:@+,-]*|\"[\w./:@+,$ {}-]*\"|'[^']*')\s*\Z")
+_MOST_LINES = 200  # that are looked at for variables that nothing uses
 _AFTER = ("wait", "exit", "echo", "date", "printf", "hostname")
 _INTERPRETERS = {"python": "-c", "perl": "-e", "ruby": "-e"}
 _SHELLS = ("bash", "sh", "dash", "ksh", "zsh")
@@ -91,6 +93,7 @@ def _convert_call(script: BatchScript, call: ContainerCall, request: Request) ->
     _convert_command(call, values, launch, request, body)
     _set_launcher(call, launch, request, body)
     _drop_unused(body)
+    _note_folder(call, image, body)
     if call.has_option("--nv") and not request.wants_gpus:
         body.fields["nv"] = True
     body.left += [Left(each.line, "", f"what comes after the container is not kept: {each.source}") for each in after]
@@ -138,8 +141,8 @@ def _convert_before(script: BatchScript, before: Sequence[Command], call: Contai
 
 def _find_alone(commands: Sequence[Command]) -> set[int]:
     """Lines that hold one command, and nothing of another."""
-    lines = [each.line + offset for each in commands for offset in range(each.source.count("\n") + 1)]
-    return {each.line for each in commands if lines.count(each.line) == 1 and each.end in ("\n", "", ";")}
+    lines = Counter(each.line + offset for each in commands for offset in range(each.source.count("\n") + 1))
+    return {each.line for each in commands if lines[each.line] == 1 and each.end in ("\n", "", ";")}
 
 
 def _is_plain(command: Command) -> bool:
@@ -233,10 +236,17 @@ def _export_names(source: str, call: ContainerCall, body: Body) -> None:
         body.fields["setup"] = (*body.fields["setup"], f"export {' '.join(names)}")
 
 
+def _note_folder(call: ContainerCall, image: str, body: Body) -> None:
+    changes = any(re.match(r"\s*(cd|pushd)\s", line) for line in body.fields["setup"])
+    if changes and not image.startswith("/") and "://" not in image:
+        text = f"'kedge submit' looks for {image} where you submit; 'setup' goes to another folder first"
+        body.remarks.append((call.line, text))
+
+
 def _drop_unused(body: Body) -> None:
     """Variables that held the name of the image, say, and that nothing uses any more; nobody else sees them."""
     setup = list(body.fields["setup"])
-    for line in list(setup):
+    for line in setup[:_MOST_LINES]:
         found = _ASSIGNMENT.match(line)
         rest = "\n".join(each for each in setup if each is not line)
         if found and not re.search(rf"\b{found[1]}\b", rest):

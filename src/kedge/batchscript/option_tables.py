@@ -6,6 +6,7 @@ Slurm's were tried against sbatch 22.05, with later ones and those of Pyxis adde
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -68,13 +69,13 @@ _SLURM_LETTERS = {letter: name for name, letter in SLURM_OPTIONS.items() if lett
 
 def cut_options(scheduler: str, words: Sequence[str]) -> list[CutOption]:
     """The options in the words of one directive line."""
-    cutters: dict[str, Callable[[list[str]], CutOption]] = {
+    cutters: dict[str, Callable[[deque[str]], CutOption]] = {
         "slurm": _cut_slurm,
         "gridengine": _cut_gridengine,
         "pbs": _cut_pbs,
     }
     cutter = cutters.get(scheduler, _cut_any)
-    rest = list(words)
+    rest = deque(words)
     found = []
     while rest:
         found.append(cutter(rest))
@@ -93,8 +94,8 @@ def resolve_slurm(name: str) -> tuple[str, str]:
     return name, "unknown"
 
 
-def _cut_slurm(rest: list[str]) -> CutOption:
-    word = rest.pop(0)
+def _cut_slurm(rest: deque[str]) -> CutOption:
+    word = rest.popleft()
     if word.startswith("--"):
         return _cut_slurm_long(word, rest)
     if not word.startswith("-") or word == "-":
@@ -103,71 +104,70 @@ def _cut_slurm(rest: list[str]) -> CutOption:
     if name is None:
         return CutOption(word[:2], word[2:] or None, "unknown")
     if name in SLURM_VALUES:
-        value = word[2:] or (rest.pop(0) if rest else None)
+        value = word[2:] or (rest.popleft() if rest else None)
         return CutOption(name, value, "" if value else f"{word[:2]} wants a value")
     if name in SLURM_OPTIONAL:
         return CutOption(name, word[2:] or None)
     if len(word) > 2:  # flags in a bunch, as in -HQ
-        rest.insert(0, f"-{word[2:]}")
+        rest.appendleft(f"-{word[2:]}")
     return CutOption(name)
 
 
-def _cut_slurm_long(word: str, rest: list[str]) -> CutOption:
+def _cut_slurm_long(word: str, rest: deque[str]) -> CutOption:
     name, equals, value = word.partition("=")
     full, problem = resolve_slurm(name)
     if equals:
         return CutOption(full, value, problem)
     if problem == "unknown" and rest and not rest[0].startswith("-"):
-        return CutOption(full, rest.pop(0), problem)
+        return CutOption(full, rest.popleft(), problem)
     if full in SLURM_VALUES:
         if not rest:
             return CutOption(full, None, problem or f"{name} wants a value")
-        return CutOption(full, rest.pop(0), problem)
+        return CutOption(full, rest.popleft(), problem)
     return CutOption(full, None, problem)
 
 
-def _cut_gridengine(rest: list[str]) -> CutOption:
-    word = rest.pop(0)
+def _cut_gridengine(rest: deque[str]) -> CutOption:
+    word = rest.popleft()
     if not word.startswith("-") or word == "-":
         return CutOption("", word, f"'{word}' is not an option")
     name = word[1:]
     if name in _GRIDENGINE_TWICE:
-        value = " ".join(rest[:2])
-        del rest[:2]
+        value = " ".join(rest.popleft() for _ in range(min(2, len(rest))))
         return CutOption(word, value or None, "" if " " in value else f"{word} wants a name and a number")
     if name in _GRIDENGINE_BOOLEAN or name in _GRIDENGINE_VALUES:
         if not rest:
             return CutOption(word, None, f"{word} wants a value")
-        return CutOption(word, rest.pop(0))
+        return CutOption(word, rest.popleft())
     if name in _GRIDENGINE_FLAGS:
         return CutOption(word)
     if rest and not rest[0].startswith("-"):
-        return CutOption(word, rest.pop(0), "unknown")
+        return CutOption(word, rest.popleft(), "unknown")
     return CutOption(word, None, "unknown")
 
 
-def _cut_pbs(rest: list[str]) -> CutOption:
-    word = rest.pop(0)
+def _cut_pbs(rest: deque[str]) -> CutOption:
+    word = rest.popleft()
     if not word.startswith("-") or word == "-":
         return CutOption("", word, f"'{word}' is not an option")
     letter = word[1]
     if letter in _PBS_FLAGS and letter not in _PBS_VALUES:
         if len(word) > 2:
-            rest.insert(0, f"-{word[2:]}")
+            rest.appendleft(f"-{word[2:]}")
         return CutOption(word[:2])
     if letter in _PBS_VALUES:
         if word[2:] or letter == "h":
             return CutOption(word[:2], word[2:] or None)
-        value = rest.pop(0) if rest else None
+        value = rest.popleft() if rest else None
         return CutOption(word[:2], value, "" if value else f"{word[:2]} wants a value")
-    value = rest.pop(0) if rest and not rest[0].startswith("-") else None
+    value = rest.popleft() if rest and not rest[0].startswith("-") else None
     return CutOption(word, value, "unknown")
 
 
-def _cut_any(rest: list[str]) -> CutOption:
+def _cut_any(rest: deque[str]) -> CutOption:
     """For schedulers that are recognised and no more: nothing is wrong with their options."""
-    word = rest.pop(0)
+    word = rest.popleft()
     name, equals, value = word.partition("=")
     if equals:
         return CutOption(name, value)
-    return CutOption(word, rest.pop(0) if rest and not rest[0].startswith("-") else None)
+    return CutOption(word, rest.popleft() if rest and not rest[0].startswith("-") else None)

@@ -64,26 +64,38 @@ def split_directive(scheduler: str, text: str) -> tuple[list[str], str, str]:
     word (sbatch takes `\\#` for one that is meant); PBS knows no comments there, and a backslash is the shell's.
     """
     words: list[str] = []
-    current, quote, position = "", "", 0
-    is_open = False
+    current: list[str] | None = None  # no list: between words
+    quote, position = "", 0
     while position < len(text):
         character = text[position]
-        if quote:
-            quote, current = ("", current) if character == quote else (quote, current + character)
-        elif character in "'\"":
-            quote, is_open = character, True
-        elif character == "\\" and (scheduler == "pbs" or text[position + 1 : position + 2] == "#"):
-            current, is_open, position = current + text[position + 1 : position + 2], True, position + 1
-        elif character == "#" and scheduler != "pbs":
-            return [*words, *([current] if is_open else [])], text[position:], ""
-        elif character.isspace():
-            words += [current] if is_open else []
-            current, is_open = "", False
-        else:
-            current, is_open = current + character, True
         position += 1
-    problem = f"the quote {quote} is not closed" if quote else ""
-    return [*words, *([current] if is_open else [])], "", problem
+        if quote and character == quote:
+            quote = ""
+        elif quote:
+            current = _extend(current, character)
+        elif character in "'\"":
+            quote, current = character, _extend(current, "")
+        elif character == "\\" and (scheduler == "pbs" or text[position : position + 1] == "#"):
+            current = _extend(current, text[position : position + 1])
+            position += 1
+        elif character == "#" and scheduler != "pbs":
+            return [*words, *_close(current)], text[position - 1 :], ""
+        elif character.isspace():
+            words += _close(current)
+            current = None
+        else:
+            current = _extend(current, character)
+    return [*words, *_close(current)], "", f"the quote {quote} is not closed" if quote else ""
+
+
+def _extend(word: list[str] | None, text: str) -> list[str]:
+    word = [] if word is None else word
+    word.append(text)
+    return word
+
+
+def _close(word: list[str] | None) -> list[str]:
+    return [] if word is None else ["".join(word)]
 
 
 def _find_directives(lines: list[str]) -> Iterator[Directive]:

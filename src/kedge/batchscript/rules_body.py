@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from kedge.batchscript.containers import SINGULARITY, find_pulls, skip_prefix
 from kedge.batchscript.findings import Case, Found, Rule, Severity
@@ -20,6 +20,7 @@ _PORT = re.compile(
 _OLD = {"SLURM_JOBID": "SLURM_JOB_ID", "SLURM_NODELIST": "SLURM_JOB_NODELIST"}
 _OLD_NAMES = re.compile(r"\$\{?(" + "|".join(_OLD) + r")\b")
 _PLACEHOLDER = re.compile(r"(?<![<>&\w])<[A-Za-z][\w .-]{0,30}>(?=[\s:/,;'\".]|$)")
+_MOST_CALLS = 100  # whose images are looked for
 _LAUNCHED = ("mpirun", "mpiexec", "orterun", "horovodrun")
 _REMOTE = ("docker://", "oras://", "library://", "shub://", "http://", "https://")
 
@@ -36,7 +37,11 @@ def _check_missing_nv(case: Case) -> Iterator[Found]:
 
 
 def _check_needless_nv(case: Case) -> Iterator[Found]:
-    if case.will_have_gpus or (case.queue is None and case.site is None and not case.script.live):
+    if (
+        case.will_have_gpus
+        or case.request.get("exclusive")
+        or (case.queue is None and case.site is None and not case.script.live)
+    ):
         return
     for call in case.script.containers:
         if call.has_option("--nv", "--nvccli", "--rocm"):
@@ -108,10 +113,10 @@ def _own_options(words: list[str]) -> list[str]:
 
 
 def _check_placeholders(case: Case) -> Iterator[Found]:
+    live = case.script.live_lines
     for number, line in enumerate(case.script.text.split("\n"), 1):
-        is_live = any(each.line == number for each in case.script.live)
-        if (is_live or not line.lstrip().startswith("#")) and (found := _PLACEHOLDER.search(line)):
-            yield Found(number, f"{found.group()} is to be replaced: for the shell it is an input and an output file")
+        if (number in live or not line.lstrip().startswith("#")) and (found := _PLACEHOLDER.search(line)):
+            yield Found(number, f"{found.group()} stands for something of yours, which is still to be written there")
 
 
 def _check_old_names(case: Case) -> Iterator[Found]:
@@ -124,20 +129,22 @@ def _check_old_names(case: Case) -> Iterator[Found]:
 
 
 def _check_image(case: Case) -> Iterator[Found]:
-    made = " ".join(command.source for command in find_pulls(case.script.commands))
-    for call in case.script.containers:
-        name = _image_file(case, call)
+    commands = case.script.commands
+    made = " ".join(command.source for command in find_pulls(commands))
+    values = find_values(commands)
+    moved = next((each.line for each in commands if each.name in ("cd", "pushd")), None)
+    for call in case.script.containers[:_MOST_CALLS]:
+        name = _image_file(call, values)
         if not name or name.rpartition("/")[2] in made:
             continue
-        moves = any(each.name in ("cd", "pushd") and each.line <= call.line for each in case.script.commands)
+        moves = moved is not None and moved <= call.line
         if (name.startswith("/") or not moves) and case.has_file(name) is False:
             yield Found(call.line, f"the image {name} is not there", f"get it first: kedge pull {name} REFERENCE")
 
 
-def _image_file(case: Case, call: ContainerCall) -> str:
+def _image_file(call: ContainerCall, values: Mapping[str, str]) -> str:
     """The file of the image, when there is one and its name is certain."""
-    before = [each for each in case.script.commands if each.line <= call.line]
-    name = resolve_word(call.image, find_values(before)) if call.image else None
+    name = resolve_word(call.image, values) if call.image else None
     if not name or "://" in name or call.program not in (*SINGULARITY, "srun"):
         return ""
     return "" if call.program == "srun" and not name.startswith(("/", "./")) else name

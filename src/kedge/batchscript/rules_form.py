@@ -176,9 +176,9 @@ def _check_repeated(case: Case) -> Iterator[Found]:
 
 
 def _check_dashes(case: Case) -> Iterator[Found]:
+    live = case.script.live_lines
     for number, line in enumerate(case.script.text.split("\n"), 1):
-        is_directive = any(each.line == number for each in case.script.live)
-        code = line if is_directive else re.sub(r"(?:^|\s)#.*", "", line)
+        code = line if number in live else re.sub(r"(?:^|\s)#.*", "", line)
         if _DASHES.search(code):
             yield Found(number, "a long dash stands where an option begins, as word processors make them")
 

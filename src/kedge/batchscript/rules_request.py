@@ -109,7 +109,7 @@ def _check_many_tasks(case: Case) -> Iterator[Found]:
     """Tasks that are asked for and never started."""
     request, script = case.request, case.script
     tasks = max(request.number("tasks") or 0, request.number("tasks_per_node") or 0)
-    if tasks < 2 or script.scheduler != "slurm" or not script.commands or _STARTERS.search(script.text):
+    if tasks < 2 or script.scheduler != "slurm" or not script.containers or _STARTERS.search(script.text):
         return
     line = request.line("tasks", "tasks_per_node")
     yield Found(line, f"{tasks} tasks are asked for, but nothing in the script starts more than one")
@@ -175,7 +175,7 @@ RULES = (
     Rule(
         "tasks-not-started",
         Severity.WARNING,
-        "several tasks are asked for, and no launcher starts them",
+        "several tasks are asked for, and no launcher starts the container as often",
         "put srun (at TACC: ibrun) before the command, or ask for one task with more CPUs",
         _check_many_tasks,
     ),

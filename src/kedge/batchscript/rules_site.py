@@ -173,9 +173,9 @@ def _check_hidden(case: Case) -> Iterator[Found]:
     if not hidden:
         return
     pattern = re.compile(rf"(?:^|(?<=[\s:,='\"]))(?:{'|'.join(hidden)})(?![\w.-])")
+    live = case.script.live_lines
     for number, line in enumerate(case.script.text.split("\n"), 1):
-        is_live = any(each.line == number for each in case.script.live)
-        if (is_live or not line.lstrip().startswith("#")) and (found := pattern.search(line)):
+        if (number in live or not line.lstrip().startswith("#")) and (found := pattern.search(line)):
             where = case.site.scratch or "the scratch file system"
             shown = found.group() + ("}" if found.group().startswith("${") else "")
             yield Found(number, f"compute nodes of {case.site.name} do not see {shown}", f"put it on {where}")

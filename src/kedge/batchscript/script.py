@@ -77,6 +77,11 @@ class BatchScript:
         """The directives that are read."""
         return tuple(each for each in self.directives if each.is_live)
 
+    @property
+    def live_lines(self) -> frozenset[int]:
+        """The lines that hold a directive that is read."""
+        return frozenset(each.line for each in self.live)
+
     def find(self, *options: str) -> Directive | None:
         """The last live directive with one of these options, which is the one that counts."""
         return next((each for each in reversed(self.live) if each.option in options), None)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 _KEYWORDS = "if then else elif fi for while until do done case esac select function in { } ! [[ ]] time coproc"
 KEYWORDS = frozenset(_KEYWORDS.split())
 _OPERATOR = re.compile(r"&&|\|\||;;|\|&|[;&|()\n]")
-_REDIRECT = re.compile(r"\d*(?:<<-|<<<|<<|<>|>>|>\||>&|<&|&>>|&>|<|>)")
+_REDIRECT = re.compile(r"(?:<<-|<<<|<<|<>|>>|>\||>&|<&|&>>|&>|<|>)")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 
 
@@ -147,13 +147,12 @@ class _Lexer:
         self._add(raw, raw, literal=raw == "$")
 
     def _take_redirect(self) -> bool:
-        if self.in_word and not "".join(self.raw).isdigit():
-            if self.text[self.position] not in "<>":
-                return False
-            self._end_word()
-        found = _REDIRECT.match(self.text, self.position)
+        found = _REDIRECT.match(self.text, self.position) if self.text[self.position] in "<>&" else None
         if found is None:
             return False
+        has_number = self.in_word and len(self.raw) < 4 and "".join(self.raw).isdigit()
+        if not has_number:
+            self._end_word()
         if self.text[found.end() : found.end() + 1] == "(" and found.group() in ("<", ">"):  # process substitution
             end = _find_bracket_end(self.text, found.end() + 1)
             raw = self.text[self.position : end]

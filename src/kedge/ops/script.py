@@ -15,6 +15,7 @@ from kedge.batchscript.rules import check_script, know_nothing
 from kedge.batchscript.script import TITLES, BatchScript
 from kedge.batchscript.site_guess import guess_site
 from kedge.errors import FileProblem, KedgeError, UsageError
+from kedge.frozen import replace
 from kedge.model.job import Job
 from kedge.model.site import Site
 from kedge.ops.site import detect_here, look_around
@@ -23,7 +24,7 @@ from kedge.settings import Settings
 from kedge.sites.detect import detect_site
 from kedge.sites.profile import find_folders, list_signs, list_sites, load_site
 
-MOST_BYTES = 4 << 20  # what Slurm takes at most, too
+MOST_BYTES = 1 << 20  # far more than any script that people write has
 TARGETS = ("toml", "slurm", "gridengine", "pbs", "local")
 
 
@@ -94,7 +95,7 @@ def convert_file(name: str, target: str, settings: Settings, environ: Mapping[st
     site = load_site(settings.site, folders) if settings.site else None
     if target == "toml":
         scheduler = site.scheduler if site else ""
-        conversion = convert_script(script, target=scheduler, site=site)
+        conversion = _name_job(convert_script(script, target=scheduler, site=site), script, name)
         return ConvertedScript(name, target, site, _write_description(conversion.job, site), conversion, ())
     if site is not None and site.scheduler != target:
         raise UsageError(
@@ -102,9 +103,16 @@ def convert_file(name: str, target: str, settings: Settings, environ: Mapping[st
             hint=f"give --to {site.scheduler}, or another site",
         )
     site = site or load_site("local" if target == "local" else f"generic-{target}", folders)
-    conversion = convert_script(script, target=target, site=site)
+    conversion = _name_job(convert_script(script, target=target, site=site), script, name)
     text, warnings = _render(conversion.job, site, environ)
     return ConvertedScript(name, target, site, text, conversion, warnings)
+
+
+def _name_job(conversion: Conversion, script: BatchScript, name: str) -> Conversion:
+    """A job without a name has that of its file, as with sbatch and qsub."""
+    if name == "-" or script.find("--job-name", "-N") is not None:
+        return conversion
+    return replace(conversion, job=replace(conversion.job, name=Path(name).stem or "kedge"))
 
 
 def write_text(path: Path, text: str, *, is_script: bool, force: bool) -> None:
