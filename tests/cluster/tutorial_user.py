@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the tutorials' readers have: images with the programs that they name, and a terminal to type at."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+
+from tests.builders.containers import give_to, make_sandbox
+from tests.cluster.job_user import JobUser, make_job_user
+from tests.cluster.slurm_cluster import SlurmCluster
+
+SPAWN = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+# each says how it was called: its words, and where it is
+PROGRAMS = {
+    "torchrun": 'echo "torchrun $*; $MASTER_ADDR:$MASTER_PORT on $(hostname)"',
+    "all_reduce_perf_mpi": 'echo "rank $PMI_RANK of $PMI_SIZE on $(hostname): $*"',
+    "pi-mpi.py": 'echo "pi by rank ${PMI_RANK:-$SLURM_PROCID} of $SLURM_NTASKS, $1 samples${MPI_IS_SET_UP:+, set up}"',
+    "python": 'echo "python $*; GPUs ${CUDA_VISIBLE_DEVICES:-none}; CPUs ${SLURM_CPUS_PER_TASK:-1}"',
+}
+
+
+def make_reader(cluster: SlurmCluster, site: str, **variables: str) -> JobUser:
+    """A user who reads the tutorial of a site."""
+    return replace(make_job_user(cluster, KEDGE_SITE=site, **variables), site=site)
+
+
+def add_image(me: JobUser, name: str, runscript: str = 'exec "$@"') -> None:
+    """An image with the tutorials' programs; a folder is taken whatever processors nodes have."""
+    folder = make_sandbox(me.folder / name, runscript=runscript)
+    for program, text in PROGRAMS.items():
+        (folder / "bin" / program).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / "bin" / program).chmod(0o755)
+    give_to(me.user, folder)
+
+
+def type_at_terminal(me: JobUser, *words: str, typed: str = "") -> subprocess.CompletedProcess[str]:
+    """A verb on a terminal of its own; `typed` is what its user types, whatever comes first."""
+    return subprocess.run(
+        ["python3", "-c", SPAWN, *me.user.argv(*words)],
+        env=me.user.variables(),
+        cwd=me.folder,
+        input=typed,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
