@@ -87,7 +87,7 @@ def test_checks_gpus_in_a_queue_without_name_those_that_have_some() -> None:
 def test_checks_no_gpus_where_such_jobs_wait_for_ever() -> None:
     problem = refuse("sdumont", queue="sequana_gpu", time=HOUR)
     assert "waits for ever" in problem.message
-    assert problem.hint == "this would do: --queue sequana_cpu"
+    assert problem.hint == "this would do: --gpus 1"
 
 
 def test_checks_unknown_queues_propose_the_nearest() -> None:

@@ -7,14 +7,13 @@ A mended request may break another rule; `sites.checks` goes on until none is br
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Callable, Mapping
 
 from kedge.frozen import NOTHING, frozen, replace
 from kedge.model.duration import shorten_duration
 from kedge.model.job import Job
 from kedge.model.memory import shorten_memory
-from kedge.model.site import Queue, Site
+from kedge.model.site import Queue, Site, expand_path
 
 SOME_ACCOUNT = "PROJECT"  # stands for the one only the user knows
 _HOUR = 3600
@@ -101,7 +100,8 @@ def check_gpus(request: Request) -> Finding | None:
         better = replace(job, gpus_per_node=None, gpu_type="", memory_per_gpu=None)
         return Finding(f"{request.place} has no GPUs", better, _FAR)
     if not wanted and queue.needs_gpus:
-        return Finding(f"a job without GPUs waits for ever in {request.place}", replace(job, gpus_per_node=1), _NEAR)
+        cost = _SAME if job.queue == queue.name else _NEAR  # who names such a queue wants its GPUs
+        return Finding(f"a job without GPUs waits for ever in {request.place}", replace(job, gpus_per_node=1), cost)
     if there is not None and wanted > there:
         reason = f"{request.place} has {_count(there, 'GPU')} on a node, and {wanted} were asked for"
         return Finding(reason, *_spread_gpus(request, wanted * job.node_count, there))
@@ -276,14 +276,6 @@ def find_hidden_root(path: str, site: Site, environ: Mapping[str, str]) -> str |
 def _is_below(path: str, folder: str) -> bool:
     folder = posixpath.normpath(folder)
     return path == folder or path.startswith(folder.rstrip("/") + "/")
-
-
-def expand_path(text: str, environ: Mapping[str, str]) -> str:
-    """A profile's path with its $VARIABLES; empty when one of them is not set."""
-    names = re.findall(r"\$\{?(\w+)\}?", text)
-    if any(not environ.get(name) for name in names):
-        return ""
-    return re.sub(r"\$\{?(\w+)\}?", lambda match: environ[match.group(1)], text)
 
 
 def _lose(before: int, after: int) -> int:
