@@ -66,7 +66,7 @@ def add(job: Job) -> str:
         counter = folder() / "counter"
         job["number"] = int(counter.read_text()) + 1 if counter.exists() else 1001
         counter.write_text(str(job["number"]))
-        job.update(user=getpass.getuser(), ctime=time.time())
+        job.update(user=find_user(), ctime=time.time())
         save(job)
     runner = subprocess.Popen(
         [sys.executable, str(Path(__file__).resolve()), str(job["number"])],
@@ -80,6 +80,13 @@ def add(job: Job) -> str:
         job["runner"] = runner.pid
         save(job)
     return name_of(job)
+
+
+def find_user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # one that no database knows
+        return str(os.getuid())
 
 
 def name_of(job: Job, index: str | None = None) -> str:
