@@ -266,8 +266,6 @@ def find_variable(setting: Setting, environ: Mapping[str, str]) -> str | None:
 
 def read_file(path: Path) -> dict[str, tuple[object, int | None]]:
     """Key to value and line number; {} when there is no such file. Unknown keys are refused by name."""
-    import tomllib  # late: most commands have no configuration file
-
     try:
         with explained(path), path.open("rb") as file:
             data = file.read(FILE_LIMIT + 1)
@@ -275,6 +273,8 @@ def read_file(path: Path) -> dict[str, tuple[object, int | None]]:
         if problem.context.get("errno") in ("ENOENT", "ENOTDIR"):
             return {}
         raise
+    import tomllib  # late: most users have no configuration file
+
     if len(data) > FILE_LIMIT:
         raise InvalidSetting(f"{path} is too large for a configuration file", hint="it should be a few lines of TOML")
     try:

@@ -9,14 +9,14 @@ from kedge.errors import InvalidJob
 
 _LETTERS = "KMGTP"
 _FORMS = "write it like 512M, 64G or 1.5T"
-_AMOUNT = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,6}))?\s*(?:([KMGTP])(?:I?B)?|B)", re.IGNORECASE)
+_AMOUNT = r"([0-9]{1,19})(?:\.([0-9]{1,6}))?\s*(?:([KMGTP])(?:I?B)?|B)"
 _LARGEST = 1 << 60
 
 
 def parse_memory(text: str) -> int:
     """Bytes, rounded up; raises InvalidJob with the remedy. A bare number is megabytes to one, bytes to another."""
     word = text.strip()
-    found = _AMOUNT.fullmatch(word)
+    found = re.fullmatch(_AMOUNT, word, re.IGNORECASE)
     if found is None:
         raise _refuse(word, text)
     unit = 1 << 10 * (_LETTERS.index(found[3].upper()) + 1) if found[3] else 1

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 from kedge.frozen import frozen
 
 
@@ -101,3 +104,11 @@ class Site:
     def option(self, name: str, default: str = "") -> str:
         """A backend's own option."""
         return dict(self.options).get(name, default)
+
+
+def expand_path(text: str, environ: Mapping[str, str]) -> str:
+    """A profile's path with its $VARIABLES; empty when one of them is not set."""
+    pattern = r"\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?"
+    if not all(environ.get(name) for name in re.findall(pattern, text)):
+        return ""
+    return re.sub(pattern, lambda found: environ[found[1]], text)

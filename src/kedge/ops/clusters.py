@@ -13,7 +13,7 @@ from pathlib import Path
 from kedge.errors import KedgeError, NoScheduler, ProgramFailed, ProgramMissing, SchedulerFailed, rebuild_error
 from kedge.frozen import frozen, replace
 from kedge.jobs.records import Records
-from kedge.model.site import Site
+from kedge.model.site import Site, expand_path
 from kedge.ops.site import choose_site
 from kedge.posix.process import Finished, run_program
 from kedge.schedulers.advice import find_advice, is_unreachable
@@ -22,9 +22,8 @@ from kedge.schedulers.choose import find_backend
 from kedge.settings import Settings, xdg_directory
 
 _PATIENCE = 120.0  # seconds; a controller that restarts answers within that
-_ADDRESS = re.compile(r"^\w+: (error: )?")  # sbatch: error:
+_ADDRESS = r"^\w+: (error: )?"  # sbatch: error:
 _SHOWN_LINES = 5
-_VARIABLE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?")
 
 
 @frozen
@@ -87,7 +86,7 @@ class Cluster:
         if own is not None:
             return own
         said = (done.errors or done.output).decode(errors="replace").strip()
-        lines = [_ADDRESS.sub("", line).strip() for line in said.splitlines() if line.strip()]
+        lines = [re.sub(_ADDRESS, "", line).strip() for line in said.splitlines() if line.strip()]
         what = "; ".join(lines[-_SHOWN_LINES:]) or f"it ended with status {done.status} and said nothing"
         context = {"command": shlex.join(done.argv), **({"said": said[-2000:]} if len(lines) > _SHOWN_LINES else {})}
         return SchedulerFailed(f"{done.argv[0]}: {what}", context=context, hint=find_advice(said))
@@ -119,18 +118,10 @@ def find_record_root(settings: Settings, site: Site, environ: Mapping[str, str])
     """Where records are: a place that compute nodes see too, because scripts write there how they ended."""
     if settings.job_directory is not None:
         return settings.job_directory
-    scratch = expand(site.scratch, environ)
+    scratch = expand_path(site.scratch, environ)
     if not site.home_on_nodes and scratch:
         return Path(scratch) / ".kedge" / "jobs"
     return xdg_directory(environ, "XDG_STATE_HOME", ".local/state") / "jobs"
-
-
-def expand(text: str, environ: Mapping[str, str]) -> str:
-    """A profile's path with its $VARIABLES; empty when one of them is not set."""
-    names = _VARIABLE.findall(text)
-    if not all(environ.get(name) for name in names):
-        return ""
-    return _VARIABLE.sub(lambda found: environ[found[1]], text)
 
 
 def find_user(environ: Mapping[str, str]) -> str:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from kedge.errors import FileProblem, InvalidJob, KedgeError, ProgramFailed
 from kedge.frozen import frozen
 from kedge.model.job import Job
-from kedge.model.site import Site
-from kedge.ops.clusters import expand
+from kedge.model.site import Site, expand_path
 from kedge.settings import Settings, xdg_directory
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def find_image_folder(site: Site, settings: Settings, environ: Mapping[str, str]
     if settings.pull_directory is not None:
         return settings.pull_directory
     for place in (site.image_directory, f"{site.scratch}/kedge/images" if site.scratch else ""):
-        path = expand(place, environ)
+        path = expand_path(place, environ)
         if path:
             return Path(path)
     if settings.scratch_directory is not None:

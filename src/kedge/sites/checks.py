@@ -19,7 +19,7 @@ from kedge.sites.rules import RULES, Finding, Request, check_paths, count_memory
 
 _ROUNDS = 32  # of mending; every rule mends itself at once, so a few are enough
 _OTHER_QUEUE = 3  # what it costs to be sent to a queue that was not asked for
-_RESERVATION_QUEUE = re.compile(r"[RSM][0-9]+(\..*)?")  # PBS: a reservation is a queue
+_RESERVATION_QUEUE = r"[RSM][0-9]+(\..*)?"  # PBS: a reservation is a queue
 # what users' own directives say where the site refuses it: a warning, because directives are the user's last word
 _REFUSED_DIRECTIVES = {
     "memory": r"--mem\b|--mem-per-(cpu|gpu)\b",
@@ -129,7 +129,7 @@ def _find_named(name: str, request: Request) -> Queue:
     queue = site.find_queue(name.partition("@")[0])
     if queue is not None:
         return queue
-    if request.job.reservation or (site.scheduler == "pbs" and _RESERVATION_QUEUE.fullmatch(name)):
+    if request.job.reservation or (site.scheduler == "pbs" and re.fullmatch(_RESERVATION_QUEUE, name)):
         return Queue(name)
     known = [each.name for each in site.queues if not each.is_retired] or [each.name for each in site.queues]
     nearest = _find_nearest(replace(request, job=replace(request.job, queue="")), [])

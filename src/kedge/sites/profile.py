@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,6 @@ from kedge.sites.schema import QUEUE_KEYS, SITE_KEYS, Key, Unusable
 SHIPPED = Path(__file__).parent / "profiles"
 _FILE_LIMIT = 1 << 20  # larger ones are something else
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_SIGN_LINES = re.compile(
-    r"^(?:inherits[ \t]*=[^\n]*|hostnames[ \t]*=[ \t]*\[[\s\S]*?\][ \t]*(?:#[^\n]*)?)$"
-    r"|^\[variables\][^\n]*\n(?:(?!\[)[^\n]*\n)*",
-    re.MULTILINE,
-)
 _DEEPEST = 8  # profiles that inherit from one another
 
 
@@ -168,13 +163,25 @@ def _read_sign_lines(path: Path) -> dict[str, Any]:
 
     try:
         with path.open("rb") as file:
-            text = file.read(_FILE_LIMIT).decode() + "\n"
-        table = tomllib.loads("\n".join(match.group(0) for match in _SIGN_LINES.finditer(text)))
+            lines = file.read(_FILE_LIMIT).decode().splitlines()
+        table = tomllib.loads("\n".join(_pick_sign_lines(lines)))
         inherited = table.pop("inherits", "")
         values = {key: SITE_KEYS[key].read(value) for key, value in table.items()}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, Unusable, RecursionError):
         return {}
     return {**values, "inherits": inherited} if isinstance(inherited, str) and _NAME.fullmatch(inherited) else values
+
+
+def _pick_sign_lines(lines: Iterable[str]) -> Iterator[str]:
+    """`inherits`, `hostnames` with the lines that its list goes on for, and the table `variables`."""
+    is_wanted, is_top = False, True
+    for line in lines:
+        if line.startswith("["):
+            is_wanted, is_top = line.startswith("[variables]"), False
+        elif is_top and "=" in line and line[:1].isalpha():
+            is_wanted = line.partition("=")[0].strip() in ("inherits", "hostnames")
+        if is_wanted:
+            yield line
 
 
 def _summarize(path: Path, folder: Folder, folders: Sequence[Folder]) -> SiteSummary:
