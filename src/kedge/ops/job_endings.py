@@ -115,6 +115,4 @@ def _judge_status(seen: JobStatus, ending: Ending, status: int, limit: object) -
     lasted = (ending.ended or 0.0) - (ending.began or 0.0)
     if status == _SIGNALS + _ENDED and isinstance(limit, int) and ending.began and lasted >= limit - 5:
         return replace(seen, state=State.TIMEOUT, signal=_ENDED, time_limit=limit)
-    if status > _SIGNALS:
-        return replace(seen, state=State.FAILED, signal=status - _SIGNALS)
     return replace(seen, state=State.FAILED, exit_code=status)

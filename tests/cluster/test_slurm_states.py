@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Why jobs wait and how they ended, in words, on a real Slurm: with accounts, without them, and after it forgot."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster.daemons import wait_until
+from tests.cluster.job_user import JobUser, make_job_user
+from tests.cluster.slurm_cluster import SlurmCluster, SlurmOptions
+from tests.requirements import require_root
+
+
+@pytest.fixture
+def me(slurm: SlurmCluster) -> Iterator[JobUser]:
+    with leaving_nothing(slurm) as user:
+        yield user
+
+
+@pytest.fixture
+def forgotten(slurm_forgetful: SlurmCluster) -> Iterator[JobUser]:
+    with leaving_nothing(slurm_forgetful) as user:
+        yield user
+
+
+@pytest.fixture
+def accounted(slurm_accounting: SlurmCluster) -> Iterator[JobUser]:
+    with leaving_nothing(slurm_accounting) as user:
+        yield user
+
+
+@contextlib.contextmanager
+def leaving_nothing(cluster: SlurmCluster) -> Iterator[JobUser]:
+    user = make_job_user(cluster)
+    yield user
+    user.run("cancel", "--all")
+
+
+def await_reason(user: JobUser, id: str, sentence: str) -> None:
+    wait_until(sentence, lambda: sentence in user.status(id)["why"], timeout=20, every=0.3)
+
+
+def test_status_says_why_jobs_wait(me: JobUser, slurm: SlurmCluster) -> None:
+    first = me.submit_shell("sleep 300", "--exclusive", "-N", "2")
+    me.await_state(first, "running")
+    waits = {
+        "enough nodes are free": me.submit_shell("true", "--exclusive", "-N", "2"),
+        "waits for another job": me.submit_shell("true", "--after", first),
+        "You hold it; 'scontrol release": me.submit_shell("true", "--directive=--hold"),
+        "asked to begin later": me.submit_shell("true", "--begin", "now+1hour"),
+        "more time than the queue dev allows": me.submit_shell("true", "-p", "dev", "-t", "2h"),
+    }
+    for sentence, id in waits.items():
+        await_reason(me, id, sentence)
+        assert me.status(id)["state"] in ("queued", "held")
+        assert me.status(id)["exit_code"] is None
+    held = next(id for sentence, id in waits.items() if "hold" in sentence)
+    assert me.status(held)["state"] == "held"
+    shown = me.read("status", held)
+    assert "You hold it" in shown
+    me.read("cancel", "--all")
+    for id in (first, *waits.values()):
+        me.wait(id)
+    assert me.status(held)["state"] == "cancelled"
+
+
+def test_status_says_how_jobs_failed(me: JobUser) -> None:
+    commands = {
+        "status 3; its output says more": "exit 3",
+        "status 127: the command was not found": "no-such-program",
+        "status 255: the container": "exit 255",
+        "SIGSEGV": "kill -SEGV $$",
+        "status 137: SIGKILL": "kill -KILL $$",
+    }
+    ids = {sentence: me.submit_shell(command) for sentence, command in commands.items()}
+    for sentence, id in ids.items():
+        me.wait(id)
+        status = me.status(id)
+        assert status["state"] == "failed"
+        assert sentence in status["why"]
+        assert "failed" in me.read("status", id)
+    script = me.submit_shell("kill -KILL $PPID")
+    me.wait(script)
+    assert (me.status(script)["state"], me.status(script)["signal"]) == ("failed", 9)
+    assert "SIGKILL" in me.status(script)["why"]
+
+
+def test_status_says_that_memory_ran_out(me: JobUser, slurm_memory: SlurmCluster) -> None:
+    eat = "import time; x = bytearray(400 << 20); time.sleep(60)"
+    other = make_job_user(slurm_memory)
+    by_slurm = me.submit("--mem", "50M", "-", "python3", "-c", eat)
+    by_kernel = other.submit("--mem", "50M", "-", "python3", "-c", eat)
+    other.wait(by_kernel)
+    assert other.status(by_kernel)["state"] == "out of memory"
+    assert "ask for more with --mem" in other.status(by_kernel)["why"]
+    me.wait(by_slurm)
+    assert me.status(by_slurm)["state"] == "failed", "this Slurm says no more than that it was killed"
+    assert "memory runs out; more is asked for with --mem" in me.status(by_slurm)["why"]
+
+
+def test_status_says_that_the_output_could_not_be_opened(me: JobUser) -> None:
+    (me.folder / "gone").mkdir()
+    (me.folder / "gone").chmod(0o777)
+    id = me.submit_shell("echo hello", "-o", "gone/out.txt", "--directive=--hold")
+    (me.folder / "gone").rmdir()
+    me.user.read_program("scontrol", "release", id)
+    me.wait(id)
+    assert me.status(id)["state"] == "failed"
+    assert "could not be opened on the node" in me.status(id)["why"]
+    refused = me.run("submit", "-e", "nowhere/err.txt", "-", "true")
+    assert refused.returncode != 0
+    assert "nowhere" in refused.stderr
+
+
+@pytest.mark.slow
+def test_status_of_time_limits_is_known_to_slurm_and_to_scripts(
+    me: JobUser, forgotten: JobUser, slurm: SlurmCluster, slurm_forgetful: SlurmCluster
+) -> None:
+    ids = {}
+    for user, cluster in ((me, slurm), (forgotten, slurm_forgetful)):
+        ids[user.folder] = id = user.submit_shell("touch up; sleep 300", "-t", "1m")
+        user.await_file("up")
+        cluster.expire(id)
+    # so that nobody has to wait for a minute, the shortest limit: as if it had begun a minute ago
+    [began] = forgotten.records.glob("*/began")
+    number, host, moment = began.read_text().splitlines()[0].split()
+    began.write_text(f"{number} {host} {int(moment) - 60}\n")
+    me.wait(ids[me.folder])
+    assert me.status(ids[me.folder])["state"] == "timeout"
+    assert "time limit of 00:01:00" in me.status(ids[me.folder])["why"]
+    slurm_forgetful.wait_until_forgotten(ids[forgotten.folder])
+    status = forgotten.status(ids[forgotten.folder])
+    assert (status["state"], status["raw"]) == ("timeout", ""), "nobody but the script says so"
+    assert "time limit of 00:01:00" in status["why"]
+
+
+def test_status_says_that_a_node_failed() -> None:
+    require_root()
+    with SlurmCluster(SlurmOptions(nodes=1, gpus=0)) as cluster:
+        me = make_job_user(cluster)
+        id = me.submit_shell("sleep 300", "--directive=--no-requeue")
+        me.await_state(id, "running")
+        cluster.read("scontrol", "update", "NodeName=n1", "State=DOWN", "Reason=test")
+        me.wait(id)
+        status = me.status(id)
+        assert (status["state"], "A node it ran on" in status["why"]) == ("node failed", True)
+
+
+def test_forgotten_jobs_are_told_by_their_scripts(forgotten: JobUser, slurm_forgetful: SlurmCluster) -> None:
+    me = forgotten
+    good, bad, odd = me.submit_shell("true"), me.submit_shell("exit 3"), me.submit_shell("exit 255")
+    killed = me.submit_shell("kill -KILL $PPID")
+    pending = me.submit_shell("true", "--directive=--hold")
+    sleeper = me.submit_shell("touch up; sleep 300")
+    me.await_file("up")
+    foreign = me.user.read_program("scancel", me.submit_shell("true", "--directive=--hold", "-J", "vanished"))
+    assert foreign == ""
+    me.read("cancel", pending, sleeper)
+    for id in (good, bad, odd, killed, pending, sleeper):
+        slurm_forgetful.wait_until_forgotten(id)
+    states = {each["id"]: each["state"] for each in me.tell("jobs", "--mine")}
+    assert states[good] == "done"
+    assert states[bad] == states[odd] == "failed"
+    assert states[killed] == "lost"
+    assert states[pending] == states[sleeper] == "cancelled"
+    assert (me.status(bad)["exit_code"], me.status(odd)["exit_code"]) == (3, 255)
+    assert "did not end by itself" in me.status(killed)["why"]
+    vanished = me.status("vanished")
+    assert (vanished["state"], "never began" in vanished["why"]) in {("lost", True), ("queued", False)}
+    assert me.run("wait", good).returncode == 0
+    assert me.run("status", "999999").returncode != 0
+
+
+def test_forgotten_tasks_of_an_array_are_not_done(forgotten: JobUser, slurm_forgetful: SlurmCluster) -> None:
+    """Slurm forgets tasks one by one: the first one that failed must not vanish behind the last that is well."""
+    me = forgotten
+    body = """case $KEDGE_ARRAY_INDEX in
+0) exit 5 ;; 1) kill -KILL $PPID ;; 2) exit 0 ;; 3) while [ ! -e go ]; do sleep 0.1; done ;; esac"""
+    id = me.submit_shell(body, "-a", "0-3")
+    for index in (0, 1, 2):
+        slurm_forgetful.wait_until_forgotten(f"{id}_{index}")
+    wanted = {0: "failed", 1: "lost", 2: "done", 3: "running"}
+    assert {each["index"]: each["state"] for each in me.tell("status", id)["tasks"]} == wanted
+    assert {each["index"]: each["state"] for each in me.tell("jobs", "--mine") if each["id"] == id} == wanted
+    (me.folder / "go").touch()
+    slurm_forgetful.wait_until_forgotten(id)
+    done = me.run("wait", f"{id}_3")
+    assert done.returncode == 0
+    assert {each["index"]: each["state"] for each in me.tell("status", id)["tasks"]} == {**wanted, 3: "done"}
+
+
+def test_forgotten_ids_that_come_again_are_other_jobs() -> None:
+    require_root()
+    with SlurmCluster(SlurmOptions(nodes=1, gpus=0, min_job_age=2)) as cluster:
+        me = make_job_user(cluster)
+        old = me.submit_shell("exit 3", "-J", "old")
+        me.wait(old)
+        cluster.stop_control()
+        for file in (cluster.folder / "state").iterdir():
+            if file.is_file():
+                file.unlink()
+        cluster.start_control(forget=True)
+        wait_until("the node is back", lambda: "idle" in cluster.read("sinfo", "-h", "-o", "%T"))
+        new = me.submit_shell("true", "-J", "new")
+        assert new == old
+        me.wait(new)
+        for _ in range(2):
+            assert {each["name"]: each["state"] for each in me.tell("jobs", "--mine")} == {
+                "old": "failed",
+                "new": "done",
+            }
+            assert me.tell("status", new)["name"] == "new"
+            assert me.status("old")["exit_code"] == 3
+
+
+def test_accounts_tell_what_scripts_could_not(accounted: JobUser, slurm_accounting: SlurmCluster) -> None:
+    me = accounted
+    killed, odd, good = me.submit_shell("kill -KILL $PPID"), me.submit_shell("exit 255"), me.submit_shell("true")
+    held = me.submit_shell("true", "--directive=--hold")
+    array = me.submit_shell("exit $KEDGE_ARRAY_INDEX", "-a", "0-2")
+    me.user.read_program("scancel", held)
+    for id in (killed, odd, good, held, array):
+        slurm_accounting.wait_until_forgotten(id)
+    assert (me.status(killed)["state"], me.status(killed)["signal"]) == ("failed", 9)
+    assert me.status(odd)["exit_code"] == 255, "sacct says 127"
+    assert "127" not in me.status(odd)["why"]
+    assert (me.status(good)["state"], me.status(held)["state"]) == ("done", "cancelled")
+    tasks = {each["index"]: (each["state"], each["exit_code"]) for each in me.tell("status", array)["tasks"]}
+    assert tasks == {0: ("done", 0), 1: ("failed", 1), 2: ("failed", 2)}
+    foreign = me.user.read_program("sbatch", "--parsable", "--wrap", "exit 4", "--output=/dev/null").strip()
+    slurm_accounting.wait_until_forgotten(foreign)
+    assert me.status(foreign)["exit_code"] == 4
+
+
+def test_accounts_that_nobody_answers_for_leave_the_scripts(me: JobUser) -> None:
+    """sacct fails here, and Slurm still knows the job."""
+    id = me.submit_shell("exit 200")
+    me.wait(id)
+    assert me.status(id)["exit_code"] == 200
