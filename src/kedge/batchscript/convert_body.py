@@ -16,7 +16,6 @@ from kedge.batchscript.shell import KEYWORDS, Command, Word
 from kedge.batchscript.variables import find_names, find_values, resolve_word
 from kedge.model.job import Parallel
 
-RUNSCRIPT = "/.singularity.d/runscript"  # what `run` starts, in every image
 _SUBMIT_FOLDER = re.compile(r"\"?\$\{?(SLURM_SUBMIT_DIR|PBS_O_WORKDIR|SGE_O_WORKDIR)\}?\"?/?\Z")
 _RENDEZVOUS = re.compile(r"\s*(?:export\s+)?(?:MASTER_ADDR|MASTER_PORT|WORLD_SIZE)=[^;&|]*(?:\|[^;&]*)?\Z")
 _ASSIGNMENT = re.compile(r"\s*([A-Za-z_]\w*)=(?:[\w./:@+,-]*|\"[\w./:@+,$ {}-]*\"|'[^']*')\s*\Z")
@@ -223,8 +222,7 @@ def _convert_command(
             body.fields["command"] = ("--no-python", "sh", "-c", f"exec python -u {source}")
         _export_names(source, call, body)
     if call.verb == "run" and body.fields["command"] and launch.parallel is not Parallel.TORCHRUN:
-        body.fields["command"] = (RUNSCRIPT, *body.fields["command"])
-        body.remarks.append((call.line, f"'{call.program} run' hands its words to the image's own script, {RUNSCRIPT}"))
+        body.fields["runscript"] = True
 
 
 def _export_names(source: str, call: ContainerCall, body: Body) -> None:
