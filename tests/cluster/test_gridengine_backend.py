@@ -205,7 +205,7 @@ def test_gridengine_reasons_to_wait(gridengine: GridEngineCell) -> None:
         "error": run(user, "true", directives=("-o /nowhere/at/all",)),
     }
     words = {
-        "gpus": "It asks for gpu=9, and ge0",
+        "gpus": "it asks for gpu=9, and ge0",
         "slots": "parallel environment smp",
         "later": "waits for the time",
         "held": f"qrls {ids['held']}",

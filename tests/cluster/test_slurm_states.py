@@ -130,11 +130,11 @@ def test_status_of_time_limits_is_known_to_slurm_and_to_scripts(
     began.write_text(f"{number} {host} {int(moment) - 60}\n")
     me.wait(ids[me.folder])
     assert me.status(ids[me.folder])["state"] == "timeout"
-    assert "time limit of 00:01:00" in me.status(ids[me.folder])["why"]
+    assert "time limit of 0:01:00" in me.status(ids[me.folder])["why"]
     slurm_forgetful.wait_until_forgotten(ids[forgotten.folder])
     status = forgotten.status(ids[forgotten.folder])
     assert (status["state"], status["raw"]) == ("timeout", ""), "nobody but the script says so"
-    assert "time limit of 00:01:00" in status["why"]
+    assert "time limit of 0:01:00" in status["why"]
 
 
 def test_status_says_that_a_node_failed() -> None:

@@ -142,7 +142,7 @@ def test_gridengine_says_why_jobs_wait() -> None:
     assert "could not open its output file /nonexistent/x/y (No such file or directory)" in error
     assert "qmod -cj 7" in error
     gpus = explain_waiting("gpu", "qw", State.QUEUED)
-    assert gpus.startswith("It asks for gpu=9, and ge01 has 0 left.")
+    assert gpus.startswith("it asks for gpu=9, and ge01 has 0 left")
     assert "never begins" in gpus
     assert "qrls 7" in explain_waiting("held", "hqw", State.HELD)
     assert "depends on" in explain_waiting("dependency", "hqw", State.HELD)
@@ -184,7 +184,7 @@ def test_gridengine_says_how_jobs_ended() -> None:
     said = {each.id: GRIDENGINE.explain(each) for each in GRIDENGINE.parse_history(ACCOUNTS)}
     assert "time limit of 0:00:03" in said["25"]
     assert "qdel" in said["26"]
-    assert "exit code 1" in said["27"]
+    assert "status 1" in said["27"]
     assert "SIGSEGV" in said["28"]
     assert "application error returned" in said["29"]
     assert "put back into the queue" in said["32"]

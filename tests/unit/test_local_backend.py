@@ -222,7 +222,7 @@ def test_argv_names_jobs_as_they_are() -> None:
         (State.QUEUED, "BeginTime", {"begins": "1900000000"}, "it was asked to begin at 2030-"),
         (State.QUEUED, "", {}, "in a moment"),
         (State.TIMEOUT, "it ran for its time limit of 1h", {}, "ask for more with --time"),
-        (State.OUT_OF_MEMORY, "it used 2G", {}, "ask for more with --memory"),
+        (State.OUT_OF_MEMORY, "it used 2G", {}, "ask for more with --mem"),
         (State.LOST, "its runner was killed", {}, "its runner was killed"),
         (State.QUEUED, "SomethingElse", {}, "SomethingElse"),
     ],
@@ -233,7 +233,7 @@ def test_explain_says_it_in_words(state: State, reason: str, details: dict[str, 
 
 
 def test_explain_says_how_it_ended() -> None:
-    assert "signal 9" in LOCAL.explain(JobStatus("7", State.FAILED, "failed", signal=9))
+    assert "SIGKILL" in LOCAL.explain(JobStatus("7", State.FAILED, "failed", signal=9))
     assert "status 3" in LOCAL.explain(JobStatus("7", State.FAILED, "failed", exit_code=3))
     assert LOCAL.explain(JobStatus("7", State.DONE, "done", exit_code=0)) == ""
 

@@ -33,7 +33,7 @@ Job Id: 1234.pbs1
     Resource_List.walltime = 01:00:00
     stime = Sun Nov  5 07:34:00 2026
     Variable_List = PBS_O_HOME=/home/ada,PBS_O_LANG=en_US.UTF-8,PBS_O_LOGNAME=ada,
-\tPBS_O_PATH=/usr/bin:/bin,PBS_O_WORKDIR=/home/ada/work,X=job_state = F
+\tPBS_O_PATH=/usr/bin:/bin,PBS_O_WORKDIR=/home/ada/code,X=job_state = F
     comment = Job run at Sun Nov 15 at 07:34 on (hnode001:ncpus=192:ngpus=8)+(
 \thnode002:ncpus=192:ngpus=8)
     project = grp
@@ -199,19 +199,19 @@ def test_pbs_list_of_ten_thousand_jobs_is_read_quickly() -> None:
     [
         (
             "Not Running: Insufficient amount of resource: ngpus (R: 8 A: 3 T: 64)",
-            "It waits until enough ngpus is free: 8 wanted, 3 free, 64 in all.",
+            "it waits until enough ngpus is free: 8 wanted, 3 free, 64 in all",
         ),
         (
             "Can Never Run: Insufficient amount of resource: ngpus (R: 80 A: 3 T: 64)",
-            "It asks for more ngpus than there is: 80 wanted, 3 free, 64 in all. It can never run",
+            "it asks for more ngpus than there is: 80 wanted, 3 free, 64 in all; it can never run",
         ),
-        ("Not Running: Insufficient amount of resource ncpus", "It waits until enough ncpus is free."),
-        ("Not Running: Not enough free nodes available", "It waits for free nodes."),
-        ("Can Never Run: Not enough total nodes available", "It can never run as it is"),
+        ("Not Running: Insufficient amount of resource ncpus", "it waits until enough ncpus is free"),
+        ("Not Running: Not enough free nodes available", "it waits for free nodes"),
+        ("Can Never Run: Not enough total nodes available", "it can never run as it is"),
         ("Not Running: User has reached queue rt_HF running job limit.", "so many jobs may run at once"),
         ("Not Running: Job would conflict with reservation or top job", "reservation or a job of higher rank"),
         ("Not Running: Queue not started.", "queue is stopped"),
-        ("Not Running: Something new", "It waits: Something new."),
+        ("Not Running: Something new", "it waits: Something new"),
         ("", ""),
     ],
 )
@@ -224,7 +224,7 @@ def test_pbs_says_how_jobs_ended() -> None:
     assert "4096kb" in PBS.explain(finished("-27", **{"resources_used.mem": "4096kb"}))
     assert "deleted while it ran" in PBS.explain(finished("271", "91"))
     assert "SIGSEGV" in PBS.explain(finished("267"))
-    assert "exit code 3" in PBS.explain(finished("3"))
+    assert "status 3" in PBS.explain(finished("3"))
     assert "does not know its user" in PBS.explain(finished("-10"))
     assert "submit it anew" in PBS.explain(finished("-4"))
     assert "qrls 1.pbs1" in PBS.explain(JobStatus("1.pbs1", State.HELD, "H"))

@@ -1,47 +1,81 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What an exit code or a signal says about a script that ended, in a sentence; for the schedulers that say no more."""
+"""How a job ended, in sentences that are the same for every scheduler: codes, signals, limits, nodes."""
 
 from __future__ import annotations
 
 import signal as signals
 
+from kedge.model.duration import format_duration
 from kedge.model.job_state import JobStatus
 
 _SIGNALS = {
-    "SIGKILL": "often its node had no memory left",
-    "SIGSEGV": "a program touched memory that is not its own",
-    "SIGBUS": "a file it had mapped vanished, or a disk or /dev/shm was full",
+    "SIGKILL": "killed at once, as the kernel does when memory runs out; more is asked for with --mem",
+    "SIGTERM": "asked to end, as cancelling and time limits do",
+    "SIGINT": "interrupted by somebody",
+    "SIGSEGV": "a program touched memory that is not its own (a segmentation fault)",
+    "SIGBUS": "a file behind a mapping is gone, or a disk or /dev/shm is full",
     "SIGABRT": "a program gave up by itself; its output should say why",
-    "SIGFPE": "a number was divided by zero",
-    "SIGILL": "a program is made for another processor",
-    "SIGXCPU": "it used more processor time than it may",
+    "SIGILL": "a program is made for another kind of CPU",
+    "SIGFPE": "a number was divided by zero, or the like",
+    "SIGXCPU": "it used more CPU time than it may",
     "SIGXFSZ": "a file became larger than it may",
-    "SIGTERM": "somebody or the scheduler asked it to end",
-    "SIGINT": "somebody interrupted it",
+    "SIGUSR1": "a signal of the user's that it does not handle",
+    "SIGUSR2": "a signal of the user's that it does not handle",
 }
 _CODES = {
-    126: "a program could not be executed",
-    127: "a program was not found",
-    255: "kedge itself could not start the container, or a program was not reached; the output says which",
+    126: "a file was found but could not be run (is it executable, and for this kind of CPU?)",
+    127: "the command was not found (is it in the image, or on the node's PATH?)",
+    255: "the container or a remote shell could not be started; its output says why",
 }
 
 
 def explain_exit(status: JobStatus) -> str:
     """A sentence about how it failed; empty when neither code nor signal is known."""
     if status.signal:
-        return f"It was ended by {_describe(status.signal)}."
-    code = status.exit_code
-    if not code:
-        return ""
-    if code > 128 and code - 128 in set(signals.Signals):
-        return f"It ended with exit code {code}: a program in it was ended by {_describe(code - 128)}."
-    known = f": {_CODES[code]}" if code in _CODES else "; its output should say why"
-    return f"It ended with exit code {code}{known}."
+        return f"it was ended by {_name_signal(status.signal)}: {_describe_signal(status.signal)}"
+    return explain_code(status.exit_code) if status.exit_code else ""
 
 
-def _describe(number: int) -> str:
+def explain_code(code: int, other: int | None = None) -> str:
+    """The same for an exit code; `other` is what it may have been too, where accounts mix them up."""
+    codes = [code] if other is None else [code, other]
+    meanings = "; or ".join(filter(None, map(_describe_code, codes)))
+    shown = " or ".join(map(str, codes))
+    return f"its script ended with status {shown}" + (f": {meanings}" if meanings else "; its output says more")
+
+
+def explain_timeout(status: JobStatus) -> str:
+    """For a job that took longer than it may."""
+    limit = f" of {format_duration(status.time_limit)}" if status.time_limit else ""
+    return (
+        f"it ran into its time limit{limit} and was ended; ask for more with --time, or let it save and resume its work"
+    )
+
+
+def explain_memory(figure: str = "") -> str:
+    """For a job that used more memory than it may; `figure` is what is known of how much that was."""
+    return f"it used more memory than it may{f' ({figure})' if figure else ''} and was ended; ask for more with --mem"
+
+
+def explain_node(status: JobStatus) -> str:
+    """For a job whose node failed."""
+    where = f" ({status.nodes})" if status.nodes else ""
+    return f"a node it ran on{where} failed, which is not its fault; submit it anew"
+
+
+def _describe_code(code: int) -> str:
+    if code in _CODES or code <= 128:
+        return _CODES.get(code, "")
+    name = _name_signal(code - 128)
+    return f"{name}, {_describe_signal(code - 128)}" if name in signals.Signals.__members__ else ""
+
+
+def _describe_signal(number: int) -> str:
+    return _SIGNALS.get(_name_signal(number), "its output may say more")
+
+
+def _name_signal(number: int) -> str:
     try:
-        name = signals.Signals(number).name
+        return signals.Signals(number).name
     except ValueError:
         return f"signal {number}"
-    return f"{name} ({_SIGNALS[name]})" if name in _SIGNALS else name

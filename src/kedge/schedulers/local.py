@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import time
 from collections.abc import Mapping, Sequence
 
@@ -22,6 +21,7 @@ from kedge.model.memory import shorten_memory
 from kedge.model.site import Site
 from kedge.posix.background import own_command
 from kedge.schedulers.backend import Backend, Dialect, Place, Query
+from kedge.schedulers.exits import explain_exit, explain_memory, explain_timeout
 from kedge.schedulers.script import render_body
 
 DIALECT = Dialect(
@@ -187,27 +187,21 @@ def _explain_waiting(status: JobStatus) -> str:
         "Priority": f"it waits for {things}; {jobs} is before it",
         "Dependency": f"it waits for {jobs}",
         "DependencyNeverSatisfied": f"it will never begin: {jobs} did not end as it wants; "
-        f"cancel it (kedge cancel {status.id}), and submit it again",
+        f"cancel it with 'kedge cancel {status.id}' and submit it anew",
         "JobArrayTaskLimit": "as many tasks of its array run as it allows at once",
         "BeginTime": f"it was asked to begin at {begins}",
-        "BadConstraints": f"it asks for more {things} than this machine has; cancel it, and ask for less",
+        "BadConstraints": f"it asks for more {things} than this machine has; cancel it and ask for less",
     }
     return texts.get(status.reason, status.reason)
 
 
 def _explain_end(status: JobStatus) -> str:
     if status.state is State.TIMEOUT:
-        return f"{status.reason or 'it ran for all its time'} and was ended; ask for more with --time"
+        return explain_timeout(status)
     if status.state is State.OUT_OF_MEMORY:
-        return f"{status.reason or 'it used too much memory'} and was ended; ask for more with --memory"
+        return explain_memory(status.reason)
     if status.reason:
         return status.reason
     if status.state is State.CANCELLED:
         return "it was cancelled"
-    if status.state is State.FAILED and status.signal:
-        return f"it was killed by signal {status.signal}"
-    if status.state is State.FAILED and status.exit_code is not None:
-        return (
-            f"it ended with status {status.exit_code}; 'kedge logs {shlex.quote(status.shown_id)}' shows what it said"
-        )
-    return ""
+    return explain_exit(status) if status.state is State.FAILED else ""

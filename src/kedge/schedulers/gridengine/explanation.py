@@ -6,9 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from kedge.model.duration import format_duration
 from kedge.model.job_state import JobStatus, State
-from kedge.schedulers.exits import explain_exit
+from kedge.schedulers.exits import explain_exit, explain_memory, explain_timeout
 
 _OFFERS = re.compile(
     r'\(-l ([^)]*)\) cannot run at host "([^"]*)" because it offers only h[cl]:([\w.]+)=(\d+(?:\.\d+)?)'
@@ -38,8 +37,8 @@ def _explain_error(status: JobStatus) -> str:
     else:
         why = status.reason.removesuffix("; Job is in error state") or "'qstat -j' says why"
     return (
-        f"Grid Engine stopped it in an error state: {why}. When that is mended, 'qmod -cj {status.id}' lets it try"
-        " again; otherwise cancel it."
+        f"Grid Engine stopped it in an error state: {why}; when that is mended, 'qmod -cj {status.id}' lets it try"
+        " again; otherwise cancel it"
     )
 
 
@@ -51,26 +50,26 @@ def _explain_waiting(status: JobStatus) -> str:
     environment = _ENVIRONMENT.search(reason)
     if environment:
         return (
-            f"The parallel environment {environment[1]} has {environment[2]} slots for it at the moment. It waits until"
+            f"the parallel environment {environment[1]} has {environment[2]} slots for it at the moment; it waits until"
             f" enough are free; if 'qconf -sp {environment[1]}' and the queues have fewer in all, it never begins: ask"
-            " for fewer tasks or CPUs."
+            " for fewer tasks or CPUs"
         )
     if "job dependencies" in reason:
-        return "It waits for the end of the jobs that it depends on."
+        return "it waits for the end of the jobs that it depends on"
     if status.state is State.HELD:
-        return f"It is held. 'qrls {status.id}' releases it, unless it waits for another job or an operator holds it."
+        return f"it is held; 'qrls {status.id}' releases it, unless it waits for another job or an operator holds it"
     if "not yet reached" in reason or "execution time" in reason:
-        return "It waits for the time at which it may begin."
+        return "it waits for the time at which it may begin"
     if "max_aj_instances" in reason:
-        return "So many of its tasks run as may run at once; the others wait for them."
+        return "so many of its tasks run as may run at once; the others wait for them"
     if "turned off" in reason:
-        return "It waits in the queue; this site does not tell why."
+        return "it waits in the queue; this site does not tell why"
     full = _FULL.search(reason)
     if full:
-        return f"It waits for a free place: the queues it may use are {full[1]}."
+        return f"it waits for a free place: the queues it may use are {full[1]}"
     if _UNREQUESTABLE.search(reason):
-        return f"No queue takes it as it is: {reason.split(';')[0]}."
-    return f"It waits: {reason.split(';')[0]}." if reason else ""
+        return f"no queue takes it as it is: {reason.split(';')[0]}"
+    return f"it waits: {reason.split(';')[0]}" if reason else ""
 
 
 def _explain_offers(offers: list[tuple[str, str, str, str]]) -> str:
@@ -80,45 +79,39 @@ def _explain_offers(offers: list[tuple[str, str, str, str]]) -> str:
     left = left.rstrip("0").rstrip(".") if "." in left else left
     asked = dict(piece.partition("=")[::2] for piece in wanted.split(",")).get(resource, "more")
     return (
-        f"It asks for {resource}={asked}, and {host} has {left or '0'} left. It waits until others end; if no node has"
-        f" that many in all, it never begins: cancel it and ask for less."
+        f"it asks for {resource}={asked}, and {host} has {left or '0'} left, so it waits until others end; if no node"
+        " has that many in all, it never begins: cancel it and ask for less"
     )
 
 
 def _explain_failure(status: JobStatus) -> str:
     if status.reason and status.exit_code is None and status.signal is None:
-        return f"Grid Engine could not run it on {status.nodes or 'the node'}: {status.reason}."
+        return f"Grid Engine could not run it on {status.nodes or 'the node'}: {status.reason}"
     return explain_exit(status)
 
 
 def _explain_cancelled(status: JobStatus) -> str:
     by = dict(status.details).get("deleted_by")
     if by:
-        return f"{by} deleted it."
-    return "It was killed (SIGKILL): by 'qdel', or because its node ran out of memory."
-
-
-def _explain_timeout(status: JobStatus) -> str:
-    limit = f" of {format_duration(status.time_limit)}" if status.time_limit else ""
-    return f"It ran into its time limit{limit}. Give it more with --time, or let it save its state and go on."
+        return f"{by} deleted it"
+    return "it was killed (SIGKILL): by 'qdel', or because its node ran out of memory"
 
 
 def _explain_memory(status: JobStatus) -> str:
     most = dict(status.details).get("maxvmem")
-    used = f"; it had {most} at most" if most else ""
-    return f"It used more memory than it asked for{used}. Ask for more with --mem."
+    return explain_memory(f"it had {most} at most" if most else "")
 
 
 def _explain_unknown(status: JobStatus) -> str:
     if status.reason == "rescheduling":
-        return "It was put back into the queue, and the accounts have nothing since: it was deleted there, or will run."
+        return "it was put back into the queue, and the accounts have nothing since: it was deleted there, or will run"
     return ""
 
 
 _ENDINGS: dict[State, Callable[[JobStatus], str]] = {
     State.FAILED: _explain_failure,
     State.CANCELLED: _explain_cancelled,
-    State.TIMEOUT: _explain_timeout,
+    State.TIMEOUT: explain_timeout,
     State.OUT_OF_MEMORY: _explain_memory,
     State.UNKNOWN: _explain_unknown,
 }

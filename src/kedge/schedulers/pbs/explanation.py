@@ -6,9 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from kedge.model.duration import format_duration
 from kedge.model.job_state import JobStatus, State
-from kedge.schedulers.exits import explain_exit
+from kedge.schedulers.exits import explain_exit, explain_memory, explain_node, explain_timeout
 
 _SHORT = re.compile(
     r"Insufficient amount of (?:queue |server )?resource:? ([\w.]+)(?: \(R: (\S+) A: (\S+) T: ([^)]*)\))?"
@@ -28,25 +27,25 @@ _CODES = {
     -30: "not all of its nodes could be joined",
 }
 _WAITS = (
-    ("Not enough free nodes available", "It waits for free nodes."),
+    ("Not enough free nodes available", "it waits for free nodes"),
     (
         "Not enough total nodes available",
-        "There are not as many nodes as it asks for, so it never begins. Ask for fewer.",
+        "there are not as many nodes as it asks for, so it never begins; ask for fewer",
     ),
     (
         "running job limit",
-        "It waits because so many jobs may run at once in that queue; earlier ones have to end first.",
+        "it waits because so many jobs may run at once in that queue; earlier ones have to end first",
     ),
-    ("job limit", "It waits because there is a limit on jobs at once; earlier ones have to end first."),
-    ("would exceed", "It waits because with it a limit of the user, group or queue would be exceeded."),
+    ("job limit", "it waits because there is a limit on jobs at once; earlier ones have to end first"),
+    ("would exceed", "it waits because with it a limit of the user, group or queue would be exceeded"),
     (
         "reservation or top job",
-        "It waits because it could not end before a reservation or a job of higher rank begins.",
+        "it waits because it could not end before a reservation or a job of higher rank begins",
     ),
-    ("cannot complete", "It could not end before its queue or the cluster stops. A shorter --time may begin earlier."),
-    ("Queue not started", "Its queue is stopped at the moment; it begins when the queue does."),
-    ("exclusive node", "It waits for a node of its own, and all are in use."),
-    ("Dependency", "It waits for the jobs that it depends on."),
+    ("cannot complete", "it could not end before its queue or the cluster stops; a shorter --time may begin earlier"),
+    ("Queue not started", "its queue is stopped at the moment; it begins when the queue does"),
+    ("exclusive node", "it waits for a node of its own, and all are in use"),
+    ("Dependency", "it waits for the jobs that it depends on"),
 )
 
 
@@ -65,66 +64,55 @@ def _explain_waiting(status: JobStatus) -> str:
         return _explain_shortage(short, is_never=is_never)
     known = next((sentence for mark, sentence in _WAITS if mark in comment), "")
     if is_never:
-        return f"It can never run as it is: {comment.partition(':')[2].strip()}. Cancel it and ask for something else."
+        return f"it can never run as it is: {comment.partition(':')[2].strip()}; cancel it and ask for something else"
     if known:
         return known
     if status.state is State.HELD:
         why = f" ({comment})" if comment else ""
         return (
-            f"It is held{why}. 'qrls {status.id}' releases it, unless it waits for another job or an operator holds it."
+            f"it is held{why}; 'qrls {status.id}' releases it, unless it waits for another job or an operator holds it"
         )
     if status.raw.startswith("W"):
-        return "It waits for the time at which it may begin, or for files that are brought."
-    return f"It waits: {comment.removeprefix('Not Running:').strip()}." if comment else ""
+        return "it waits for the time at which it may begin, or for files that are brought"
+    return f"it waits: {comment.removeprefix('Not Running:').strip()}" if comment else ""
 
 
 def _explain_shortage(found: re.Match[str], *, is_never: bool) -> str:
     resource, wanted, free, total = found.groups()
     figures = f": {wanted} wanted, {free} free, {total} in all" if wanted else ""
     if is_never:
-        return f"It asks for more {resource} than there is{figures}. It can never run: cancel it and ask for less."
-    return f"It waits until enough {resource} is free{figures}."
+        return f"it asks for more {resource} than there is{figures}; it can never run: cancel it and ask for less"
+    return f"it waits until enough {resource} is free{figures}"
 
 
 def _explain_failure(status: JobStatus) -> str:
     code = re.search(r"-\d+$", status.raw)
     if code:
         why = _CODES.get(int(code[0]), "PBS or one of its hooks ended it")
-        return f"PBS says {code[0]}: {why}." + (f" Its comment: {status.reason}" if status.reason else "")
+        return f"PBS says {code[0]}: {why}" + (f"; its comment: {status.reason}" if status.reason else "")
     return explain_exit(status)
 
 
 def _explain_cancelled(status: JobStatus) -> str:
-    return "It was deleted while it ran." if status.started else "It was deleted before it began."
-
-
-def _explain_timeout(status: JobStatus) -> str:
-    limit = f" of {format_duration(status.time_limit)}" if status.time_limit else ""
-    return f"It ran into its time limit{limit}. Give it more with --time, or let it save its state and go on."
+    return "it was deleted while it ran" if status.started else "it was deleted before it began"
 
 
 def _explain_memory(status: JobStatus) -> str:
     most = dict(status.details).get("resources_used.mem")
-    used = f"; it had {most} at most" if most else ""
-    return f"It used more memory than it asked for{used}. Ask for more with --mem."
-
-
-def _explain_node(status: JobStatus) -> str:
-    where = f" ({status.nodes})" if status.nodes else ""
-    return f"A node it ran on{where} failed or was restarted. It is not the job's fault: submit it anew."
+    return explain_memory(f"it had {most} at most" if most else "")
 
 
 def _explain_unknown(status: JobStatus) -> str:
     if status.raw.startswith("M"):
-        return "It was moved to another server; 'qstat' there knows it."
+        return "it was moved to another server; 'qstat' there knows it"
     return ""
 
 
 _ENDINGS: dict[State, Callable[[JobStatus], str]] = {
     State.FAILED: _explain_failure,
     State.CANCELLED: _explain_cancelled,
-    State.TIMEOUT: _explain_timeout,
+    State.TIMEOUT: explain_timeout,
     State.OUT_OF_MEMORY: _explain_memory,
-    State.NODE_FAILED: _explain_node,
+    State.NODE_FAILED: explain_node,
     State.UNKNOWN: _explain_unknown,
 }
