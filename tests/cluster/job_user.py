@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.cluster.daemons import wait_until
+from tests.cluster.gridengine_cell import GridEngineCell
 from tests.cluster.slurm_cluster import SlurmCluster
 from tests.cluster.users import ClusterUser
 
@@ -119,7 +120,7 @@ class JobUser:
         return path
 
 
-def make_job_user(cluster: SlurmCluster, **variables: str) -> JobUser:
+def make_job_user(cluster: SlurmCluster | GridEngineCell, **variables: str) -> JobUser:
     """A user of the cluster with a fresh folder for files, records and images."""
     user = cluster.user()
     folder = user.home / f"work-{secrets.token_hex(4)}"

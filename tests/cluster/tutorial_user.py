@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from dataclasses import replace
 
 from tests.builders.containers import give_to, make_sandbox
+from tests.cluster.gridengine_cell import GridEngineCell
 from tests.cluster.job_user import JobUser, make_job_user
 from tests.cluster.slurm_cluster import SlurmCluster
 
@@ -20,7 +22,7 @@ PROGRAMS = {
 }
 
 
-def make_reader(cluster: SlurmCluster, site: str, **variables: str) -> JobUser:
+def make_reader(cluster: SlurmCluster | GridEngineCell, site: str, **variables: str) -> JobUser:
     """A user who reads the tutorial of a site."""
     return replace(make_job_user(cluster, KEDGE_SITE=site, **variables), site=site)
 
@@ -34,15 +36,13 @@ def add_image(me: JobUser, name: str, runscript: str = 'exec "$@"') -> None:
     give_to(me.user, folder)
 
 
-def type_at_terminal(me: JobUser, *words: str, typed: str = "") -> subprocess.CompletedProcess[str]:
-    """A verb on a terminal of its own; `typed` is what its user types, whatever comes first."""
-    return subprocess.run(
-        ["python3", "-c", SPAWN, *me.user.argv(*words)],
-        env=me.user.variables(),
-        cwd=me.folder,
-        input=typed,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+def type_at_terminal(me: JobUser, *words: str, typed: str = "", pause: float = 0.0) -> subprocess.CompletedProcess[str]:
+    """A verb on a terminal of its own; `typed` is what its user types after a pause, whatever comes first."""
+    argv = ["python3", "-c", SPAWN, *me.user.argv(*words)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        argv, env=me.user.variables(), cwd=me.folder, stdin=pipe, stdout=pipe, stderr=pipe, text=True
+    ) as process:
+        time.sleep(pause)
+        output, errors = process.communicate(typed, timeout=120)
+    return subprocess.CompletedProcess(argv, process.returncode, output, errors)
