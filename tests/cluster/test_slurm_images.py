@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Images of jobs on a real Slurm: files, references that are pulled now or in the job, copies on every node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.builders.docker_registry import docker_registry
+from tests.cluster.job_user import JobUser, make_job_user
+from tests.cluster.slurm_cluster import SlurmCluster
+
+INSIDE = 'test -e /.singularity.d && echo "inside on $SLURMD_NODENAME"'
+
+
+@pytest.fixture
+def me(slurm: SlurmCluster) -> JobUser:
+    return make_job_user(slurm)
+
+
+def test_image_file_is_named_from_where_it_was_submitted(me: JobUser) -> None:
+    me.read("pull", "py.sif", "host:sh")
+    (me.folder / "run").mkdir(mode=0o777)
+    (me.folder / "run").chmod(0o777)
+    assert "inside on n1\n" in me.run_job("-D", "run", "py.sif", "sh", "-c", INSIDE)
+    missing = me.run("submit", "nosuch.sif", "true")
+    assert missing.returncode != 0
+    assert "nosuch.sif" in missing.stderr
+
+
+def test_image_reference_is_pulled_once_and_kept(me: JobUser) -> None:
+    assert "inside on n1\n" in me.run_job("host:sh", "sh", "-c", INSIDE)
+    [image] = (me.folder / "data/kedge/images").rglob("*.sif")
+    before = image.stat()
+    assert "inside on n1\n" in me.run_job("host:sh", "sh", "-c", INSIDE)
+    assert (image.stat().st_ino, image.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert me.run("submit", "--dry-run", "host:nosuch-program", "true").returncode == 0
+    wrong = me.run("submit", "host:nosuch-program", "true")
+    assert wrong.returncode != 0
+    assert "nothing was submitted" in wrong.stderr
+
+
+def test_image_is_pulled_by_one_of_the_tasks(me: JobUser, tmp_path: Path) -> None:
+    me.read("pull", "small.sif", "host:sh")
+    with docker_registry(tmp_path) as registry:
+        me.read("push", "small.sif", f"docker://{registry.host}/small:1")
+        words = (f"docker://{registry.host}/small:1", "sh", "-c", INSIDE)
+        array = me.submit("--pull", "in-job", "-a", "0-7", *words)
+        assert not (me.folder / "data/kedge/images").exists()
+        me.read("wait", array)
+        logs = [me.read("logs", f"{array}_{index}") for index in range(8)]
+    assert all("inside on n" in log for log in logs), logs
+    assert len(list((me.folder / "data/kedge/images").rglob("*.sif"))) == 1
+    assert sum("layer " in log for log in logs) == 1, logs
+    assert sum("there already" in log for log in logs) == 7
+
+
+def test_image_is_copied_to_every_node_and_removed(slurm_hosts: SlurmCluster) -> None:
+    me = make_job_user(slurm_hosts)
+    assert slurm_hosts.hosts is not None
+    disk = slurm_hosts.hosts.local_disk
+    profile = f'scheduler = "slurm"\ntitle = "two hosts"\nnode_directory = "{disk}"\n'
+    me.write("config/kedge/sites/here.toml", profile)
+    me = me.with_environment(XDG_CONFIG_HOME=str(me.folder / "config"), KEDGE_SITE="here")
+    me.read("pull", "py.sif", "host:sh")
+    show = f'{INSIDE}; set -- {disk}/*-py.sif; test -e "$1" && echo "copies $#"'
+    options = ("--broadcast", "-N", "2", "--tasks-per-node", "1", "--each-task", "-B", str(disk))
+    shown = me.run_job(*options, "py.sif", "sh", "-c", show)
+    assert sorted(line for line in shown.splitlines() if line.startswith("inside")) == [
+        "inside on gpu01",
+        "inside on gpu02",
+    ]
+    assert shown.count("copies 1") == 2, shown
+    for node in slurm_hosts.nodes:
+        assert "py.sif" not in slurm_hosts.hosts.run(node, "ls", str(disk))
