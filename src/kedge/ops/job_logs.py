@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from kedge.errors import FileProblem
+from kedge.errors import FileProblem, JobNotFound
 from kedge.frozen import frozen
 from kedge.jobs.records import Record
 from kedge.model.job import JobArray
@@ -45,7 +45,10 @@ def require_logs(record: Record, index: int | None = None, *, errors: bool = Fal
     found = find_logs(record, index, errors=errors)
     if found:
         return found
-    shown = fill_pattern(record.output, name=record.name, id=record.id or "ID", index=index)
+    pattern = record.output.replace("{index}", "INDEX") if index is None else record.output
+    shown = fill_pattern(pattern, name=record.name, id=record.id or "ID", index=index)
+    if index is not None and record.is_array and index not in JobArray.parse(str(record.job["array"])).indices:
+        raise JobNotFound(f"the job {record.id} has no task {index}", hint=f"its tasks are {record.job['array']}")
     raise FileProblem(
         f"the job {record.id or record.name} has written nothing yet",
         context={"file": shown},

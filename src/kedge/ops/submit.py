@@ -73,8 +73,8 @@ def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping
     output = Path(directory, job.output or (_DEFAULT_ARRAY_OUTPUT if job.array else _DEFAULT_OUTPUT))
     error = str(Path(directory, job.error)) if job.error else ""
     for path in (str(output), error):
-        if path and "{" not in str(Path(path).parent):  # a folder with an id in its name is there later
-            require_writable(Path(path).parent)
+        if path:
+            require_writable(_find_output_folder(path, job.name))
     seen = [path for path in (directory, image.path if "://" not in image.path else "", str(output)) if path]
     architecture = read_architecture(image, cluster.site)
     checked = check_request(job, cluster.site, environ=environ, paths=seen, architecture=architecture)
@@ -92,6 +92,17 @@ def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping
     script = cluster.backend.render(ready, cluster.site, place)
     argv = cluster.backend.submit_argv(str(record / "script.sh"), ready, cluster.site)
     return Plan(ready, cluster, key, place, image, script, tuple(argv), checked.warnings, checked.notes)
+
+
+def _find_output_folder(pattern: str, name: str) -> Path:
+    """The folder of a file of output, which has to be there before the job is: schedulers make none."""
+    folder = str(Path(pattern).parent)
+    if "{id}" in folder or "{index}" in folder:
+        raise InvalidJob(
+            f"the output '{pattern}' is in a folder named after the job's id, and schedulers make no folders",
+            hint="put {id} and {index} into the name of the file: logs/{name}-{id}.out",
+        )
+    return Path(fill_pattern(folder, name=name, id="", index=None))
 
 
 def submit(plan: Plan) -> Submitted:

@@ -118,7 +118,8 @@ def _load_modules(job: Job, site: Site) -> list[str]:
     if not modules:
         return []
     setup = site.module_setup or _FIND_MODULES
-    return [*setup, "module load " + " ".join(quote(each) for each in modules)]
+    # a module that is missing is a reason to end: what follows would run with other programs than were meant
+    return [*setup, f"module load {' '.join(quote(each) for each in modules)} || exit"]
 
 
 def _set_environment(job: Job, site: Site) -> list[str]:

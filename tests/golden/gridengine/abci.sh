@@ -22,7 +22,7 @@ trap 'asked=143' TERM
 trap : USR1 USR2
 
 source /etc/profile.d/modules.sh
-module load openmpi/4.0.5
+module load openmpi/4.0.5 || exit
 
 set -eo pipefail
 

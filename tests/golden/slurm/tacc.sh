@@ -25,7 +25,7 @@ if ! type module >/dev/null 2>&1; then
         [ -r "$file" ] && . "$file" && break
     done
 fi
-module load tacc-apptainer
+module load tacc-apptainer || exit
 
 set -eo pipefail
 
