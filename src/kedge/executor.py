@@ -8,6 +8,7 @@ with kedge.Executor("docker://python:3.12", queue="gpu", gpus=1, time="1h") as e
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import secrets
@@ -27,6 +28,7 @@ from kedge.jobs.keywords import make_job
 from kedge.model.job import IndexRange, Job, JobArray
 from kedge.ops.clusters import Cluster
 from kedge.ops.job_handle import JobHandle
+from kedge.ops.job_status import survey
 from kedge.ops.submit import plan_submit, submit
 from kedge.remote_call.pack import RUNNER, Answer, Arguments, name_file, read_answer, write_call
 
@@ -103,8 +105,7 @@ class Executor(futures.Executor):
             self._is_shut = True
             pending = list(self._pending)
         if cancel_futures:
-            for future in (future for each in pending for future in each.futures):
-                future.cancel()
+            _cancel_all(future for each in pending for future in each.futures)
         watcher = self._watcher
         if wait and watcher is not None:
             watcher.join()
@@ -165,40 +166,46 @@ class Executor(futures.Executor):
             is_time = time.monotonic() - asked > _ASK
             over = self._find_over(pending) if is_time else set()
             asked = time.monotonic() if is_time else asked
+            files = _list_files(pending)
             for each in pending:
-                if _settle(each, is_over=(each.job.id, each.index) in over):
+                if _settle(each, files, is_over=(each.job.id, each.index) in over):
                     self._has_failed |= any(not one.cancelled() and one.exception() is not None for one in each.futures)
                     with self._lock:
                         self._pending.remove(each)
             time.sleep(_GLANCE)
 
     def _find_over(self, pending: Sequence[_Pending]) -> set[tuple[str, int | None]]:
-        """Which tasks the scheduler knows to be over; a scheduler that does not answer is asked again later."""
-        over: set[tuple[str, int | None]] = set()
-        for job in {each.job.id: each.job for each in pending}.values():
-            try:
-                statuses = job.status()
-            except KedgeError:
-                continue
-            is_over = all(each.state.is_over for each in statuses)
-            known = {each.index for each in statuses if each.state.is_over}
-            over |= {(job.id, each.index) for each in pending if each.index in known or is_over}
-        return over
+        """Which tasks the scheduler knows to be over, by one question; without an answer it is asked again later."""
+        try:
+            found = [view.status for view in survey(self._cluster)]
+        except KedgeError:
+            return set()
+        known = {(each.id, each.index) for each in found if each.state.is_over}
+        going_on = {each.id for each in found if not each.state.is_over}
+        whole = {id for id, _ in known} - going_on
+        return {(each.job.id, each.index) for each in pending if each.job.id in whole} | known
 
 
-def _settle(pending: _Pending, *, is_over: bool) -> bool:
+def _list_files(pending: Sequence[_Pending]) -> set[Path]:
+    """All files that results and ends of tasks may be: one look at each folder, however many tasks there are."""
+    folders = {folder for each in pending for folder in (each.result.parent, each.job.record.folder)}
+    found: set[Path] = set()
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            found.update(folder.iterdir())
+    return found
+
+
+def _settle(pending: _Pending, files: set[Path], *, is_over: bool) -> bool:
     """Give a task's futures their results, or the reason why there will be none; whether that is done."""
     if all(future.cancelled() for future in pending.futures):
         return True
-    answer = read_answer(pending.result)
+    try:
+        answer = _find_answer(pending, files, is_over=is_over)
+    except Exception as problem:  # whatever it is: who waits for the future must hear of it
+        answer = Answer(problem=problem)
     if answer is None:
-        has_ended = (pending.job.record.folder / name_file("ended", pending.index)).exists()
-        if not (is_over or has_ended or pending.over_since):
-            return False
-        pending.over_since = pending.over_since or time.monotonic()
-        if time.monotonic() - pending.over_since < _GRACE:
-            return False
-        answer = Answer(problem=_explain_missing(pending))
+        return False
     for position, future in enumerate(pending.futures):
         if not future.set_running_or_notify_cancel():
             continue
@@ -207,6 +214,20 @@ def _settle(pending: _Pending, *, is_over: bool) -> bool:
         else:
             future.set_result(answer.values[position])
     return True
+
+
+def _find_answer(pending: _Pending, files: set[Path], *, is_over: bool) -> Answer | None:
+    """What the task brought back, or that it ended without; None while it may still come."""
+    answer = read_answer(pending.result) if pending.result in files else None
+    if answer is not None:
+        return answer
+    has_ended = pending.job.record.folder / name_file("ended", pending.index) in files
+    if not (is_over or has_ended or pending.over_since):
+        return None
+    pending.over_since = pending.over_since or time.monotonic()
+    if time.monotonic() - pending.over_since < _GRACE:
+        return None
+    return Answer(problem=_explain_missing(pending))
 
 
 def _explain_missing(pending: _Pending) -> JobFailed:
@@ -220,5 +241,16 @@ def _explain_missing(pending: _Pending) -> JobFailed:
 
 
 def _take_results(waiting: Sequence[JobFuture], end: float | None) -> Iterator[Any]:
-    for future in waiting:
-        yield future.result(None if end is None else max(end - time.monotonic(), 0.0))
+    """Results in order; who stops early, or meets an exception, needs no more of them, as in the standard library."""
+    try:
+        for future in waiting:
+            yield future.result(None if end is None else max(end - time.monotonic(), 0.0))
+    finally:
+        _cancel_all(waiting)
+
+
+def _cancel_all(waiting: Iterable[JobFuture]) -> None:
+    """Cancel futures that are not done, and their jobs with one call each."""
+    jobs = {future.job.id: future.job for future in waiting if not future.done() and futures.Future.cancel(future)}
+    for job in jobs.values():
+        job.cancel()

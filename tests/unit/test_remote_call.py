@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,51 @@ print(read_answer(folder / "result").values[0].x)
 """
 
 
+# What scripts do that breaks when source is taken for less than it is.
+ODD = """
+from __future__ import annotations
+import functools, os, subprocess, sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from kedge.remote_call.pack import RUNNER, read_answer, write_call
+if TYPE_CHECKING:
+    from nowhere import Nothing
+
+@dataclass
+class Point:
+    x: int
+    note: Nothing | None = None
+    class Inner:
+        y = 5
+class Base:
+    def make(self): return Derived().value()
+class Derived(Base):
+    def value(self): return 7
+def id(x): return 1000 + x
+def wrapping(function):
+    @functools.wraps(function)
+    def inner(*words): return function(*words) + 1
+    return inner
+@functools.lru_cache
+def factorial(n): return 1 if n < 2 else n * factorial(n - 1)
+@wrapping
+def double(x): return 2 * x
+def is_even(n): return True if n == 0 else is_odd(n - 1)
+def is_odd(n): return False if n == 0 else is_even(n - 1)
+folder = None  # a value of its own beside a variable of the same name
+@wrapping
+def compute(point: Point, more: Nothing | None = None, squares=[factorial(n) for n in (1, 2)]):
+    folder = sum(squares)
+    return Base().make() + point.x + factorial(5) + id(folder) + double(4) + is_even(4) + Point.Inner.y
+
+place = Path(sys.argv[1])
+write_call(place, compute, [[((Point(3),), {})]])
+subprocess.run([sys.argv[2], str(place / RUNNER), str(place)], check=True, env={"PATH": os.environ["PATH"]})
+print(read_answer(place / "result").values[0] == compute(Point(3)), compute(Point(3)))
+"""
+
+
 def call(folder: Path, python: str = sys.executable, index: int | None = None) -> int:
     more = {} if index is None else {"KEDGE_ARRAY_INDEX": str(index)}
     environment = {"PATH": os.environ["PATH"], **more}
@@ -44,9 +90,9 @@ def call(folder: Path, python: str = sys.executable, index: int | None = None) -
     return done.returncode
 
 
-def run_program(tmp_path: Path, python: str) -> subprocess.CompletedProcess[str]:
+def run_program(tmp_path: Path, python: str, text: str = PROGRAM) -> subprocess.CompletedProcess[str]:
     program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
+    program.write_text(text)
     words = [sys.executable, str(program), str(tmp_path / "call"), python]
     return subprocess.run(words, capture_output=True, text=True, check=False)
 
@@ -54,6 +100,35 @@ def run_program(tmp_path: Path, python: str) -> subprocess.CompletedProcess[str]
 def test_call_takes_classes_closures_and_values_of_main_along(tmp_path: Path) -> None:
     done = run_program(tmp_path, sys.executable)
     assert done.stdout == "118\n", done.stderr  # 3² + 5 + 2 · 2 + 100
+
+
+def test_call_takes_decorators_cycles_and_shadowed_names_along(tmp_path: Path) -> None:
+    done = run_program(tmp_path, sys.executable, ODD)
+    assert done.stdout == "True 1149\n", done.stderr  # 7 + 3 + 120 + 1003 + 9 + 1 + 5, and 1 by its decorator
+
+
+def test_call_of_two_things_with_one_name_is_refused(tmp_path: Path) -> None:
+    def make(step: int) -> Callable[[], int]:
+        def add() -> int:
+            return step
+
+        return add
+
+    first, second = make(1), make(2)
+
+    def compute() -> int:
+        return first() + second()
+
+    with pytest.raises(UsageError, match="two different things are called 'add'"):
+        write_call(tmp_path / "call", compute, [[((), {})]])
+
+
+def test_call_of_a_coroutine_is_refused(tmp_path: Path) -> None:
+    async def wait() -> None:
+        """Nothing."""
+
+    with pytest.raises(UsageError, match="has only begun to run"):
+        write_call(tmp_path / "call", wait, [[((), {})]])
 
 
 def test_call_of_a_function_in_a_module_goes_by_its_name(tmp_path: Path) -> None:

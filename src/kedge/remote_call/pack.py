@@ -14,7 +14,7 @@ from typing import Any
 from kedge.errors import JobFailed, UsageError
 from kedge.frozen import frozen
 from kedge.posix.files import explained
-from kedge.remote_call.capture import Capture, is_importable
+from kedge.remote_call.capture import Capture, has_source, is_importable
 
 _PROTOCOL = 4  # which Python 3.4 reads
 RUNNER = "runner.py"
@@ -51,9 +51,9 @@ class _Pickler(pickle.Pickler):
         kind = thing if isinstance(thing, type) else type(thing)
         if kind.__module__ == "__main__":
             self._capture.add_source(kind)
-        elif callable(thing) and getattr(thing, "__module__", "") == "__main__" and hasattr(thing, "__code__"):
+        elif has_source(thing) and thing.__module__ == "__main__":
             self._capture.add_source(thing)
-        elif isinstance(thing, type) and is_importable(thing):
+        elif has_source(thing) and is_importable(thing):
             self._capture.add_folder(thing.__module__)
         return NotImplemented
 
@@ -88,12 +88,12 @@ def read_answer(path: Path) -> Answer | None:
     """What a task brought back; None while there is nothing."""
     try:
         data = path.read_bytes()
-    except FileNotFoundError:
+    except OSError:  # not there, or a file system that is not well for a moment
         return None
-    told = pickle.loads(data)
-    if "values" not in told:
-        return Answer(problem=_make_problem(told))
     try:
+        told = pickle.loads(data)
+        if "values" not in told:
+            return Answer(problem=_make_problem(told))
         return Answer(values=tuple(pickle.loads(each) for each in told["values"]))
     except Exception as problem:
         error = JobFailed(
