@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 _NODES = (
-    "no node has that much: 'sinfo -o \"%P %D %c %m %G\"' shows nodes, processors, megabytes and GPUs of each "
-    "partition; with a profile of this cluster ('kedge site init') kedge says which request would do"
+    "no node has that much, or none of that kind: 'sinfo -o \"%P %D %c %m %G\"' shows nodes, processors, megabytes and "
+    "GPUs of each partition; with a profile of this cluster ('kedge site init') kedge says which request would do"
 )
 _DOWN = "the scheduler does not answer: try again in a minute, and tell the site if it lasts"
 _UNREACHABLE = (
