@@ -49,7 +49,7 @@ def test_status_says_why_jobs_wait(me: JobUser, slurm: SlurmCluster) -> None:
     waits = {
         "enough nodes are free": me.submit_shell("true", "--exclusive", "-N", "2"),
         "waits for another job": me.submit_shell("true", "--after", first),
-        "You hold it; 'scontrol release": me.submit_shell("true", "--directive=--hold"),
+        "you hold it; 'scontrol release": me.submit_shell("true", "--directive=--hold"),
         "asked to begin later": me.submit_shell("true", "--begin", "now+1hour"),
         "more time than the queue dev allows": me.submit_shell("true", "-p", "dev", "-t", "2h"),
     }
@@ -60,7 +60,7 @@ def test_status_says_why_jobs_wait(me: JobUser, slurm: SlurmCluster) -> None:
     held = next(id for sentence, id in waits.items() if "hold" in sentence)
     assert me.status(held)["state"] == "held"
     shown = me.read("status", held)
-    assert "You hold it" in shown
+    assert "you hold it" in shown
     me.read("cancel", "--all")
     for id in (first, *waits.values()):
         me.wait(id)
@@ -98,7 +98,7 @@ def test_status_says_that_memory_ran_out(me: JobUser, slurm_memory: SlurmCluster
     assert "ask for more with --mem" in other.status(by_kernel)["why"]
     me.wait(by_slurm)
     assert me.status(by_slurm)["state"] == "failed", "this Slurm says no more than that it was killed"
-    assert "memory runs out; more is asked for with --mem" in me.status(by_slurm)["why"]
+    assert "when memory runs out; more is asked for with --mem" in me.status(by_slurm)["why"]
 
 
 def test_status_says_that_the_output_could_not_be_opened(me: JobUser) -> None:
@@ -146,7 +146,7 @@ def test_status_says_that_a_node_failed() -> None:
         cluster.read("scontrol", "update", "NodeName=n1", "State=DOWN", "Reason=test")
         me.wait(id)
         status = me.status(id)
-        assert (status["state"], "A node it ran on" in status["why"]) == ("node failed", True)
+        assert (status["state"], "node it ran on" in status["why"]) == ("node failed", True)
 
 
 def test_forgotten_jobs_are_told_by_their_scripts(forgotten: JobUser, slurm_forgetful: SlurmCluster) -> None:
