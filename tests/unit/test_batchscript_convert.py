@@ -287,3 +287,8 @@ def test_convert_never_stumbles(text: str, target: str) -> None:
     job = convert("#!/bin/bash\n" + text, target).job
     with contextlib.suppress(InvalidJob):  # nothing to run, say
         write_description([job])
+
+
+def test_convert_keeps_no_directive_among_the_lines_before() -> None:
+    job = convert(slurm("-N 1", "ulimit -c 0\n#SBATCH --mem=20G\napptainer exec x.sif a")).job
+    assert job.setup == ("ulimit -c 0",)

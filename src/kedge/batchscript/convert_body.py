@@ -108,7 +108,8 @@ def _name_image(image: str, call: ContainerCall) -> str:
 
 def _convert_before(script: BatchScript, before: Sequence[Command], call: ContainerCall, body: Body) -> None:
     """Modules and literal exports get fields of their own; every other line is kept as it is, to run before."""
-    lines = {number: text for number, text in script.body if number < call.line}
+    directives = {each.line for each in script.directives}  # some stand too late, among the commands
+    lines = {number: text for number, text in script.body if number < call.line and number not in directives}
     modules: list[str] = []
     environment: dict[str, str] = {}
     alone = _find_alone(before)
