@@ -141,3 +141,27 @@ def test_table_of_jobs_stays_readable(me: JobUser) -> None:
     me.wait(id)
     assert max(map(len, me.read("jobs", "--mine").splitlines())) < 120
     assert [each["name"] for each in me.tell("jobs", "--mine")] == [long]
+
+
+def test_waiting_outlives_a_restart_of_the_controller(me: JobUser, slurm: SlurmCluster) -> None:
+    id = me.submit_shell("echo began; while [ ! -e go ]; do sleep 0.1; done; echo over")
+    me.await_state(id, "running")
+    config = slurm.folder / "hasty.conf"
+    config.write_text((slurm.folder / "slurm.conf").read_text() + "MessageTimeout=2\n")
+    config.chmod(0o644)
+    hasty = me.with_environment(SLURM_CONF=str(config))
+    waits, follows = hasty.start("wait", id), hasty.start("logs", "-f", id)
+    time.sleep(3)
+    slurm.stop_control()
+    try:
+        time.sleep(6)
+        assert hasty.run("cancel", id).returncode == 72
+        assert (waits.poll(), follows.poll()) == (None, None)
+    finally:
+        slurm.start_control()
+    (me.folder / "go").touch()
+    waits.communicate(timeout=60)
+    assert waits.returncode == 0
+    assert follows.communicate(timeout=60)[0] == "began\nover\n"
+    assert me.status(id)["state"] == "done"
+    assert not list(me.records.glob("*/cancelled")), "it was not cancelled"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kedge.cli.options import add_settings
 from kedge.cli.status import JOB_HELP
-from kedge.errors import JobNotFound, UsageError
+from kedge.errors import JobNotFound, SchedulerFailed, UsageError
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
@@ -74,7 +74,10 @@ def _follow(cluster: Cluster, job: FoundJob, record: Record, arguments: argparse
         return find_logs(record, job.index, errors=arguments.error)
 
     def is_over() -> bool:
-        return all(each.state.is_over for each in read_status(cluster, job))
+        try:
+            return all(each.state.is_over for each in read_status(cluster, job))
+        except SchedulerFailed:  # it restarts, perhaps; what the script wrote is to be had all the same
+            return has_ended(job)
 
     shown = None
     for log, piece in follow_logs(find, is_over, lambda: has_ended(job), arguments.lines):

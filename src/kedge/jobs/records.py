@@ -102,11 +102,11 @@ class Record:
         # a user may have submitted the script once more by hand: that is another job
         return [each for each in found if not self.id or not each.id or shorten_id(each.id) == shorten_id(self.id)]
 
-    def note_cancelled(self, index: int | None) -> None:
-        """Keep in mind that its user ended it, for schedulers that forget."""
-        name = "cancelled" if index is None else f"cancelled.{index}"
+    def note_cancelled(self, index: int | None, *, undo: bool = False) -> None:
+        """Keep in mind that its user ended it, for schedulers that forget; or that this failed."""
+        mark = self.folder / ("cancelled" if index is None else f"cancelled.{index}")
         with contextlib.suppress(OSError):
-            (self.folder / name).touch()
+            mark.unlink() if undo else mark.touch()
 
     def was_cancelled(self, index: int | None) -> bool:
         """Whether its user ended it, or this task of it."""

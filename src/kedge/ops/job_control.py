@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from kedge.errors import JobFailed, JobNotFound, UsageError
+from kedge.errors import JobFailed, JobNotFound, SchedulerFailed, UsageError
 from kedge.frozen import frozen
 from kedge.jobs.records import Record
 from kedge.model.job import JobArray
@@ -14,9 +14,11 @@ from kedge.model.job_state import JobStatus, State
 from kedge.ops.clusters import Cluster
 from kedge.ops.job_endings import count_tasks
 from kedge.ops.job_status import look_up, look_up_foreign, recover_ids
+from kedge.schedulers.advice import is_unreachable
 from kedge.schedulers.array_numbers import can_renumber, find_number
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0  # seconds between two questions to the scheduler
+_SILENCE = 1800.0  # seconds for which a scheduler that has answered before may be silent
 _GLANCE = 0.25  # seconds between two looks at what the script writes, which costs the scheduler nothing
 
 
@@ -71,13 +73,20 @@ def cancel_jobs(cluster: Cluster, jobs: Sequence[FoundJob], signal: str = "") ->
     for job in jobs:
         if job.record is None:
             look_up_foreign(cluster, job.id)  # some schedulers say nothing of a job that they do not know
-    if not signal:
-        for job in jobs:
-            if job.record is not None:  # before: a scheduler may forget a job that never began at once
-                job.record.note_cancelled(job.index)
+    marked = [] if signal else [job for job in jobs if job.record is not None]
+    _mark_cancelled(marked)  # before: a scheduler may forget a job that never began at once
     done = cluster.call(cluster.backend.cancel_argv(ids, signal))
-    if (done.status or b"error" in done.errors) and not all(_is_over(cluster, job) for job in jobs):
+    if not done.status and b"error" not in done.errors:
+        return
+    if is_unreachable(done.errors.decode(errors="replace")) or not all(_is_over(cluster, job) for job in jobs):
+        _mark_cancelled(marked, undo=True)
         raise cluster.explain_failure(done)
+
+
+def _mark_cancelled(jobs: Sequence[FoundJob], *, undo: bool = False) -> None:
+    for job in jobs:
+        if job.record is not None:
+            job.record.note_cancelled(job.index, undo=undo)
 
 
 def _name_task(job: FoundJob) -> str:
@@ -100,9 +109,15 @@ def wait_for(
 ) -> list[JobStatus]:
     """Wait until nothing more is to be expected; `notice` hears every answer. None after `timeout` raises JobFailed."""
     end = None if timeout is None else time.monotonic() + timeout
-    pause, lost_at = _FIRST_PAUSE, 0.0
+    pause, lost_at, answered = _FIRST_PAUSE, 0.0, 0.0
+    statuses: list[JobStatus] = []
     while True:
-        statuses = read_status(cluster, job)
+        try:
+            statuses = read_status(cluster, job)
+            answered = time.monotonic()
+        except SchedulerFailed:  # a controller that restarts must not end a wait of days
+            if not answered or time.monotonic() - answered > _SILENCE:
+                raise
         if notice is not None:
             notice(statuses)
         if all(each.state.is_final for each in statuses):
