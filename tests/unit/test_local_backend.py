@@ -193,7 +193,7 @@ def test_parse_submit_finds_the_id() -> None:
 
 def test_parse_list_keeps_unknown_words() -> None:
     known = {"id": "1", "state": "running", "raw": "running", "index": 3, "details": [["a", "b"]], "later": 1}
-    strange = {"id": "2", "raw": "dreaming"}
+    strange = {"id": "2", "state": "dreaming", "raw": "dreaming"}
     found = LOCAL.parse_list(json.dumps({"jobs": [known, strange]}))
     assert found[0] == JobStatus("1", State.RUNNING, "running", index=3, details=(("a", "b"),))
     assert (found[1].state, found[1].raw) == (State.UNKNOWN, "dreaming")

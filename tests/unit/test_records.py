@@ -70,6 +70,15 @@ def test_records_closed_move_and_keep_the_last_word(tmp_path: Path) -> None:
     assert records.find("12", "here").read_final() == [status]
 
 
+def test_records_closed_keep_the_last_word_of_every_task(tmp_path: Path) -> None:
+    records = Records(tmp_path)
+    record = add_job(records, "7")
+    long = (("resources", "cpu=4,mem=16G,node=1,billing=4,gres/gpu=1"), ("folder", "/scratch/ada/" + "x" * 100))
+    tasks = [JobStatus("7", State.DONE, "COMPLETED", index=index, name="train", details=long) for index in range(20000)]
+    records.close(record, tasks)
+    assert record.read_final() == tasks
+
+
 def test_records_of_a_scheduler_that_counts_anew_give_way(tmp_path: Path) -> None:
     records = Records(tmp_path)
     add_job(records, "1")

@@ -27,12 +27,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kedge.errors import FileProblem, JobNotFound, NoSpace
-from kedge.frozen import frozen, list_names, replace
-from kedge.model.job_state import JobStatus, State
+from kedge.frozen import frozen, list_defaults, list_names, replace
+from kedge.model.job_state import JobStatus, decode_status
 from kedge.model.output_pattern import shorten_id
 from kedge.posix.files import explain, explained, write_atomically
 
 _LIMIT = 1 << 20  # bytes of a file of a record; larger ones are somebody else's
+_FINAL_LIMIT = 1 << 26  # the last word has a line for each task of an array
 _VERSION = 1
 
 
@@ -125,8 +126,8 @@ class Record:
     def read_final(self) -> list[JobStatus]:
         """The last word about it, or nothing."""
         try:
-            data = _read(self.folder / "final.json")
-            return [_decode_status(each) for each in json.loads(data)]
+            data = _read(self.folder / "final.json", _FINAL_LIMIT)
+            return [decode_status(each) for each in json.loads(data)]
         except (FileProblem, ValueError, KeyError, TypeError, RecursionError):
             return []
 
@@ -233,7 +234,7 @@ class Records:
         """Keep the last word; what cannot be written is looked up again next time."""
         with contextlib.suppress(OSError):
             temporary = record.folder / f".final-{os.getpid()}"
-            temporary.write_bytes(_encode([_encode_status(each) for each in statuses]))
+            temporary.write_bytes(b"[\n" + b",\n".join(_encode_status(each) for each in statuses) + b"\n]\n")
             temporary.replace(record.folder / "final.json")
             (self._ids / f"{record.site}:{record.id}").rename(self._ended / f"{record.site}:{record.id}")
 
@@ -344,22 +345,16 @@ def _read_time(word: str) -> float | None:
     return float(word) if word.isdecimal() else None
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, limit: int = _LIMIT) -> bytes:
     with explained(path), path.open("rb") as file:
-        return file.read(_LIMIT)
+        return file.read(limit)
 
 
 def _encode(value: object) -> bytes:
     return json.dumps(value, indent=1).encode() + b"\n"
 
 
-def _encode_status(status: JobStatus) -> dict[str, object]:
-    return {name: getattr(status, name) for name in list_names(JobStatus)}
-
-
-def _decode_status(fields: Mapping[str, object]) -> JobStatus:
-    known = {name: fields[name] for name in list_names(JobStatus) if name in fields}
-    known["state"] = State(str(fields["state"]))
-    details = fields.get("details")
-    known["details"] = tuple((str(a), str(b)) for a, b in details) if isinstance(details, list) else ()
-    return JobStatus(**known)  # type: ignore[arg-type]  # written by _encode_status; a wrong type shows as it is
+def _encode_status(status: JobStatus) -> bytes:
+    defaults = list_defaults(JobStatus)
+    values = ((name, getattr(status, name)) for name in list_names(JobStatus))
+    return json.dumps({name: value for name, value in values if value != defaults.get(name)}).encode()

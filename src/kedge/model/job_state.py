@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from kedge.frozen import frozen, list_names
@@ -83,3 +84,13 @@ class JobStatus:
         """The status as `--json` prints it."""
         told: dict[str, object] = {name: getattr(self, name) for name in list_names(JobStatus)}
         return {**told, "state": self.state.value, "details": dict(self.details)}
+
+
+def decode_status(fields: Mapping[str, object]) -> JobStatus:
+    """The status that a JSON object holds by its names; those of a later kedge are passed over."""
+    known = {name: fields[name] for name in list_names(JobStatus) if name in fields}
+    word = str(fields["state"])
+    known["state"] = State(word) if word in list(State) else State.UNKNOWN
+    details = fields.get("details")
+    known["details"] = tuple((str(a), str(b)) for a, b in details) if isinstance(details, list) else ()
+    return JobStatus(**known)  # type: ignore[arg-type]  # kedge wrote it; a wrong type shows as it is

@@ -13,10 +13,9 @@ import time
 from collections.abc import Mapping, Sequence
 
 from kedge.errors import RequestRefused, SchedulerFailed
-from kedge.frozen import list_names
 from kedge.model.duration import format_duration
 from kedge.model.job import Job
-from kedge.model.job_state import JobStatus, State
+from kedge.model.job_state import JobStatus, State, decode_status
 from kedge.model.memory import shorten_memory
 from kedge.model.site import Site
 from kedge.posix.background import own_command
@@ -99,7 +98,7 @@ class _Local:
     def parse_list(output: str) -> list[JobStatus]:
         """One JSON document."""
         try:
-            return [_read_status(each) for each in json.loads(output)["jobs"]] if output.strip() else []
+            return [decode_status(each) for each in json.loads(output)["jobs"]] if output.strip() else []
         except (ValueError, KeyError, TypeError, AttributeError) as problem:
             raise SchedulerFailed(
                 f"the local queue's answer cannot be read: {problem}", context={"said": output.strip()[-2000:]}
@@ -163,15 +162,6 @@ def _write_directive(name: str, value: str) -> str:
     if not value:
         return f"#KEDGE --{name}"
     return f"#KEDGE --{name}={json.dumps(value) if _NOT_PLAIN.search(value) else value}"
-
-
-def _read_status(fields: Mapping[str, object]) -> JobStatus:
-    known = {name: fields[name] for name in list_names(JobStatus) if name in fields}
-    raw = str(fields["raw"])
-    known["state"] = State(raw) if raw in list(State) else State.UNKNOWN
-    details = fields.get("details")
-    known["details"] = tuple((str(a), str(b)) for a, b in details) if isinstance(details, list) else ()
-    return JobStatus(**known)  # type: ignore[arg-type]  # written by our own queue; a wrong type shows as it is
 
 
 def _explain_waiting(status: JobStatus) -> str:
