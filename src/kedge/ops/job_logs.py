@@ -28,16 +28,15 @@ class LogFile:
 
     path: Path
     index: int | None = None
-    is_error: bool = False
 
 
 def find_logs(record: Record, index: int | None = None, *, errors: bool = False) -> list[LogFile]:
     """The files of a job's tasks that exist: what the scripts said of themselves, else by the pattern."""
     told = [each for each in record.read_endings() if index is None or each.index == index]
-    found = [LogFile(Path(each.error if errors else each.output), each.index, errors) for each in told]
+    found = [LogFile(Path(each.error if errors else each.output), each.index) for each in told]
     found = [each for each in found if each.path.is_file()]
     pattern = (record.error or record.output) if errors else record.output
-    return found or [LogFile(path, index, errors) for path in _match(pattern, record, index)]
+    return found or [LogFile(path, index) for path in _match(pattern, record, index)]
 
 
 def require_logs(record: Record, index: int | None = None, *, errors: bool = False) -> list[LogFile]:
