@@ -17,7 +17,20 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("executor",),  # Python functions as jobs
     ("api",),  # the verbs as typed functions
     ("ops",),
-    ("registry", "store", "layers", "hostpack", "signing", "runtime", "schedulers", "sites", "jobs", "batchscript", "localqueue", "remote_call"),
+    (
+        "registry",
+        "store",
+        "layers",
+        "hostpack",
+        "signing",
+        "runtime",
+        "schedulers",
+        "sites",
+        "jobs",
+        "batchscript",
+        "localqueue",
+        "remote_call",
+    ),
     ("host",),
     ("formats", "settings"),
     ("model",),
