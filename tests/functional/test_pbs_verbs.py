@@ -127,7 +127,7 @@ def test_pbs_time_limit(site: Site) -> None:
 
 def test_pbs_request_that_never_runs_is_explained_and_cancelled(site: Site) -> None:
     id = site.submit("--gpus", "9", "-", "true")
-    assert "It can never run" in site.read("status", id)
+    assert "it can never run" in site.read("status", id)
     site.read("cancel", id)
     [ended] = site.status(id)
     assert ended["state"] == "cancelled"
