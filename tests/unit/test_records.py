@@ -91,7 +91,8 @@ def test_records_forgotten_are_gone(tmp_path: Path) -> None:
     record = add_job(records, "12")
     records.forget(record)
     assert not record.folder.exists()
-    assert records.list_named() == set()
+    assert records.list_ids("here") == {}
+    assert records.list_new() == []
 
 
 @pytest.mark.parametrize(
@@ -129,3 +130,24 @@ def test_records_are_json_that_others_can_read(tmp_path: Path) -> None:
     fields = json.loads((record.folder / "job.json").read_text())
     assert fields["submit"] == ["sbatch", "x"]
     assert fields["job"] == {"array": "0-3"}
+
+
+def test_records_without_an_id_are_new_until_they_have_one(tmp_path: Path) -> None:
+    records = Records(tmp_path)
+    key, _ = records.place()
+    record = records.create(key, make_draft(), "#!/bin/bash\n")
+    assert records.list_new() == [key]
+    assert records.find(key, "here").id == ""
+    records.name_id(record, "12")
+    records.name_id(record, "12")  # who recovers ids may meet who submits
+    assert records.list_new() == []
+    assert records.find("12", "here").key == key
+
+
+def test_records_that_cannot_be_written_leave_nothing(tmp_path: Path) -> None:
+    records = Records(tmp_path)
+    key, folder = records.place()
+    folder.mkdir(parents=True)
+    with pytest.raises(FileProblem):
+        records.create(key, make_draft(), "")
+    assert records.list_new() == []

@@ -66,6 +66,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if console.dry_run:
         _show(plans, console)
         return 0
+    _greet(cluster, console)
     submitted: dict[str, Submitted] = {}
     for (name, job), first in zip(asked.jobs, plans, strict=True):
         # one that waits for another of these has to know the id which that one got
@@ -78,6 +79,15 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if console.json:
         console.print_json(_one_or_all([each.as_dict() for each in submitted.values()]))
     return 0
+
+
+def _greet(cluster: Cluster, console: Console) -> None:
+    """Say once, with the first job, that more can be known about a cluster without a profile of its own."""
+    if not cluster.site.queues and cluster.backend.name != "local" and not cluster.records.list_keys():
+        console.progress.note(
+            "kedge knows no limits of this cluster, so requests beyond them wait for ever instead of being refused; "
+            "'kedge site init' learns them"
+        )
 
 
 def _plan_all(asked: Asked, cluster: Cluster, console: Console) -> list[Plan]:

@@ -10,7 +10,8 @@
     records/KEY/cancelled…  written by `kedge cancel`
     records/KEY/lost        written when the scheduler was first found not to know the job any more
     records/KEY/final.json  what the scheduler said last, once nothing changes any more
-    ids/SITE:ID             a link to the record; it moves to ended/ once nothing changes any more
+    new/KEY                 a link to a record whose id is not known yet, made before all else
+    ids/SITE:ID             the same link once it is; it moves to ended/ once nothing changes any more
     ended/SITE:ID~KEY       a link to the record of a scheduler that has begun to count anew
 
 Every file has one writer or is written whole by a rename, so nothing needs a lock.
@@ -138,6 +139,7 @@ class Records:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._records = root / "records"
+        self._new = root / "new"
         self._ids = root / "ids"
         self._ended = root / "ended"
 
@@ -168,11 +170,12 @@ class Records:
         try:
             with explained(folder):
                 self.prepare()
+                (self._new / key).symlink_to(f"../records/{key}")
                 folder.mkdir()
                 (folder / "script.sh").write_text(script, errors="surrogateescape")
             write_atomically(folder / "job.json", _encode(fields))
         except (FileProblem, NoSpace) as problem:
-            shutil.rmtree(folder, ignore_errors=True)
+            self._remove(key)
             problem.hint = "--job-dir DIR or KEDGE_JOBDIR choose another place for records; compute nodes must see it"
             raise
         return _make_record(key, folder, "", fields)
@@ -183,27 +186,24 @@ class Records:
         Who could swap one of them could give the Executor pickles of their own.
         """
         self.root.parent.mkdir(parents=True, exist_ok=True)
-        for each in (self.root, self._records, self._ids, self._ended):
+        for each in (self.root, self._records, self._new, self._ids, self._ended):
             each.mkdir(exist_ok=True, mode=0o700)
 
     def name_id(self, record: Record, id: str) -> Record:
         """Note the scheduler's id. An older record of the same id is of a scheduler that began to count anew."""
         link = self._ids / f"{record.site}:{id}"
-        temporary = self._ids / f".{record.key}-{os.getpid()}"  # two may name it at once: submit, and who recovers
         with explained(link):
             for folder in (self._ids, self._ended):
-                if self._is_older(record.key, folder / f"{record.site}:{id}"):
-                    link = self._ended / f"{record.site}:{id}~{record.key}"
-            with contextlib.suppress(FileNotFoundError):
-                temporary.unlink()
-            temporary.symlink_to(f"../records/{record.key}")
-            temporary.replace(link)
+                if self._is_older(record.key, folder / link.name):
+                    link = self._ended / f"{link.name}~{record.key}"
+            with contextlib.suppress(FileNotFoundError):  # two may name it at once: submit, and who recovers
+                (self._new / record.key).rename(link)
         return replace(record, id=id)
 
     def _is_older(self, key: str, link: Path) -> bool:
         """Whether the link is that of a newer record; that of an older one is kept under a name of its own.
 
-        Without a link it would be taken for one whose id is still to be found.
+        So its job is still found by its name.
         """
         with contextlib.suppress(OSError):
             other = os.path.basename(os.readlink(link))
@@ -226,9 +226,12 @@ class Records:
         found = {**_read_links(self._ended, ""), **_read_links(self._ids, "")}
         return sorted(name.removesuffix(f":{id}") for name in found if name.endswith(f":{id}"))
 
-    def list_named(self) -> set[str]:
-        """The keys of all jobs that have an id."""
-        return {*_read_links(self._ids, "").values(), *_read_links(self._ended, "").values()}
+    def list_new(self) -> list[str]:
+        """The keys of records whose id is not known: their submission is under way, or was killed."""
+        try:
+            return sorted(os.listdir(self._new))
+        except OSError:
+            return []
 
     def close(self, record: Record, statuses: Sequence[JobStatus]) -> None:
         """Keep the last word; what cannot be written is looked up again next time."""
@@ -281,7 +284,12 @@ class Records:
         for folder in (self._ids, self._ended):
             with contextlib.suppress(OSError):
                 (folder / f"{record.site}:{record.id}").unlink()
-        shutil.rmtree(record.folder, ignore_errors=True)
+        self._remove(record.key)
+
+    def _remove(self, key: str) -> None:
+        shutil.rmtree(self._records / key, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            (self._new / key).unlink()
 
 
 def _read_links(folder: Path, site: str, since: float = 0.0) -> dict[str, str]:

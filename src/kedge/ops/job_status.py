@@ -8,13 +8,13 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from kedge.errors import FileProblem, JobNotFound
+from kedge.errors import FileProblem, JobNotFound, SchedulerFailed
 from kedge.frozen import frozen, replace
 from kedge.jobs.records import Record
 from kedge.model.job import JobArray
 from kedge.model.job_state import JobStatus, State
 from kedge.ops.clusters import Cluster
-from kedge.ops.job_endings import is_settled, lacks_tasks, make_status, merge
+from kedge.ops.job_endings import has_ended, is_settled, lacks_tasks, make_status, merge
 from kedge.ops.submit import recover_id
 from kedge.schedulers.array_numbers import can_renumber, restore_indices
 
@@ -59,8 +59,12 @@ def look_up(cluster: Cluster, record: Record) -> list[JobStatus]:
         if named is None:
             return [make_status(record, State.LOST, reason="its submission did not finish")]
         record = named
-    listed = _look_closely(cluster, record.id)
-    listed = _restore(record, listed)
+    try:
+        listed = _restore(record, _look_closely(cluster, record.id))
+    except SchedulerFailed:
+        if not has_ended(record):
+            raise
+        return merge(record, [])  # its scripts said how it ended, and need no scheduler for that
     if not listed or lacks_tasks(record, listed):
         return resolve_forgotten(cluster, [record], {record.id: listed})[0][1]
     found = merge(record, listed)
@@ -110,17 +114,23 @@ def forget_old(cluster: Cluster, days: float) -> int:
     """Remove the records of jobs that ended more than so many days ago; returns how many."""
     recent = cluster.records.list_ended(cluster.site.name, time.time() - days * 86400)
     old = {id: key for id, key in cluster.records.list_ended(cluster.site.name).items() if id not in recent}
-    for record in _read_records(cluster, old):
+    gone = _read_records(cluster, old)
+    for key in cluster.records.list_new():  # never submitted, as nobody found an id
+        with contextlib.suppress(FileProblem):
+            record = cluster.records.read(key, "")
+            gone += (
+                [record] if record.site == cluster.site.name and record.submitted < time.time() - days * 86400 else []
+            )
+    for record in gone:
         cluster.records.forget(record)
-    return len(old)
+    return len(gone)
 
 
 def recover_ids(cluster: Cluster) -> None:
     """Give back their ids to jobs whose kedge was killed while it submitted them."""
-    records = cluster.records
-    for key in set(records.list_keys()) - records.list_named():
+    for key in cluster.records.list_new():
         with contextlib.suppress(FileProblem):
-            record = records.read(key, "")
+            record = cluster.records.read(key, "")
             if record.site == cluster.site.name:
                 recover_id(record, cluster)
 
