@@ -67,12 +67,13 @@ def test_mpi_has_a_world_over_two_nodes(me: JobUser, is_inside: bool) -> None:
     me.user.read_program(compiler, str(RING), "-o", str(me.folder / "ring"))
     me.write("config/kedge/sites/here.toml", PROFILE)
     me = me.with_environment(XDG_CONFIG_HOME=str(me.folder / "config"), KEDGE_SITE="here")
-    words = ["-", "./ring"]
+    words, options = ["-", "./ring"], []
     if is_inside:
+        # UCX takes hosts that share a kernel for one, whose ranks could share memory
+        options = ["--env", "UCX_TLS=tcp,self"]
         me.read("pull", "ring.sif", f"host:{me.folder}/ring")
         words = ["ring.sif", str(me.folder / "ring")]
-    # UCX takes hosts that share a kernel for one, whose ranks could share memory
-    shown = me.run_job("--env", "UCX_TLS=tcp,self", "--mpi", "-N", "2", "--tasks-per-node", "2", "-t", "5m", *words)
+    shown = me.run_job(*options, "--mpi", "-N", "2", "--tasks-per-node", "2", "-t", "5m", *words)
     ranks = re.findall(r"rank (\d+) of (\d+) .* ring (\w+)", shown)
     assert sorted(ranks) == [(str(rank), "4", "ok") for rank in range(4)], shown
     assert "srun --mpi=pmi2" in Path(me.tell("status", "last")["script"]).read_text()

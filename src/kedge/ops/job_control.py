@@ -12,7 +12,7 @@ from kedge.jobs.records import Record
 from kedge.model.job import JobArray
 from kedge.model.job_state import JobStatus, State
 from kedge.ops.clusters import Cluster
-from kedge.ops.job_endings import has_ended
+from kedge.ops.job_endings import have_scripts_ended
 from kedge.ops.job_status import look_up, look_up_foreign, recover_ids
 from kedge.schedulers.advice import is_unreachable
 from kedge.schedulers.array_numbers import can_renumber, find_number
@@ -162,9 +162,7 @@ def _pause(job: FoundJob, seconds: float, end: float | None) -> None:
 
 def has_ended(job: FoundJob) -> bool:
     """Whether its scripts say that all of it is over; costs the scheduler nothing."""
-    if job.record is None:
-        return False
-    return has_ended(job.record)
+    return job.record is not None and have_scripts_ended(job.record)
 
 
 def _is_over(cluster: Cluster, job: FoundJob) -> bool:

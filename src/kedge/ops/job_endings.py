@@ -55,7 +55,7 @@ def is_settled(record: Record, statuses: Sequence[JobStatus]) -> bool:
     return all(each.state.is_over for each in statuses) and record.note_lost() > _LOST_FOR_GOOD
 
 
-def has_ended(record: Record) -> bool:
+def have_scripts_ended(record: Record) -> bool:
     """Whether all its scripts said how they ended."""
     endings = record.read_endings()
     return len(endings) >= count_tasks(record) and all(each.status is not None for each in endings)

@@ -14,7 +14,7 @@ from kedge.jobs.records import Record
 from kedge.model.job import JobArray
 from kedge.model.job_state import JobStatus, State
 from kedge.ops.clusters import Cluster
-from kedge.ops.job_endings import has_ended, is_settled, lacks_tasks, make_status, merge
+from kedge.ops.job_endings import have_scripts_ended, is_settled, lacks_tasks, make_status, merge
 from kedge.ops.submit import recover_id
 from kedge.schedulers.array_numbers import can_renumber, restore_indices
 
@@ -62,7 +62,7 @@ def look_up(cluster: Cluster, record: Record) -> list[JobStatus]:
     try:
         listed = _restore(record, _look_closely(cluster, record.id))
     except SchedulerFailed:
-        if not has_ended(record):
+        if not have_scripts_ended(record):
             raise
         return merge(record, [])  # its scripts said how it ended, and need no scheduler for that
     if not listed or lacks_tasks(record, listed):
