@@ -61,22 +61,30 @@ def test_torchrun_on_one_node_stands_alone(me: JobUser) -> None:
     )
 
 
-@pytest.mark.parametrize("is_inside", [False, True])
-def test_mpi_has_a_world_over_two_nodes(me: JobUser, is_inside: bool) -> None:
-    compiler = require_program("mpicc.mpich")
-    me.user.read_program(compiler, str(RING), "-o", str(me.folder / "ring"))
+def run_ring(me: JobUser, *words: str) -> None:
     me.write("config/kedge/sites/here.toml", PROFILE)
     me = me.with_environment(XDG_CONFIG_HOME=str(me.folder / "config"), KEDGE_SITE="here")
-    words, options = ["-", "./ring"], []
-    if is_inside:
-        # UCX takes hosts that share a kernel for one, whose ranks could share memory
-        options = ["--env", "UCX_TLS=tcp,self"]
-        me.read("pull", "ring.sif", f"host:{me.folder}/ring")
-        words = ["ring.sif", str(me.folder / "ring")]
-    shown = me.run_job(*options, "--mpi", "-N", "2", "--tasks-per-node", "2", "-t", "5m", *words)
+    shown = me.run_job("--mpi", "-N", "2", "--tasks-per-node", "2", "-t", "5m", *words)
     ranks = re.findall(r"rank (\d+) of (\d+) .* ring (\w+)", shown)
     assert sorted(ranks) == [(str(rank), "4", "ok") for rank in range(4)], shown
     assert "srun --mpi=pmi2" in Path(me.tell("status", "last")["script"]).read_text()
+
+
+def make_ring(me: JobUser) -> str:
+    me.user.read_program(require_program("mpicc.mpich"), str(RING), "-o", str(me.folder / "ring"))
+    return str(me.folder / "ring")
+
+
+def test_mpi_has_a_world_over_two_hosts(me: JobUser) -> None:
+    run_ring(me, "-", make_ring(me))
+
+
+def test_mpi_has_a_world_of_containers_on_two_nodes(slurm: SlurmCluster) -> None:
+    """Not on virtual hosts: UCX takes hosts that share a kernel for one, and containers on two share no memory."""
+    me = make_job_user(slurm)
+    ring = make_ring(me)
+    me.read("pull", "ring.sif", f"host:{ring}")
+    run_ring(me, "ring.sif", ring)
 
 
 def test_tacc_takes_what_its_profile_writes(slurm_tacc: SlurmCluster) -> None:
