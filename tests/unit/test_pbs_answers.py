@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from kedge.model.job_state import JobStatus, State
 from kedge.schedulers.pbs import PBS
-from kedge.schedulers.qstat_flavour import read_qstat_flavour
 
 RUNNING = """\
 Job Id: 1234.pbs1
@@ -243,25 +242,3 @@ def test_pbs_never_stumbles_over_nonsense(text: str) -> None:
 @given(st.text(max_size=200), st.sampled_from(State), st.text(max_size=20))
 def test_pbs_explains_any_reason(reason: str, state: State, raw: str) -> None:
     PBS.explain(JobStatus("7.pbs1", state, raw, reason=reason))
-
-
-@pytest.mark.parametrize(
-    ("text", "flavour"),
-    [
-        ("SGE 8.1.9\nusage: qstat [options]\n", "gridengine"),
-        ("UGE 8.6.19\nusage: qstat [options]\n", "gridengine"),
-        ("AGE 2023.1.0\n", "gridengine"),
-        ("OGS/GE 2011.11p1\nusage: qstat [options]\n", "gridengine"),
-        ("pbs_version = 22.05.11\n", "pbs"),
-        ("usage: \nqstat [-f] [-J] [-p] [-t] [-x] [-E] [-F format | -w] [ job_identifier... ]\n", "pbs"),
-        ("Version: 6.1.2\nCommit: 661e092552de43a785c15d39a3634a541d86898e\n", "torque"),
-        (
-            "qstat: illegal option -- help\nusage: qstat [-f [-1]] [-W site_specific] [-x] [ job_identifier... ]",
-            "torque",
-        ),
-        ("qstat: command not found", ""),
-        ("", ""),
-    ],
-)
-def test_qstat_flavours(text: str, flavour: str) -> None:
-    assert read_qstat_flavour(text) == flavour

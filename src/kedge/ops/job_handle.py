@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kedge.jobs.encoding import decode_job
 from kedge.jobs.records import Record
+from kedge.model.job import Job
 from kedge.model.job_state import JobStatus, State
 from kedge.ops.clusters import Cluster
 from kedge.ops.job_control import FoundJob, cancel_jobs, read_status, require_success, wait_for
@@ -39,6 +41,11 @@ class JobHandle:
     def record(self) -> Record:
         """What was written down about it."""
         return self._record
+
+    @property
+    def description(self) -> Job:
+        """What was asked for, with what the site filled in."""
+        return decode_job(self._record.job)
 
     def status(self) -> list[JobStatus]:
         """What is known now, of each task; asks the scheduler unless the job is over."""
