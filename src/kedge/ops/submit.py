@@ -9,12 +9,21 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from kedge.errors import FileProblem, InvalidJob, JobNotFound, KedgeError, ProgramMissing, SchedulerFailed
+from kedge.errors import (
+    FileProblem,
+    InvalidJob,
+    JobNotFound,
+    KedgeError,
+    ProgramMissing,
+    RequestRefused,
+    SchedulerFailed,
+)
 from kedge.frozen import frozen, replace
 from kedge.jobs.encoding import encode_job
 from kedge.jobs.records import Draft, Record
 from kedge.model.job import Dependency, Job
 from kedge.model.output_pattern import fill_pattern
+from kedge.model.site import Site
 from kedge.ops.clusters import Cluster
 from kedge.ops.job_image import NOW, StagedImage, place_image, pull_image, read_architecture
 from kedge.posix.files import require_writable
@@ -22,6 +31,7 @@ from kedge.posix.process import run_into_files
 from kedge.schedulers.backend import Place
 from kedge.settings import Settings
 from kedge.sites.checks import check_request
+from kedge.sites.rules import find_hidden_root
 
 _DEFAULT_OUTPUT = "{name}-{id}.out"
 _DEFAULT_ARRAY_OUTPUT = "{name}-{id}_{index}.out"
@@ -80,9 +90,12 @@ def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping
     checked = check_request(job, cluster.site, environ=environ, paths=seen, architecture=architecture)
     ready = replace(checked.job, dependencies=tuple(_resolve(each, cluster) for each in job.dependencies))
     key, record = cluster.records.place()
+    kedge = find_kedge()
+    if image.path:
+        _require_seen(kedge, cluster.site, environ)
     place = Place(
         record=str(record),
-        kedge=find_kedge(),
+        kedge=kedge,
         image=image.path,
         pull_from="" if image.when == NOW else image.reference,
         directory=directory,
@@ -92,6 +105,16 @@ def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping
     script = cluster.backend.render(ready, cluster.site, place)
     argv = cluster.backend.submit_argv(str(record / "script.sh"), ready, cluster.site)
     return Plan(ready, cluster, key, place, image, script, tuple(argv), checked.warnings, checked.notes)
+
+
+def _require_seen(kedge: str, site: Site, environ: Mapping[str, str]) -> None:
+    """Jobs start containers with this very kedge, so compute nodes have to see it."""
+    if find_hidden_root(kedge, site, environ) is not None:
+        raise RequestRefused(
+            f"compute nodes of {site.name} do not see {kedge}, which jobs start",
+            context={"site": site.name, "path": kedge},
+            hint=f"install kedge on {site.scratch or 'a file system that they see'} too, and submit with that one",
+        )
 
 
 def _find_output_folder(pattern: str, name: str) -> Path:
