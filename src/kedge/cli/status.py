@@ -101,6 +101,5 @@ def describe_state(status: JobStatus) -> str:
         text += f", after {format_duration(max(round(status.ended - status.started), 0))}"
     elif status.started:
         text += f", for {format_duration(max(round(time.time() - status.started), 0))}"
-    if status.time_limit and not status.state.is_over:
-        text += f" of {format_duration(status.time_limit)}"
+        text += f" of {format_duration(status.time_limit)}" if status.time_limit else ""
     return text

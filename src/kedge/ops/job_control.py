@@ -140,7 +140,8 @@ def require_success(job: FoundJob, statuses: Sequence[JobStatus], explain: Calla
     """Raise JobFailed unless every task of a job is done."""
     wrong = [each for each in statuses if each.state is not State.DONE]
     if wrong:
-        more = f", and {len(wrong) - 1} tasks more" if len(wrong) > 1 else ""
+        others = len(wrong) - 1
+        more = f", and {others} more task{'' if others == 1 else 's'}" if others else ""
         raise JobFailed(
             f"the job {job.name} did not end well: {wrong[0].shown_id} {wrong[0].state}{more}",
             context={"why": explain(wrong[0]) or wrong[0].reason},

@@ -29,7 +29,7 @@ def merge(record: Record, told: Sequence[JobStatus]) -> list[JobStatus]:
         return [make_status(record, State.QUEUED, reason="just submitted")]
     found = [_add_ending(fill_in(each, record), endings.get(each.index)) for each in told]
     if found and not lacks_tasks(record, found):
-        return found
+        return sorted(found, key=lambda each: each.index or 0)
     known = {index for each in told for index in _indices_of(each)}
     found += [_judge(record, index, endings.get(index)) for index in _list_indices(record) if index not in known]
     return sorted(found, key=lambda each: each.index or 0)

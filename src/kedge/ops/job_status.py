@@ -46,6 +46,7 @@ def survey(cluster: Cluster, *, everything: bool = False) -> list[JobView]:
     for record in _read_records(cluster, {id: key for id, key in ended.items() if id not in listed}):
         views += [JobView(each, record.key) for each in record.read_final()]
     _close_listed(cluster, listed, ours)
+    views.sort(key=lambda view: view.status.index or 0)
     return sorted(views, key=lambda view: (view.status.submitted or 0.0, view.status.id), reverse=True)
 
 
