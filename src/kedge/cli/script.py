@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from kedge.cli.options import add_settings
 from kedge.cli.redaction import escape_controls
+from kedge.ops.script import TARGETS
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.ops.script import CheckedScript, ConvertedScript
 
-_TARGETS = ("toml", "slurm", "gridengine", "pbs", "local")
 _FILE = "a script for sbatch or qsub; '-' for standard input"
 
 
@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_settings(check, "site")
     convert = commands.add_parser("convert", help="turn it into a kedge.toml, or a script for another scheduler")
     convert.add_argument("file", metavar="FILE", help=_FILE)
-    convert.add_argument("--to", metavar="WHAT", choices=_TARGETS, default="toml", help=f"{', '.join(_TARGETS)} (toml)")
+    convert.add_argument("--to", metavar="WHAT", choices=TARGETS, default="toml", help=f"{', '.join(TARGETS)} (toml)")
     convert.add_argument("-o", "--output", metavar="OUT", help="write it there (standard output)")
     convert.add_argument("--force", action="store_true", help="replace a file that is there")
     add_settings(convert, "site")
