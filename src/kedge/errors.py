@@ -4,7 +4,8 @@
 A message says what was tried and why it failed; `context` names the file, host, field or offset; `hint` is the next
 thing to type. Domain code raises these; only `cli/main.py` catches and renders them. Codes 1-9 are general,
 10-19 registries, 20-29 image content, 30-39 files and the store, 40-49 limits of this machine, 50-59 settings,
-60-69 containers, 70-79 jobs. `run`, `exec`, `shell` and `test` end with 255 instead, which no program uses for itself.
+60-69 containers, 70-79 jobs, 80-89 what does not fit together. `run`, `exec`, `shell` and `test` end with 255 instead,
+which no program uses for itself.
 """
 
 from __future__ import annotations
@@ -299,3 +300,33 @@ class JobFailed(KedgeError):
     """A job that was waited for did not end well."""
 
     reference, exit_code = "job-failed", 76
+
+
+class WillNotRun(KedgeError):
+    """The image does not run on this machine or in this queue: driver, GPU or processor do not fit."""
+
+    reference, exit_code = "will-not-run", 80
+
+
+class TableProblem(KedgeError):
+    """A table of drivers, GPUs or releases has a row that makes no sense."""
+
+    reference, exit_code = "table-problem", 81
+
+
+class NothingFits(KedgeError):
+    """No image that is known runs there."""
+
+    reference, exit_code = "nothing-fits", 82
+
+
+class UnknownGpu(KedgeError):
+    """No GPU is known by that name."""
+
+    reference, exit_code = "unknown-gpu", 83
+
+
+class DoctorFailed(KedgeError):
+    """`kedge doctor` found something that keeps containers or jobs from working."""
+
+    reference, exit_code = "doctor-failed", 84

@@ -17,6 +17,8 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("executor",),  # Python functions as jobs
     ("api",),  # the verbs as typed functions
     ("ops",),
+    ("pages",),  # what is written for a browser
+    ("doctor",),
     (
         "registry",
         "store",
@@ -31,6 +33,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
         "localqueue",
         "remote_call",
     ),
+    ("compat",),  # below runtime: a start asks the same rules
     ("host",),
     ("formats", "settings"),
     ("model",),

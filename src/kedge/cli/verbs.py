@@ -50,7 +50,7 @@ class WordsModule(Protocol):
         ...
 
 
-GROUPS = ("Containers", "Jobs", "Images", "Trust", "Store and access", "Setup")
+GROUPS = ("Containers", "Jobs", "Explain", "Images", "Trust", "Store and access", "Setup")
 
 VERBS = {
     "run": Verb("kedge.cli.container", "run what an image is made for, in a container", "Containers", reads_words=True),
