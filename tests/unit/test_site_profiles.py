@@ -178,6 +178,8 @@ def test_profiles_nvidia_with_and_without_pyxis() -> None:
     assert (plain.mpi_type, plain.interactive_queue, plain.runtime) == ("pmi2", "interactive", "")
     assert pyxis.runtime == "pyxis"
     assert pyxis.queues == plain.queues
+    # what nvidia-smi says in the tutorial, after srun -p interactive
+    assert (queue("nvidia", "interactive").gpu, queue("nvidia", "interactive").driver) == ("L40S", "565.57.01")
 
 
 def test_profiles_keys_are_the_fields_of_the_model() -> None:
@@ -249,6 +251,8 @@ def test_profiles_can_be_files_anywhere(tmp_path: Path) -> None:
         ('title = "x"\n[[queues]]\nname = "a"\nmemory_per_node = "lots"\n', 4, "it must be a size"),
         ('title = "x"\n[[queues]]\nname = "a"\ngpus_per_node = -1\n', 4, "it must be a whole number"),
         ('title = "x"\n[[queues]]\nname = "a"\ngpu_per_node = 1\n', 4, "there is no such key"),
+        ('title = "x"\n[[queues]]\nname = "a"\ndriver = "new"\n', 4, "it must be the version of a driver"),
+        ('title = "x"\n[[queues]]\nname = "a"\ndriver = 535\n', 4, "it must be text"),
         ('title = "x"\n[[queues]]\ntitle = "a"\n', 2, "a queue needs a name"),
         ('title = "x"\nqueues = 3\n', 2, "begin with the line"),
         ('title = "x"\ninherits = "../../etc/passwd"\n', 2, "it must be the name of a profile"),

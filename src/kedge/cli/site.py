@@ -91,7 +91,7 @@ def _show(arguments: argparse.Namespace, console: Console) -> int:
     if console.json:
         console.print_json(as_dict(site))
     elif arguments.queues:
-        headings = ("queue", "nodes", "cpus", "memory", "gpus", "gpu", "longest", "most nodes", "note")
+        headings = ("queue", "nodes", "cpus", "memory", "gpus", "gpu", "driver", "longest", "most nodes", "note")
         console.print_table(headings, [_row(each) for each in site.queues])
     else:
         from kedge.sites.writer import write_profile
@@ -111,6 +111,7 @@ def _row(queue: Queue) -> tuple[object, ...]:
         shorten_memory(queue.memory_per_node) if queue.memory_per_node else "-",
         _or_dash(queue.gpus_per_node),
         queue.gpu or queue.gpu_type or "-",
+        queue.driver or "-",
         shorten_duration(queue.max_time) if queue.max_time else "-",
         _or_dash(queue.max_nodes),
         note,

@@ -57,6 +57,14 @@ def parse_text(value: object) -> str:
     return value
 
 
+def parse_version(value: object) -> str:
+    """The version of a driver: `535.104.05`, or as much of it as is known: `535`; empty: not known."""
+    text = parse_text(value)
+    if not re.fullmatch(r"([0-9]{2,4}(\.[0-9]{1,4}){0,2})?", text):
+        raise Unusable("it must be the version of a driver, such as '535' or '535.104.05'")
+    return text
+
+
 def parse_flag(value: object) -> bool:
     """True or false."""
     if not isinstance(value, bool):
@@ -146,6 +154,8 @@ def _make_keys(kind: type[Site] | type[Queue], absent: tuple[str, ...]) -> dict[
             parse = parse_size
         elif name in _TIMES:
             parse = parse_time
+        elif name == "driver":
+            parse = parse_version
         if parse is not None:
             keys[name] = Key(name, parse, _WORDS.get(name, ()))
     return keys
