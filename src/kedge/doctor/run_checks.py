@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Runs checks side by side, each in a child with a deadline: what hangs or breaks becomes a finding of its own."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+
+from kedge.doctor.diagnosis import Diagnosis
+from kedge.doctor.finding import FAIL, LEVELS, SKIPPED, WARNING, Finding
+from kedge.doctor.machine import describe_machine
+from kedge.doctor.surroundings import Check, Surroundings
+from kedge.doctor.table import CHECKS
+from kedge.errors import UsageError
+from kedge.frozen import as_dict
+from kedge.model.nearest import propose
+from kedge.posix.bounded import ANSWERED, LATE, REFUSED, Outcome, Task, run_bounded
+from kedge.posix.process import describe_status
+
+TOTAL_SECONDS = 1.8  # all of it: with the start of the program that is below two
+_MACHINE = "the machine itself"
+_DOCS = "guides/doctor.md#when-a-check-does-not-answer"
+
+
+def list_checks() -> tuple[Check, ...]:
+    """Every check there is, in the order of the table; nothing is imported for that."""
+    return CHECKS
+
+
+def run_checks(
+    surroundings: Surroundings,
+    names: Collection[str] | None = None,
+    *,
+    checks: Sequence[Check] | None = None,
+    seconds: float = TOTAL_SECONDS,
+) -> Diagnosis:
+    """Run the checks called `names`, or all; `seconds` bounds the whole of it."""
+    began = time.monotonic()
+    chosen = _choose(list_checks() if checks is None else checks, names)
+    tasks = [Task(_MACHINE, partial(_describe, surroundings), 0.5)]
+    tasks += [
+        Task(each.name, partial(_answer, each.name, partial(each.run, surroundings)), each.seconds) for each in chosen
+    ]
+    outcomes = run_bounded(tasks, seconds=seconds)
+    machine = _read_machine(outcomes.pop(_MACHINE))
+    findings = [finding for each in chosen for finding in _read_outcome(each, outcomes[each.name])]
+    return Diagnosis(
+        tuple(findings),
+        tuple(chosen),
+        {name: outcome.seconds for name, outcome in outcomes.items()},
+        time.monotonic() - began,
+        machine,
+    )
+
+
+def run_alone(name: str, work: Callable[[], list[Finding]], *, seconds: float) -> list[Finding]:
+    """The findings of one piece of work that is in no table, under the same guard."""
+    check = Check(name, name, "", lambda _: work(), seconds)
+    outcome = run_bounded([Task(name, partial(_answer, name, work), seconds)], seconds=seconds)[name]
+    return _read_outcome(check, outcome)
+
+
+def _choose(checks: Sequence[Check], names: Collection[str] | None) -> list[Check]:
+    if not names:
+        return list(checks)
+    known = [check.name for check in checks]
+    for name in names:
+        if name not in known:
+            hint = propose(name, known) or "'kedge doctor --list' names them all"
+            raise UsageError(f"there is no check '{name}'", hint=hint)
+    return [check for check in checks if check.name in names]
+
+
+def _answer(name: str, work: Callable[[], list[Finding]]) -> bytes:
+    """What a child says: its findings as JSON; a check that raises has one, which says so."""
+    try:
+        findings = work()
+    except Exception as problem:
+        findings = [_explain_problem(name, problem)]
+    return json.dumps([as_dict(each) for each in findings]).encode()
+
+
+def _explain_problem(name: str, problem: Exception) -> Finding:
+    return Finding(
+        name,
+        SKIPPED,
+        f"could not be checked: {type(problem).__name__}: {problem}"[:500],
+        "nothing is known about it; the other checks are not touched by this",
+        "if it happens again, report it with the file that 'kedge doctor --report FILE' writes",
+        _DOCS,
+    )
+
+
+def _describe(surroundings: Surroundings) -> bytes:
+    return json.dumps(describe_machine(surroundings)).encode()
+
+
+def _read_machine(outcome: Outcome) -> dict[str, str]:
+    return json.loads(outcome.answer) if outcome.state == ANSWERED else {}
+
+
+def _read_outcome(check: Check, outcome: Outcome) -> list[Finding]:
+    if outcome.state == ANSWERED:
+        findings = [Finding(**each) for each in json.loads(outcome.answer)]
+        return [each for each in findings if each.level in LEVELS]
+    if outcome.state == LATE:
+        return [_explain_late(check, outcome.seconds)]
+    if outcome.state == REFUSED:
+        return [
+            Finding(
+                check.name,
+                FAIL,
+                "could not be checked: no further process can be started",
+                "a limit on processes is used up; containers and jobs cannot start programs either",
+                "end other programs; 'ulimit -u' shows your limit, 'ps -u $USER' what runs",
+                "guides/doctor.md#processes",
+            )
+        ]
+    return [
+        Finding(
+            check.name,
+            WARNING,
+            f"its process {describe_status(outcome.status) if outcome.status else 'ended without an answer'}",
+            "a library of this machine crashed when it was asked; programs that use it will, too",
+            "tell the administrators, with the file that 'kedge doctor --report FILE' writes",
+            _DOCS,
+        )
+    ]
+
+
+def _explain_late(check: Check, seconds: float) -> Finding:
+    if not seconds:
+        what, why = "was not begun: other checks took all of the time", "nothing is known about it"
+        return Finding(check.name, SKIPPED, what, why, f"kedge doctor --only {check.name}", _DOCS)
+    return Finding(
+        check.name,
+        WARNING,
+        f"did not answer in {seconds:.2g} s",
+        "a file system, a driver or a server hangs, or is very slow; what needs it will hang, too",
+        f"try it once more: kedge doctor --only {check.name}. If it stays so, tell the administrators",
+        _DOCS,
+    )

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The table of checks: what is looked at, in the order it is told, and the module that looks; imported only then.
+
+A check that is added here must have an anchor in docs/guides/doctor.md for its findings.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import cast
+
+from kedge.doctor.finding import Finding
+from kedge.doctor.surroundings import Check, Surroundings
+
+
+def _late(module: str, function: str) -> Callable[[Surroundings], list[Finding]]:
+    """A check's function that imports its module when it is called: a broken or slow one costs only itself."""
+
+    def run(surroundings: Surroundings) -> list[Finding]:
+        loaded = getattr(importlib.import_module(f"kedge.doctor.{module}"), function)
+        return cast("Callable[[Surroundings], list[Finding]]", loaded)(surroundings)
+
+    return run
+
+
+# name, title, group, module, function; and how many seconds it may take, where that is not one
+_ROWS: tuple[tuple[str | float, ...], ...] = (("kernel", "kernel", "Containers", "kernel", "check_kernel"),)
+
+CHECKS: tuple[Check, ...] = tuple(
+    Check(str(row[0]), str(row[1]), str(row[2]), _late(str(row[3]), str(row[4])), float(row[5]) if row[5:] else 1.0)
+    for row in _ROWS
+)

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Pieces of work that may hang or crash: each in a forked child with a deadline, many at once, none waited for.
+
+A thread that hangs in a dead file system or driver keeps its whole process from ending; a child does not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import select
+import signal
+import time
+import warnings
+from collections.abc import Callable, Sequence
+
+from kedge.frozen import frozen
+from kedge.posix.constants import PR_SET_PDEATHSIG
+from kedge.posix.libc import control_process
+from kedge.posix.spawn import close_all, list_inherited
+
+ANSWERED, LATE, DIED, REFUSED = "answered", "late", "died", "refused"
+_AT_ONCE = 16  # children: a login node may allow few processes
+_LONGEST_ANSWER = 1 << 20
+_REAP_TRIES = 20
+
+
+@frozen
+class Task:
+    """What to do, and for how long at most."""
+
+    name: str
+    work: Callable[[], bytes]
+    seconds: float
+
+
+@frozen
+class Outcome:
+    """What became of a task: `answer` counts where `state` is ANSWERED, `status` (as a shell shows it) where DIED."""
+
+    state: str
+    seconds: float
+    answer: bytes = b""
+    status: int = 0
+
+
+def run_bounded(tasks: Sequence[Task], *, seconds: float, at_once: int = _AT_ONCE) -> dict[str, Outcome]:
+    """Run all of them, in children that have our memory; the outcomes by name, after `seconds` at the latest.
+
+    A child that is late is killed, with all it has started, and left alone: what hangs in the kernel never ends.
+    """
+    race = _Race(tasks, time.monotonic() + seconds, at_once)
+    gc.freeze()  # a collection in a child would copy all of the memory
+    try:
+        race.run()
+    finally:
+        gc.unfreeze()
+        race.end()
+    return {task.name: race.outcomes[task.name] for task in tasks}
+
+
+class _Child:
+    """One task at work."""
+
+    def __init__(self, task: Task, pid: int, end: float) -> None:
+        self.task = task
+        self.pid = pid
+        self.began = time.monotonic()
+        self.end = min(end, self.began + task.seconds)
+        self.answer = b""
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.began
+
+
+class _Race:
+    """All tasks, those that are at work by their pipes, and the outcomes so far."""
+
+    def __init__(self, tasks: Sequence[Task], end: float, at_once: int) -> None:
+        self.outcomes: dict[str, Outcome] = {}
+        self._waiting = list(tasks)
+        self._working: dict[int, _Child] = {}
+        self._end = end
+        self._at_once = at_once
+        self._poll = select.poll()
+
+    def run(self) -> None:
+        """Start, listen and kill until every task has its outcome."""
+        while self._waiting or self._working:
+            self._start()
+            if not self._working:
+                break
+            nearest = min(child.end for child in self._working.values())
+            for pipe, _ in self._poll.poll(max(0.0, nearest - time.monotonic()) * 1000):
+                self._listen(pipe)
+            now = time.monotonic()
+            for pipe in [pipe for pipe, child in self._working.items() if child.end <= now]:
+                self._finish(pipe, LATE)
+        for task in self._waiting:
+            self.outcomes[task.name] = Outcome(LATE if time.monotonic() >= self._end else REFUSED, 0.0)
+
+    def end(self) -> None:
+        """Kill who is still at work, as after an interrupt."""
+        for pipe in list(self._working):
+            self._finish(pipe, LATE)
+
+    def _start(self) -> None:
+        while self._waiting and len(self._working) < self._at_once and time.monotonic() < self._end:
+            reading, writing = os.pipe()
+            try:
+                pid = _fork(self._waiting[0], writing, [reading, *self._working])
+            except OSError:  # the limit on processes: others may end
+                os.close(reading)
+                return
+            finally:
+                os.close(writing)
+            self._working[reading] = _Child(self._waiting.pop(0), pid, self._end)
+            self._poll.register(reading, select.POLLIN | select.POLLHUP)
+
+    def _listen(self, pipe: int) -> None:
+        child = self._working[pipe]
+        piece = os.read(pipe, 1 << 16)
+        child.answer += piece
+        if not piece or len(child.answer) > _LONGEST_ANSWER:
+            self._finish(pipe, ANSWERED if child.answer.endswith(b"\n") else DIED)
+
+    def _finish(self, pipe: int, state: str) -> None:
+        child = self._working.pop(pipe)
+        seconds = child.seconds
+        self._poll.unregister(pipe)
+        os.close(pipe)
+        status = 0
+        if state == LATE:
+            for kill, target in ((os.killpg, child.pid), (os.kill, child.pid)):
+                with contextlib.suppress(OSError):  # the first fails where the child has not yet begun
+                    kill(target, signal.SIGKILL)
+        else:
+            status = _reap(child.pid)
+        self.outcomes[child.task.name] = Outcome(state, seconds, child.answer, status)
+
+
+def _fork(task: Task, writing: int, others: list[int]) -> int:
+    parent = os.getpid()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that there are threads: a child that hangs for that is late, and no more
+        pid = os.fork()
+    if pid:
+        return pid
+    try:
+        _leave_parent(parent, others)
+        answer = task.work()
+        while answer:
+            answer = answer[os.write(writing, answer) :]
+        os.write(writing, b"\n")
+    finally:
+        os._exit(0)
+
+
+def _leave_parent(parent: int, others: list[int]) -> None:
+    """Hold nothing that somebody waits for: a pipe of the caller's would not end while a child hangs."""
+    os.setsid()
+    control_process(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+    close_all([*others, *list_inherited()])
+    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for stream in (0, 1, 2):
+        os.dup2(nothing, stream)
+
+
+def _reap(pid: int) -> int:
+    """The status of a child that has closed its pipe, which ends at once; 0 where it does not."""
+    for _ in range(_REAP_TRIES):
+        with contextlib.suppress(ChildProcessError):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                code = os.waitstatus_to_exitcode(status)
+                return code if code >= 0 else 128 - code
+        time.sleep(0.001)
+    return 0
