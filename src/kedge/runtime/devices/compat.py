@@ -7,6 +7,17 @@ one of the host (CUDA errors 803 and 804). The library lists its branches in an 
 
 from __future__ import annotations
 
+from kedge.compat.libcuda_choice import (
+    HOST_NEWER,
+    HOST_NOT_KNOWN,
+    KIND_NOT_KNOWN,
+    NOT_DATA_CENTER,
+    NOT_LISTED,
+    SAME_BRANCH,
+    choose_libcuda,
+    cuda_major,
+    is_data_center,
+)
 from kedge.runtime.devices.driver import is_version, order_version
 from kedge.runtime.devices.libraries import split_name
 from kedge.runtime.environment.library_path import find_library_folders
@@ -20,10 +31,6 @@ if TYPE_CHECKING:
 _PLACES = ("/usr/local/cuda/compat", "/usr/local/cuda/compat/lib.real", "/usr/local/cuda/compat/lib")
 _TOOLKITS = "/usr/local"
 _SECTION, _OWNER = ".note.cuda.fwd_compatibility", "NVIDIA Corporation"
-_CUDA_MAJORS = ((580, 13), (525, 12), (450, 11), (410, 10), (384, 9))  # first driver branch that runs a CUDA major
-
-_NOT_DATA_CENTER = ("GEFORCE", "TITAN", "QUADRO", "NVS", "CMP", "ORIN", "XAVIER", "THOR", "TEGRA")
-_SERVER_LETTERS = ("A", "B", "H", "K", "L", "M", "P", "V")
 
 
 class Carried:
@@ -84,40 +91,41 @@ def find_carried(view: View) -> Carried | None:
 
 
 def compare_drivers(view: View, carried: Carried, version: str, cards: list[Card]) -> Decision:
-    """Which of the two libcuda it is, by the rule in the module's first lines."""
+    """Which of the two libcuda it is, by the rule that `kedge explain` tells beforehand."""
     ours, theirs = order_version(version), order_version(carried.version)
-    if not ours:
-        return Decision("the version of the host's driver is not known: its libcuda is used")
-    host = f"host libcuda {version} is used"
-    if ours >= theirs:
-        relation = "the same as" if ours == theirs else "newer than"
-        return Decision(f"{host}: it is {relation} the image's compat libraries ({carried.version})")
-    read_branches(view, carried)
-    wanted, offered = cuda_major(theirs[0], carried.cuda), cuda_major(ours[0])
+    if ours and ours < theirs:
+        read_branches(view, carried)
+    wanted, offered = cuda_major(theirs[0], carried.cuda), cuda_major(ours[0]) if ours else 0
     is_behind = 0 < offered < wanted
-    obstacle = find_obstacle(carried, ours[0], theirs[0], cards)
+    others = [card.model for card in cards if card.model and not is_data_center(card.model)]
+    takes = False if others else True if any(card.model for card in cards) else None
+    choice = choose_libcuda(ours, theirs, carried.branches, takes_forward_compat=takes, is_behind=is_behind)
+    host, libraries = f"host libcuda {version} is used", f"the image's compat libraries ({carried.version})"
+    if choice == HOST_NOT_KNOWN:
+        return Decision("the version of the host's driver is not known: its libcuda is used")
+    if choice == HOST_NEWER:
+        return Decision(f"{host}: it is {'the same as' if ours == theirs else 'newer than'} {libraries}")
+    if choice == KIND_NOT_KNOWN:
+        return Decision(f"{host}: it runs CUDA {wanted} too, and the kind of card is not known")
+    obstacle = describe_obstacle(choice, libraries, carried, others)
     if obstacle:
         warning = (
             f"This image needs CUDA {wanted}, driver {version} of this node offers CUDA {offered}, and {obstacle}. "
             f"GPU programs will fail: take an image for CUDA {offered}, or a node with a newer driver."
         )
         return Decision(f"{host}: {obstacle}", warning=warning if is_behind else "")
-    if not any(card.model for card in cards) and not is_behind:
-        return Decision(f"{host}: it runs CUDA {wanted} too, and the kind of card is not known")
     reason = f"it is newer than the host's driver {version}"
     return Decision(f"libcuda {carried.version} of the image is used ({carried.folder}): {reason}", uses_image=True)
 
 
-def find_obstacle(carried: Carried, ours: int, theirs: int, cards: list[Card]) -> str:
+def describe_obstacle(choice: str, libraries: str, carried: Carried, others: list[str]) -> str:
     """Why newer libraries of the image cannot run on this host's driver branch and cards; empty when they can."""
-    libraries = f"the image's compat libraries ({carried.version})"
-    for card in cards:
-        if card.model and not is_data_center(card.model):
-            return f"{libraries} run on data-center cards only, not on {card.model}"
-    if carried.branches is None:
-        return "" if ours < theirs else f"{libraries} are of the same branch"
-    if ours not in carried.branches:
-        return f"{libraries} run on drivers {', '.join(str(branch) for branch in carried.branches)} only"
+    if choice == NOT_DATA_CENTER:
+        return f"{libraries} run on data-center cards only, not on {others[0]}"
+    if choice == SAME_BRANCH:
+        return f"{libraries} are of the same branch"
+    if choice == NOT_LISTED:
+        return f"{libraries} run on drivers {', '.join(str(branch) for branch in carried.branches or ())} only"
     return ""
 
 
@@ -139,30 +147,3 @@ def read_branches(view: View, carried: Carried) -> None:
     if isinstance(branches, list) and branches and all(type(each) is int for each in branches):
         carried.branches = branches[:64]
     carried.cuda = cuda[:16] if isinstance(cuda, str) else ""
-
-
-def cuda_major(branch: int, told: str = "") -> int:
-    """The newest CUDA major that a driver branch runs; 0 when it is older than all known."""
-    major = told.partition(".")[0]
-    if major.isascii() and major.isdigit():
-        return int(major)
-    return next((cuda for first, cuda in _CUDA_MAJORS if branch >= first), 0)
-
-
-def is_data_center(model: str) -> bool:
-    """Whether a card is one of those that the compat libraries support, by its name in /proc."""
-    words = model.upper().replace("NVIDIA", " ").replace("-", " ").split()
-    if not words or any(word in _NOT_DATA_CENTER for word in words):
-        return False
-    if "TESLA" in words or "GRID" in words:
-        return True
-    if "RTX" in words:
-        return "SERVER" in words  # of the RTX cards only the server editions
-    digits = words[0].lstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-    letters = words[0][: len(words[0]) - len(digits)]
-    count = len(digits) - len(digits.lstrip("0123456789"))
-    if letters in ("GB", "GH"):
-        return count >= 3  # GB200 and GH200; GB10 is a workstation
-    if letters == "T":
-        return count == 1  # T4; T400 to T1200 are workstation cards
-    return letters in _SERVER_LETTERS and count > 0
