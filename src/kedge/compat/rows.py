@@ -17,6 +17,7 @@ class CudaRelease:
     compat_branches: tuple[int, ...]  # host branches of its cuda-compat package; empty: not known
     compat_package: str
     source: str
+    stands_for: str = ""  # another version of the same minor, which has no row of its own: this is the nearest known
 
 
 @frozen
@@ -32,7 +33,7 @@ class GpuModel:
     first_cuda: str
     last_cuda: str  # empty: current ones
     last_driver_branch: int | None  # None: current ones
-    takes_forward_compat: bool
+    takes_forward_compat: bool | None  # None: some boards of this kind do, others do not
     source: str
 
 
@@ -55,11 +56,25 @@ class NgcRelease:
     min_driver: str = ""  # as NVIDIA's notes state it
     compat_branches: tuple[int, ...] = ()  # as NVIDIA's notes state them
     bundled_driver: str = ""
-    capabilities: str = ""  # `7.0 7.5 8.0+PTX`, or `6.0+ (stated)`
+    capabilities: str = ""  # `7.0 7.5 8.0+PTX`, or `6.0+ (stated)`; `amd64: LIST; arm64: LIST` where they differ
     release_date: str = ""
     same_month: str = ""  # what other images of the month have; shown as such, never as a fact of this one
     notes: str = ""
     source: str = ""
+
+    def capabilities_on(self, architecture: str) -> str:
+        """The list for one processor architecture, or else what NVIDIA's notes state; empty: not known.
+
+        A list without an architecture is of amd64: images of arm64 have another one under the same tag.
+        """
+        stated = ""
+        for part in self.capabilities.split("; ") if self.capabilities else ():
+            name, colon, listed = part.partition(": ")
+            if part.endswith("(stated)"):
+                stated = part
+            elif (name if colon else "amd64") == (architecture or "amd64"):
+                return listed if colon else part
+        return stated
 
     @property
     def is_end_of_life(self) -> bool:
