@@ -8,12 +8,9 @@ to the registry itself; writing goes to the registry only.
 from __future__ import annotations
 
 import hashlib
-import json
-import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, TypeVar
-from urllib.parse import urljoin
 
 from kedge.errors import (
     CorruptImage,
@@ -22,7 +19,6 @@ from kedge.errors import (
     InvalidReference,
     KedgeError,
     NetworkFailed,
-    RegistryProtocolError,
 )
 from kedge.model.digest import Digest
 from kedge.model.manifest import ACCEPTED_MANIFESTS, MAXIMUM_MANIFEST, Descriptor, Index, Manifest, parse_manifest
@@ -32,15 +28,12 @@ from kedge.registry.mirrors import Endpoint
 from kedge.registry.secret import redact_url
 from kedge.registry.session import Call, Session
 from kedge.registry.stream import BlobStream, open_stream
+from kedge.registry.tag_list import TagLimits, TagWalk
 from kedge.registry.transport import Request, Response
 from kedge.registry.upload import Upload, is_there, put_blob
 
 _ACCEPT = {"Accept": ", ".join(ACCEPTED_MANIFESTS)}
-_MAXIMUM_TAGS = 16 << 20  # bytes of one page
-_MAXIMUM_PAGES = 10_000
 _OK = frozenset({200})
-_LINK = re.compile(r'<([^<>]*)>((?:[^<>"]|"[^"]*")*)')  # an address may hold commas, which part links, too
-_NEXT = re.compile(r';\s*rel\s*=\s*"?next"?\s*(?:[;,]|\Z)', re.IGNORECASE)
 _T = TypeVar("_T")
 
 
@@ -78,13 +71,11 @@ class RegistryClient:
         """The bytes of a blob from `offset`; the caller verifies and closes. `.offset` is where they really start."""
         return self._read(repository, str(descriptor.digest), lambda session: self._open(session, descriptor, offset))
 
-    def list_tags(self, repository: str) -> Iterator[str]:
-        """All tags, page by page, in the registry's order."""
-        session, (tags, following) = self._read(
-            repository, "", lambda session: (session, _get_tags(session, f"{session.repository}/tags/list?n=1000"))
-        )
-        yield from tags
-        yield from _walk_tags(session, following)
+    def list_tags(self, repository: str, limits: TagLimits | None = None) -> Iterator[str]:
+        """All tags, each once, page by page, in the registry's order; a list without an end is an error."""
+        walk = TagWalk(limits or TagLimits())
+        yield from self._read(repository, "", walk.begin)
+        yield from walk.finish()
 
     def has_blob(self, repository: str, digest: Digest) -> bool:
         """Whether the registry itself (no mirror) has a blob in this repository; for those who may push to it."""
@@ -245,47 +236,3 @@ def _read_blob(session: Session, descriptor: Descriptor) -> bytes:
         raw = b"".join(stream)
     _check_digest(raw, str(descriptor.digest), f"the blob {descriptor.digest} of {session.repository} is damaged")
     return raw
-
-
-def _get_tags(session: Session, target: str) -> tuple[list[str], str | None]:
-    """One page of tags and the address of the next one."""
-    call = Call("GET", target, _OK, {"Accept": "application/json"})
-    with session.call(call) as response:
-        content_type = response.header("Content-Type") or ""
-        raw = response.read_all(_MAXIMUM_TAGS, f"the list of tags of {session.repository}")
-        if is_web_page(raw, content_type):
-            raise explain_web_page(session.situation(call), response.url, content_type)
-        link = next_link(response.header_list("Link"))
-        address = response.url
-    try:
-        document = json.loads(raw)
-    except (ValueError, RecursionError):
-        document = None
-    if not isinstance(document, dict):
-        raise RegistryProtocolError(f"the list of tags of {session.repository} is not a JSON object")
-    tags = document.get("tags") or []  # null where there is none
-    if not isinstance(tags, list):
-        raise RegistryProtocolError(f"the list of tags of {session.repository} is not a list")
-    return [tag for tag in tags if isinstance(tag, str)], urljoin(address, link) if link else None
-
-
-def _walk_tags(session: Session, following: str | None) -> Iterator[str]:
-    visited = set[str]()
-    while following is not None:
-        if following in visited or not session.is_own_host(following) or len(visited) >= _MAXIMUM_PAGES:
-            raise RegistryProtocolError(
-                f"the list of tags of {session.repository} goes in a circle or leaves the registry",
-                context={"next page": redact_url(following)},
-            )
-        visited.add(following)
-        tags, following = _get_tags(session, following)
-        yield from tags
-
-
-def next_link(headers: list[str]) -> str | None:
-    """The target of the Link header with rel="next", or None."""
-    for header in headers:
-        for address, parameters in _LINK.findall(header):
-            if _NEXT.search(parameters):
-                return str(address)
-    return None

@@ -28,7 +28,7 @@ from kedge.errors import InvalidSetting, NetworkFailed, RegistryProtocolError
 from kedge.registry.proxies import Proxies, Proxy
 from kedge.registry.secret import Secret, redact_url
 from kedge.registry.tls import CERTIFICATE_FOLDERS, SYSTEM_BUNDLES, HostCertificates, find_certificates
-from kedge.registry.trouble import BRIEF, TRANSIENT, Kind, Trouble, explain_break, explain_trouble
+from kedge.registry.trouble import BRIEF, TRANSIENT, Kind, Trouble, explain_break, explain_slowness, explain_trouble
 
 READ_SIZE = 256 << 10
 _RETRIED = frozenset({408, 429, 500, 502, 503, 504})
@@ -92,12 +92,18 @@ class Response:
         text = self.header("Content-Length") or ""
         return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
-    def chunks(self, size: int = READ_SIZE) -> Iterator[bytes]:
-        """The body in pieces; raises NetworkFailed (transient) when it ends before its announced length."""
-        received = 0
+    def chunks(self, size: int = READ_SIZE, *, seconds: float | None = None) -> Iterator[bytes]:
+        """The body in pieces; raises NetworkFailed (transient) when it ends before its announced length.
+
+        With `seconds` the pieces are as they come, and a body that takes longer, however it trickles, is an error.
+        """
+        received, end = 0, time.monotonic() + (seconds or 0.0)
         while True:
             try:
-                piece = self._raw.read(size, decode_content=False)
+                if seconds is None:
+                    piece = self._raw.read(size, decode_content=False)
+                else:
+                    piece = self._raw.read1(size, decode_content=False)
             except (faults.HTTPError, OSError, http.client.HTTPException) as problem:
                 self._raw.close()
                 raise explain_break(self.url, received, self.length, _describe(problem)) from None
@@ -105,6 +111,9 @@ class Response:
                 return
             received += len(piece)
             yield piece
+            if seconds is not None and time.monotonic() > end:
+                self._raw.close()
+                raise explain_slowness(self.url, seconds)
 
     def read_start(self, limit: int) -> bytes:
         """At most `limit` bytes of the body, whatever follows; a broken body gives what came."""
@@ -118,11 +127,11 @@ class Response:
             pass
         return bytes(collected[:limit])
 
-    def read_all(self, limit: int, what: str) -> bytes:
-        """The whole body; raises RegistryProtocolError when it is longer than `limit`."""
+    def read_all(self, limit: int, what: str, *, seconds: float | None = None) -> bytes:
+        """The whole body; RegistryProtocolError when it is longer than `limit`, NetworkFailed when it takes longer."""
         if self.length is None or self.length <= limit:
             collected = bytearray()
-            for piece in self.chunks():
+            for piece in self.chunks(seconds=seconds):
                 collected += piece
                 if len(collected) > limit:
                     break

@@ -98,3 +98,15 @@ def explain_break(url: str, received: int, expected: int | None, detail: str = "
         hint=_HINTS[Kind.BROKEN],
         is_transient=True,
     )
+
+
+def explain_slowness(url: str, seconds: float) -> NetworkFailed:
+    """The error for an answer that trickles: each piece comes in time, the whole does not."""
+    shown = redact_url(url)
+    host = shown.split("://", 1)[-1].split("/", 1)[0]
+    return NetworkFailed(
+        f"{host} sends its answer too slowly: it was not complete after {seconds:.0f} s",
+        context={"request": f"GET {shown}"},
+        hint="try again later, or from another network",
+        is_transient=True,
+    )
