@@ -46,7 +46,7 @@ RANK = {part: index for index, row in enumerate(ROWS) for part in row}
 OWNERS = {
     "subprocess": "kedge.posix.process",
     "multiprocessing": "nobody",
-    "ctypes": "kedge.posix.libc",
+    "ctypes": "kedge.posix",  # libc.py, and nvml.py for the GPU driver
     "urllib3": "kedge.registry.transport",
     "socket": "kedge.registry.transport",
     "http.client": "kedge.registry.transport",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Calls of the C library that Python does not offer; the only module that uses ctypes.
+"""Calls of the C library that Python does not offer, by ctypes.
 
 It is on the path of every container start: it imports nothing else.
 """
