@@ -168,11 +168,11 @@ def test_shim_tutorial_table_is_complete() -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("apptainer exec --nv i.sif ls -l", ["exec", "--nv", "i.sif", "ls", "-l"]),
-        ("apptainer -s shell -s zsh i.sif", ["--silent", "shell", "-s", "zsh", "i.sif"]),
-        ("apptainer -qv exec i x", ["--quiet", "--verbose", "exec", "i", "x"]),
-        ("run-singularity ./i.sif --help", ["run", "--no-workdir", "./i.sif", "--help"]),
-        ("apptainer -q run --nv i.sif x.py", ["--quiet", "run", "--no-workdir", "--nv", "i.sif", "x.py"]),
+        ("apptainer exec --nv i.sif ls -l", ["exec", "--force", "--nv", "i.sif", "ls", "-l"]),
+        ("apptainer -s shell -s zsh i.sif", ["--silent", "shell", "--force", "-s", "zsh", "i.sif"]),
+        ("apptainer -qv exec i x", ["--quiet", "--verbose", "exec", "--force", "i", "x"]),
+        ("run-singularity ./i.sif --help", ["run", "--no-workdir", "--force", "./i.sif", "--help"]),
+        ("apptainer -q run --nv i.sif x.py", ["--quiet", "run", "--no-workdir", "--force", "--nv", "i.sif", "x.py"]),
         ("apptainer pull docker://x", ["pull", "--format", "sif", "docker://x"]),
         ("apptainer pull --sandbox x docker://x", ["pull", "--sandbox", "x", "docker://x"]),
         ("apptainer push -U -D text x.sif oras://r/x", ["push", "x.sif", "oras://r/x"]),
@@ -187,11 +187,11 @@ def test_shim_tutorial_table_is_complete() -> None:
         ("apptainer build --arch arm64 x oci:y", ["pull", "--format", "sif", "--arch", "arm64", "x", "oci:y"]),
         ("apptainer build -f -B /a -B/b -T x docker://y", ["pull", "--format", "sif", "x", "docker://y"]),
         ("apptainer run-help x.sif", ["inspect", "--helpfile", "x.sif"]),
-        ("apptainer instance start i.sif web", ["instance", "start", "i.sif", "web"]),
+        ("apptainer instance start i.sif web", ["instance", "start", "--force", "i.sif", "web"]),
         ("singularity instance.stop web", ["instance", "stop", "web"]),
         ("apptainer overlay create --size 512 o.img", ["overlay", "create", "--size", "512", "o.img"]),
         ("apptainer help inspect", ["help", "inspect"]),
-        ("apptainer --build-config exec i x", ["exec", "i", "x"]),
+        ("apptainer --build-config exec i x", ["exec", "--force", "i", "x"]),
     ],
 )  # fmt: skip
 def test_shim_translates(line: str, words: list[str]) -> None:

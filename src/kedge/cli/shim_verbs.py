@@ -112,8 +112,16 @@ def translate_verb(program: str, verb: str, words: list[str]) -> list[str]:
             f"there is no '{program} {verb}'", hint=propose(verb, known) or f"'{program} --help' lists verbs"
         )
     words = apply_rule(f"{program} {verb}", rule, words)
-    special = {"pull": _pull, "cache": _cache, "remote": _remote, "build": _build, "run-help": _show_help}
+    special = {
+        **{"pull": _pull, "cache": _cache, "remote": _remote, "build": _build, "run-help": _show_help},
+        "instance": _start_instance,
+    }
     return special[verb](words) if verb in special else [verb, *words]
+
+
+def _start_instance(words: list[str]) -> list[str]:
+    """As with the verbs of containers, an image that does not fit the GPUs is warned of, and started."""
+    return ["instance", *words[:1], *(["--force"] if words[:1] in (["start"], ["run"]) else []), *words[1:]]
 
 
 def apply_rule(shown: str, rule: Rule, words: list[str]) -> list[str]:

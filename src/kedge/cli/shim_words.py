@@ -24,7 +24,9 @@ _GLOBALS = {
     **{"--silent": "--silent", "-v": "--verbose", "--verbose": "--verbose", "--nocolor": "--nocolor"},
 }
 # Job scripts name files of the folder that they start in: `singularity run image.sif python train.py`.
-_RUN = ("run", "--no-workdir")
+# Apptainer judges no image: a script that lives with one that does not fit is warned, and goes on.
+_CHANGED = {"run": ("--no-workdir", "--force")}
+_SAME = ("--force",)
 
 
 class Translation:
@@ -76,7 +78,7 @@ def _answer(meant: Translation) -> int:
 def translate(program: str, words: Sequence[str]) -> Translation:
     """The same in kedge's words; raises what explains where there is no same."""
     if program == "run-singularity":
-        return Translation([*_RUN, *words])
+        return Translation(["run", *_CHANGED["run"], *words])
     leading: list[str] = []
     warnings: list[str] = []
     position = 0
@@ -94,7 +96,7 @@ def translate(program: str, words: Sequence[str]) -> Translation:
             leading += _read_globals(program, word)
     verb, rest = "".join(words[position : position + 1]), list(words[position + 1 :])
     if verb in CONTAINER_VERBS:
-        return Translation([*leading, *(_RUN if verb == "run" else [verb]), *rest], warnings=warnings)
+        return Translation([*leading, verb, *_CHANGED.get(verb, _SAME), *rest], warnings=warnings)
     if verb in ("", "help"):
         return _explain(program, rest, is_wanted=bool(verb))
     if verb == "version":

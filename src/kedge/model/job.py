@@ -109,6 +109,7 @@ class Job:
     binds: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
     nv: bool | None = None  # None: when GPUs are asked for
+    force: bool = False  # also where the image is known not to run on the queue's GPUs
     runtime: str = ""  # kedge, apptainer, singularity or pyxis; empty: the site's
     modules: tuple[str, ...] = ()
     setup: tuple[str, ...] = ()  # lines of shell that run on the node before the command

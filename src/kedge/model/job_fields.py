@@ -95,6 +95,7 @@ FIELDS = (
         ("kedge", "apptainer", "singularity", "pyxis"),
     ),
     JobField("nv", "runs", "yes or no", "NVIDIA GPUs in the container (yes, when GPUs are asked for)", ("--nv",)),
+    JobField("force", "runs", "yes or no", "also where the image does not run on the queue's GPUs", ("--force",)),
     JobField(
         "binds",
         "runs",

@@ -60,6 +60,7 @@ class RunOptions:
     # devices
     nv: bool = False
     no_nv: bool = False
+    force: bool = False  # also where the image does not run on these GPUs
     nvccli: bool = False
     rocm: bool = False
     no_rocm: bool = False

@@ -31,6 +31,8 @@ def container_words(job: Job, site: Site) -> list[str]:
     words = ['"$kedge"' if runtime == "kedge" else runtime, "exec" if job.command and not job.runscript else "run"]
     if job.nv or (job.nv is None and job.wants_gpus):
         words.append("--nv")
+    if job.force and runtime == "kedge":
+        words.append("--force")
     words += [f"--bind {quote(bind)}" for bind in (*site.binds, *job.binds)]
     words += [quote(word) for word in job.container_options]
     return [*words, '"$image"']

@@ -127,6 +127,8 @@ FLAGS = (
     ),
     Flag("nv", "switch", "devices", "NVIDIA GPUs, with the driver of this machine", variables="NV"),
     Flag("no-nv", "switch", "devices", "no NVIDIA GPUs, whatever else says", variables="NV_OFF NO_NV"),
+    Flag("force", "switch", "devices", "start it also where the image does not run on this driver or GPU",
+         variables="KEDGE_FORCE"),
     Flag("nvccli", "switch", "devices", "NVIDIA GPUs as NVIDIA_VISIBLE_DEVICES and the capabilities say",
          variables="NVCCLI"),
     Flag("rocm", "switch", "devices", "AMD GPUs, with the libraries of this machine", variables="ROCM"),
