@@ -25,7 +25,17 @@ def _late(module: str, function: str) -> Callable[[Surroundings], list[Finding]]
 
 
 # name, title, group, module, function; and how many seconds it may take, where that is not one
-_ROWS: tuple[tuple[str | float, ...], ...] = (("kernel", "kernel", "Containers", "kernel", "check_kernel"),)
+_ROWS: tuple[tuple[str | float, ...], ...] = (
+    ("kernel", "kernel", "Containers", "kernel", "check_kernel"),
+    ("user-namespaces", "namespaces", "Containers", "namespaces", "check_user_namespaces"),
+    ("outer-container", "outer container", "Containers", "namespaces", "check_outer_container"),
+    ("overlay", "overlay", "Containers", "overlay", "check_overlay"),
+    ("fuse", "FUSE", "Containers", "fuse", "check_fuse"),
+    ("overlay-files", "overlays in files", "Containers", "fuse", "check_overlay_files"),
+    ("seccomp", "seccomp", "Containers", "seccomp", "check_seccomp"),
+    ("setuid-programs", "setuid programs", "Containers", "seccomp", "check_new_privileges"),
+    ("subordinate-ids", "subordinate ids", "Containers", "subordinate", "check_subordinate_ids"),
+)
 
 CHECKS: tuple[Check, ...] = tuple(
     Check(str(row[0]), str(row[1]), str(row[2]), _late(str(row[3]), str(row[4])), float(row[5]) if row[5:] else 1.0)

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Tries in a child what a container would do, so that whatever it makes or breaks is gone with that child."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from kedge.frozen import frozen
+from kedge.posix import libc
+from kedge.posix.bounded import ANSWERED, LATE, Task, run_bounded
+from kedge.posix.constants import MS_NODEV, MS_NOSUID
+from kedge.runtime.facts import HostFacts
+from kedge.runtime.namespaces import OTHER_NAMESPACES, enter_other_namespaces, enter_user_namespace
+from kedge.runtime.options import RunOptions
+from kedge.runtime.views import FolderView
+
+USER_NAMESPACE = "a user namespace"
+WORK = "the work itself"
+PLACE = "/tmp"  # covered by memory in the child's own mount namespace: any folder that every machine has
+_SECONDS = 0.8
+
+
+@frozen
+class Refused:
+    """What was refused, and what the kernel said."""
+
+    step: str
+    number: int
+    words: str
+
+    @property
+    def problem(self) -> OSError:
+        """The refusal as whoever met it in a container would see it."""
+        return OSError(self.number, self.words)
+
+
+def try_namespaces(environ: Mapping[str, str], work: Callable[[], None] | None = None) -> Refused | None:
+    """Make a container's namespaces, as this user's containers have them, and do `work` there; None: all went well.
+
+    An OSError of `work` is a refusal too.
+    """
+    outcome = run_bounded([Task("trial", partial(_try, environ, work), _SECONDS)], seconds=_SECONDS)["trial"]
+    if outcome.state == ANSWERED:
+        step, number, words = outcome.answer.decode(errors="replace").rstrip("\n").split("\t")
+        return Refused(step, int(number), words) if step else None
+    words = "no answer in time" if outcome.state == LATE else "the process that tried it ended"
+    return Refused(WORK, errno.EIO, words)
+
+
+def cover_place() -> None:
+    """Let PLACE be empty memory, inside the namespaces."""
+    libc.mount("kedge", PLACE, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=1m")
+
+
+def _try(environ: Mapping[str, str], work: Callable[[], None] | None) -> bytes:
+    step = USER_NAMESPACE
+    try:
+        if os.getuid() != 0:  # root's containers have none
+            host = HostFacts(view=FolderView("/"), environ=environ, uid=os.getuid(), gid=os.getgid())
+            enter_user_namespace(host, as_root=False)
+        step = OTHER_NAMESPACES
+        enter_other_namespaces(RunOptions())
+        step = WORK
+        if work is not None:
+            work()
+    except OSError as problem:
+        words = (problem.strerror or str(problem)).replace("\t", " ").replace("\n", " ")
+        return f"{step}\t{problem.errno or errno.EIO}\t{words}".encode()
+    return b"\t0\t"
