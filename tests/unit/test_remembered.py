@@ -95,8 +95,8 @@ def test_remembered_nothing_outside_a_job(login: dict[str, str]) -> None:
     [
         ({"SLURM_JOB_ID": "1", "SLURM_JOB_PARTITION": "gpu"}, "gpu"),
         ({"PBS_JOBID": "1.server", "PBS_QUEUE": "rt_HF"}, "rt_HF"),
-        ({"QUEUE": "all.q", "SGE_TASK_ID": "undefined"}, "all.q"),
-        ({"QUEUE": "somebody's variable"}, ""),
+        ({"JOB_ID": "7", "QUEUE": "all.q", "SGE_TASK_ID": "undefined"}, "all.q"),
+        ({"JOB_ID": "7", "QUEUE": "somebody's variable"}, ""),
         ({"SLURM_JOB_PARTITION": "gpu"}, ""),
         ({}, ""),
     ],

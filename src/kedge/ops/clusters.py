@@ -8,18 +8,18 @@ import pwd
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from kedge.errors import KedgeError, NoScheduler, ProgramFailed, ProgramMissing, SchedulerFailed, rebuild_error
 from kedge.frozen import frozen, replace
+from kedge.jobs.place import find_record_root
 from kedge.jobs.records import Records
-from kedge.model.site import Site, expand_path
+from kedge.model.site import Site
 from kedge.ops.site import choose_site
 from kedge.posix.process import Finished, run_program
 from kedge.schedulers.advice import find_advice, is_unreachable
 from kedge.schedulers.backend import Backend, Query
 from kedge.schedulers.choose import find_backend
-from kedge.settings import Settings, xdg_directory
+from kedge.settings import Settings
 
 _PATIENCE = 120.0  # seconds; a controller that restarts answers within that
 _ADDRESS = r"^\w+: (error: )?"  # sbatch: error:
@@ -112,16 +112,6 @@ def open_cluster(settings: Settings, environ: Mapping[str, str], *, described: s
     site = choose_site(settings, environ)
     backend = find_backend(site.scheduler)
     return Cluster(site, backend, find_user(environ), Records(find_record_root(settings, site, environ)))
-
-
-def find_record_root(settings: Settings, site: Site, environ: Mapping[str, str]) -> Path:
-    """Where records are: a place that compute nodes see too, because scripts write there how they ended."""
-    if settings.job_directory is not None:
-        return settings.job_directory
-    scratch = expand_path(site.scratch, environ)
-    if not site.home_on_nodes and scratch:
-        return Path(scratch) / ".kedge" / "jobs"
-    return xdg_directory(environ, "XDG_STATE_HOME", ".local/state") / "jobs"
 
 
 def find_user(environ: Mapping[str, str]) -> str:

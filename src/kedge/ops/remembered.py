@@ -19,11 +19,12 @@ from typing import Any
 
 from kedge.errors import KedgeError
 from kedge.frozen import as_dict, frozen
+from kedge.jobs.place import find_record_root
 from kedge.model.progress import Progress, Silent
 from kedge.model.site import Site, expand_path
-from kedge.ops.clusters import find_record_root
 from kedge.ops.site import choose_site
 from kedge.posix.files import write_atomically
+from kedge.schedulers.current_job import find_current_job
 from kedge.settings import Settings
 from kedge.sites.profile import find_folders, load_site
 
@@ -37,8 +38,6 @@ _AHEAD = 86400.0  # seconds that a node's clock may be before ours
 _TEXT = re.compile(r"[ -~]{0,128}")
 _VERSION_TEXT = re.compile(r"([0-9]{1,6}(\.[0-9]{1,6}){0,3})?")
 _FLAG = re.compile(r"[a-z0-9_.]{1,32}")
-# The variable that names the queue of a running job; Grid Engine's is believed only beside one of its own.
-_QUEUE_VARIABLES = (("SLURM_JOB_PARTITION", "SLURM_JOB_ID"), ("PBS_QUEUE", "PBS_JOBID"), ("QUEUE", "SGE_TASK_ID"))
 
 
 @frozen
@@ -81,8 +80,9 @@ class JobPlace:
 
 
 def find_job_queue(environ: Mapping[str, str]) -> str:
-    """The queue of the job that this runs in; empty outside a job."""
-    return next((environ[name] for name, mark in _QUEUE_VARIABLES if environ.get(name) and environ.get(mark)), "")
+    """The queue of the job that this runs in; empty outside a job, and where the scheduler does not say."""
+    job = find_current_job(environ)
+    return job.queue if job is not None else ""
 
 
 def find_job_place(environ: Mapping[str, str], settings: Settings) -> JobPlace | None:
