@@ -80,7 +80,12 @@ class Libraries:
 
     def has(self, stem: str) -> bool:
         """Whether a library is there, by its name without `.so`."""
-        return any(split_name(path.rpartition("/")[2])[0] == stem for path in self.names)
+        return bool(self.find(stem))
+
+    def find(self, stem: str) -> str:
+        """The file of a library, by its name without `.so`; empty where it is not there."""
+        paths = (path for path in self.names if split_name(path.rpartition("/")[2])[0] == stem)
+        return next(paths, "")
 
     def list_for(self, capabilities: set[str]) -> list[tuple[str, str]]:
         """(file on the host, name): the real name of each file first, then the names that lead to it."""

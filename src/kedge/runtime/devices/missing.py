@@ -28,8 +28,24 @@ _GRANTS = (
 )
 
 
+class Lack:
+    """One thing that is missing, and what to do; `subject` is absent, module, devices or libraries."""
+
+    __slots__ = ("fix", "subject", "what")
+
+    def __init__(self, subject: str, what: str, fix: str = "") -> None:
+        self.subject = subject  # absent: there is no GPU here, which may be as it should
+        self.what = what
+        self.fix = fix
+
+
 def explain_missing(host: HostFacts, driver: Driver, libraries: Libraries) -> list[str]:
-    """One sentence or two for each thing that is missing; the first is the cause of the others, so it stands alone."""
+    """What --nv says: one sentence or two for each thing that is missing."""
+    return [f"--nv: {lack.what} {lack.fix}".rstrip() for lack in find_missing(host, driver, libraries)]
+
+
+def find_missing(host: HostFacts, driver: Driver, libraries: Libraries) -> list[Lack]:
+    """Each thing that is missing; the first is the cause of the others, so it stands alone."""
     view = host.view
     has_module = bool(driver.version or view.kind("/sys/module/nvidia") or view.kind("/proc/driver/nvidia"))
     if not has_module and "nvidiactl" not in driver.nodes:
@@ -40,76 +56,91 @@ def explain_missing(host: HostFacts, driver: Driver, libraries: Libraries) -> li
     elif "nvidiactl" not in driver.nodes or "nvidia-uvm" not in driver.nodes:
         node = "nvidiactl" if "nvidiactl" not in driver.nodes else "nvidia-uvm"
         said.append(
-            f"--nv: /dev/{node} is not there, and CUDA does not start without it. "
-            f"Root makes it with 'nvidia-modprobe -u -c 0': tell the administrators of {_name_host(view)}."
+            Lack(
+                "devices",
+                f"/dev/{node} is not there, and CUDA does not start without it.",
+                f"Root makes it with 'nvidia-modprobe -u -c 0': tell the administrators of {_name_host(view)}.",
+            )
         )
     problem = _explain_libraries(view, driver, libraries)
-    if problem:
+    if problem is not None:
         said.append(problem)
     return said
 
 
-def _explain_no_module(host: HostFacts, libraries: Libraries) -> str:
+def _explain_no_module(host: HostFacts, libraries: Libraries) -> Lack:
     view = host.view
     node = _name_host(view)
     if _has_card(view):
-        return (
-            f"--nv: {node} has an NVIDIA GPU, but the kernel module 'nvidia' is not loaded (/proc/driver/nvidia is not "
-            "there). The driver must be installed or loaded by the administrators: 'modprobe nvidia' as root."
+        return Lack(
+            "module",
+            f"{node} has an NVIDIA GPU, but the kernel module 'nvidia' is not loaded (/proc/driver/nvidia is not "
+            "there).",
+            "The driver must be installed or loaded by the administrators: 'modprobe nvidia' as root.",
         )
-    found = f"--nv: {node} has no NVIDIA GPU (no driver in the kernel, no /dev/nvidiactl)."
+    found = f"{node} has no NVIDIA GPU (no driver in the kernel, no /dev/nvidiactl)."
     if libraries.names:
-        found = f"--nv: {node} has driver libraries, but no NVIDIA GPU (no driver in the kernel, no /dev/nvidiactl)."
-    return f"{found} {_advise_request(host)}"
+        found = f"{node} has driver libraries, but no NVIDIA GPU (no driver in the kernel, no /dev/nvidiactl)."
+    return Lack("absent", found, _advise_request(host))
 
 
-def _explain_no_nodes(host: HostFacts, driver: Driver) -> str:
+def _explain_no_nodes(host: HostFacts, driver: Driver) -> Lack:
     job = _find_job(host.environ)
     if driver.refused:
         node = driver.refused[0].node
         if job:
-            return (
-                f"--nv: there are GPUs, but this {job} job may not use them (no permission for {node}): it was given "
-                f"none. In the job script, {_REQUESTS[job]}."
+            return Lack(
+                "devices",
+                f"there are GPUs, but this {job} job may not use them (no permission for {node}): it was given none.",
+                f"In the job script, {_REQUESTS[job]}.",
             )
-        return (
-            f"--nv: there are GPUs, but you may not use them (no permission for {node}). "
-            f"Its mode or group is not for you, or they are given to jobs only. {_advise_request(host)}"
+        return Lack(
+            "devices",
+            f"there are GPUs, but you may not use them (no permission for {node}).",
+            f"Its mode or group is not for you, or they are given to jobs only. {_advise_request(host)}",
         )
     if driver.cards:
         count = len(driver.cards)
-        seen = f"the driver knows {count} GPU{'s' if count > 1 else ''}, but {driver.cards[0].node} is not there"
-        return (
-            f"--nv: {seen}. Root makes the nodes with 'nvidia-modprobe -u -c 0' or by running nvidia-smi; "
-            "inside another container, it must be started with its GPUs."
+        return Lack(
+            "devices",
+            f"the driver knows {count} GPU{'s' if count > 1 else ''}, but {driver.cards[0].node} is not there.",
+            "Root makes the nodes with 'nvidia-modprobe -u -c 0' or by running nvidia-smi; "
+            "inside another container, it must be started with its GPUs.",
         )
-    return f"--nv: the driver {driver.version} is loaded, but knows no GPU. {_advise_request(host)}"
+    return Lack("absent", f"the driver {driver.version} is loaded, but knows no GPU.", _advise_request(host))
 
 
-def _explain_libraries(view: View, driver: Driver, libraries: Libraries) -> str:
+def _explain_libraries(view: View, driver: Driver, libraries: Libraries) -> Lack | None:
     wanted = driver.version or libraries.version
+    node = _name_host(view)
     if not libraries.names:
         if libraries.others and driver.version:
             there = ", ".join(libraries.others)
-            return (
-                f"--nv: the kernel runs NVIDIA driver {driver.version}, but the libraries on {_name_host(view)} are of "
+            return Lack(
+                "libraries",
+                f"the kernel runs NVIDIA driver {driver.version}, but the libraries on {node} are of "
                 f"{there}: the driver was updated and the node must be rebooted (nvidia-smi then says "
-                "'Driver/library version mismatch'). Use another node and tell the administrators."
+                "'Driver/library version mismatch').",
+                "Use another node and tell the administrators.",
             )
-        return (
-            f"--nv: no libraries of NVIDIA driver {wanted or 'of any version'} were found, neither by /etc/ld.so.cache "
-            "nor in the usual folders. If they are elsewhere, name the folder in LD_LIBRARY_PATH before the call."
+        return Lack(
+            "libraries",
+            f"no libraries of NVIDIA driver {wanted or 'of any version'} were found, neither by /etc/ld.so.cache "
+            "nor in the usual folders.",
+            "If they are elsewhere, name the folder in LD_LIBRARY_PATH before the call.",
         )
     if not libraries.has("libcuda"):
-        return (
-            f"--nv: libcuda.so.{wanted} is not on {_name_host(view)}: the driver was installed without its compute "
-            "part, and CUDA programs will not run."
+        return Lack(
+            "libraries",
+            f"libcuda.so.{wanted} is not on {node}: the driver was installed without its compute "
+            "part, and CUDA programs will not run.",
         )
     if not libraries.has("libnvidia-ml"):
-        return (
-            f"--nv: libnvidia-ml.so.{wanted} is not on {_name_host(view)}: nvidia-smi and NCCL will not find the GPUs."
+        return Lack(
+            "libraries",
+            f"libnvidia-ml.so.{wanted} is not on {node}: nvidia-smi and NCCL will not find the GPUs.",
         )
-    return ""
+    return None
 
 
 def _advise_request(host: HostFacts) -> str:
