@@ -111,7 +111,7 @@ def test_read_traits_of_a_tag_without_config_facts_uses_the_row() -> None:
     assert traits.framework_version.value.startswith("1.12.0")
     assert traits.python.value == ""
     assert traits.nccl.value == ""
-    assert any("python=3.8" in note and "not said of this tag" in note for note in traits.notes)
+    assert any("Python 3.8" in note and "not said of this tag" in note for note in traits.notes)
     assert traits.cuda.source == f"table, {PYTORCH}:22.03-py3 (a file)"
     assert traits.glibc.value == "2.31"
 

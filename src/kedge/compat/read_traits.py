@@ -67,7 +67,7 @@ def read_traits(
     notes = reading.list_notes()
     if row is not None:
         notes += _join(facts, read_row(row, tag, architecture))
-        notes += list_row_notes(row)
+        notes += list_row_notes(row, facts)
     _complete(facts, tag, tables)
     traits = ImageTraits(
         name=clean_text(name, 1000),
@@ -214,6 +214,8 @@ def _make_version(text: str, source: str) -> Fact:
 def _join(facts: dict[str, Fact], told: Mapping[str, Fact]) -> list[str]:
     """Fill what is not known from the table's row; the sentences about what it contradicts."""
     notes = []
+    if told["framework_version"] and not facts["framework_version"]:  # `Triton + vLLM` and its version are one
+        facts["framework"], facts["framework_version"] = told["framework"], told["framework_version"]
     for name, fact in told.items():
         ours = facts[name]
         if not ours:
@@ -250,6 +252,5 @@ def _complete(facts: dict[str, Fact], tag: str, tables: Tables) -> None:
         facts["glibc"] = Fact(glibc, f"every {facts['os'].value} has it")
     toolkit = tables.find_cuda(facts["cuda"].value) if facts["cuda"] else None
     if toolkit is not None and not facts["compat_branches"] and toolkit.compat_branches:
-        facts["compat_branches"] = Fact(
-            " ".join(str(branch) for branch in toolkit.compat_branches), f"table, CUDA {toolkit.version}"
-        )
+        branches = " ".join(str(branch) for branch in sorted(toolkit.compat_branches))
+        facts["compat_branches"] = Fact(branches, f"table, CUDA {toolkit.version}")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from kedge.compat.image_values import strip_build
 from kedge.compat.rows import NgcRelease
@@ -12,6 +13,18 @@ from kedge.compat.versions import order
 
 _PARENTHESIS = re.compile(r"\s*\(.*\)\s*\Z")
 _BY_MACHINE = re.compile(r"(\S+) \(x86\) / (\S+) \(arm64\)\Z")
+_MONTH_NAMES = {
+    "ubuntu": ("os", "Ubuntu"),
+    "python": ("python", "Python"),
+    "cuda_toolkit": ("cuda", "CUDA"),
+    "cuda env": ("cuda", "CUDA"),
+    "cudnn": ("cudnn", "cuDNN"),
+    "nccl": ("nccl", "NCCL"),
+    "tensorrt": ("tensorrt", "TensorRT"),
+    "openmpi": ("mpi", "Open MPI"),
+    "hpcx": ("hpcx", "HPC-X"),
+    "min_driver": ("driver", "driver"),
+}
 _LIST = re.compile(r"\d+\.\d+[af]?(?: \d+\.\d+[af]?)*(?:\+PTX)?")
 
 
@@ -31,25 +44,38 @@ def read_row(row: NgcRelease, tag: str, architecture: str) -> dict[str, Fact]:
         "os": f"Ubuntu {row.ubuntu}" if row.ubuntu else "",
         "driver": row.bundled_driver,
         "compat": "yes" if row.bundled_driver else "",
-        "compat_branches": " ".join(str(branch) for branch in row.compat_branches),
+        "compat_branches": " ".join(str(branch) for branch in sorted(row.compat_branches)),
         "capabilities": read_capabilities(row.capabilities, architecture),
     }
     return {name: Fact(value, source) if value else UNKNOWN for name, value in values.items()}
 
 
-def list_row_notes(row: NgcRelease) -> list[str]:
-    """What a reader must know of this tag besides the facts."""
+def list_row_notes(row: NgcRelease, known: Mapping[str, Fact]) -> list[str]:
+    """What a reader must know of this tag besides the facts, of which `known` has those that are known by now."""
     notes = []
     if row.is_end_of_life:
         notes.append(
             "NVIDIA deletes tags of this line, as its toolkit is at the end of its life: keep the SIF and its digest"
         )
-    if row.same_month:
-        notes.append(f"not said of this tag, but of other images of the month: {row.same_month}")
+    month = _describe_month(row.same_month, known)
+    if month:
+        notes.append(f"not said of this tag, but of other images of the month: {month}")
     if row.min_driver:
         stated = row.min_driver.replace(".xx", "").rstrip("+")
         notes.append(f"NVIDIA's release notes ask for driver {stated} or newer")
     return notes
+
+
+def _describe_month(text: str, known: Mapping[str, Fact]) -> str:
+    """`CUDA 11.3.1, NCCL 2.9.9 (TensorFlow 21.06 notes)`: what is not known of the tag itself."""
+    pairs, _, source = text.partition(" (")
+    told = []
+    for pair in pairs.split(";"):
+        key, _, value = pair.partition("=")
+        name, title = _MONTH_NAMES.get(key.strip(), ("", ""))
+        if title and not known.get(name, UNKNOWN):
+            told.append(f"{title} {value.strip()}")
+    return f"{', '.join(told)} ({source}" if told and source else ", ".join(told)
 
 
 def read_capabilities(text: str, architecture: str) -> str:
