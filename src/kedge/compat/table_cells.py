@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -142,40 +143,65 @@ def _read_source(cells: Cells) -> str:
 
 def _read_version(cells: Cells, column: str) -> str:
     """A version, without the note behind it; two of them may stand beside each other for two architectures."""
-    text = strip_note(cells[column])
-    for part in text.split(" / ") if text else ():
-        if not _VERSION.match(strip_note(part)):
-            raise CellProblem(column, f"'{text}' is no version", "a version begins with a number, such as 12.4.1")
-    return text
+    text = cells[column]
+    found = _clean_version(text) if text else ""
+    if found is None:
+        raise CellProblem(column, f"'{text}' is no version", "a version begins with a number, such as 12.4.1")
+    return found
 
 
 def _read_versions(cells: Cells, column: str) -> str:
     """`8.2.4.12;8.2.4.15` of a row for several tags stays so; the `-1` of packages goes."""
-    found = [part.strip().removesuffix("-1") for part in strip_note(cells[column]).split(";") if part.strip()]
-    for part in found:
-        if not _VERSION.match(part):
-            raise CellProblem(column, f"'{part}' is no version", "a version begins with a number, such as 8.9.7")
-    return ";".join(dict.fromkeys(found))
+    text = cells[column]
+    found = _clean_versions(text) if text else ""
+    if found is None:
+        raise CellProblem(column, f"'{text}' is no version", "a version begins with a number, such as 8.9.7")
+    return found
 
 
 def _read_driver(cells: Cells, column: str) -> str:
     """`418` of `418.xx+`."""
-    text = _UNSURE.sub("", strip_note(cells[column]))
-    if text and not _DRIVER.match(text):
+    text = cells[column]
+    found = _clean_driver(text) if text else ""
+    if found is None:
         raise CellProblem(column, f"'{text}' is no version of a driver", "such as 535.104.05, or 470 for a branch")
-    return text
+    return found
 
 
 def _read_branches(cells: Cells, column: str) -> tuple[int, ...]:
     """(384, 410) of `384.111+;410`."""
-    found = []
-    for part in strip_note(cells[column]).split(";"):
-        text = _UNSURE.sub("", part.strip())
-        if text and not _DRIVER.match(text):
-            raise CellProblem(column, f"'{part}' is no driver branch", "such as 470;525;535")
-        if text:
-            found.append(int(text.split(".")[0]))
-    return tuple(found)
+    text = cells[column]
+    found = _clean_branches(text) if text else ()
+    if found is None:
+        raise CellProblem(column, f"'{text}' is no list of driver branches", "such as 470;525;535")
+    return found
+
+
+# The same few texts stand in most rows: each is looked at once.
+
+
+@functools.lru_cache(maxsize=2048)
+def _clean_version(text: str) -> str | None:
+    plain = strip_note(text)
+    return plain if all(_VERSION.match(strip_note(part)) for part in plain.split(" / ")) else None
+
+
+@functools.lru_cache(maxsize=2048)
+def _clean_versions(text: str) -> str | None:
+    found = [part.strip().removesuffix("-1") for part in strip_note(text).split(";")]
+    return ";".join(dict.fromkeys(found)) if all(_VERSION.match(part) for part in found) else None
+
+
+@functools.lru_cache(maxsize=2048)
+def _clean_driver(text: str) -> str | None:
+    plain = _UNSURE.sub("", strip_note(text))
+    return plain if _DRIVER.match(plain) else None
+
+
+@functools.lru_cache(maxsize=2048)
+def _clean_branches(text: str) -> tuple[int, ...] | None:
+    found = [_clean_driver(part.strip()) for part in strip_note(text).split(";")]
+    return tuple(int(part.split(".")[0]) for part in found if part) if all(found) else None
 
 
 def _read_branch(cells: Cells, column: str) -> int | None:
