@@ -187,3 +187,28 @@ def test_proxy_that_refuses_or_wants_a_login_is_named_without_its_password(site:
     with pytest.raises(NetworkFailed, match="proxy wants a login") as caught:
         site.client(HTTPS_PROXY=f"http://user:bad-proxy-secret@{site.proxy.host}").get_manifest("a", "b")
     assert "bad-proxy-secret" not in everything(caught.value)
+
+
+def test_nvcr_token_is_asked_for_before_the_first_request(site: Site) -> None:
+    site.client().get_manifest("nvidia/cuda", "1.0")
+    assert [each.path for each in site.registry.server.log] == ["/proxy_auth", "/v2/nvidia/cuda/manifests/1.0"]
+    assert site.registry.server.log[0].query["scope"] == ["repository:nvidia/cuda:pull"]
+
+
+def test_nvcr_key_goes_to_the_known_service_and_is_not_sent_twice(site: Site) -> None:
+    site.client(NGC_API_KEY=KEY).get_manifest("myorg/private", "1.0")
+    schemes = [each.authorization.partition(" ")[0] for each in site.registry.server.log]
+    assert schemes == ["Basic", "Bearer"]
+
+
+def test_nvcr_token_service_that_moved_is_found_by_the_challenge(site: Site) -> None:
+    site.registry.server.fail("/proxy_auth", reply=Reply(404, b"gone"))
+    assert site.client().get_manifest("nvidia/cuda", "1.0")
+    paths = [each.path for each in site.registry.server.log]
+    assert paths == ["/proxy_auth", "/v2/nvidia/cuda/manifests/1.0", "/proxy_auth", "/v2/nvidia/cuda/manifests/1.0"]
+
+
+def test_nvcr_token_that_is_refused_is_asked_for_once_more(site: Site) -> None:
+    site.registry.server.fail("/proxy_auth", reply=Reply(200, b'{"token":"stale"}'))
+    assert site.client().get_manifest("nvidia/cuda", "1.0")
+    assert len(site.registry.server.log) == 4

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from kedge.errors import AccessDenied, AuthenticationFailed, RegistryProtocolError
+from kedge.errors import AccessDenied, AuthenticationFailed, ImageNotFound, RegistryProtocolError
 from kedge.registry.challenge import Challenge
 from kedge.registry.credentials import Credential
 from kedge.registry.hints import BODY_LIMIT, Situation, explain_refused, explain_response, read_error_body
@@ -31,6 +31,12 @@ _REALMS: Mapping[str, frozenset[str]] = {
     "docker.io": frozenset({"auth.docker.io"}),
     "nvcr.io": frozenset({"authn.nvidia.com"}),
     "registry.gitlab.com": frozenset({"gitlab.com"}),
+}
+# Token services of public registries, as their challenges name them: a token is asked for before the first request, as
+# every request without one would be answered with 401.
+_SERVICES: Mapping[str, Mapping[str, str]] = {
+    "nvcr.io": {"realm": "https://nvcr.io/proxy_auth"},
+    "registry-1.docker.io": {"realm": "https://auth.docker.io/token", "service": "registry.docker.io"},
 }
 
 
@@ -58,6 +64,7 @@ class Authenticator:
         self._situation = situation
         self._trusted = trusted_realms
         self._challenge: Challenge | None = None
+        self._expected = _expect_challenge(base)
         self._tokens: dict[str, _Token] = {}
         self._lock = threading.Lock()
         self.withheld = ""  # the realm that the credential was not sent to
@@ -68,10 +75,23 @@ class Authenticator:
             if self._credential and self._credential.login.registry_token:
                 return Secret(f"Bearer {self._credential.login.registry_token.reveal()}")
             if self._challenge is None:
-                return None
+                return self._ask_first(scope)
             if self._challenge.scheme == "basic":
                 return self._basic()
             return self._bearer(self._challenge, scope)
+
+    def _ask_first(self, scope: str) -> Secret | None:
+        """A token for reading, before anybody asked for one; None where that is not known to be needed.
+
+        A service that is not where it used to be is no error: the registry's own challenge tells.
+        """
+        if self._expected is None or not scope.endswith(":pull") or " " in scope:
+            return None
+        try:
+            return self._bearer(self._expected, scope)
+        except (RegistryProtocolError, ImageNotFound):
+            self._expected = None
+            return None
 
     def answer(self, challenges: Sequence[Challenge], scope: str, refused: Secret | None) -> bool:
         """Take a 401's challenges; whether there is something new to try, other than what was `refused`."""
@@ -177,6 +197,12 @@ def append_query(url: str, pairs: Sequence[tuple[str, str]]) -> str:
         return url
     bare, _, _fragment = url.partition("#")
     return bare + ("&" if "?" in bare and not bare.endswith(("?", "&")) else "" if "?" in bare else "?") + added
+
+
+def _expect_challenge(base: str) -> Challenge | None:
+    parts = urlsplit(base)
+    service = _SERVICES.get(parts.netloc.lower()) if parts.scheme == "https" else None
+    return Challenge("bearer", service) if service else None
 
 
 def _as_bearer(token: Secret) -> Secret:
