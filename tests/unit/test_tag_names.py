@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from kedge.compat.tag_names import ATTACHMENT, DATE, MOVING, OTHER, is_newer, list_spellings, read_tag, sort_tags
+from kedge.compat.tag_names import ATTACHMENT, DATE, MOVING, OTHER, is_newer, read_tag, sort_tags
 
 CUDA = "nvcr.io/nvidia/cuda"
 
@@ -102,10 +102,3 @@ def test_is_newer_compares_versions_and_nothing_else() -> None:
     assert not is_newer(read_tag("latest"), read_tag("1.0"))
     assert not is_newer(read_tag("20240101"), read_tag("1.0"))
     assert not is_newer(read_tag("24.03-py3"), read_tag("24.03-py3-igpu"))
-
-
-def test_list_spellings_gives_both_orders_of_cuda_tags() -> None:
-    both = ("11.4.3-cudnn8-devel-centos7", "11.4.3-devel-cudnn8-centos7")
-    assert list_spellings(both[0]) == list_spellings(both[1]) == both
-    assert list_spellings("12.4.1-base-ubuntu22.04") == ("12.4.1-base-ubuntu22.04",)
-    assert list_spellings("24.03-py3") == ("24.03-py3",)

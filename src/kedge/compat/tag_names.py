@@ -144,21 +144,6 @@ def is_newer(one: TagName, other: TagName) -> bool:
     return (_fill(one.version), one.prerelease) > (_fill(other.version), other.prerelease)
 
 
-def list_spellings(tag: str) -> tuple[str, ...]:
-    """A CUDA tag in both orders that are met: `12.4.1-cudnn-devel-ubuntu22.04`, as nvcr.io has it, comes first."""
-    words = tag.split("-")
-    places = {
-        "flavour" if word in _FLAVOURS else "cudnn": place
-        for place, word in enumerate(words)
-        if word in _FLAVOURS or _CUDNN.match(word)
-    }
-    if set(places) != {"cudnn", "flavour"} or abs(places["cudnn"] - places["flavour"]) != 1:
-        return (tag,)
-    low = min(places.values())
-    pair = (words[places["cudnn"]], words[places["flavour"]])
-    return tuple("-".join([*words[:low], *each, *words[low + 2 :]]) for each in (pair, pair[::-1]))
-
-
 def _make_key(name: TagName) -> tuple[object, ...]:
     rank = _RANKS[name.kind]
     if name.kind not in (VERSION, DATE):

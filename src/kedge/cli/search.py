@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge search`: images by words, in NVIDIA's catalogue and on Docker Hub."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from kedge.cli.options import add_settings
+from kedge.errors import UsageError
+
+if TYPE_CHECKING:
+    from kedge.cli.console import Console
+    from kedge.ops.search import SearchResult
+    from kedge.registry.catalog import CatalogEntry
+
+_MOST = 100
+_LONGEST_LINE = 90
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("words", metavar="WORDS", nargs="+", help="what to look for, such as pytorch or gromacs")
+    parser.add_argument("--ngc", action="store_true", help="in NVIDIA's catalogue only")
+    parser.add_argument("--hub", action="store_true", help="on Docker Hub only")
+    parser.add_argument("--offline", action="store_true", help="in the tables that come with kedge only")
+    parser.add_argument("--limit", metavar="N", type=int, default=15, help="results of each catalogue (15)")
+    add_settings(parser, "ca_bundle")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Search, and print what was found."""
+    from kedge.ops.known_tables import load_known_tables
+    from kedge.ops.search import search
+    from kedge.ops.workplace import Workplace
+
+    if not 1 <= arguments.limit <= _MOST:
+        raise UsageError(f"--limit takes a number from 1 to {_MOST}")
+    result = search(
+        arguments.words,
+        Workplace(console.settings, console.progress),
+        load_known_tables(console.environ, console.settings, console.progress),
+        catalogs=_choose_catalogs(arguments),
+        limit=arguments.limit,
+    )
+    for title, why in result.silent.items():
+        console.progress.warn(f"{title} was not searched: {why}")
+    if console.json:
+        console.print_json(_make_document(arguments, result))
+    elif result.entries:
+        _show(result, arguments, console)
+    else:
+        console.print(f"nothing found for '{' '.join(arguments.words)}'; try fewer words, or another spelling")
+    return 0
+
+
+def _choose_catalogs(arguments: argparse.Namespace) -> tuple[str, ...]:
+    from kedge.ops.search import HUB, NGC
+
+    if arguments.offline:
+        if arguments.ngc or arguments.hub:
+            raise UsageError("--offline asks no catalogue", hint="leave out --ngc and --hub, or --offline")
+        return ()
+    if arguments.ngc == arguments.hub:
+        return NGC, HUB
+    return (NGC,) if arguments.ngc else (HUB,)
+
+
+def _show(result: SearchResult, arguments: argparse.Namespace, console: Console) -> None:
+    rows = [(entry.name, entry.latest_tag or entry.known_tag, _describe(entry)) for entry in result.entries]
+    console.print_table(("image", "newest tag", "what it is"), rows)
+    for title, total in result.totals.items():
+        shown = sum(1 for entry in result.entries if entry.catalog == title)
+        if total > shown:
+            console.progress.note(f"{title} has {total} results, {shown} are shown; --limit N shows more")
+    if arguments.offline:
+        console.progress.note("only the tables that come with kedge were searched")
+    console.progress.note(f"the tags of an image: kedge tags {result.entries[0].name}")
+
+
+def _describe(entry: CatalogEntry) -> str:
+    text = entry.description or entry.title
+    if entry.is_official:
+        text = f"(official) {text}".strip()
+    elif entry.stars:
+        text = f"({entry.stars} stars) {text}".strip()
+    return text if len(text) <= _LONGEST_LINE else text[: _LONGEST_LINE - 1].rstrip() + "…"
+
+
+def _make_document(arguments: argparse.Namespace, result: SearchResult) -> dict[str, object]:
+    from dataclasses import asdict
+
+    return {
+        "words": arguments.words,
+        "results": [asdict(entry) for entry in result.entries],
+        "totals": result.totals,
+        "not_searched": result.silent,
+    }

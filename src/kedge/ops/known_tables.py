@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The tables that commands work with, and the images that people mean by a short name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kedge.compat.tables import Tables, load_tables, normalize_image
+from kedge.errors import InvalidReference
+from kedge.frozen import frozen
+from kedge.model.nearest import propose
+from kedge.model.progress import Progress
+from kedge.model.reference import Reference, Transport
+from kedge.settings import Settings
+
+
+@frozen
+class Repository:
+    """A repository on a registry, as somebody named it."""
+
+    registry: str  # nvcr.io
+    path: str  # nvidia/pytorch
+    tag: str = ""  # where the reference had one
+    note: str = ""  # what was made of a short name
+
+    @property
+    def name(self) -> str:
+        """To pull with: nvcr.io/nvidia/pytorch."""
+        return f"{self.registry}/{self.path}"
+
+    @property
+    def image(self) -> str:
+        """The name under which the tables have it."""
+        return normalize_image(self.name)
+
+
+def load_known_tables(environ: Mapping[str, str], settings: Settings, progress: Progress) -> Tables:
+    """The shipped tables with what this user's kedge learned; damage in the latter is a warning."""
+    del environ, settings
+    tables = load_tables()
+    for problem in tables.problems:
+        progress.warn(problem.message)
+    return tables
+
+
+def find_repository(text: str, tables: Tables) -> Repository:
+    """The repository of any reference; a single word that only one image of the tables has as its name is that one."""
+    word, _, tag = text.strip().partition(":")
+    short = [image for image in tables.images if image.rpartition("/")[2] == word.lower()]
+    if len(short) == 1 and "/" not in text:
+        registry, _, path = short[0].partition("/")
+        return Repository(registry, path, tag, f"'{word}' is taken as {short[0]}")
+    reference = Reference.parse(text, exists=lambda _path: False)
+    if reference.transport not in (Transport.DOCKER, Transport.ORAS) or not reference.repository:
+        raise InvalidReference(f"'{text}' is not on a registry", hint="such as nvcr.io/nvidia/pytorch")
+    return Repository(reference.registry, reference.repository, reference.tag or "")
+
+
+def propose_image(word: str, tables: Tables) -> str:
+    """`did you mean 'pytorch'?`, or the images that the tables have."""
+    names = [image.rpartition("/")[2] for image in tables.images]
+    return propose(word.rpartition("/")[2], names) or f"the tables have: {', '.join(names)}"

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Images found by words: in NVIDIA's catalogue, on Docker Hub, and in the tables that need no network."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from kedge.compat.tables import Tables
+from kedge.errors import KedgeError, NetworkFailed, UsageError
+
+if TYPE_CHECKING:
+    from kedge.ops.workplace import Workplace
+    from kedge.registry.catalog import CatalogAnswer, CatalogEntry
+
+NGC, HUB = "ngc", "hub"
+TABLES = "kedge's tables"
+_PATIENCE = 25.0  # seconds for all catalogues together, whatever they do
+_LONGEST_QUERY = 200
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """What was found; `silent` says of each catalogue that did not answer, why."""
+
+    entries: tuple[CatalogEntry, ...]
+    totals: dict[str, int] = field(default_factory=dict)  # by catalogue: how many it has in all
+    silent: dict[str, str] = field(default_factory=dict)
+
+
+def search(
+    words: Sequence[str], workplace: Workplace, tables: Tables, *, catalogs: Sequence[str] = (NGC, HUB), limit: int = 25
+) -> SearchResult:
+    """Images for some words, `limit` of each catalogue; without catalogues those of the tables alone.
+
+    A catalogue that does not answer is left out; NetworkFailed where none of them does.
+    """
+    text = " ".join(words).strip()
+    if not text or len(text) > _LONGEST_QUERY or not text.isprintable():
+        raise UsageError(
+            f"a search takes some words, up to {_LONGEST_QUERY} characters", hint="as in: kedge search pytorch"
+        )
+    known = search_tables(text.split(), tables)
+    if not catalogs:
+        return SearchResult(tuple(known[:limit]), {TABLES: len(known)})
+    answers, problems = _ask(text, workplace, catalogs, limit)
+    if not answers:
+        raise _explain_silence(problems, text)
+    found = {title: answer.entries for title, answer in answers.items()}
+    totals = {title: answer.total for title, answer in answers.items()}
+    silent = {title: problem.message for title, problem in problems.items()}
+    return SearchResult(_merge(found, known), totals, silent)
+
+
+def search_tables(words: Sequence[str], tables: Tables) -> list[CatalogEntry]:
+    """The repositories of the tables whose name or framework has all the words."""
+    from kedge.registry.catalog import CatalogEntry
+
+    found = []
+    for image in tables.images:
+        rows = tables.list_releases(image)
+        framework = next((row.framework for row in rows if row.framework), "")
+        text = f"{image} {framework}".lower()
+        if rows and all(word.lower() in text for word in words):
+            count = f"{len(rows)} tags" if len(rows) > 1 else "one tag"
+            about = f"{framework}; kedge's tables know {count}" if framework else f"kedge's tables know {count}"
+            found.append(CatalogEntry(image, TABLES, framework, about, known_tag=rows[0].tag))
+    return found
+
+
+def _ask(
+    text: str, workplace: Workplace, catalogs: Sequence[str], limit: int
+) -> tuple[dict[str, CatalogAnswer], dict[str, KedgeError]]:
+    """Ask all catalogues at once; what takes too long is left alone, and ends with the process."""
+    from kedge.registry.catalog import NgcCatalog
+    from kedge.registry.hub_search import HubCatalog
+
+    answers: dict[str, CatalogAnswer] = {}
+    problems: dict[str, KedgeError] = {}
+    with workplace.open_access(patient=False) as access:
+        known: dict[str, NgcCatalog | HubCatalog] = {
+            NGC: NgcCatalog(access.transport),
+            HUB: HubCatalog(access.transport),
+        }
+        chosen = [known[name] for name in catalogs]
+        threads = [
+            threading.Thread(
+                target=_note, args=(each.title, each.search, (text, limit), answers, problems), daemon=True
+            )
+            for each in chosen
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(_PATIENCE)
+    for each in chosen:
+        if each.title not in answers and each.title not in problems:
+            problems[each.title] = NetworkFailed(f"{each.title} did not answer within {_PATIENCE:.0f} s")
+    return dict(answers), {title: problem for title, problem in problems.items() if title not in answers}
+
+
+def _note(
+    title: str,
+    ask: Callable[[str, int], CatalogAnswer],
+    asked: tuple[str, int],
+    answers: dict[str, CatalogAnswer],
+    problems: dict[str, KedgeError],
+) -> None:
+    try:
+        answers[title] = ask(*asked)
+    except KedgeError as problem:
+        problems[title] = problem
+
+
+def _merge(found: dict[str, tuple[CatalogEntry, ...]], known: list[CatalogEntry]) -> tuple[CatalogEntry, ...]:
+    """NVIDIA's results with the newest tag of the tables, what the tables know besides, and Docker Hub's results."""
+    told = {entry.name: entry for entry in known}
+    ours = [entry for title, entries in found.items() if title == "NGC" for entry in entries]
+    others = [entry for title, entries in found.items() if title != "NGC" for entry in entries]
+    merged = [replace(entry, known_tag=told[entry.name].known_tag) if entry.name in told else entry for entry in ours]
+    names = {entry.name for entry in ours}
+    return (*merged, *(entry for entry in known if entry.name not in names), *others)
+
+
+def _explain_silence(problems: dict[str, KedgeError], text: str) -> NetworkFailed:
+    names = " and ".join(problems)
+    context = {title: problem.message for title, problem in problems.items()}
+    first = next(iter(problems.values()))
+    return NetworkFailed(
+        f"{names} {'do' if len(problems) > 1 else 'does'} not answer, so nothing could be searched: {first.message}",
+        context=context,
+        hint=f"'kedge search {text} --offline' searches the tables that come with kedge"
+        + (f"; {first.hint}" if first.hint else ""),
+    )

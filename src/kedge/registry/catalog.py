@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Catalogues that find images by words: what they share, and NVIDIA's.
+
+They are asked without credentials, once, and with little patience: nothing depends on them, and their interfaces may
+change any day.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from kedge.errors import NetworkFailed, RateLimited, RegistryProtocolError
+from kedge.registry.hints import is_web_page
+from kedge.registry.secret import redact_url
+from kedge.registry.transport import Request, Response, Transport, split_url
+
+NGC_ADDRESS = "https://api.ngc.nvidia.com"
+LARGEST_ANSWER = 8 << 20  # bytes; a hundred results have about 300 kB
+SECONDS = 15.0  # for one answer, to its last byte
+MOST_RESULTS = 100  # that are asked for at once
+_LONGEST_TEXT = 300
+_NAME = re.compile(r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*){0,3}\Z")
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogEntry:
+    """One image that a catalogue knows; what it does not tell is empty or None."""
+
+    name: str  # to pull with: nvcr.io/nvidia/pytorch
+    catalog: str  # NGC, Docker Hub, or `tables`
+    title: str = ""
+    description: str = ""  # one line
+    latest_tag: str = ""
+    known_tag: str = ""  # the newest one in kedge's own tables
+    updated: str = ""  # 2026-08-31
+    stars: int | None = None
+    pulls: int | None = None
+    is_official: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogAnswer:
+    """The first results of a search, in the catalogue's order, and how many there are in all."""
+
+    entries: tuple[CatalogEntry, ...]
+    total: int
+
+
+class NgcCatalog:
+    """NVIDIA's catalogue of containers."""
+
+    title = "NGC"
+
+    def __init__(self, transport: Transport, address: str = NGC_ADDRESS) -> None:
+        self._transport = transport
+        self._address = address.rstrip("/")
+
+    def search(self, words: str, limit: int) -> CatalogAnswer:
+        """The containers that the catalogue finds for some words."""
+        # Any other form of `q`, plain text too, is answered with 400.
+        asked = {"query": words, "page": 0, "pageSize": min(limit, MOST_RESULTS)}
+        query = urlencode({"q": json.dumps(asked, ensure_ascii=False, separators=(",", ":"))})
+        url = f"{self._address}/v2/search/catalog/resources/CONTAINER?{query}"
+        document = ask_catalog(self._transport, url, "the NGC catalogue")
+        unique: dict[str, CatalogEntry] = {}
+        for group in list_mappings(document.get("results")):
+            for resource in list_mappings(group.get("resources")):
+                entry = _read_resource(resource)
+                if entry is not None:
+                    unique.setdefault(entry.name, entry)
+        found = tuple(unique.values())
+        return CatalogAnswer(found[:limit], max(read_count(document.get("resultTotal")) or 0, len(found)))
+
+
+def _read_resource(resource: dict[str, object]) -> CatalogEntry | None:
+    path = read_name(resource.get("resourceId"))
+    if "/" not in path:
+        return None
+    told = {str(each.get("key")): each.get("value") for each in list_mappings(resource.get("attributes"))}
+    tag = next((tag for tag in (resource.get("latestTag"), told.get("latestTag")) if is_tag(tag)), "")
+    updated = read_text(resource.get("dateModified") or resource.get("updatedDate"), 40)
+    return CatalogEntry(
+        name=f"nvcr.io/{path}",
+        catalog=NgcCatalog.title,
+        title=read_text(resource.get("displayName"), 80),
+        description=read_text(resource.get("description") or resource.get("shortDescription")),
+        latest_tag=str(tag),
+        updated=updated[:10] if re.match(r"\d{4}-\d\d-\d\d", updated) else "",
+    )
+
+
+def ask_catalog(transport: Transport, url: str, who: str) -> dict[str, object]:
+    """The JSON object at an address; KedgeError, within bounded time and memory, for whatever else comes."""
+    request = Request("GET", url, {"Accept": "application/json"}, retries=0, read_timeout=SECONDS)
+    with transport.send(request) as response:
+        if response.status != 200:
+            raise _refuse(response, who)
+        raw = response.read_all(LARGEST_ANSWER, f"the answer of {who}", seconds=SECONDS)
+        content_type = response.header("Content-Type") or ""
+    if is_web_page(raw, content_type):
+        raise RegistryProtocolError(
+            f"{who} should answer, but a web page came: a proxy or a login page stands between",
+            context={"request": redact_url(url)},
+            hint="check HTTPS_PROXY, or ask from a login node",
+        )
+    try:
+        document = json.loads(raw)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise RegistryProtocolError(f"the answer of {who} is not a JSON object", context={"request": redact_url(url)})
+    return document
+
+
+def _refuse(response: Response, who: str) -> NetworkFailed | RateLimited | RegistryProtocolError:
+    host = split_url(response.url).hostname or ""
+    context = {"request": redact_url(response.url), "status": str(response.status)}
+    if response.status == 429:
+        return RateLimited(f"{who} limits how often it is asked, and the limit is reached", context=context)
+    if response.status >= 500:
+        return NetworkFailed(f"{who} is in trouble: {host} answers {response.status}", context=context)
+    return RegistryProtocolError(f"{who} answers {response.status}, which was not expected", context=context)
+
+
+# Answers hold whatever somebody else put there: each value is taken only where it is what it should be.
+
+
+def list_mappings(value: object) -> list[dict[str, object]]:
+    """The objects of a list; what is none is passed over."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def read_text(value: object, longest: int = _LONGEST_TEXT) -> str:
+    """Text as one line without control characters, cut where it is long."""
+    if not isinstance(value, str):
+        return ""
+    shown = "".join(letter if letter.isprintable() else " " for letter in value[: longest * 4])
+    line = " ".join(shown.split())
+    return line if len(line) <= longest else line[: longest - 1].rstrip() + "…"
+
+
+def read_count(value: object) -> int | None:
+    """A number that counts something."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value < 1 << 53 else None
+
+
+def read_name(value: object) -> str:
+    """The path of a repository, where it is one that could be pulled; else nothing."""
+    return value if isinstance(value, str) and len(value) <= 255 and _NAME.match(value) else ""
+
+
+def is_tag(value: object) -> bool:
+    """Whether this can be a tag."""
+    return isinstance(value, str) and bool(_TAG.match(value))

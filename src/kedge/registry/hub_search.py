@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Docker Hub's search for images by words."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from kedge.registry.catalog import (
+    MOST_RESULTS,
+    CatalogAnswer,
+    CatalogEntry,
+    ask_catalog,
+    list_mappings,
+    read_count,
+    read_name,
+    read_text,
+)
+from kedge.registry.transport import Transport
+
+HUB_ADDRESS = "https://hub.docker.com"
+
+
+class HubCatalog:
+    """Docker Hub's repositories."""
+
+    title = "Docker Hub"
+
+    def __init__(self, transport: Transport, address: str = HUB_ADDRESS) -> None:
+        self._transport = transport
+        self._address = address.rstrip("/")
+
+    def search(self, words: str, limit: int) -> CatalogAnswer:
+        """The repositories that Docker Hub finds for some words."""
+        query = urlencode({"query": words, "page_size": min(limit, MOST_RESULTS)})
+        document = ask_catalog(self._transport, f"{self._address}/v2/search/repositories/?{query}", "Docker Hub")
+        found = [entry for each in list_mappings(document.get("results")) if (entry := _read_repository(each))]
+        return CatalogAnswer(tuple(found[:limit]), max(read_count(document.get("count")) or 0, len(found)))
+
+
+def _read_repository(result: dict[str, object]) -> CatalogEntry | None:
+    path = read_name(result.get("repo_name"))
+    if not path or path.count("/") > 1:
+        return None
+    return CatalogEntry(
+        name=f"docker.io/{path}" if "/" in path else f"docker.io/library/{path}",
+        catalog=HubCatalog.title,
+        description=read_text(result.get("short_description")),
+        stars=read_count(result.get("star_count")),
+        pulls=read_count(result.get("pull_count")),
+        is_official=result.get("is_official") is True,
+    )
