@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Whether an overlay can be put over an image: by the kernel (Linux 5.11 for users), by fuse-overlayfs, or not at all."""
+"""Whether an overlay can be put over an image: by the kernel (Linux 5.11 for users), by fuse-overlayfs, or not."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
+from pathlib import Path
 
 from kedge.doctor.finding import NOTE, OK, SKIPPED, WARNING, Finding
 from kedge.doctor.surroundings import Surroundings
@@ -54,5 +54,5 @@ def _mount(mount: Callable[[list[str], str, str, str], None]) -> None:
     cover_place()
     lower, upper, work, target = (f"{PLACE}/{name}" for name in ("lower", "upper", "work", "root"))
     for folder in (lower, upper, work, target):
-        os.mkdir(folder)
+        Path(folder).mkdir()
     mount([lower], upper, work, target)

@@ -55,7 +55,7 @@ def guard_variables(
     kept = Kept(options)
     warnings: list[str] = []
     notes: list[str] = []
-    outside = [name for name in passed if _is_guarded(name) and not kept.holds(name)]
+    outside = [name for name in passed if is_guarded(name) and not kept.holds(name)]
     for name in outside:
         del passed[name]
     quiet = [name for name in outside if name.startswith(_QUIETLY)]
@@ -75,7 +75,8 @@ def guard_variables(
     return warnings, notes
 
 
-def _is_guarded(name: str) -> bool:
+def is_guarded(name: str) -> bool:
+    """Whether a variable of the host stays outside unless --keep names it."""
     return name in _GUARDED or name.startswith(_GUARDED_PREFIXES)
 
 

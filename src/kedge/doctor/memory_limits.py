@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How much memory there is for us, what sets the limit, and what it was too little for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kedge.doctor.finding import NOTE, OK, WARNING, Finding
+from kedge.doctor.surroundings import Surroundings
+from kedge.host.limits import Limits, read_limits
+from kedge.host.memory import count_memory_kills, suggest_job
+from kedge.model.size import format_size
+
+_PULL_NEEDS = 512 << 20  # docs/guides/pull.md says so, and a test holds it
+_EXAMPLE = ("kedge", "pull", "IMAGE")
+
+
+def check_memory(surroundings: Surroundings) -> list[Finding]:
+    """The smallest of the limits of control groups, `ulimit -v` and the machine; and who was killed for it."""
+    root = Path(surroundings.root)
+    kills, source = count_memory_kills(root)
+    return judge_memory(read_limits(root), kills or 0, source)
+
+
+def judge_memory(limits: Limits, kills: int, source: str) -> list[Finding]:
+    """What the limits leave room for."""
+    findings = [_judge_amount(limits)]
+    if limits.address_space is not None:
+        findings.append(_explain_address_space(limits.address_space))
+    if kills:
+        findings.append(
+            Finding(
+                "memory",
+                NOTE,
+                f"the kernel has killed {kills} {'process' if kills == 1 else 'processes'} here because memory ran out",
+                f"{source} counts them: programs of this session or job needed more than it may use",
+                f"ask for more memory (--memory 64G, or srun --mem=64G){_add_job(' or work in a job: ')}",
+                "guides/doctor.md#memory",
+            )
+        )
+    return findings
+
+
+def _judge_amount(limits: Limits) -> Finding:
+    if limits.memory is None:
+        return Finding("memory", OK, "no limit is known")
+    what = f"{format_size(limits.memory)} ({limits.memory_from})"
+    if limits.memory >= _PULL_NEEDS:
+        return Finding("memory", OK, what)
+    return Finding(
+        "memory",
+        WARNING,
+        what,
+        f"pulling an image takes up to {format_size(_PULL_NEEDS)}; with less the kernel may kill it",
+        f"work in a job{_add_job(': ')}, or pull with --threads 1 --connections 1",
+        "guides/doctor.md#memory",
+    )
+
+
+def _explain_address_space(limit: int) -> Finding:
+    return Finding(
+        "memory",
+        WARNING,
+        f"the address space is limited to {format_size(limit)} (ulimit -v)",
+        "CUDA reserves addresses for all memory of the host and of the GPUs, however little is used: programs then "
+        "fail with 'out of memory' or cannot initialise; so do Java and Go",
+        "ulimit -v unlimited, where the hard limit allows it; else work in a job, where the limit is another",
+        "guides/doctor.md#memory",
+    )
+
+
+def _add_job(before: str) -> str:
+    job = suggest_job(_EXAMPLE)
+    return f"{before}{job}" if job else ""
