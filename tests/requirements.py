@@ -32,6 +32,15 @@ def require_program(name: str) -> str:
     return str(path)
 
 
+def require_browser() -> str:
+    """The path of a Chromium, which judges the pages that kedge writes."""
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        path = shutil.which(name)
+        if path is not None:
+            return path
+    return require_program("chromium")
+
+
 def require_root() -> None:
     """Skip unless we are root."""
     if os.geteuid() != 0:

@@ -3,16 +3,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from kedge.compat.rows import NgcRelease
+from kedge.compat.read_traits import read_traits
+from kedge.compat.tables import Tables, normalize_image
 from kedge.compat.target import Target
+from kedge.compat.traits import ImageTraits
 from kedge.compat.verdict import NATIVE, UNKNOWN
 from kedge.compat.versions import order
 from kedge.frozen import as_dict, frozen, replace
-
-if TYPE_CHECKING:
-    from kedge.compat.tables import Tables
 
 # The branches that clusters stay on for long; newer ones are those that the tables name.
 USUAL_BRANCHES = (470, 525, 535, 550, 570, 580)
@@ -49,33 +48,42 @@ class Chart:
     rows: tuple[ChartRow, ...]
     gpus: str = ""  # the GPUs it is judged for; empty: any
     skipped: int = 0  # older tags than the last row's
+    tag: str = ""  # the image's own; no row has it where the tables do not know it
 
     def as_dict(self) -> dict[str, object]:
         """All of it, as `--json` prints it."""
         return as_dict(self)
 
 
-def make_chart(image: str, tables: Tables, target: Target | None, *, tag: str = "", rows: int = 18) -> Chart:
-    """The chart of a repository: recent tags, with the image's own and the newest that runs natively on the target."""
+def make_chart(
+    image: str,
+    tables: Tables,
+    target: Target | None,
+    *,
+    tag: str = "",
+    rows: int = 18,
+    traits: ImageTraits | None = None,
+) -> Chart:
+    """The chart of a repository: recent tags, with the image's own and the newest that runs natively on the target.
+
+    The image's own row is judged by its `traits`, where they are given; all others by what the tables have of them.
+    """
     columns = _list_columns(tables, target)
-    releases = _list_releases(image, tag, tables)
-    own = next((index for index, each in enumerate(releases) if _is_release_of(each, tag, tables)), None)
     machine = _strip_target(target)
-    host = next((column for column in columns if column.is_host), None)
-    best = None
-    if host is not None:
-        natives = (i for i, each in enumerate(releases) if _judge_cell(each, machine, host, tables) == NATIVE)
-        best = next(natives, None)
-    chosen = _choose_rows(len(releases), [index for index in (own, best) if index is not None], rows)
+    entries = _list_entries(image, tag, tables, traits)
+    own = next((place for place, entry in enumerate(entries) if entry.tag == tag), None)
+    best = _find_native(entries, machine, columns, tables)
+    chosen = _choose_rows(len(entries), [place for place in (own, best) if place is not None], rows)
     made, before = [], -1
-    for index in chosen:
-        release = releases[index]
-        cells = tuple(_judge_cell(release, machine, column, tables) for column in columns)
-        name = tag if index == own else release.tag
-        row = ChartRow(_shorten_tag(name), name, release.cuda, cells, index == own, index - before - 1)
-        made.append(row)
-        before = index
-    return Chart(image, columns, tuple(made), _name_gpus(target), len(releases) - 1 - before)
+    for place in chosen:
+        entry = entries[place]
+        facts = _read_entry(entry, tables)
+        cells = tuple(_judge_cell(facts, machine, column, tables) for column in columns)
+        label = _shorten_tag(entry.tag)
+        made.append(ChartRow(label, entry.tag, facts.cuda.value, cells, place == own, place - before - 1))
+        before = place
+    skipped = len(entries) - 1 - before
+    return Chart(normalize_image(image), columns, tuple(made), _name_gpus(target), skipped, tag)
 
 
 def _list_columns(tables: Tables, target: Target | None) -> tuple[ChartColumn, ...]:
@@ -95,24 +103,47 @@ def _list_columns(tables: Tables, target: Target | None) -> tuple[ChartColumn, .
     return tuple(columns)
 
 
-def _list_releases(image: str, tag: str, tables: Tables) -> list[NgcRelease]:
-    """One release for each version, newest first; of its flavours (`tf1-py3`, `tf2-py3`) the one that the tag has."""
+@frozen
+class _Entry:
+    """A tag that can have a row; its traits are read when they are needed."""
+
+    name: str
+    tag: str
+    traits: ImageTraits | None = None
+
+
+def _list_entries(image: str, tag: str, tables: Tables, traits: ImageTraits | None) -> list[_Entry]:
+    """One tag for each version, newest first; of its flavours (`tf1-py3`, `tf2-py3`) the one that the image has."""
     flavour = _split_tag(tag)[1]
-    groups: dict[tuple[int, ...], NgcRelease] = {}
+    groups: dict[tuple[int, ...], str] = {}
     for release in tables.list_releases(image):
         version = order(release.tag)
-        if not version:
-            continue
-        held = groups.get(version)
-        if held is None or _is_release_of(release, tag, tables):
-            groups[version] = release
-        elif _split_tag(release.tag)[1] == flavour and not _is_release_of(held, tag, tables):
-            groups[version] = release
-    return [groups[version] for version in sorted(groups, reverse=True)]
+        has_flavour = _split_tag(release.tag)[1] == flavour
+        if version and (version not in groups or (has_flavour and groups[version] != tag)):
+            groups[version] = release.tag
+    if traits is not None and order(tag):
+        groups[order(tag)] = tag
+    name = normalize_image(image)
+    versions = sorted(groups, reverse=True)
+    tags = [groups[version] for version in versions]
+    return [_Entry(f"{name}:{each}", each, traits if each == tag else None) for each in tags]
 
 
-def _is_release_of(release: NgcRelease, tag: str, tables: Tables) -> bool:
-    return bool(tag) and (release.tag == tag or tables.find_release(release.image, tag) == release)
+def _find_native(
+    entries: Sequence[_Entry], machine: Target, columns: Sequence[ChartColumn], tables: Tables
+) -> int | None:
+    """The place of the newest that runs natively with the machine's own driver."""
+    host = next((column for column in columns if column.is_host), None)
+    if host is None:
+        return None
+    for place, entry in enumerate(entries):
+        if _judge_cell(_read_entry(entry, tables), machine, host, tables) == NATIVE:
+            return place
+    return None
+
+
+def _read_entry(entry: _Entry, tables: Tables) -> ImageTraits:
+    return entry.traits or read_traits(entry.name, environment={}, labels={}, history=(), tables=tables)
 
 
 def _split_tag(tag: str) -> tuple[str, str]:
@@ -121,9 +152,9 @@ def _split_tag(tag: str) -> tuple[str, str]:
 
 
 def _shorten_tag(tag: str) -> str:
-    """The tag; where it is long or a pattern of tags, its version."""
+    """The tag; where it is long, its version."""
     version, flavour = _split_tag(tag)
-    return tag if len(tag) <= _LONGEST_LABEL and "{" not in tag or not flavour else f"{version}-…"
+    return tag if len(tag) <= _LONGEST_LABEL or not flavour else f"{version}-…"
 
 
 def _choose_rows(count: int, wanted: list[int], limit: int) -> list[int]:
@@ -149,12 +180,9 @@ def _name_gpus(target: Target | None) -> str:
     return ", ".join(dict.fromkeys(gpu.name for gpu in target.gpus)) if target else ""
 
 
-def _judge_cell(release: NgcRelease, machine: Target, column: ChartColumn, tables: Tables) -> str:
+def _judge_cell(traits: ImageTraits, machine: Target, column: ChartColumn, tables: Tables) -> str:
     from kedge.compat.judge import judge
-    from kedge.compat.read_traits import read_traits
 
-    name = f"{release.image}:{release.tag}"
-    traits = read_traits(name, environment={}, labels={}, history=(), tables=tables)
     verdict = judge(traits, replace(machine, driver=column.driver), tables)
     if machine.gpus:
         return verdict.outcome

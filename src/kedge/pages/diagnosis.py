@@ -87,4 +87,4 @@ def _make_image_part(verdict: Verdict | None) -> Markup | None:
     look = find_outcome_look(verdict.outcome)
     words = make_element("p", make_mark(look), Markup(" "), make_element("strong", look.word, class_=look.tone))
     headline = make_element("p", format_sentence(verdict.headline), class_="text")
-    return make_section(f"The image {verdict.image}".rstrip(), words, headline, list_judgements(verdict.judgements))
+    return make_section(f"The image {verdict.image}".rstrip(), words, headline, list_judgements(verdict))

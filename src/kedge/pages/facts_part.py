@@ -38,7 +38,7 @@ def _list_more_facts(traits: ImageTraits) -> list[tuple[str, Fact]]:
     size = Fact(format_size(traits.size), "sum of what is fetched") if traits.size is not None else Fact()
     facts = [
         ("Libraries for older drivers", traits.compat),
-        ("for host branches", traits.compat_branches),
+        ("… for host driver branches", traits.compat_branches),
         *((name, Fact(value, _CONFIG)) for name, value in traits.requires[:8]),
         ("Processor architecture", Fact(traits.architecture, _CONFIG)),
         ("Architectures under this name", Fact(", ".join(traits.architectures[:12]), "image index")),

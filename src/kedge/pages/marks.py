@@ -23,20 +23,23 @@ _SHAPES = {
 
 @frozen
 class Look:
-    """How one outcome or level is shown: shape, tone (a class of the stylesheet) and word."""
+    """How one outcome or level is shown: shape, tone (a class of the stylesheet) and words."""
 
     shape: str
     tone: str  # good, fair, other, bad, plain
     word: str
+    answer: str = ""  # of an outcome: the short one, above the sentence that says all
 
 
 OUTCOME_LOOKS = {
-    verdict.NATIVE: Look("check", "good", "Runs natively"),
-    verdict.MINOR: Look("waves", "fair", "Runs by minor-version compatibility"),
-    verdict.FORWARD: Look("arrow", "other", "Runs by forward compatibility"),
-    verdict.PTX: Look("bolt", "fair", "Runs from PTX, compiled at start"),
-    verdict.NO: Look("cross", "bad", "Does not run"),
-    verdict.UNKNOWN: Look("question", "plain", "Not known"),
+    verdict.NATIVE: Look("check", "good", "Runs natively", "It runs"),
+    verdict.MINOR: Look("waves", "fair", "Runs by minor-version compatibility", "It runs, with a limit"),
+    verdict.FORWARD: Look(
+        "arrow", "other", "Runs by forward compatibility", "It runs, with the image's own driver library"
+    ),
+    verdict.PTX: Look("bolt", "fair", "Runs from PTX, compiled at start", "It runs, but starts slowly"),
+    verdict.NO: Look("cross", "bad", "Does not run", "It does not run"),
+    verdict.UNKNOWN: Look("question", "plain", "Not known", "It is not known whether it runs"),
 }
 LEVEL_LOOKS = {
     verdict.FAIL: Look("cross", "bad", "Problem"),

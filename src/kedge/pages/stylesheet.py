@@ -58,7 +58,8 @@ print-color-adjust:exact;-webkit-print-color-adjust:exact}
 table{border-collapse:collapse;width:100%}
 th,td{text-align:left;vertical-align:top;padding:.4rem .6rem .4rem 0;border-bottom:1px solid var(--line)}
 thead th{color:var(--quiet);font-size:.85rem;font-weight:600}
-tbody th{font-weight:550}
+tbody th{font-weight:550;overflow-wrap:break-word}
+.summary th{width:9rem}
 .facts{table-layout:fixed}
 .facts th:first-child{width:27%}.facts th:nth-child(2){width:33%}
 .strip{display:block;width:100%;height:2rem;border-radius:5px;margin:.5rem 0 1rem}
@@ -69,7 +70,7 @@ tbody th{font-weight:550}
 .bars svg{display:block;width:100%;height:.7rem;margin:.35rem 0 .1rem}
 .bar1{fill:var(--bar1)}.bar2{fill:var(--bar2)}.bar3{fill:var(--bar3)}.bar4{fill:var(--bar4)}.bar5{fill:var(--bar5)}
 .bar6{fill:var(--bar6)}
-.wide{overflow-x:auto}
+.wide{overflow-x:auto;margin-top:.8rem}
 .chart{display:block;width:100%;height:auto;font-size:11px}
 .chart text{fill:var(--text)}
 .chart .faint{fill:var(--quiet)}

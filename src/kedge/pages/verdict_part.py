@@ -9,7 +9,7 @@ from kedge.compat.verdict import FAIL, NOTE, OK, OPEN, WARNING, Judgement, Verdi
 from kedge.pages.marks import Look, find_level_look, find_outcome_look, make_mark
 from kedge.pages.markup import Markup, clean_text, format_advice, format_sentence, join_markup, make_element
 
-_ORDER = (FAIL, WARNING, OPEN, NOTE, OK)
+_ORDER = (FAIL, WARNING, NOTE, OPEN, OK)
 _MOST_JUDGEMENTS = 40
 _SUBJECTS = {
     "driver": "Driver",
@@ -35,7 +35,7 @@ def make_banner(look: Look, sentence: str, more: str) -> Markup:
     text = clean_text(sentence)
     body = make_element(
         "div",
-        make_element("h2", look.word, class_=look.tone),
+        make_element("h2", look.answer or look.word, class_=look.tone),
         make_element("p", format_sentence(text[:1].upper() + text[1:]), class_="headline text"),
         make_element("p", format_sentence(more)) if more else None,
         class_="body",
@@ -48,13 +48,15 @@ def make_judgements(verdict: Verdict | None) -> Markup | None:
     if verdict is None or not verdict.judgements:
         return None
     heading = make_element("h2", "Why, and what to do")
-    return make_element("section", heading, list_judgements(verdict.judgements))
+    return make_element("section", heading, list_judgements(verdict))
 
 
-def list_judgements(judgements: Sequence[Judgement]) -> Markup:
-    """Judgements as points."""
+def list_judgements(verdict: Verdict) -> Markup:
+    """The judgements as points: the worst first, and first of all what the answer waits for."""
     ranks = {level: rank for rank, level in enumerate(_ORDER)}
-    ordered = sorted(judgements, key=lambda each: ranks.get(each.level, len(ranks)))
+    if verdict.runs is None:
+        ranks[OPEN] = -1
+    ordered = sorted(verdict.judgements, key=lambda each: ranks.get(each.level, len(ranks)))
     return make_element("ul", *(_make_point(each) for each in ordered[:_MOST_JUDGEMENTS]), class_="points")
 
 
