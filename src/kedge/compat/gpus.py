@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """GPUs by the names that people, schedulers, site profiles and drivers call them.
 
-Nothing is guessed: where a name may mean boards of different compute capability, it is refused with those that would do.
+Nothing is guessed: a name that may mean boards of different compute capability is refused with those that would do.
 """
 
 from __future__ import annotations

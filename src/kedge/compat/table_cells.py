@@ -17,10 +17,11 @@ _VERSION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,5}([ .+_-]?[A-Za-z0-9+._~-]+(
 _DRIVER = re.compile(r"[0-9]{2,4}(\.[0-9]{1,4}){0,3}\Z")
 _UNSURE = re.compile(r"(\.xx)?\+?\Z")  # of `418.xx+`: any driver of that branch
 _CAPABILITY = re.compile(r"[1-9][0-9]?\.[0-9][a-f]?\Z")
-_CAPABILITIES = re.compile(r"(amd64: |arm64: )?[1-9][0-9]?\.[0-9][a-f]?( [1-9][0-9]?\.[0-9][a-f]?)*(\+PTX)?\Z")
+_CAPABILITIES = re.compile(r"((amd64|arm64): )?[1-9][0-9]?\.[0-9][a-f]?(\+PTX)?( [1-9][0-9]?\.[0-9][a-f]?(\+PTX)?)*\Z")
 _STATED = re.compile(r"[1-9][0-9]?\.[0-9]\+ \(stated\)\Z")
 _NOTE = re.compile(r" \(([^()]*)\)\Z")
 _IMAGE = re.compile(r"[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+\Z")
+_REGISTRY = re.compile(r"[.:]|\Alocalhost\Z")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z")
 _PATTERN = re.compile(r"([A-Za-z0-9_.-]+)\{([A-Za-z0-9_.,-]+)\}([A-Za-z0-9_.-]*)\Z")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
@@ -104,7 +105,7 @@ def _make_gpu(cells: Cells) -> GpuModel:
 
 def _make_release(cells: Cells) -> NgcRelease:
     image, tag = cells["image"], cells["tag"]
-    if not _IMAGE.match(image) or "." not in image.split("/", 1)[0]:
+    if not _IMAGE.match(image) or not _REGISTRY.search(image.split("/", 1)[0]):
         raise CellProblem("image", f"'{image}' is no image with its registry", "such as nvcr.io/nvidia/pytorch")
     if not _TAG.match(tag) and not split_pattern(tag):
         hint = "such as 24.03-py3, or 12.4.1-{base,devel}-ubuntu22.04 for several"
