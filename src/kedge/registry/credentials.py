@@ -18,7 +18,7 @@ from kedge.registry.netrc import NetrcEntry, parse_netrc
 from kedge.registry.secret import Secret, encode_basic
 
 NGC_USER = "$oauthtoken"
-_PAIRS = (
+PAIRS = (
     ("KEDGE_DOCKER_USERNAME", "KEDGE_DOCKER_PASSWORD"),
     ("KEDGE_USERNAME", "KEDGE_PASSWORD"),
     ("APPTAINER_DOCKER_USERNAME", "APPTAINER_DOCKER_PASSWORD"),
@@ -90,7 +90,7 @@ class CredentialSources:
 
     def _from_environment(self, registry: str, notes: list[str]) -> Iterator[Credential]:
         host = normalize_key(registry)
-        for user_variable, password_variable in _PAIRS:
+        for user_variable, password_variable in PAIRS:
             user, password = self.environ.get(user_variable, ""), self.environ.get(password_variable, "")
             if user == NGC_USER and host in _NOT_NGC:
                 notes.append(f"{user_variable} is $oauthtoken, which is for nvcr.io; it was not sent to {host}")
@@ -197,7 +197,7 @@ def list_logins(sources: CredentialSources, authfile: Path | None = None) -> lis
     """Registry, user and source of every login that can be seen, in search order; `*` means whichever is asked for."""
     found: list[tuple[str, str, str]] = []
     environ = sources.environ
-    for user, password in _PAIRS:
+    for user, password in PAIRS:
         if environ.get(user) and environ.get(password):
             found.append(("*", environ[user], f"{user} and {password}"))
     found += [("nvcr.io", NGC_USER, name) for name in ("NGC_API_KEY", "NGC_CLI_API_KEY") if environ.get(name)]

@@ -213,6 +213,24 @@ class Transport:
             ) from None
         return Response(raw, request.url)
 
+    def try_once(self, request: Request) -> Response | Trouble:
+        """One exchange as `send_once`, or why there was none: for who wants to tell and not to give up."""
+        try:
+            return self.send_once(request)
+        except _UnansweredError as problem:
+            return problem.trouble
+
+    def look_up(self, url: str) -> Trouble | None:
+        """Why the name in an address cannot be looked up; None when it can, or when a proxy does that for us."""
+        parts = split_url(url)
+        if self._proxy(parts) is not None:
+            return None
+        try:
+            socket.getaddrinfo(parts.hostname, parts.port or default_port(parts.scheme), type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as problem:
+            return classify(problem)
+        return None
+
     def is_listening(self, url: str) -> bool:
         """Whether somebody accepts connections there: cheaper than a TLS handshake, for which certificates are read."""
         parts = split_url(url)
