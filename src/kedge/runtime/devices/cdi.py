@@ -58,7 +58,7 @@ def plan_cdi(options: RunOptions, host: HostFacts, image: ImageFacts) -> Additio
     additions.notes += problems
     for edit in edits:
         _apply_edit(additions, host.view, edit)
-    apply_hooks(additions, host, image, edits)
+    apply_hooks(additions, options, host, image, edits)
     return additions
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from kedge.runtime.facts import Additions, HostFacts, ImageFacts
+    from kedge.runtime.options import RunOptions
     from kedge.runtime.views import View
 
 _PROGRAMS = ("nvidia-ctk", "nvidia-cdi-hook", "hook")  # words before the hook's own name
@@ -23,7 +24,9 @@ _NEEDLESS = ("chmod", "disable-device-node-modification")  # modes are the host'
 _LOADED = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")  # and folders below: the loader knows them
 
 
-def apply_hooks(additions: Additions, host: HostFacts, image: ImageFacts, edits: list[dict[str, Any]]) -> None:
+def apply_hooks(
+    additions: Additions, options: RunOptions, host: HostFacts, image: ImageFacts, edits: list[dict[str, Any]]
+) -> None:
     """Do all hooks of the chosen devices; those that are not known are named in a warning."""
     folders: list[str] = []
     links: list[tuple[str, str]] = []
@@ -43,7 +46,7 @@ def apply_hooks(additions: Additions, host: HostFacts, image: ImageFacts, edits:
     _add_folders(additions, host.view, files, dict.fromkeys(folders))
     _add_links(additions, files, links)
     if version is not None or any(name == "libcuda.so.1" for _, name in additions.libraries):
-        _choose_libcuda(additions, host, image, version or "")
+        _choose_libcuda(additions, options, host, image, version or "")
 
 
 def iterate_hooks(edits: list[dict[str, Any]]) -> Iterator[list[str]]:
@@ -113,14 +116,17 @@ def _join(folder: str, target: str) -> str:
     return "/".join(parts)
 
 
-def _choose_libcuda(additions: Additions, host: HostFacts, image: ImageFacts, version: str) -> None:
+def _choose_libcuda(
+    additions: Additions, options: RunOptions, host: HostFacts, image: ImageFacts, version: str
+) -> None:
     from kedge.runtime.devices.compat import decide_libcuda  # late: only where NVIDIA's driver was named
     from kedge.runtime.devices.driver import Driver
     from kedge.runtime.devices.image_variables import read_image_variable
+    from kedge.runtime.devices.preflight import check_start
 
     driver = Driver(host.view)
     path = read_image_variable(image, "LD_LIBRARY_PATH")
     decision = decide_libcuda(image.view, version or driver.version, driver.usable, path)
     additions.prepend_library_path += decision.prepend
     additions.notes += [decision.note] if decision.note else []
-    additions.warnings += [decision.warning] if decision.warning else []
+    check_start(options, image, additions, decision, (version or driver.version, driver.usable))

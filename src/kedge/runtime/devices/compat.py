@@ -46,14 +46,15 @@ class Carried:
 
 
 class Decision:
-    """Folders that go first in LD_LIBRARY_PATH, the reason, and what the user must know besides."""
+    """Folders that go first in LD_LIBRARY_PATH, the reason, and why GPU programs cannot work with either library."""
 
-    __slots__ = ("note", "prepend", "uses_image", "warning")
+    __slots__ = ("note", "obstacle", "prepend", "remedy", "uses_image")
 
-    def __init__(self, note: str = "", *, uses_image: bool = False, warning: str = "") -> None:
+    def __init__(self, note: str = "", *, uses_image: bool = False, obstacle: str = "", remedy: str = "") -> None:
         self.note = note
         self.uses_image = uses_image
-        self.warning = warning
+        self.obstacle = obstacle
+        self.remedy = remedy
         self.prepend: list[str] = []
 
 
@@ -109,11 +110,12 @@ def compare_drivers(view: View, carried: Carried, version: str, cards: list[Card
         return Decision(f"{host}: it runs CUDA {wanted} too, and the kind of card is not known")
     obstacle = describe_obstacle(choice, libraries, carried, others)
     if obstacle:
-        warning = (
-            f"This image needs CUDA {wanted}, driver {version} of this node offers CUDA {offered}, and {obstacle}. "
-            f"GPU programs will fail: take an image for CUDA {offered}, or a node with a newer driver."
+        needs = f"It needs CUDA {wanted}, driver {version} of this node offers CUDA {offered}, and {obstacle}."
+        return Decision(
+            f"{host}: {obstacle}",
+            obstacle=needs if is_behind else "",
+            remedy=f"Take an image for CUDA {offered}, or a node with a newer driver.",
         )
-        return Decision(f"{host}: {obstacle}", warning=warning if is_behind else "")
     reason = f"it is newer than the host's driver {version}"
     return Decision(f"libcuda {carried.version} of the image is used ({carried.folder}): {reason}", uses_image=True)
 

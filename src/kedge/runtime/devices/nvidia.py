@@ -61,7 +61,7 @@ def plan_nvidia(options: RunOptions, host: HostFacts, image: ImageFacts) -> Addi
     additions.binds += list_sockets(options, host)
     additions.devices += list_nodes(host, driver, selection, capabilities)
     _add_variables(additions, host, selection)
-    _add_libcuda(additions, image, libraries, selection)
+    _add_libcuda(additions, options, image, libraries, selection)
     _add_warnings(additions, host, image, driver, libraries)
     return additions
 
@@ -172,7 +172,9 @@ def _add_variables(additions: Additions, host: HostFacts, selection: Selection) 
     additions.warnings += selection.warnings
 
 
-def _add_libcuda(additions: Additions, image: ImageFacts, libraries: Libraries, selection: Selection) -> None:
+def _add_libcuda(
+    additions: Additions, options: RunOptions, image: ImageFacts, libraries: Libraries, selection: Selection
+) -> None:
     from kedge.runtime.devices.compat import decide_libcuda  # late: --device decides with it too, --rocm does not
 
     if not libraries.has("libcuda"):
@@ -182,8 +184,9 @@ def _add_libcuda(additions: Additions, image: ImageFacts, libraries: Libraries, 
     additions.prepend_library_path += decision.prepend
     if decision.note:
         additions.notes.append(decision.note)
-    if decision.warning:
-        additions.warnings.append(decision.warning)
+    from kedge.runtime.devices.preflight import check_start  # late: only where there is a libcuda
+
+    check_start(options, image, additions, decision, (libraries.version, selection.cards))
 
 
 def _add_warnings(
