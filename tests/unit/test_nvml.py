@@ -11,18 +11,14 @@ import pytest
 
 from kedge.host.gpu_probe import explain_code, probe_gpus
 from kedge.posix.nvml import NvmlError, ask_nvml
-from tests.requirements import REPOSITORY, require_program
+from tests.builders.nvml import build_nvml
+from tests.requirements import require_program
 
-SOURCE = REPOSITORY / "tests/gpu/fake_nvml.c"
 
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> str:
+@pytest.fixture(name="library")
+def built_library() -> str:
     """A libnvidia-ml that does what variables say."""
-    target = tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so.580.95.05"
-    command = [require_program("gcc"), "-std=gnu11", "-shared", "-fPIC", "-o", str(target), str(SOURCE)]
-    subprocess.run(command, check=True, timeout=60)
-    return str(target)
+    return str(build_nvml())
 
 
 def test_probe_gpus_tells_what_nvml_tells(library: str, monkeypatch: pytest.MonkeyPatch) -> None:

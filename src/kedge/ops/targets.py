@@ -306,9 +306,11 @@ def _count_same(gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
 
 
 def _join_queues(gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
-    """Each kind once, with the most that a node of one queue has."""
-    most: dict[Gpu, int] = {}
+    """Each kind once, with the most that a node of one queue has; boards that differ in memory alone are one kind."""
+    kinds: dict[Gpu, list[Gpu]] = {}
     for gpu in gpus:
-        kind = replace(gpu, count=1)
-        most[kind] = max(most.get(kind, 1), gpu.count)
-    return tuple(replace(gpu, count=count) for gpu, count in most.items())
+        kinds.setdefault(replace(gpu, count=1, memory=""), []).append(gpu)
+    return tuple(
+        replace(kind, count=max(gpu.count for gpu in same), memory=" or ".join(sorted({gpu.memory for gpu in same})))
+        for kind, same in kinds.items()
+    )

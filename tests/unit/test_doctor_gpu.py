@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The checks of GPUs, over trees of machines that are well and of machines that are ill, with a real library to ask."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from kedge.doctor.cdi import check_cdi
+from kedge.doctor.fabric import check_fabric
+from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
+from kedge.doctor.gpu import check_devices, check_driver, check_nvml, check_selection, judge_probe
+from kedge.doctor.libraries import check_libraries
+from kedge.doctor.mpi import check_mpi
+from kedge.doctor.surroundings import Surroundings
+from kedge.doctor.table import CHECKS
+from kedge.host.gpu_probe import GpuProbe
+from kedge.settings import Settings
+from tests.builders.gpu_hosts import ALL
+from tests.builders.nvml import FOLDER, make_gpu_tree, write_machine
+
+BARE: dict[str, bytes | str | None] = {"/proc/sys/kernel/hostname": "login1\n", "/dev/null": ""}
+
+
+def make_surroundings(root: Path, **environ: str) -> Surroundings:
+    return Surroundings(environ, Settings.load(None, {"HOME": str(root)}), str(root))
+
+
+def only(findings: list[Finding]) -> Finding:
+    assert len(findings) == 1, findings
+    return findings[0]
+
+
+@pytest.fixture(name="machine")
+def healthy_machine(tmp_path: Path) -> Path:
+    return write_machine(tmp_path / "machine")
+
+
+def test_doctor_gpu_healthy_machine_is_all_ok(machine: Path) -> None:
+    here = make_surroundings(machine, PATH="/nonexistent")
+    assert only(check_driver(here)).what == "NVIDIA driver 580.95.05 is loaded"
+    assert only(check_devices(here)).what == "1 GPU: /dev/nvidia0"
+    assert only(check_nvml(here)).what == "driver 580.95.05, CUDA up to 13.0; 1 × NVIDIA H200 (compute capability 9.0)"
+    assert f"{len(ALL)} libraries of driver 580.95.05 in {FOLDER}" in only(check_libraries(here)).what
+    assert "is not set" in only(check_selection(here)).what
+    for check in (check_driver, check_devices, check_nvml, check_libraries, check_selection):
+        assert all(finding.level == OK for finding in check(here))
+
+
+def test_doctor_gpu_login_node_is_told_once_how_to_ask(tmp_path: Path) -> None:
+    root = write_machine(tmp_path, {**BARE, "/usr/bin/sbatch": "#!"})
+    (root / "usr/bin/sbatch").chmod(0o755)
+    here = make_surroundings(root)
+    finding = only(check_driver(here))
+    assert finding.level == NOTE
+    assert "login1 has no NVIDIA GPU" in finding.what
+    assert "--gres=gpu:1" in finding.fix
+    for check in (check_devices, check_nvml, check_libraries, check_selection, check_cdi, check_fabric):
+        assert check(here) == []
+
+
+def test_doctor_gpu_card_without_module_fails(tmp_path: Path) -> None:
+    card = "/sys/bus/pci/devices/0000:01:00.0"
+    root = write_machine(tmp_path, {**BARE, f"{card}/vendor": "0x10de\n", f"{card}/class": "0x030200\n"})
+    finding = only(check_driver(make_surroundings(root)))
+    assert finding.level == FAIL
+    assert "modprobe nvidia" in finding.fix
+
+
+def test_doctor_gpu_missing_uvm_node_fails(tmp_path: Path) -> None:
+    tree = make_gpu_tree()
+    del tree["/dev/nvidia-uvm"]
+    finding = only(check_devices(make_surroundings(write_machine(tmp_path, tree))))
+    assert finding.level == FAIL
+    assert "/dev/nvidia-uvm is not there" in finding.what
+    assert "nvidia-modprobe" in finding.fix
+
+
+def test_doctor_gpu_hanging_driver_costs_its_deadline(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_NVML_INIT", "hang")
+    monkeypatch.setattr("kedge.doctor.gpu._PATIENCE", 0.3)
+    began = time.monotonic()
+    finding = only(check_nvml(make_surroundings(machine)))
+    assert time.monotonic() - began < 2
+    assert finding.level == WARNING
+    assert "did not answer in 0.3 s" in finding.what
+    assert "timeout 60 nvidia-smi" in finding.fix
+
+
+@pytest.mark.parametrize(
+    ("code", "what", "fix"),
+    [("18", "version mismatch", "rebooted"), ("9", "not loaded", "administrators"), ("crash", "SIGABRT", "node")],
+)
+def test_doctor_gpu_driver_that_refuses_fails(
+    machine: Path, monkeypatch: pytest.MonkeyPatch, code: str, what: str, fix: str
+) -> None:
+    monkeypatch.setenv("FAKE_NVML_INIT", code)
+    finding = only(check_nvml(make_surroundings(machine)))
+    assert finding.level == FAIL
+    assert what in finding.what
+    assert fix in finding.fix
+
+
+def test_doctor_gpu_answer_of_another_version_is_a_mismatch(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_NVML_DRIVER", "535.104.05")
+    last = check_nvml(make_surroundings(machine))[-1]
+    assert last.level == FAIL
+    assert last.what == "the driver says it is 535.104.05, the kernel runs 580.95.05"
+    assert "rebooted" in last.fix
+
+
+def test_doctor_gpu_lost_gpu_fails_and_the_others_are_told(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_NVML_GPUS", "NVIDIA H200,lost,NVIDIA H200")
+    first, second = check_nvml(make_surroundings(machine))
+    assert "2 × NVIDIA H200" in first.what
+    assert second.level == FAIL
+    assert second.what.startswith("GPU 1: the GPU is lost")
+
+
+def test_doctor_gpu_fabric_that_is_not_joined_fails(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_NVML_FABRIC", "1")
+    finding = check_nvml(make_surroundings(machine))[-1]
+    assert finding.level == FAIL
+    assert "NVLink fabric is not started" in finding.what
+    assert "802" in finding.why
+
+
+def test_doctor_gpu_mig_says_how_to_choose_a_part(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_NVML_MIG", "1")
+    finding = check_nvml(make_surroundings(machine))[-1]
+    assert finding.level == NOTE
+    assert "divided by MIG: 2 parts" in finding.what
+    assert "CUDA_VISIBLE_DEVICES=MIG-" in finding.fix
+
+
+def test_doctor_gpu_driver_without_gpus_is_a_warning() -> None:
+    finding = only(judge_probe(GpuProbe(driver="580.95.05", cuda="13.0"), "580.95.05"))
+    assert finding.level == WARNING
+    assert "no GPU for this process" in finding.what
+
+
+def test_doctor_gpu_libraries_of_another_driver_fail(tmp_path: Path) -> None:
+    tree = make_gpu_tree(library_version="575.57.08")
+    finding = only(check_libraries(make_surroundings(write_machine(tmp_path, tree))))
+    assert finding.level == FAIL
+    assert "the kernel runs NVIDIA driver 580.95.05" in finding.what
+    assert "575.57.08" in finding.what
+    assert "rebooted" in finding.what
+
+
+@pytest.mark.parametrize(("content", "word"), [(b"", "is empty"), (b"<html>", "is no library")])
+def test_doctor_gpu_broken_library_is_named(tmp_path: Path, content: bytes, word: str) -> None:
+    tree = make_gpu_tree()
+    tree[f"{FOLDER}/libcuda.so.580.95.05"] = content
+    finding = only(check_libraries(make_surroundings(write_machine(tmp_path, tree))))
+    assert finding.level == FAIL
+    assert finding.what == f"{FOLDER}/libcuda.so.580.95.05 {word}"
+
+
+def test_doctor_gpu_missing_compiler_of_ptx_is_a_warning(tmp_path: Path) -> None:
+    tree = make_gpu_tree(libraries={stem: name for stem, name in ALL.items() if "ptxjit" not in stem})
+    finding = only(check_libraries(make_surroundings(write_machine(tmp_path, tree))))
+    assert finding.level == WARNING
+    assert "libnvidia-ptxjitcompiler.so.580.95.05 is not here" in finding.what
+
+
+@pytest.mark.parametrize(
+    ("value", "level", "words"),
+    [
+        ("0", OK, "CUDA_VISIBLE_DEVICES=0"),
+        ("3", WARNING, "names GPU 3"),
+        ("GPU-ffff", WARNING, "names GPU GPU-ffff"),
+        ("", WARNING, "is empty"),
+        ("-1", WARNING, "will see no GPU"),
+        ("0,0", WARNING, "twice"),
+    ],
+)
+def test_doctor_gpu_selection(machine: Path, value: str, level: str, words: str) -> None:
+    finding = only(check_selection(make_surroundings(machine, CUDA_VISIBLE_DEVICES=value)))
+    assert finding.level == level
+    assert words in finding.what
+    assert level == OK or (finding.why and finding.fix)
+
+
+def write_specification(root: Path, library: str, folder: str = "etc/cdi") -> None:
+    specification = {
+        "cdiVersion": "0.6.0",
+        "kind": "nvidia.com/gpu",
+        "devices": [{"name": "0", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0"}]}}],
+        "containerEdits": {"mounts": [{"hostPath": library, "containerPath": library}]},
+    }
+    (root / folder).mkdir(parents=True, exist_ok=True)
+    (root / folder / "nvidia.json").write_text(json.dumps(specification))
+
+
+def test_doctor_cdi_specification_of_this_driver_is_ok(machine: Path) -> None:
+    write_specification(machine, f"{FOLDER}/libcuda.so.580.95.05")
+    finding = only(check_cdi(make_surroundings(machine)))
+    assert finding.level == OK
+    assert finding.what == "/etc/cdi/nvidia.json: nvidia.com/gpu has the devices 0"
+
+
+def test_doctor_cdi_stale_specification_names_both_drivers(machine: Path) -> None:
+    write_specification(machine, f"{FOLDER}/libcuda.so.535.104.05")
+    finding = only(check_cdi(make_surroundings(machine)))
+    assert finding.level == WARNING
+    assert "it is for driver 535.104.05, and 580.95.05 runs" in finding.what
+    assert "nvidia-ctk cdi generate" in finding.fix
+
+
+def test_doctor_cdi_unreadable_specification_is_a_warning(machine: Path) -> None:
+    (machine / "etc/cdi").mkdir(parents=True)
+    (machine / "etc/cdi/nvidia.json").write_text("{")
+    finding = only(check_cdi(make_surroundings(machine)))
+    assert finding.level == WARNING
+    assert "/etc/cdi/nvidia.json cannot be used" in finding.what
+
+
+def test_doctor_cdi_none_is_a_note_where_there_are_gpus(machine: Path) -> None:
+    assert only(check_cdi(make_surroundings(machine))).level == NOTE
+
+
+def test_doctor_fabric_nvswitch_without_its_manager_warns(tmp_path: Path) -> None:
+    root = write_machine(tmp_path, {**make_gpu_tree(), "/dev/nvidia-nvswitchctl": ""})
+    finding = only(check_fabric(make_surroundings(root)))
+    assert finding.level == WARNING
+    assert "802" in finding.why
+    (root / "proc/77").mkdir()
+    (root / "proc/77/comm").write_text("nv-fabricmanage\n")
+    assert only(check_fabric(make_surroundings(root))).level == OK
+
+
+def test_doctor_fabric_infiniband_is_looked_at(tmp_path: Path) -> None:
+    port = "/sys/class/infiniband/mlx5_0/ports/1"
+    tree = {**BARE, f"{port}/state": "4: ACTIVE\n", f"{port}/rate": "200 Gb/sec (4X HDR)\n"}
+    root = write_machine(tmp_path, tree)
+    finding = only(check_fabric(make_surroundings(root)))
+    assert finding.level == WARNING
+    assert "no /dev/infiniband/uverbs*" in finding.what
+    (root / "dev/infiniband").mkdir()
+    (root / "dev/infiniband/uverbs0").write_text("")
+    finding = only(check_fabric(make_surroundings(root)))
+    assert (finding.level, finding.what) == (OK, "mlx5_0 ACTIVE, 200 Gb/sec (4X HDR)")
+    (root / port.lstrip("/") / "state").write_text("1: DOWN\n")
+    finding = only(check_fabric(make_surroundings(root)))
+    assert finding.level == WARNING
+    assert "no port is up: mlx5_0 DOWN" in finding.what
+
+
+def test_doctor_mpi_none_says_what_to_load(tmp_path: Path) -> None:
+    finding = only(check_mpi(make_surroundings(tmp_path, PATH=str(tmp_path))))
+    assert finding.level == NOTE
+    assert "module load" in finding.fix
+
+
+def test_doctor_gpu_findings_that_are_not_ok_say_why_and_lead_to_docs(tmp_path: Path) -> None:
+    tree = {**make_gpu_tree(library_version="575.57.08"), "/dev/nvidia-nvswitchctl": ""}
+    here = make_surroundings(write_machine(tmp_path, tree), CUDA_VISIBLE_DEVICES="7", PATH=str(tmp_path))
+    guide = Path("docs/guides/doctor.md").resolve()
+    names = {"gpu-driver", "gpu-devices", "gpu-answer", "gpu-libraries", "gpu-selection", "cdi", "fabric", "mpi"}
+    ours = [check for check in CHECKS if check.name in names]
+    assert len(ours) == len(names)
+    for check in ours:
+        for finding in check.run(here):
+            assert finding.check == check.name
+            if finding.level != OK:
+                assert finding.why, finding
+                assert finding.fix, finding
+                anchor = finding.docs.partition("#")[2]
+                assert not guide.exists() or f"### `{anchor}`" in guide.read_text() or anchor in guide.read_text()
