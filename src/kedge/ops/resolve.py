@@ -24,6 +24,7 @@ from kedge.model.digest import Digest
 from kedge.model.manifest import (
     MAXIMUM_CONFIG,
     MAXIMUM_MANIFEST,
+    Descriptor,
     ImageConfig,
     Index,
     Manifest,
@@ -47,6 +48,7 @@ class Resolved:
     reference: Reference
     manifest: Manifest
     client: RegistryClient
+    index: Index | None = None  # that names the manifest, where it was read
 
     @property
     def digest(self) -> Digest:
@@ -59,8 +61,13 @@ class Resolved:
         return sum(layer.size for layer in self.manifest.layers)
 
 
-def resolve(reference: Reference, workplace: Workplace, store: Store, *, offline: bool = False) -> Resolved:
-    """The manifest that `reference` means for the workplace's platform."""
+def resolve(
+    reference: Reference, workplace: Workplace, store: Store, *, offline: bool = False, any_platform: bool = False
+) -> Resolved:
+    """The manifest that `reference` means for the workplace's platform.
+
+    With `any_platform` it is that of another one where there is none for this: to be looked at, not to be run.
+    """
     known = store.recall(str(reference), workplace.platform)
     client = RegistryClient(reference.registry, workplace.open_access())
     stored = _find_stored(reference, known, workplace, store, offline=offline)
@@ -73,18 +80,36 @@ def resolve(reference: Reference, workplace: Workplace, store: Store, *, offline
         )
     fallback = _load_known(known, store)
     if fallback is None or known is None:
-        manifest = _ask(client, reference, workplace, store)
+        manifest, index = _ask(client, reference, workplace, store, any_platform=any_platform)
     else:
         impatient = RegistryClient(reference.registry, workplace.open_access(patient=False))
         try:
-            manifest = _ask(impatient, reference, workplace, store, is_known=True)
+            manifest, index = _ask(impatient, reference, workplace, store, is_known=True, any_platform=any_platform)
         except (NetworkFailed, RateLimited) as problem:
             age = _describe_age(time.time() - known.when)
             workplace.progress.warn(f"{problem.message}; using what {reference} was {age} ago, {known.digest}")
             return Resolved(reference, fallback, client)
     with contextlib.suppress(FileProblem):  # a store that we may only read still serves what it has
-        store.remember(str(reference), workplace.platform, manifest.digest)
-    return Resolved(reference, manifest, client)
+        if index is None or _has_platform(index, workplace.platform):
+            store.remember(str(reference), workplace.platform, manifest.digest)
+    return Resolved(reference, manifest, client, index)
+
+
+def _has_platform(index: Index, platform: Platform) -> bool:
+    try:
+        index.choose(platform)
+    except NoMatchingPlatform:
+        return False
+    return True
+
+
+def _choose(index: Index, reference: Reference, workplace: Workplace, *, any_platform: bool) -> Descriptor:
+    if any_platform and not _has_platform(index, workplace.platform):
+        others = (entry.platform for entry in index.manifests if entry.platform is not None)
+        usable = [each for each in others if each.os == "linux" and each.architecture != "unknown"]
+        if usable:
+            return index.choose(usable[0], str(reference))
+    return index.choose(workplace.platform, str(reference))
 
 
 def _find_stored(
@@ -113,19 +138,27 @@ def _load_known(known: NameRecord | None, store: Store) -> Manifest | None:
 
 
 def _ask(
-    client: RegistryClient, reference: Reference, workplace: Workplace, store: Store, *, is_known: bool = False
-) -> Manifest:
+    client: RegistryClient,
+    reference: Reference,
+    workplace: Workplace,
+    store: Store,
+    *,
+    is_known: bool = False,
+    any_platform: bool = False,
+) -> tuple[Manifest, Index | None]:
     """One request for the manifest, a second one where it is an index; indexes of indexes are followed, too."""
     wanted = str(reference.digest) if reference.digest else reference.tag or "latest"
     if is_known and not reference.digest:
         wanted = _find_unchanged(client, reference.repository, wanted, store)
+    index: Index | None = None
     for _ in range(_MAXIMUM_DEPTH):
         raw = store.read_blob(Digest.parse(wanted), MAXIMUM_MANIFEST) if ":" in wanted else None
         document = parse_manifest(raw) if raw is not None else client.get_manifest(reference.repository, wanted)
         store.add_blob(document.raw)
         if isinstance(document, Manifest):
-            return document
-        wanted = str(document.choose(workplace.platform, str(reference)).digest)
+            return document, index
+        index = document
+        wanted = str(_choose(document, reference, workplace, any_platform=any_platform).digest)
     raise RegistryProtocolError(
         f"{reference}: more than {_MAXIMUM_DEPTH} indexes stand one in the other",
         hint="name the image by the digest of one of its manifests, or ask its owner to push it again",

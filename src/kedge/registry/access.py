@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +27,7 @@ class AccessOptions:
     no_https: bool = False
     ca_bundle: Path | None = None
     retries: int = 5
+    count: Callable[[int, int], None] = lambda _answers, _received: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,4 +89,5 @@ def _transport_options(
         certificate_folders=(user, *CERTIFICATE_FOLDERS),
         proxies=Proxies.from_environment(environ),
         notify=progress.note,
+        count=options.count,
     )

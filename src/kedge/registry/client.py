@@ -33,6 +33,7 @@ from kedge.registry.transport import Request, Response
 from kedge.registry.upload import Upload, is_there, put_blob
 
 _ACCEPT = {"Accept": ", ".join(ACCEPTED_MANIFESTS)}
+_SMALL_SECONDS = 120.0  # a manifest or config has to come in this time, however it trickles
 _OK = frozenset({200})
 _T = TypeVar("_T")
 
@@ -185,7 +186,9 @@ def _get_manifest(session: Session, reference: str) -> Manifest | Index:
     call = Call("GET", f"{session.repository}/manifests/{reference}", _OK, _ACCEPT, reference=reference)
     with session.call(call) as response:
         content_type = response.header("Content-Type") or ""
-        raw = response.read_all(MAXIMUM_MANIFEST, f"the manifest of {session.situation(call).image}")
+        raw = response.read_all(
+            MAXIMUM_MANIFEST, f"the manifest of {session.situation(call).image}", seconds=_SMALL_SECONDS
+        )
         if is_web_page(raw, content_type):
             raise explain_web_page(session.situation(call), response.url, content_type)
         said = response.header("Docker-Content-Digest") or ""
@@ -233,6 +236,7 @@ def _open_blob(session: Session, descriptor: Descriptor, offset: int) -> BlobStr
 
 def _read_blob(session: Session, descriptor: Descriptor) -> bytes:
     with _open_blob(session, descriptor, 0) as stream:
+        stream.seconds = _SMALL_SECONDS
         raw = b"".join(stream)
     _check_digest(raw, str(descriptor.digest), f"the blob {descriptor.digest} of {session.repository} is damaged")
     return raw

@@ -22,6 +22,7 @@ class BlobStream:
         self._response = response
         self.offset = offset  # where the bytes really start: 0 when the server ignored the range
         self.size = size  # of the whole blob; None when the server did not say
+        self.seconds: float | None = None  # all of it has to come in this time; None: a large file takes what it takes
         self.validator = ""  # ETag or Last-Modified, for If-Range
         if response is not None:
             etag = response.header("ETag") or ""
@@ -32,7 +33,7 @@ class BlobStream:
         if self._response is None:
             return
         position = self.offset
-        for piece in self._response.chunks():
+        for piece in self._response.chunks(seconds=self.seconds):
             position += len(piece)
             if self.size is not None and position > self.size:
                 self.close()

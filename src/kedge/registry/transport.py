@@ -53,6 +53,7 @@ class TransportOptions:
     proxies: Proxies = field(default_factory=Proxies)
     sleep: Callable[[float], None] = time.sleep
     notify: Callable[[str], None] = lambda _message: None
+    count: Callable[[int, int], None] = lambda _answers, _received: None  # answers, and bytes of their bodies
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,11 @@ class Request:
 class Response:
     """An answer whose body has not been read yet; close it, or use it as a context manager."""
 
-    def __init__(self, raw: urllib3.BaseHTTPResponse, url: str) -> None:
+    def __init__(
+        self, raw: urllib3.BaseHTTPResponse, url: str, count: Callable[[int, int], None] = lambda _a, _b: None
+    ) -> None:
         self._raw = raw
+        self._count = count
         self.url = url
         self.status = raw.status
 
@@ -110,6 +114,7 @@ class Response:
             if not piece:
                 return
             received += len(piece)
+            self._count(0, len(piece))
             yield piece
             if seconds is not None and time.monotonic() > end:
                 self._raw.close()
@@ -211,7 +216,8 @@ class Transport:
             raise _UnansweredError(
                 classify(problem, proxied=proxy is not None), request.method, request.url, shown
             ) from None
-        return Response(raw, request.url)
+        self.options.count(1, 0)
+        return Response(raw, request.url, self.options.count)
 
     def try_once(self, request: Request) -> Response | Trouble:
         """One exchange as `send_once`, or why there was none: for who wants to tell and not to give up."""
