@@ -51,7 +51,7 @@ class Tables:
     @functools.cached_property
     def releases(self) -> tuple[NgcRelease, ...]:
         """The rows of images: shipped ones with what was learned about them, then those that are learned only."""
-        rows = [_merge(row, self._learned.get((row.image, row.tag))) for row in self.shipped]
+        rows = [merge_rows(row, self._learned.get((row.image, row.tag))) for row in self.shipped]
         return (*rows, *(row for row in self.learned if self._find_shipped(row.image, row.tag) is None))
 
     @functools.cached_property
@@ -63,7 +63,7 @@ class Tables:
         """The row of one tag; a row that stands for several is narrowed to what is true of this one."""
         name = normalize_image(image)
         shipped, learned = self._find_shipped(name, tag), self._learned.get((name, tag))
-        return _merge(shipped, learned) if shipped is not None else learned
+        return merge_rows(shipped, learned) if shipped is not None else learned
 
     def list_releases(self, image: str) -> tuple[NgcRelease, ...]:
         """A row for each tag of a repository that is known, newest first; patterns are written out."""
@@ -221,7 +221,8 @@ def narrow_row(row: NgcRelease, tag: str, flavour: str) -> NgcRelease:
     )
 
 
-def _merge(shipped: NgcRelease, learned: NgcRelease | None) -> NgcRelease:
+def merge_rows(shipped: NgcRelease, learned: NgcRelease | None) -> NgcRelease:
+    """A row with its empty fields filled from another one of the same tag; figures that are there stay."""
     if learned is None:
         return shipped
     changes: dict[str, object] = {}
