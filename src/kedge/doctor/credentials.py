@@ -17,9 +17,10 @@ from kedge.doctor.surroundings import Surroundings
 from kedge.errors import KedgeError
 from kedge.frozen import frozen
 from kedge.posix.process import find_program
+from kedge.posix.questions import answer_within
 from kedge.registry.credentials import NGC_USER, PAIRS, CredentialSources
 from kedge.registry.docker_config import AuthFile, normalize_key, read_auth_file
-from kedge.registry.reach import LoginAnswer, answer_within, try_login
+from kedge.registry.reach import LoginAnswer, try_login
 from kedge.registry.secret import Secret
 
 _DOCS = "guides/doctor.md#credentials"

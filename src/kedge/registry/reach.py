@@ -1,29 +1,25 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Whether registries can be reached from here and take our login, found out in bounded time.
 
-Names are looked up by the C library, which cannot be told to hurry: each question has a thread of its own, which is
-left alone when it is late. So this is for processes that end soon.
+Names are looked up by the C library, which cannot be told to hurry: threads that are late are left alone, so this is
+for processes that end soon.
 """
 
 from __future__ import annotations
 
-import contextlib
-import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
 
 from kedge.errors import AccessDenied, AuthenticationFailed, KedgeError
+from kedge.posix.questions import answer_within
 from kedge.registry.access import Access
 from kedge.registry.client import RegistryClient
 from kedge.registry.mirrors import Endpoint
 from kedge.registry.secret import redact_url, scrub
 from kedge.registry.transport import Request, Transport, split_url
 from kedge.registry.trouble import Kind, Trouble
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +45,6 @@ def make_hasty(access: Access, seconds: float) -> Access:
     """The same access, which waits no longer than `seconds` for a connection or an answer, and tries once."""
     options = replace(access.transport.options, connect_timeout=seconds, read_timeout=seconds, retries=0)
     return replace(access, transport=Transport(options))
-
-
-def answer_within(seconds: float, questions: Mapping[str, Callable[[], T]]) -> dict[str, T]:
-    """Answers to questions that are asked side by side; those that were late, or raised, are not among them."""
-    answers: dict[str, T] = {}
-
-    def ask(name: str, question: Callable[[], T]) -> None:
-        with contextlib.suppress(KedgeError, OSError):
-            answers[name] = question()
-
-    end = time.monotonic() + seconds
-    threads = [threading.Thread(target=ask, args=each, daemon=True) for each in questions.items()]
-    with contextlib.suppress(RuntimeError):  # no more threads to be had: the rest is not answered
-        for thread in threads:
-            thread.start()
-    for thread in threads:
-        if thread.ident is not None:
-            thread.join(max(0.0, end - time.monotonic()))
-    return dict(answers)
 
 
 def probe_registries(endpoints: Iterable[Endpoint], access: Access, seconds: float) -> list[Reach]:
