@@ -29,12 +29,8 @@ def tell_driver(need: Need, machine: Machine, answer: Answer, gpu: str = "") -> 
         return _tell_forward(need, machine, gpu), ""
     if answer.mode == rule.MINOR:
         return _tell_minor(need, machine, answer, gpu)
-    if answer.reason == rule.NOT_DRIVEN:
-        return (
-            f"Driver {machine.driver} does not drive {gpu or 'this GPU'} at all: {machine.last_branch} is its last "
-            f"branch. Programs see no GPU.",
-            f"Choose a node whose driver is of branch {machine.last_branch} or older, or another GPU.",
-        )
+    if answer.reason in (rule.NO_LONGER_DRIVEN, rule.NOT_YET_DRIVEN):
+        return _tell_driven(machine, answer, gpu)
     if answer.mode == rule.NO:
         needs = tell_needs(need)
         sentence = f"{needs}: driver {machine.driver} is too old. {_tell_obstacle(need, answer, gpu)}{_TOO_OLD}"
@@ -77,6 +73,18 @@ def join_numbers(numbers: Iterable[int], last: str = "and") -> str:
     """`470, 525 and 535`."""
     words = [str(number) for number in numbers]
     return f" {last} ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def _tell_driven(machine: Machine, answer: Answer, gpu: str) -> tuple[str, str]:
+    name, driver = gpu or "this GPU", machine.driver
+    if answer.reason == rule.NOT_YET_DRIVEN:
+        sentence = (
+            f"Driver {driver} is older than {name}, and does not know it: {machine.first_branch} is the first branch"
+        )
+        return f"{sentence} that can. Programs see no GPU.", "Look up the driver again: these two do not go together."
+    sentence = f"Driver {driver} does not drive {name} any more: {machine.last_branch} is the last branch that does"
+    remedy = f"Choose a node whose driver is of branch {machine.last_branch} or older, or another GPU."
+    return f"{sentence}. Programs see no GPU.", remedy
 
 
 def _tell_native(need: Need, machine: Machine, answer: Answer) -> str:
@@ -147,7 +155,7 @@ def _tell_obstacle(need: Need, answer: Answer, gpu: str) -> str:
 def _tell_unknown(need: Need, machine: Machine, answer: Answer) -> tuple[str, str]:
     needs, driver = tell_needs(need), machine.driver
     if answer.reason == rule.NO_CUDA:
-        return "This image says nothing about CUDA: whether it uses GPUs, and what it needs of them, is not known.", ""
+        return "Nothing is known about CUDA in this image: neither whether it uses GPUs nor what it needs of them.", ""
     if answer.reason == rule.NO_DRIVER:
         return f"{needs}. The driver there is not known.", "Name it with --driver, as nvidia-smi shows it."
     if answer.reason == rule.SHORT_DRIVER:

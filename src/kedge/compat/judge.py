@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Joins what the rules say about an image on a target into one verdict: the worst of driver, GPU and processor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kedge.compat.glibc_rule import judge_glibc
+from kedge.compat.gpu_judgement import RANKS, GpuJudgement, judge_gpu
+from kedge.compat.mpi_rule import judge_mpi
+from kedge.compat.processor_rule import judge_processor
+from kedge.compat.requirements_rule import judge_requirements
+from kedge.compat.target import Gpu
+from kedge.compat.verdict import FAIL, FORWARD, MINOR, NATIVE, NO, NOTE, PTX, UNKNOWN, Judgement, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kedge.compat.tables import Tables
+    from kedge.compat.target import Target
+    from kedge.compat.traits import ImageTraits
+
+_NO_GPU = "Name the GPU and driver of the nodes with --gpu and --driver, or a queue with --site."
+
+
+def judge(traits: ImageTraits, target: Target, tables: Tables) -> Verdict:
+    """Whether the image runs on the target, and why."""
+    processor = judge_processor(traits, target)
+    others = [*processor, *judge_glibc(traits, target), *judge_mpi(traits, target)]
+    wrong = next((each for each in processor if each.level == FAIL), None)
+    if target.has_gpus is False:
+        return _judge_without_gpu(traits, target, others, wrong)
+    found = [judge_gpu(traits, target, gpu, tables) for gpu in target.gpus or (Gpu(""),)]
+    worst = max(found, key=lambda each: RANKS.index(each.outcome))
+    judgements = _order_judgements(found, target)
+    judgements += judge_requirements(traits, target, tables, outcome=worst.outcome)
+    if wrong is not None:
+        headline = f"does not run on {target.title}: {_shorten(wrong)}"
+        return _make_verdict(NO, headline, [*others, *judgements], traits, target)
+    headline = _make_headline(worst, found, target)
+    return _make_verdict(worst.outcome, headline, [*judgements, *others], traits, target)
+
+
+def _judge_without_gpu(
+    traits: ImageTraits, target: Target, others: Sequence[Judgement], wrong: Judgement | None
+) -> Verdict:
+    needs = bool(traits.cuda or traits.driver)
+    sentence = f"There is no GPU on {target.title}, so this is about its processor only."
+    none = Judgement("gpu", NOTE, sentence, _NO_GPU if needs else "", UNKNOWN if needs else NATIVE)
+    judgements = [*others, none]
+    if wrong is not None:
+        return _make_verdict(NO, f"does not run on {target.title}: {_shorten(wrong)}", judgements, traits, target)
+    if needs:
+        headline = f"not known whether its GPU programs run where the job goes: {target.title} has no GPU"
+        return _make_verdict(UNKNOWN, headline, judgements, traits, target)
+    return _make_verdict(NATIVE, f"runs on {target.title}; nothing in it asks for a GPU", judgements, traits, target)
+
+
+def _order_judgements(found: Sequence[GpuJudgement], target: Target) -> list[Judgement]:
+    """Each sentence once; before those about several kinds of GPU, one that says which of them decides."""
+    judgements: list[Judgement] = []
+    for each in sorted(found, key=lambda each: -RANKS.index(each.outcome)):
+        judgements += [one for one in (each.driver, each.kernels) if one not in judgements]
+    if len(found) > 1:
+        worst = max(found, key=lambda each: RANKS.index(each.outcome))
+        names = ", ".join(f"{each.gpu.name}: {each.outcome}" for each in found)
+        sentence = f"{target.title} has GPUs of several kinds ({names}); {worst.gpu.name} decides."
+        remedy = "Ask for one kind of GPU in the job." if len({each.outcome for each in found}) > 1 else ""
+        judgements.insert(0, Judgement("gpu", NOTE, sentence, remedy))
+    return judgements
+
+
+def _make_headline(worst: GpuJudgement, found: Sequence[GpuJudgement], target: Target) -> str:
+    where = worst.gpu.name or target.title
+    if target.driver and target.driver not in where:
+        where += f" with driver {target.driver}"
+    reason = f": {worst.reason}" if worst.reason else ""
+    headline = {
+        NATIVE: f"runs natively on {where}",
+        MINOR: f"runs on {where} by minor-version compatibility{reason}",
+        FORWARD: f"runs on {where} by forward compatibility{reason}",
+        PTX: f"runs on {where}{reason}",
+        NO: f"does not run on {where}{reason}",
+        UNKNOWN: f"not known whether it runs on {where}{reason}",
+    }[worst.outcome]
+    better = [each.gpu.name for each in found if RANKS.index(each.outcome) < RANKS.index(UNKNOWN) and each is not worst]
+    if worst.outcome in (NO, UNKNOWN) and better:
+        headline += f"; it runs on {' and '.join(better)}"
+    return headline
+
+
+def _make_verdict(
+    outcome: str, headline: str, judgements: Sequence[Judgement], traits: ImageTraits, target: Target
+) -> Verdict:
+    return Verdict(outcome, headline, tuple(judgements), target=target.title, image=traits.name)
+
+
+def _shorten(judgement: Judgement) -> str:
+    """A sentence as the end of another one: its first part."""
+    first = judgement.sentence.partition(". ")[0].partition(": ")[0].rstrip(".")
+    return first[:1].lower() + first[1:]
