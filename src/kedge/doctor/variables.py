@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sysconfig
 from collections.abc import Mapping
 
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
@@ -100,10 +101,10 @@ def check_binds(surroundings: Surroundings) -> list[Finding]:
 def check_search_path(surroundings: Surroundings) -> list[Finding]:
     """PATH: whether programs are found, and which."""
     path = surroundings.environ.get("PATH", "")
-    return [judge_search_path(path, shutil.which("kedge", path=path or None) or "")]
+    return [judge_search_path(path, shutil.which("kedge", path=path or None) or "", sysconfig.get_path("scripts"))]
 
 
-def judge_search_path(path: str, own: str) -> Finding:
+def judge_search_path(path: str, own: str, installed: str) -> Finding:
     """Whether kedge itself is found in it, and whether it has entries that depend on the current folder."""
     docs = "guides/doctor.md#search-path"
     if not path:
@@ -111,7 +112,7 @@ def judge_search_path(path: str, own: str) -> Finding:
         return Finding("search-path", WARNING, "PATH is empty", why, "export PATH=/usr/local/bin:/usr/bin:/bin", docs)
     if not own:
         why = "jobs start kedge by its name, and so do the shims 'apptainer' and 'singularity'"
-        fix = "add the folder in which 'kedge' was installed: export PATH=$HOME/.local/bin:$PATH, in ~/.bashrc"
+        fix = f"export PATH={installed}:$PATH, in ~/.bashrc; or install kedge where programs are looked for"
         return Finding("search-path", WARNING, "the command 'kedge' is not in PATH", why, fix, docs)
     if any(not folder.startswith("/") for folder in path.split(":")):
         why = "programs of whatever folder you are in are started instead of the system's"

@@ -166,6 +166,11 @@ def explain_killed(folder: Path, what: str | None = None) -> list[str]:
     return told
 
 
+def list_attempts(folder: Path) -> list[Attempt]:
+    """The marks that are there: of work under way, and of work that ended without a word."""
+    return [attempt for attempt in map(_read_mark, _list_marks(folder)) if attempt is not None]
+
+
 def describe_killed(attempt: Attempt) -> str:
     """What became of an attempt whose process is gone."""
     kills = _read_kills(attempt.group)

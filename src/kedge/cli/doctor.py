@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge doctor`: what keeps containers and jobs from working here, why, and how it is mended."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kedge.cli.options import add_settings
+from kedge.cli.redaction import redact, redact_arguments
+from kedge.errors import DoctorFailed, UsageError
+
+if TYPE_CHECKING:
+    from kedge.cli.console import Console
+    from kedge.doctor.diagnosis import Diagnosis
+    from kedge.doctor.surroundings import Surroundings
+
+_WIDEST = 100  # columns: longer lines are hard to read
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("--gpu", action="store_true", help="only what GPUs need")
+    parser.add_argument(
+        "--only", metavar="NAME", action="append", default=[], help="only this check, or several by commas"
+    )
+    parser.add_argument("--list", action="store_true", help="name the checks, and run none")
+    parser.add_argument("--offline", action="store_true", help="ask nothing over the network")
+    parser.add_argument("--html", metavar="FILE", help="write a page for a browser, too")
+    parser.add_argument(
+        "--report", metavar="FILE", help="write a text file to attach to a request for help; secrets are removed"
+    )
+    parser.add_argument("--force", action="store_true", help="replace a file that is there")
+    add_settings(parser, "site", "cache_directory", "temporary_directory", "node_directory", "ca_bundle")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Check, and say what was found; 84 where something is broken."""
+    from kedge.ops.doctor import describe_surroundings, diagnose
+
+    if arguments.list:
+        return _list(console)
+    _refuse_existing(arguments)
+    surroundings = describe_surroundings(console.settings, console.environ, is_offline=arguments.offline)
+    diagnosis = diagnose(surroundings, _choose_names(arguments))
+    _show(diagnosis, console)
+    _write_files(diagnosis, surroundings, arguments, console)
+    return DoctorFailed.exit_code if diagnosis.has_failed else 0
+
+
+def _list(console: Console) -> int:
+    from kedge.ops.doctor import list_checks
+
+    checks = list_checks()
+    if console.json:
+        console.print_json([{"name": each.name, "title": each.title, "group": each.group} for each in checks])
+    console.print_table(("name", "group", "what"), [(each.name, each.group, each.title) for each in checks])
+    return 0
+
+
+def _choose_names(arguments: argparse.Namespace) -> list[str] | None:
+    from kedge.ops.doctor import list_checks
+
+    names = [name.strip() for listed in arguments.only for name in listed.split(",") if name.strip()]
+    if arguments.gpu:
+        if names:
+            raise UsageError("--gpu and --only are two choices of checks", hint="give one of them")
+        return [each.name for each in list_checks() if each.group == "GPU"]
+    return names or None
+
+
+def _refuse_existing(arguments: argparse.Namespace) -> None:
+    """Before anything is run, so that nobody waits for a refusal."""
+    from kedge.posix.files import refuse_existing
+
+    for name in (arguments.html, arguments.report):
+        if name:
+            refuse_existing(Path(name), force=arguments.force)
+
+
+def _show(diagnosis: Diagnosis, console: Console) -> None:
+    from kedge.cli.doctor_text import clean_document, render_diagnosis
+
+    if console.json:
+        console.print_json(clean_document(diagnosis.as_dict()))
+        return
+    width = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
+    for line in render_diagnosis(diagnosis, is_verbose=console.verbosity > 0, width=width):
+        console.print(line)
+
+
+def _write_files(
+    diagnosis: Diagnosis, surroundings: Surroundings, arguments: argparse.Namespace, console: Console
+) -> None:
+    if not arguments.report and not arguments.html:
+        return
+    from kedge.ops.doctor import write_private
+    from kedge.ops.report import clean_diagnosis, make_report
+
+    if arguments.report:
+        command = " ".join(["kedge", *redact_arguments(sys.argv[1:])])
+        text = make_report(diagnosis, surroundings, command=command, redact=redact)
+        write_private(Path(arguments.report), text, force=arguments.force)
+        console.progress.note(f"{arguments.report} is written, without secrets; read it before you send it")
+    if arguments.html:
+        from kedge.pages.diagnosis import render_diagnosis
+        from kedge.release import VERSION
+
+        cleaned = clean_diagnosis(diagnosis, surroundings, redact)
+        page = render_diagnosis(
+            cleaned.findings,
+            title=f"kedge doctor: {cleaned.machine.get('host', 'this machine')}",
+            summary=cleaned.machine,
+            made=time.strftime("%Y-%m-%d %H:%M"),
+            version=VERSION,
+        )
+        write_private(Path(arguments.html), page, force=arguments.force)
+        console.progress.note(f"{arguments.html} is written; open it in a browser, or send it to the help desk")

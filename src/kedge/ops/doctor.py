@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What `kedge doctor` does: the surroundings of this user, all checks, and what is known only up here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from kedge.doctor.diagnosis import Diagnosis
+from kedge.doctor.finding import FAIL, WARNING, Finding
+from kedge.doctor.namespaces import NAME as NAMESPACES
+from kedge.doctor.run_checks import list_checks, run_checks
+from kedge.doctor.surroundings import Check, Surroundings
+from kedge.errors import KedgeError
+from kedge.frozen import replace
+from kedge.model.site import Site
+from kedge.posix.files import atomic_output
+from kedge.settings import Settings
+
+_OWNERS_ONLY = 0o600  # a report says much about a user, and where
+
+__all__ = ["Check", "describe_surroundings", "diagnose", "list_checks", "write_private"]
+
+
+def describe_surroundings(settings: Settings, environ: Mapping[str, str], *, is_offline: bool = False) -> Surroundings:
+    """This machine, and the site that was asked for, or that it is; one that was asked for and is not known raises."""
+    return Surroundings(environ, settings, site=_find_site(settings, environ), is_offline=is_offline)
+
+
+def _find_site(settings: Settings, environ: Mapping[str, str]) -> Site | None:
+    from kedge.ops.site import choose_site  # late: profiles are read only here
+
+    try:
+        return choose_site(settings, environ)
+    except KedgeError:
+        if settings.site:
+            raise
+        return None
+
+
+def diagnose(surroundings: Surroundings, names: Collection[str] | None = None) -> Diagnosis:
+    """Run the checks called `names`, or all."""
+    diagnosis = run_checks(surroundings, names)
+    findings = tuple(_soften_namespaces(each, surroundings.environ) for each in diagnosis.findings)
+    return replace(diagnosis, findings=findings)
+
+
+def _soften_namespaces(finding: Finding, environ: Mapping[str, str]) -> Finding:
+    """Without namespaces kedge leaves containers to a setuid Apptainer, where there is one."""
+    if finding.check != NAMESPACES or finding.level != FAIL:
+        return finding
+    from kedge.ops.foreign import find_setuid_apptainer  # late: only where this machine refuses
+
+    program = find_setuid_apptainer(environ)
+    if not program:
+        return finding
+    why = (
+        f"kedge cannot start containers itself; {program}, which is setuid root, runs them instead without being asked"
+    )
+    return replace(finding, level=WARNING, why=why)
+
+
+def write_private(path: Path, text: str, *, force: bool) -> None:
+    """Write a file that only its owner can read, in one step."""
+    with atomic_output(path, mode=_OWNERS_ONLY, force=force) as file:
+        file.write(text.encode(errors="replace"))
