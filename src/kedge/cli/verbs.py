@@ -68,6 +68,7 @@ VERBS = {
     "script": Verb("kedge.cli.script", "check a batch script you have, or turn it into another one", "Jobs"),
     "site": Verb("kedge.cli.site", "which cluster this is, what it has, and whether a job fits", "Jobs"),
     "data": Verb("kedge.cli.data", "the tables behind verdicts, where figures are from, and what is new", "Explain"),
+    "doctor": Verb("kedge.cli.doctor", "what keeps containers and jobs from working here, and the remedy", "Explain"),
     "pull": Verb(
         "kedge.cli.pull", "get an image from anywhere: SIF, sandbox folder, SquashFS or OCI layout", "Images", True
     ),
