@@ -91,6 +91,11 @@ class Console:
         """Whether somebody can answer a question."""
         return sys.stdin is not None and sys.stdin.isatty() and self._err.isatty()
 
+    @property
+    def is_terminal(self) -> bool:
+        """Whether somebody reads the result as it is written."""
+        return self._out.isatty()
+
     def print(self, text: str = "") -> None:
         """Write a line of the result for people; with --json nothing, because standard output then is JSON."""
         if not self.json:

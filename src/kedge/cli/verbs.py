@@ -67,6 +67,8 @@ VERBS = {
     "cancel": Verb("kedge.cli.cancel", "end jobs, or send them a signal", "Jobs"),
     "script": Verb("kedge.cli.script", "check a batch script you have, or turn it into another one", "Jobs"),
     "site": Verb("kedge.cli.site", "which cluster this is, what it has, and whether a job fits", "Jobs"),
+    "search": Verb("kedge.cli.search", "find images by words, on NGC and Docker Hub", "Explain"),
+    "tags": Verb("kedge.cli.tags", "the tags of an image, newest first, and which of them run here", "Explain"),
     "data": Verb("kedge.cli.data", "the tables behind verdicts, where figures are from, and what is new", "Explain"),
     "doctor": Verb("kedge.cli.doctor", "what keeps containers and jobs from working here, and the remedy", "Explain"),
     "pull": Verb(

@@ -154,6 +154,7 @@ def _make_key(name: TagName) -> tuple[object, ...]:
         _reverse(name.prerelease),
         name.is_jetson,
         _reverse(_fill(name.cuda)),
+        not name.system.startswith("Ubuntu"),
         name.system.partition(" ")[0],
         _reverse(_fill(name.system.rpartition(" ")[2])),
         bool(name.series) and not name.series.startswith("tf"),

@@ -11,6 +11,7 @@ from kedge.frozen import frozen
 from kedge.model.nearest import propose
 from kedge.model.progress import Progress
 from kedge.model.reference import Reference, Transport
+from kedge.ops.data import learned_path
 from kedge.settings import Settings
 
 
@@ -36,8 +37,7 @@ class Repository:
 
 def load_known_tables(environ: Mapping[str, str], settings: Settings, progress: Progress) -> Tables:
     """The shipped tables with what this user's kedge learned; damage in the latter is a warning."""
-    del environ, settings
-    tables = load_tables()
+    tables = load_tables(learned_path(environ, settings))
     for problem in tables.problems:
         progress.warn(problem.message)
     return tables

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge tags`: the tags of an image, newest first, what is in each, and which of them run here."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from kedge.cli.login import add_login, read_access
+from kedge.cli.options import add_settings
+from kedge.cli.target_options import add_target, is_target_named, read_target
+from kedge.errors import UsageError
+from kedge.frozen import replace
+
+if TYPE_CHECKING:
+    from kedge.cli.console import Console
+    from kedge.compat.tables import Tables
+    from kedge.compat.target import Target
+    from kedge.ops.tags import TagListing, TagQuery, TagRow
+
+_SHOWN = 30
+_RUNS = {
+    "native": "yes",
+    "minor-version": "yes, minor version",
+    "forward-compatible": "yes, forward",
+    "ptx": "yes, by PTX",
+    "no": "no",
+    "unknown": "not known",
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("repository", metavar="REPO", help="such as nvcr.io/nvidia/pytorch, or pytorch for short")
+    parser.add_argument("--cuda", metavar="VERSION", default="", help="with this CUDA: 12, 12.4, '>=12', '>=11.8,<13'")
+    parser.add_argument("--arch", dest="machine", metavar="ARCH", default="", help="for this processor: amd64 or arm64")
+    parser.add_argument("--since", metavar="RELEASE", default="", help="this release and later ones: 24.01 or 2024-01")
+    parser.add_argument("--match", metavar="GLOB", default="", help="whose name fits, such as '*-tf2-py3'")
+    parser.add_argument("--runs-here", action="store_true", help="that run here, or on what the options below name")
+    add_target(parser)
+    parser.add_argument("--look", action="store_true", help="read the configs of what is listed, from the registry")
+    parser.add_argument("--limit", metavar="N", type=int, help=f"at most so many ({_SHOWN} on a terminal)")
+    parser.add_argument("--all", action="store_true", help="all of them, on a terminal, too")
+    parser.add_argument("--offline", action="store_true", help="ask nobody: what the tables know")
+    add_login(parser)
+    add_settings(parser, "no_https", "ca_bundle", "retries")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """List the tags."""
+    from kedge.model.reference import Reference
+    from kedge.ops.known_tables import find_repository, load_known_tables
+    from kedge.ops.tags import list_image_tags
+    from kedge.ops.workplace import Workplace
+
+    query = _read_query(arguments, console)
+    tables = load_known_tables(console.environ, console.settings, console.progress)
+    repository = find_repository(arguments.repository, tables)
+    if repository.tag and not query.match:
+        query = replace(query, match=repository.tag)
+    target = _choose_target(arguments, console, tables)
+    access = read_access(arguments, console, Reference.parse(f"docker://{repository.name}"))
+    workplace = Workplace(console.settings, console.progress, access)
+    listing = list_image_tags(repository, workplace, tables, query=query, target=target, offline=arguments.offline)
+    if console.json:
+        console.print_json(listing.as_dict())
+        return 0
+    _show(listing, console)
+    return 0
+
+
+def _read_query(arguments: argparse.Namespace, console: Console) -> TagQuery:
+    from kedge.compat.tag_filters import read_cuda_range, read_since
+    from kedge.model.platform import Platform
+    from kedge.ops.tags import TagQuery
+
+    if arguments.limit is not None and (arguments.limit < 1 or arguments.all):
+        raise UsageError("--limit takes a number, 1 or more, and does not go with --all")
+    if arguments.look and arguments.offline:
+        raise UsageError("--look asks the registry, which --offline forbids", hint="leave out one of them")
+    if arguments.cuda:
+        read_cuda_range(arguments.cuda)
+    if arguments.since:
+        read_since(arguments.since)
+    usual = _SHOWN if arguments.look or (console.is_terminal and not console.json) else None
+    return TagQuery(
+        arguments.cuda,
+        Platform.parse(arguments.machine).architecture if arguments.machine else "",
+        arguments.since,
+        arguments.match,
+        arguments.runs_here,
+        None if arguments.all else arguments.limit or usual,
+        arguments.look,
+    )
+
+
+def _choose_target(arguments: argparse.Namespace, console: Console, tables: Tables) -> Target | None:
+    """What was named; else this machine, where it has a GPU to judge by."""
+    target = read_target(arguments, console, tables)
+    if is_target_named(arguments) or target.has_gpus:
+        return target
+    if arguments.runs_here:
+        raise UsageError(
+            f"{target.title} has no NVIDIA GPU, so nothing says which tags run",
+            hint="name the queue that is meant with --on SITE:QUEUE, or a GPU: --gpu A100 --driver 535",
+        )
+    return None
+
+
+def _show(listing: TagListing, console: Console) -> None:
+    if listing.rows:
+        columns = _choose_columns(listing)
+        console.print_table(list(columns), list(zip(*columns.values(), strict=True)))
+    else:
+        console.print(f"no tags of {listing.name} fit" if listing.notes else f"{listing.name} has no tags")
+    more = listing.total - len(listing.rows)
+    if more > 0:
+        console.progress.note(f"and {more} more; --all shows them, --since, --cuda and --match choose among them")
+    for note in listing.notes:
+        console.progress.note(note)
+
+
+def _choose_columns(listing: TagListing) -> dict[str, list[str]]:
+    """The columns in which something stands; the tag always."""
+    rows = listing.rows
+    columns = {
+        "tag": [row.tag for row in rows],
+        "released": [row.released for row in rows],
+        "cuda": [row.cuda for row in rows],
+        "framework": [_name_framework(row) for row in rows],
+        "system": [row.system for row in rows],
+        "arch": [",".join(row.architectures) for row in rows],
+        "runs here" if listing.target.startswith("this machine") else "runs there": [
+            _RUNS.get(row.outcome, row.outcome) for row in rows
+        ],
+        "note": [", ".join(row.marks) for row in rows],
+    }
+    return {title: cells for title, cells in columns.items() if title == "tag" or any(cells)}
+
+
+def _name_framework(row: TagRow) -> str:
+    """The framework with its version; of plain CUDA images the column before says it."""
+    is_told = row.framework_version and row.framework != "CUDA"
+    return f"{row.framework} {row.framework_version}" if is_told else ""

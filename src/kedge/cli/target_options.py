@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The options that name what images are judged against: a GPU and a driver, a queue of a site, or this machine."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kedge.cli.console import Console
+    from kedge.compat.tables import Tables
+    from kedge.compat.target import Target
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    """`--gpu`, `--driver` and `--on`."""
+    parser.add_argument("--gpu", metavar="GPU", help="judge for this GPU, such as H200 or V100-SXM2-32GB")
+    parser.add_argument("--driver", metavar="VERSION", help="judge for this driver, such as 535.104.05 or 535")
+    parser.add_argument(
+        "--on", "--site", dest="place", metavar="SITE[:QUEUE]", help="judge for a queue of a site ('kedge site list')"
+    )
+
+
+def is_target_named(arguments: argparse.Namespace) -> bool:
+    """Whether one of the options was given."""
+    return bool(arguments.gpu or arguments.driver or arguments.place)
+
+
+def read_target(arguments: argparse.Namespace, console: Console, tables: Tables) -> Target:
+    """What was named; this machine where nothing was."""
+    from kedge.ops.targets import find_target
+
+    return find_target(
+        gpu=arguments.gpu,
+        driver=arguments.driver,
+        site=arguments.place,
+        environ=console.environ,
+        settings=console.settings,
+        tables=tables,
+    )
