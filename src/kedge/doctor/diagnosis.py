@@ -34,7 +34,8 @@ class Diagnosis:
     @property
     def summary(self) -> str:
         """`31 checks, 2 problems, 1 warning, 0.6 s`."""
-        parts = [_count(len({each.check for each in self.findings}), "check"), _count(self.count(FAIL), "problem")]
+        names = {each.name for each in self.checks} | {each.check for each in self.findings}
+        parts = [_count(len(names), "check"), _count(self.count(FAIL), "problem")]
         parts.append(_count(self.count(WARNING), "warning"))
         if self.count(SKIPPED):
             parts.append(f"{self.count(SKIPPED)} skipped")

@@ -18,4 +18,4 @@ class Finding:
     what: str
     why: str = ""
     fix: str = ""
-    docs: str = ""  # a page below docs/, with its anchor: `guides/run.md#user-namespaces`
+    docs: str = ""  # a page below docs/, with its anchor: `guides/doctor.md#user-namespaces`
