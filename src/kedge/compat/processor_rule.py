@@ -35,6 +35,5 @@ def _judge_instructions(traits: ImageTraits, target: Target) -> list[Judgement]:
         return []
     cpu = f" ({target.cpu})" if target.cpu else ""
     sentence = f"NVIDIA's images ask for a processor with AVX, and {target.title}{cpu} has none."
-    return [
-        Judgement("processor", WARNING, sentence, "Should a program stop with 'Illegal instruction': another node.")
-    ]
+    remedy = "Should a program stop with 'Illegal instruction', take another node."
+    return [Judgement("processor", WARNING, sentence, remedy)]
