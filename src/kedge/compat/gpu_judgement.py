@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kedge.compat import capability_rule, driver_rule
-from kedge.compat.capability_words import Subject, tell_kernels
+from kedge.compat.capability_words import Subject, show_capability, tell_kernels
 from kedge.compat.driver_words import name_cuda, tell_driver
 from kedge.compat.needs import find_machine, find_need
 from kedge.compat.neighbours import find_neighbours
@@ -79,25 +79,35 @@ def judge_image_kernels(
 def _judge_by_neighbours(traits: ImageTraits, subject: Subject, tables: Tables) -> Judgement | None:
     """For a release without a list: GPUs come and go once, so it has what those before and after it both have."""
     before, after = find_neighbours(traits, tables)
-    first, second = (
-        capability_rule.judge_kernels(row.capabilities, subject.capability, architecture=traits.architecture)
-        if row is not None
-        else None
-        for row in (before, after)
-    )
+    if before is None:
+        return None
+    first = capability_rule.judge_kernels(before.capabilities, subject.capability, architecture=traits.architecture)
     unknown = "The list of this release's kernels is not known"
-    if first is not None and first.reason == capability_rule.OLDER and before is not None:
+    if first.reason == capability_rule.OLDER:
         sentence = (
             f"{unknown}, but {before.tag}, before it, had none for GPUs as old as {subject}: "
             f"it had {first.kernels.show()}."
         )
         return Judgement("gpu", FAIL, sentence, "Take another GPU.", NO)
-    if first is None or second is None or before is None or after is None:
+    if after is None:
         return None
+    second = capability_rule.judge_kernels(after.capabilities, subject.capability, architecture=traits.architecture)
     if first.mode == second.mode == NATIVE:
         sentence = f"{unknown}, but those before and after it, {before.tag} and {after.tag}, both serve {subject}."
         return Judgement("gpu", NOTE, sentence, "", NATIVE)
-    return None
+    if first.kernels.stated is None or second.kernels.stated is None:
+        return None
+    stated = show_capability(max(first.kernels.stated, second.kernels.stated))
+    third = capability_rule.judge_kernels(
+        f"{stated}+", subject.capability, cuda=subject.cuda, cuda_range=subject.cuda_range
+    )
+    if third.mode != NATIVE:
+        return None
+    sentence = (
+        f"{unknown}, but NVIDIA states of those before and after it, {before.tag} and {after.tag}, that they serve "
+        f"GPUs of compute capability {stated} and newer, as {subject} is."
+    )
+    return Judgement("gpu", NOTE, sentence, "", NATIVE)
 
 
 def _shorten_driver(answer: driver_rule.Answer, need: driver_rule.Need, machine: driver_rule.Machine) -> str:

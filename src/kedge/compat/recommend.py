@@ -66,14 +66,15 @@ def recommend(image: str, target: Target, tables: Tables, *, tags: Sequence[str]
     if not rows:
         return Recommendation(name, target.title, _tell_no_rows(name, tables))
     if not target.driver and not target.gpus:
-        sentence = (
-            f"Neither a GPU nor a driver is known of {target.title}: name them with --gpu and --driver, or --site."
-        )
+        sentence = f"Neither GPU nor driver of {target.title} are known: name them with --gpu and --driver, or --site."
         return Recommendation(name, target.title, sentence)
     machine, notes = _assume_driver(target, tables)
     judged = [_judge_row(row, machine, tables) for row in rows]
     known = [choice for choice in judged if choice.outcome != UNKNOWN]
     skipped = len(judged) - len(known)
+    if skipped:
+        tags_are = "tag is" if skipped == 1 else "tags are"
+        notes.append(f"{skipped} of {len(judged)} {tags_are} left out, as too little is known about them")
     best = _find_best(known)
     if best is None:
         sentence = _tell_nothing(name, rows, known, machine)
@@ -158,7 +159,8 @@ def _tell_nothing(name: str, rows: Sequence[NgcRelease], known: Sequence[Choice]
     failing = [{each.subject for each in choice.verdict.failures} for choice in known]
     if all("gpu" in subjects for subjects in failing):
         gpus = " and ".join(f"{gpu.name} ({gpu.architecture}, {gpu.capability})" for gpu in target.gpus)
-        return f"{label} images of NGC have had no kernels for {gpus} in any release that is known."
+        count = f"{len(known)} of {len(rows)} are"
+        return f"{label} images of NGC have had no kernels for {gpus} in any release that is known ({count})."
     if all("driver" in subjects for subjects in failing):
         return f"No {label} image of NGC runs on {where}: {_find_sentence(known[-1], 'driver')}"
     if all("processor" in subjects for subjects in failing):
@@ -176,5 +178,5 @@ def _find_sentence(choice: Choice, subject: str) -> str:
 
 def _name_target(target: Target) -> str:
     gpus = " and ".join(gpu.name for gpu in target.gpus)
-    driver = f" with driver {target.driver}" if target.driver and target.driver not in target.title else ""
-    return f"{gpus or target.title}{driver}"
+    where = gpus or target.title
+    return where if target.driver in where else f"{where} with driver {target.driver}"
