@@ -19,8 +19,8 @@ HISTORY = (
     "RUN export DEVEL=1 BASE=0 && /nvidia/build-scripts/installCUDA.sh",
     "RUN /nvidia/build-scripts/installTRT.sh",
     "COPY / / # buildkit",
-    "RUN apt-get update && apt-get install -y --no-install-recommends build-essential git libglib2.0-0 less libnl-route-3",
-    "RUN pip install --no-cache-dir jupyterlab notebook tensorboard jupyterlab_code_formatter black && jupyter lab clean",
+    "RUN apt-get update && apt-get install -y --no-install-recommends build-essential git libglib2.0-0 less",
+    "RUN pip install --no-cache-dir jupyterlab notebook tensorboard jupyterlab_code_formatter black",
     "ADD file:3c74e7e08cbf9a876e1e4bcb1a3b0e2bbd3ec1a2f4 in /",
 )
 
@@ -81,8 +81,9 @@ def make_verdict(outcome: str = MINOR) -> Verdict:
         Judgement(
             "driver",
             NOTE,
-            "Driver 535.104.05 offers CUDA 12.2; the image has CUDA 12.4. Within CUDA 12 that works (from driver 525.60.13"
-            " on), but the driver cannot compile PTX of CUDA 12.4: programs that do get cudaErrorUnsupportedPtxVersion.",
+            "Driver 535.104.05 offers CUDA 12.2; the image has CUDA 12.4. Within CUDA 12 that works (from driver"
+            " 525.60.13 on), but the driver cannot compile PTX of CUDA 12.4: programs that do get"
+            " cudaErrorUnsupportedPtxVersion.",
             "Where PTX is compiled, let the image's own libcuda be used: `kedge exec --nv --compat yes IMAGE …`,"
             " or take 23.10-py3, which runs natively.",
             MINOR,
@@ -128,7 +129,7 @@ def make_small_chart() -> Chart:
         ]
         rows.append(ChartRow(tag, tag, cuda, tuple(cells), tag == "24.03-py3", 5 if tag == "23.10-py3" else 0))
     unknown = ChartRow("26.08-py3", "26.08-py3", "", (UNKNOWN,) * len(branches))
-    return Chart(IMAGE, columns, (unknown, *rows), "NVIDIA A100-SXM4-40GB", 41, "24.03-py3")
+    return Chart(IMAGE, columns, (unknown, *rows), "NVIDIA A100-SXM4-40GB", 41, 19, "24.03-py3")
 
 
 def make_findings() -> list[Finding]:

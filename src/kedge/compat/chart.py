@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kedge.compat.judge import judge
 from kedge.compat.read_traits import read_traits
 from kedge.compat.tables import Tables, normalize_image
 from kedge.compat.target import Target
@@ -48,6 +49,7 @@ class Chart:
     rows: tuple[ChartRow, ...]
     gpus: str = ""  # the GPUs it is judged for; empty: any
     skipped: int = 0  # older tags than the last row's
+    unknown: int = 0  # tags that are left out, because the tables do not have their CUDA
     tag: str = ""  # the image's own; no row has it where the tables do not know it
 
     def as_dict(self) -> dict[str, object]:
@@ -70,7 +72,8 @@ def make_chart(
     """
     columns = _list_columns(tables, target)
     machine = _strip_target(target)
-    entries = _list_entries(image, tag, tables, traits)
+    listed = _list_entries(image, tag, tables, traits)
+    entries = [entry for entry in listed if entry.is_known or entry.tag == tag]
     own = next((place for place, entry in enumerate(entries) if entry.tag == tag), None)
     best = _find_native(entries, machine, columns, tables)
     chosen = _choose_rows(len(entries), [place for place in (own, best) if place is not None], rows)
@@ -82,8 +85,8 @@ def make_chart(
         label = _shorten_tag(entry.tag)
         made.append(ChartRow(label, entry.tag, facts.cuda.value, cells, place == own, place - before - 1))
         before = place
-    skipped = len(entries) - 1 - before
-    return Chart(normalize_image(image), columns, tuple(made), _name_gpus(target), skipped, tag)
+    older, unknown = len(entries) - 1 - before, len(listed) - len(entries)
+    return Chart(normalize_image(image), columns, tuple(made), _name_gpus(target), older, unknown, tag)
 
 
 def _list_columns(tables: Tables, target: Target | None) -> tuple[ChartColumn, ...]:
@@ -109,24 +112,24 @@ class _Entry:
 
     name: str
     tag: str
+    is_known: bool  # whether the tables have its CUDA, without which all is not known
     traits: ImageTraits | None = None
 
 
 def _list_entries(image: str, tag: str, tables: Tables, traits: ImageTraits | None) -> list[_Entry]:
     """One tag for each version, newest first; of its flavours (`tf1-py3`, `tf2-py3`) the one that the image has."""
     flavour = _split_tag(tag)[1]
-    groups: dict[tuple[int, ...], str] = {}
+    groups: dict[tuple[int, ...], tuple[str, bool]] = {}
     for release in tables.list_releases(image):
         version = order(release.tag)
         has_flavour = _split_tag(release.tag)[1] == flavour
-        if version and (version not in groups or (has_flavour and groups[version] != tag)):
-            groups[version] = release.tag
+        if version and (version not in groups or (has_flavour and groups[version][0] != tag)):
+            groups[version] = (release.tag, bool(release.cuda))
     if traits is not None and order(tag):
-        groups[order(tag)] = tag
+        groups[order(tag)] = (tag, True)
     name = normalize_image(image)
-    versions = sorted(groups, reverse=True)
-    tags = [groups[version] for version in versions]
-    return [_Entry(f"{name}:{each}", each, traits if each == tag else None) for each in tags]
+    ordered = [groups[version] for version in sorted(groups, reverse=True)]
+    return [_Entry(f"{name}:{each}", each, known, traits if each == tag else None) for each, known in ordered]
 
 
 def _find_native(
@@ -181,8 +184,6 @@ def _name_gpus(target: Target | None) -> str:
 
 
 def _judge_cell(traits: ImageTraits, machine: Target, column: ChartColumn, tables: Tables) -> str:
-    from kedge.compat.judge import judge
-
     verdict = judge(traits, replace(machine, driver=column.driver), tables)
     if machine.gpus:
         return verdict.outcome

@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kedge.compat.chart import Chart, ChartRow
-from kedge.compat.verdict import NATIVE, OUTCOMES
+from kedge.compat.verdict import NATIVE, OUTCOMES, UNKNOWN
 from kedge.compat.versions import major_minor
 from kedge.frozen import frozen
 from kedge.pages.marks import find_outcome_look, make_mark
-from kedge.pages.markup import Markup, clean_text, join_markup, make_element
+from kedge.pages.markup import Markup, clean_text, format_sentence, join_markup, make_element
 from kedge.pages.skeleton import make_section
 
 _MOST_ROWS, _MOST_COLUMNS = 30, 16
-_CELL, _LINE, _GAP, _HEAD = 26, 22, 15, 40
+_CELL, _LINE, _GAP, _HEAD = 26, 22, 15, 46
 _LETTER = 6.7  # the width of one, about; labels are set in letters of one width
 _CUDA = 40
 _LARGEST_SCALE = 1.35
@@ -36,12 +36,15 @@ def make_chart_picture(chart: Chart | None) -> Markup | None:
     words = (
         f"Tags of {chart.image} (rows) with NVIDIA drivers of these branches (columns){gpus}, as the tables have it."
     )
+    if chart.tag and not any(row.is_image for row in chart.rows):
+        words += f" The tables do not have {clean_text(chart.tag, 60)}."
     return make_section(
         "Which tags run with which driver",
         make_element("p", words),
         make_element("p", make_element("strong", describe_host(chart))),
         make_element("div", _draw_grid(chart), class_="wide", tabindex="0", role="group", aria_label="Chart"),
         _make_legend(chart),
+        _say_unknown(chart),
         _make_table(chart),
     )
 
@@ -69,7 +72,7 @@ def _draw_grid(chart: Chart) -> Markup:
     for place in places:
         drawn += _draw_row(place, left, len(columns))
     if chart.skipped:
-        drawn.append(_write(f"{chart.skipped} older", 12, bottom + _GAP - 3, class_="faint"))
+        drawn.append(_write(f"{chart.skipped} older tags", 12, bottom + _GAP - 3, class_="faint"))
     drawn += _draw_heads(chart, left, bottom)
     return make_element(
         "svg",
@@ -102,7 +105,7 @@ def _draw_heads(chart: Chart, left: float, bottom: float) -> Iterator[Markup]:
             middle,
             _HEAD - 8,
             text_anchor="middle",
-            class_="strong" if column.is_host else None,
+            class_="head strong" if column.is_host else "head",
         )
         if column.is_host:
             x = left + _CELL * place
@@ -116,14 +119,14 @@ def _draw_heads(chart: Chart, left: float, bottom: float) -> Iterator[Markup]:
 def _draw_row(place: Place, left: float, columns: int) -> Iterator[Markup]:
     row, top = place.row, place.top
     if row.skipped:
-        yield _write(f"{row.skipped} between", 12, top - 4, class_="faint")
+        yield _write(f"{row.skipped} tags between", 12, top - 4, class_="faint")
     if row.is_image:
         yield make_element("rect", x=0, y=top, width=left + _CELL * columns, height=_LINE, rx=4, class_="own")
         yield make_element("path", d=f"M2 {top + 6}l6 5l-6 5z", class_="pointer")
     style = "code strong" if row.is_image else "code"
     yield _write(clean_text(row.label, 20), 12, top + 15, class_=style)
     yield _write(major_minor(row.cuda) or "–", left - _CUDA, top + 15, class_="faint")
-    for number, outcome in enumerate(row.cells[:columns]):
+    for number, outcome in enumerate(_list_outcomes(row, columns)):
         look = find_outcome_look(outcome)
         x, y = left + _CELL * number + 1, top + 1
         yield make_element(
@@ -132,6 +135,17 @@ def _draw_row(place: Place, left: float, columns: int) -> Iterator[Markup]:
         yield make_element(
             "use", href=f"#mark-{look.shape}", x=x + 6, y=y + 4, width=12, height=12, class_=f"mark {look.tone}"
         )
+
+
+def _say_unknown(chart: Chart) -> Markup | None:
+    if not chart.unknown:
+        return None
+    words = f"Left out: {chart.unknown} tags whose CUDA the tables do not have. 'kedge data update' learns them."
+    return make_element("p", format_sentence(words), class_="small quiet")
+
+
+def _list_outcomes(row: ChartRow, columns: int) -> list[str]:
+    return [outcome if outcome in OUTCOMES else UNKNOWN for outcome in row.cells[:columns]]
 
 
 def _write(text: str, x: float, y: float, **attributes: object) -> Markup:
@@ -153,7 +167,7 @@ def _make_table(chart: Chart) -> Markup:
     ]
     body = []
     for row in chart.rows[:_MOST_ROWS]:
-        cells = [make_element("td", outcome) for outcome in row.cells[: len(columns)]]
+        cells = [make_element("td", outcome) for outcome in _list_outcomes(row, len(columns))]
         name = f"{row.label} (this image)" if row.is_image else row.label
         body.append(make_element("tr", make_element("th", name, scope="row"), make_element("td", row.cuda), *cells))
     table = make_element(

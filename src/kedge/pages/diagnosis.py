@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from kedge.compat.chart import Chart
 from kedge.compat.traits import ImageTraits
 from kedge.compat.verdict import Verdict
-from kedge.doctor.finding import FAIL, NOTE, OK, SKIPPED, WARNING, Finding
+from kedge.doctor.finding import FAIL, LEVELS, NOTE, OK, SKIPPED, WARNING, Finding
 from kedge.frozen import frozen
 from kedge.pages.chart_picture import make_chart_picture
 from kedge.pages.facts_part import make_facts, make_summary
@@ -54,7 +54,7 @@ def _make_page(
         make_findings("Problems", [each for each in findings if each.level == FAIL]),
         make_findings("Warnings", [each for each in findings if each.level == WARNING]),
         _make_image_part(image.verdict),
-        make_findings("Notes", [each for each in findings if each.level == NOTE]),
+        make_findings("Notes", [each for each in findings if each.level == NOTE or each.level not in LEVELS]),
         make_summary(summary, "This machine"),
         make_chart_picture(image.chart),
         make_facts(image.traits) if image.traits else None,

@@ -8,12 +8,13 @@ from typing import Any, TypeVar
 
 from kedge.frozen import frozen, list_names, replace
 from kedge.pages.marks import draw_marks
-from kedge.pages.markup import Markup, join_markup, make_element
+from kedge.pages.markup import Markup, clean_text, join_markup, make_element
 from kedge.pages.stylesheet import STYLE
 
 T = TypeVar("T")
 LARGEST_PAGE = 100_000  # bytes
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+_LONGEST_TITLE = 160
 _LENGTHS = (800, 250, 80, 24)  # of one piece of text; the first with which the page stays small is taken
 
 
@@ -34,13 +35,13 @@ def make_page(title: str, kind: str, parts: Sequence[Markup | None], imprint: Im
         make_element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         make_element("meta", name="referrer", content="no-referrer"),
         make_element("meta", name="generator", content=f"kedge {imprint.version}"),
-        make_element("title", title),
+        make_element("title", clean_text(title, _LONGEST_TITLE)),
         make_element("style", Markup(STYLE)),
     )
     header = make_element(
         "header",
-        make_element("div", f"{kind} · {imprint.made}", class_="quiet small"),
-        make_element("h1", title),
+        make_element("div", f"{kind} · {clean_text(imprint.made, 40)}", class_="quiet small"),
+        make_element("h1", clean_text(title, _LONGEST_TITLE), class_="text"),
     )
     footer = make_element(
         "footer",

@@ -59,14 +59,14 @@ table{border-collapse:collapse;width:100%}
 th,td{text-align:left;vertical-align:top;padding:.4rem .6rem .4rem 0;border-bottom:1px solid var(--line)}
 thead th{color:var(--quiet);font-size:.85rem;font-weight:600}
 tbody th{font-weight:550;overflow-wrap:break-word}
-.summary th{width:9rem}
+.summary{table-layout:fixed}.summary th{width:9rem}
 .facts{table-layout:fixed}
 .facts th:first-child{width:27%}.facts th:nth-child(2){width:33%}
 .strip{display:block;width:100%;height:2rem;border-radius:5px;margin:.5rem 0 1rem}
 .strip rect{stroke:var(--paper);stroke-width:1;vector-effect:non-scaling-stroke}
 .bars li{display:grid;grid-template-columns:5.5rem 1fr;gap:0 .7rem;padding:.28rem 0;break-inside:avoid}
 .bars .size{text-align:right;font-variant-numeric:tabular-nums;font-weight:600}
-.bars .line{min-width:0;font-size:.82rem}
+.bars .line{min-width:0;font-size:.86rem}
 .bars svg{display:block;width:100%;height:.7rem;margin:.35rem 0 .1rem}
 .bar1{fill:var(--bar1)}.bar2{fill:var(--bar2)}.bar3{fill:var(--bar3)}.bar4{fill:var(--bar4)}.bar5{fill:var(--bar5)}
 .bar6{fill:var(--bar6)}
@@ -74,6 +74,7 @@ tbody th{font-weight:550;overflow-wrap:break-word}
 .chart{display:block;width:100%;height:auto;font-size:11px}
 .chart text{fill:var(--text)}
 .chart .faint{fill:var(--quiet)}
+.chart .head{font-size:10px}
 .chart .strong{font-weight:700}
 .chart .own{fill:var(--plain-soft)}
 .chart .host{fill:none;stroke:var(--text);stroke-width:2}
@@ -92,7 +93,7 @@ footer{margin-top:2.5rem;padding-top:.8rem;padding-bottom:2rem;border-top:1px so
 .facts thead{position:absolute;clip-path:inset(50%);height:1px;width:1px;overflow:hidden}
 .facts tr{padding:.45rem 0;border-bottom:1px solid var(--line)}
 .facts th,.facts td{border:0;padding:0}.facts tbody th:first-child{width:auto;color:var(--quiet);font-size:.85rem}
-.bars li{grid-template-columns:4.6rem 1fr}
+.bars li{grid-template-columns:4.6rem 1fr}.summary th{width:6.5rem}
 }
 @media print{
 :root{--panel:#fff}
