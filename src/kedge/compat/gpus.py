@@ -17,7 +17,7 @@ from kedge.errors import UnknownGpu
 from kedge.frozen import replace
 from kedge.model.nearest import propose
 
-_GRES = re.compile(r"(?:gres[:/=])?gpus?[:=]|(?::\d+)?(?:\(.*\))?\Z", re.IGNORECASE)  # `gpu:a100:4(S:0-1)`
+_GRES = re.compile(r"(?:gres[:/=])?gpus?[:=]|(?::\d+)?(?:\((?:S|IDX):.*\))?\Z", re.IGNORECASE)  # `gpu:a100:4(S:0-1)`
 _SM = re.compile(r"(?:sm|compute)_?(\d{1,2})(\d)[af]?\Z|(?:cc ?)?(\d{1,2})\.(\d)\Z", re.IGNORECASE)
 _GLUED = re.compile(r"\b(rtx|gtx|geforce|quadro|titan)(?=[a-z0-9])|(?<=[0-9])(?=(?:ti|super)\b)")  # rtx3090, 2080ti
 _FORM = re.compile(r"(?:sxm|hbm)\d?e?|pcie|nvl|fhhl|smx\d?|\d{1,3}gb?|oam|exx?|generation")
@@ -211,14 +211,20 @@ def _find_amd(name: str) -> Gpu | None:
 
 
 def _refuse(message: str, name: str, tables: Tables) -> UnknownGpu:
-    """Proposes by the model within names, and with noughts for the letters that people type."""
+    """Proposes what the name is with noughts for the letters that people type, or else the nearest model."""
+    typed = re.sub(r"(?<=[0-9])o+", lambda found: "0" * len(found[0]), " ".join(_split(name)))
+    meant = find_models(typed, tables)
+    near = meant[0].name if meant else _find_nearest(typed, tables)
+    if near:
+        return UnknownGpu(message, hint=f"did you mean '{near}'?")
+    return UnknownGpu(message, hint="such as H200, A100, V100, 'RTX 3090' or 9.0; 'kedge data show gpus' lists them")
+
+
+def _find_nearest(typed: str, tables: Tables) -> str:
     shorts: dict[str, str] = {}
     for row in tables.gpus:
         for each in (row.name, *row.smi_names):
             words = [word for word in _split(each) if not _FORM.fullmatch(word)]
             shorts.setdefault(" ".join(words), row.name)
-    typed = re.sub(r"(?<=[0-9])o+", lambda found: "0" * len(found[0]), " ".join(_split(name)))
-    near = shorts.get(typed) or (propose(typed, shorts) or "").removeprefix("did you mean '").removesuffix("'?")
-    if near:
-        return UnknownGpu(message, hint=f"did you mean '{shorts.get(near, near)}'?")
-    return UnknownGpu(message, hint="such as H200, A100, V100, 'RTX 3090' or 9.0; 'kedge data show gpus' lists them")
+    near = (propose(typed, shorts) or "").removeprefix("did you mean '").removesuffix("'?")
+    return shorts.get(near, "")

@@ -35,19 +35,17 @@ _LEARNABLE = ("framework_version", "cuda", "cudnn", "nccl", "bundled_driver")
 
 def make_row(image: str, tag: str, traits: ImageTraits, source: str) -> NgcRelease | None:
     """The row of one tag; None where the config says nothing that a table holds. Facts from elsewhere are left out."""
-    cells = dict.fromkeys(RELEASES.columns, "")
-    cells.update(_list_facts(traits))
-    if not any(cells.values()):
-        return None
-    cells.update(image=image, tag=tag, source=source)
-    while True:
+    facts = _list_facts(traits)
+    empty = dict.fromkeys(RELEASES.columns, "")
+    while facts:
         try:
-            row: NgcRelease = RELEASES.make(cells)
+            row: NgcRelease = RELEASES.make({**empty, **facts, "image": image, "tag": tag, "source": source})
             return row
         except CellProblem as problem:
-            if problem.column in RELEASES.key or not cells[problem.column]:
+            if problem.column not in facts:  # the name or the tag
                 return None
-            cells[problem.column] = ""
+            del facts[problem.column]
+    return None
 
 
 def _list_facts(traits: ImageTraits) -> dict[str, str]:

@@ -1,0 +1,366 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The shipped tables are whole, and rows are found under the names that people use."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from kedge.compat import tables as tables_module
+from kedge.compat.learned import has_all, list_cells, make_row, write_rows
+from kedge.compat.rows import CudaRelease, NgcRelease
+from kedge.compat.table_cells import RELEASES, TABLE_KINDS
+from kedge.compat.table_text import parse_table
+from kedge.compat.tables import SHIPPED, Tables, load_tables, merge_rows, normalize_image
+from kedge.compat.traits import Fact, ImageTraits
+from kedge.compat.versions import is_at_least, order
+
+PYTORCH, CUDA = "nvcr.io/nvidia/pytorch", "nvcr.io/nvidia/cuda"
+TABLES = load_tables()
+
+
+def learn(path: Path, *rows: NgcRelease) -> Path:
+    path.write_bytes(write_rows(rows))
+    return path
+
+
+# What is shipped
+
+
+@pytest.mark.parametrize("kind", TABLE_KINDS, ids=lambda kind: kind.name)
+def test_tables_every_row_has_a_source(kind: object) -> None:
+    with (SHIPPED / kind.file).open(newline="") as file:  # type: ignore[attr-defined]
+        rows = list(csv.DictReader(file))
+    assert rows
+    assert all(len(row["source"]) > 5 for row in rows)
+    assert all(None not in row and None not in row.values() for row in rows)
+
+
+def test_tables_have_what_they_are_known_to_have() -> None:
+    assert len(TABLES.cuda) == 69
+    assert len(TABLES.gpus) == 115
+    assert len(TABLES.releases) == 648
+    assert not TABLES.problems
+    assert len(TABLES.images) == 12
+
+
+def test_tables_cells_hold_no_notes() -> None:
+    for row in TABLES.releases:
+        for value in (row.cuda, row.min_driver, row.bundled_driver, row.python, row.cudnn, row.nccl, row.hpcx):
+            assert not value or order(value), (row.image, row.tag, value)
+            assert "$" not in value
+            assert "(" not in value
+        parts = row.capabilities.split("; ") if row.capabilities else []
+        assert all(part.endswith("(stated)") or "(" not in part for part in parts)
+    for model in TABLES.gpus:
+        assert re.fullmatch(r"\d+\.\d", model.capability)
+        assert model.smi_names
+
+
+def test_tables_are_read_fast_and_once() -> None:
+    assert load_tables() is load_tables(Path("/nowhere/at/all.csv"))
+    taken = []
+    for _ in range(5):
+        tables_module._load.cache_clear()
+        tables_module._load_shipped.cache_clear()
+        started = time.process_time()
+        load_tables()
+        taken.append(time.process_time() - started)
+    assert min(taken) < 0.06, "30 ms is the aim, on a machine of its own"
+
+
+def test_tables_drivers_only_grow_within_a_major_version() -> None:
+    for major in (10, 11, 12, 13):
+        rows = sorted(
+            (row for row in TABLES.cuda if order(row.version)[0] == major), key=lambda row: order(row.version)
+        )
+        drivers = [row.min_driver for row in rows]
+        assert all(is_at_least(later, earlier) for earlier, later in itertools.pairwise(drivers)), drivers
+        for row in rows:
+            assert not row.minor_floor or is_at_least(row.minor_floor, "450.80.02")
+
+
+# CUDA
+
+
+@pytest.mark.parametrize(
+    ("asked", "version", "driver", "stands_for"),
+    [
+        ("12.3.2.001", "12.3.2", "545.23.08", ""),
+        ("12.4.1", "12.4.1", "550.54.15", ""),
+        ("13.0.2.006", "13.0.2", "580.95.05", ""),
+        ("11.6.1.005", "11.6.1", "510.47.03", ""),
+        ("13.3.1.008", "13.3.0", "610.43.02", "13.3.1.008"),
+        ("11.0.167", "11.0.3", "450.51.06", "11.0.167"),
+        ("12.4", "12.4.1", "550.54.15", "12.4"),
+        ("11.7 Update 1 Preview", "11.7.1", "515.48.07", "11.7 Update 1 Preview"),
+        ("10.1.243", "10.1.243", "418.39", ""),
+        ("9.0", "9.0.176", "384.81", "9.0"),
+    ],
+)
+def test_find_cuda_exact_or_newest_of_the_minor_which_says_so(
+    asked: str, version: str, driver: str, stands_for: str
+) -> None:
+    found = TABLES.find_cuda(asked)
+    assert found is not None
+    assert (found.version, found.min_driver, found.stands_for) == (version, driver, stands_for)
+
+
+@pytest.mark.parametrize("asked", ["", "12", "14.0", "99.9.9", "cuda", "..", "12.7"])
+def test_find_cuda_unknown_is_none(asked: str) -> None:
+    assert TABLES.find_cuda(asked) is None
+
+
+def test_cuda_branches_prefer_what_the_library_says() -> None:
+    branches = {row.version: row.compat_branches for row in TABLES.cuda}
+    assert branches["12.9.1"] == (535, 550, 560, 565, 570, 575)  # the ELF note; the image's list lacks 575
+    assert branches["13.1.0"] == (535, 550, 570, 575, 580, 590)
+    assert branches["12.4.1"] == (470, 525, 535)
+    assert branches["13.2.1"] == ()
+
+
+# Releases
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nvcr.io/nvidia/pytorch",
+        "docker://nvcr.io/nvidia/pytorch",
+        "docker://nvcr.io/nvidia/pytorch:22.03-py3",
+        "nvcr.io#nvidia/pytorch",
+        "nvidia/pytorch",
+        "NVCR.IO/nvidia/pytorch",
+        f"nvcr.io/nvidia/pytorch@sha256:{'0' * 64}",
+    ],
+)
+def test_find_release_by_the_names_people_write(name: str) -> None:
+    row = TABLES.find_release(name, "22.03-py3")
+    assert row is not None
+    assert row.cuda == "11.6.1.005"
+
+
+@pytest.mark.parametrize(
+    ("name", "image"),
+    [
+        ("nvidia/cuda", CUDA),
+        ("docker.io/nvidia/cuda", CUDA),
+        ("docker.io/nvidia/caffe", "docker.io/nvidia/caffe"),
+        ("ghcr.io/nvidia/cuda", "ghcr.io/nvidia/cuda"),
+        ("localhost:5000/nvidia/cuda", "localhost:5000/nvidia/cuda"),
+        ("localhost:5000/nvidia/cuda:1", "localhost:5000/nvidia/cuda"),
+        ("", ""),
+    ],
+)
+def test_normalize_image(name: str, image: str) -> None:
+    assert normalize_image(name) == image
+
+
+@pytest.mark.parametrize(
+    ("tag", "cudnn", "nccl"),
+    [
+        ("12.4.1-base-ubuntu22.04", "", ""),
+        ("12.4.1-runtime-ubuntu22.04", "", "2.21.5"),
+        ("12.4.1-cudnn-devel-ubuntu22.04", "9.1.0.70", "2.21.5"),
+        ("12.4.1-devel-cudnn-ubuntu22.04", "9.1.0.70", "2.21.5"),
+        ("11.4.3-cudnn8-devel-ubuntu20.04", "8.2.4.12 or 8.2.4.15", "2.11.4"),
+        ("10.1-cudnn7-devel-ubuntu18.04", "7.6.5.32", "2.8.3"),
+        ("10.1-cudnn8-devel-ubuntu18.04", "8.0.4.30 or 8.0.5.39", "2.8.3"),
+        ("10.2-cudnn8-devel-ubuntu18.04", "8.6.0.163", "2.11.4 or 2.15.5"),
+        ("8.0-cudnn6-devel-ubuntu16.04", "6.0.21", ""),
+        ("13.0.0-tensorrt-devel-ubuntu24.04", "", "2.27.7"),
+    ],
+)
+def test_find_release_narrows_a_row_for_several_tags(tag: str, cudnn: str, nccl: str) -> None:
+    row = TABLES.find_release(CUDA, tag)
+    assert row is not None
+    assert (row.tag, row.cudnn, row.nccl) == (tag, cudnn, nccl)
+
+
+@pytest.mark.parametrize("tag", ["", "12.4.1", "12.4.1-full-ubuntu22.04", "12.4.1-{base,devel}-ubuntu22.04", "x" * 500])
+def test_find_release_unknown_tag_is_none(tag: str) -> None:
+    assert TABLES.find_release(CUDA, tag) is None
+
+
+def test_find_release_marks_lines_that_are_deleted() -> None:
+    old, new = (
+        TABLES.find_release(CUDA, "11.6.0-base-ubuntu20.04"),
+        TABLES.find_release(CUDA, "12.4.1-base-ubuntu22.04"),
+    )
+    assert old is not None
+    assert new is not None
+    assert old.is_end_of_life
+    assert not new.is_end_of_life
+
+
+def test_list_releases_newest_first_and_patterns_written_out() -> None:
+    tags = [row.tag for row in TABLES.list_releases("nvidia/pytorch")]
+    assert tags[:2] == ["26.08-py3", "26.07-py3"]
+    assert tags[-1] == "18.06-py3"
+    cuda = [row.tag for row in TABLES.list_releases(CUDA)]
+    assert len(cuda) == len(set(cuda)) > 1600
+    assert "12.4.1-cudnn-devel-ubuntu22.04" in cuda
+    assert not any("{" in tag for tag in cuda)
+    assert TABLES.list_releases("nvcr.io/nvidia/nothing") == ()
+
+
+@pytest.mark.parametrize(
+    ("tag", "architecture", "listed"),
+    [
+        ("24.01-py3", "amd64", "5.2 6.0 6.1 7.0 7.2 7.5 8.0 8.6 8.7 9.0+PTX"),
+        ("24.01-py3", "", "5.2 6.0 6.1 7.0 7.2 7.5 8.0 8.6 8.7 9.0+PTX"),
+        ("24.01-py3", "arm64", ""),
+        ("25.10-py3", "amd64", "7.5 8.0 8.6 9.0 10.0 12.0+PTX"),
+        ("25.10-py3", "arm64", "8.0 8.6 9.0 10.0 11.0 12.0+PTX"),
+        ("20.06-py3", "amd64", "5.2 6.0 6.1 7.0 7.5 8.0+PTX"),
+        ("20.06-py3", "arm64", "6.0+ (stated)"),
+        ("19.10-py3", "amd64", "6.0+ (stated)"),
+        ("22.03-py3", "amd64", ""),
+    ],
+)
+def test_capabilities_differ_by_architecture(tag: str, architecture: str, listed: str) -> None:
+    row = TABLES.find_release(PYTORCH, tag)
+    assert row is not None
+    assert row.capabilities_on(architecture) == listed
+
+
+# Learned rows
+
+LEARNED = NgcRelease(
+    PYTORCH,
+    "26.08-py3",
+    framework="PyTorch",
+    framework_version="2.14.0a0+abc",
+    cuda="13.4.0.001",
+    bundled_driver="615.10",
+    capabilities="7.5 8.0+PTX",
+    compat_branches=(535, 580),
+    source="registry config sha256:12 (amd64) read 2026-09-20",
+)
+
+
+def test_learned_rows_fill_what_is_empty(tmp_path: Path) -> None:
+    path = learn(tmp_path / "learned.csv", LEARNED)
+    row = load_tables(path).find_release(PYTORCH, "26.08-py3")
+    assert row is not None
+    assert (row.cuda, row.bundled_driver, row.compat_branches) == ("13.4.0.001", "615.10", (535, 580))
+    assert (
+        row.source
+        == "newest tag on the catalog page seen 2026-09-14; registry config sha256:12 (amd64) read 2026-09-20"
+    )
+
+
+def test_learned_rows_never_replace_shipped_figures(tmp_path: Path) -> None:
+    wrong = NgcRelease(PYTORCH, "22.03-py3", cuda="99.9", python="3.8.10", ubuntu="66.04", source="somebody")
+    row = load_tables(learn(tmp_path / "learned.csv", wrong)).find_release(PYTORCH, "22.03-py3")
+    assert row is not None
+    assert (row.cuda, row.ubuntu, row.python) == ("11.6.1.005", "20.04.4", "3.8.10")
+
+
+def test_learned_rows_of_tags_that_nobody_knew(tmp_path: Path) -> None:
+    new = NgcRelease("ghcr.io/lab/image", "1.0", cuda="12.4.1", source="registry config")
+    known = load_tables(learn(tmp_path / "learned.csv", new))
+    assert known.find_release("ghcr.io/lab/image", "1.0") == new
+    assert known.list_releases("ghcr.io/lab/image") == (new,)
+    assert "ghcr.io/lab/image" in known.images
+    assert len(known.releases) == len(TABLES.releases) + 1
+
+
+def test_learned_rows_complete_one_tag_of_a_pattern(tmp_path: Path) -> None:
+    tag = "12.4.1-cudnn-devel-ubuntu22.04"
+    new = NgcRelease(CUDA, tag, cuda="0.1", bundled_driver="550.54.15", source="registry config")
+    known = load_tables(learn(tmp_path / "learned.csv", new))
+    row = known.find_release(CUDA, tag)
+    assert row is not None
+    assert (row.cuda, row.bundled_driver) == ("12.4.1", "550.54.15")
+    assert len(known.releases) == len(TABLES.releases)
+    other = known.find_release(CUDA, "12.4.1-devel-ubuntu22.04")
+    assert other is not None
+    assert other.bundled_driver == ""
+
+
+def test_learned_capabilities_stand_beside_what_notes_state() -> None:
+    stated = NgcRelease("r.io/x", "1", capabilities="6.0+ (stated)", source="a")
+    amd = NgcRelease("r.io/x", "1", capabilities="7.0 8.0+PTX", source="b")
+    arm = NgcRelease("r.io/x", "1", capabilities="arm64: 8.0 9.0", source="c")
+    joined = merge_rows(merge_rows(stated, amd), arm)
+    assert joined.capabilities == "6.0+ (stated); 7.0 8.0+PTX; arm64: 8.0 9.0"
+    assert joined.capabilities_on("amd64") == "7.0 8.0+PTX"
+    assert joined.capabilities_on("arm64") == "8.0 9.0"
+    assert joined.capabilities_on("ppc64le") == "6.0+ (stated)"
+    assert merge_rows(amd, NgcRelease("r.io/x", "1", capabilities="9.0", source="d")) == amd
+
+
+def test_learned_file_that_changes_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "learned.csv"
+    assert load_tables(path) is load_tables()
+    learn(path, LEARNED)
+    first = load_tables(path)
+    assert first is load_tables(path)
+    learn(path, LEARNED, NgcRelease("r.io/x", "1", cuda="12.4", source="a"))
+    assert len(load_tables(path).learned) == len(first.learned) + 1
+
+
+def test_written_rows_are_read_back_as_they_were() -> None:
+    rows = [row for row in TABLES.releases if row.same_month == ""]
+    table = parse_table(write_rows(rows), "written", RELEASES)
+    assert not table.problems
+    assert sorted((row for _, row in table.rows), key=repr) == sorted(rows, key=repr)
+    assert tuple(list_cells(rows[0])) == RELEASES.columns
+
+
+def traits(**facts: str) -> ImageTraits:
+    known = {name: Fact(value, "image config, X") for name, value in facts.items()}
+    return ImageTraits("nvcr.io/nvidia/pytorch:1", architecture="amd64", **known)  # type: ignore[arg-type]
+
+
+def test_make_row_holds_what_the_config_says() -> None:
+    row = make_row(
+        PYTORCH, "1", traits(cuda="13.0.2.006", os="Ubuntu 24.04", mpi="Open MPI 4.1.7", driver="580.95.05"), "s"
+    )
+    assert row == NgcRelease(
+        PYTORCH, "1", cuda="13.0.2.006", ubuntu="24.04", openmpi="4.1.7", bundled_driver="580.95.05", source="s"
+    )
+
+
+def test_make_row_leaves_out_what_is_known_from_elsewhere() -> None:
+    told = ImageTraits(
+        "x", cuda=Fact("12.4", "the tag"), os=Fact("Ubuntu 22.04", "the tag"), python=Fact("3.10", "table, y")
+    )
+    assert make_row(PYTORCH, "1", told, "s") is None
+    assert make_row(PYTORCH, "1", traits(os="Rocky Linux 9", mpi="MPICH 4.0"), "s") is None
+
+
+@pytest.mark.parametrize("value", ["=HYPERLINK(1)", "12.4\n1", "x" * 5000, "\x1b[31m1", "../../etc", "latest"])
+def test_make_row_empties_what_makes_no_sense(value: str) -> None:
+    row = make_row(PYTORCH, "1", traits(cuda=value, python="3.12"), "s")
+    assert row == NgcRelease(PYTORCH, "1", python="3.12", source="s")
+    assert make_row(PYTORCH, "1", traits(cuda=value), "s") is None
+
+
+def test_make_row_of_another_architecture_says_so() -> None:
+    told = ImageTraits("x", capabilities=Fact("8.0 9.0+PTX", "image config, X"), architecture="arm64")
+    row = make_row(PYTORCH, "1", told, "s")
+    assert row is not None
+    assert row.capabilities == "arm64: 8.0 9.0+PTX"
+    assert row.capabilities_on("amd64") == ""
+
+
+def test_has_all_is_when_a_config_tells_nothing_new() -> None:
+    assert has_all(TABLES.find_release(PYTORCH, "24.01-py3"))
+    assert not has_all(TABLES.find_release(PYTORCH, "26.08-py3"))
+    assert not has_all(None)
+
+
+def test_tables_can_be_made_of_nothing() -> None:
+    nothing = Tables((), (), ())
+    assert nothing.find_cuda("12.4") is None
+    assert nothing.find_release(PYTORCH, "22.03-py3") is None
+    assert nothing.list_releases(PYTORCH) == ()
+    one = CudaRelease("1.0.0", "", "1", "", (), "", "s")
+    assert Tables([one], (), ()).find_cuda("1.0.0.5") == one
