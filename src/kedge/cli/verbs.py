@@ -67,6 +67,7 @@ VERBS = {
     "cancel": Verb("kedge.cli.cancel", "end jobs, or send them a signal", "Jobs"),
     "script": Verb("kedge.cli.script", "check a batch script you have, or turn it into another one", "Jobs"),
     "site": Verb("kedge.cli.site", "which cluster this is, what it has, and whether a job fits", "Jobs"),
+    "explain": Verb("kedge.cli.explain", "what is in an image, and whether it runs, before it is pulled", "Explain"),
     "search": Verb("kedge.cli.search", "find images by words, on NGC and Docker Hub", "Explain"),
     "tags": Verb("kedge.cli.tags", "the tags of an image, newest first, and which of them run here", "Explain"),
     "data": Verb("kedge.cli.data", "the tables behind verdicts, where figures are from, and what is new", "Explain"),

@@ -11,6 +11,7 @@ from kedge.compat.rows import NgcRelease
 from kedge.compat.traits import UNKNOWN, Fact
 from kedge.compat.versions import order
 
+TABLE_ONLY = "answered from kedge's tables alone"  # begins the note that says so
 _PARENTHESIS = re.compile(r"\s*\(.*\)\s*\Z")
 _BY_MACHINE = re.compile(r"(\S+) \(x86\) / (\S+) \(arm64\)\Z")
 _MONTH_NAMES = {

@@ -104,12 +104,13 @@ def _read_files(launcher: Path) -> HostMpi | None:
         return None
     for header in (prefix / "include/mpi.h", prefix / "include/openmpi/mpi.h"):
         text = _read_text(header)
-        for family, version in _read_definitions(text):
+        for family, version in read_definitions(text):
             return HostMpi(family, version, str(launcher), str(header))
     return None
 
 
-def _read_definitions(text: str) -> Iterator[tuple[str, str]]:
+def read_definitions(text: str) -> Iterator[tuple[str, str]]:
+    """Family and version of what an mpi.h defines, the surest first."""
     parts = [re.search(rf"#define\s+OMPI_{name}_VERSION\s+(\d+)", text) for name in ("MAJOR", "MINOR", "RELEASE")]
     if all(parts):
         yield OPEN_MPI, ".".join(match[1] for match in parts if match)

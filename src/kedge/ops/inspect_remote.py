@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from kedge.errors import UnsupportedFormat, UsageError
+from kedge.errors import ImageNotFound, UnsupportedFormat, UsageError
+from kedge.formats.sif.identify import FileKind, identify_file
+from kedge.formats.sif.reader import SifReader
 from kedge.formats.singularityd import SourceRecord, describe
 from kedge.model.manifest import ImageConfig
 from kedge.model.reference import Reference, Transport
@@ -62,13 +65,36 @@ def _describe(config: ImageConfig, record: SourceRecord) -> Inspection:
 
 
 def _inspect_sif(reference: Reference, workplace: Workplace, store: Store) -> Inspection:
-    source = find_sif_source(reference, workplace, store)
+    return inspect_remote_sif(reference, workplace, store).inspection
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteInspection:
+    """What a SIF elsewhere says of itself; `path` is the stored copy, where there is one."""
+
+    inspection: Inspection
+    path: Path | None = None
+    size: int | None = None
+    architecture: str = ""  # as its header states it; empty: not known
+
+
+def inspect_remote_sif(
+    reference: Reference, workplace: Workplace, store: Store, *, offline: bool = False
+) -> RemoteInspection:
+    """Inspect a SIF where it is, by a few range requests, or its copy in the store."""
+    source = find_sif_source(reference, workplace, store, offline=offline)
     stored = store.find_image(source.key)
     if stored is not None:
-        return inspect_path(stored)
+        return RemoteInspection(inspect_path(stored), stored, source.size)
+    if offline:
+        raise ImageNotFound(f"{reference.redacted} is not in the store, and --offline forbids to ask for it")
     if source.size is None:
         raise _pull_first(reference.redacted, "its server does not say how long it is")
-    return inspect_file(cast("BinaryIO", RemoteFile(source, source.size, reference.redacted)), reference.redacted)
+    file = cast("BinaryIO", RemoteFile(source, source.size, reference.redacted))
+    inspection = inspect_file(file, reference.redacted)
+    is_sif = identify_file(file) is FileKind.SIF
+    architecture = SifReader(file, reference.redacted).header.architecture if is_sif else "unknown"
+    return RemoteInspection(inspection, None, source.size, "" if architecture == "unknown" else architecture)
 
 
 def _pull_first(where: str, why: str) -> UnsupportedFormat:

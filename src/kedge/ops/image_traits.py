@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What is in an image, wherever it is: in a registry (by its config), a file, a folder, an archive. Nothing is pulled.
+
+What the registry cannot be asked is answered from the tables, and said so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kedge.compat.image_values import clean_text, list_commands, shorten_command, split_variables
+from kedge.compat.read_traits import read_config_traits, read_traits, split_name
+from kedge.compat.table_facts import TABLE_ONLY
+from kedge.compat.traits import Fact, ImageTraits, Layer
+from kedge.errors import ImageNotFound, KedgeError, NetworkFailed, RateLimited, UnsupportedFormat, UsageError
+from kedge.formats.sif.identify import FileKind, find_payload, identify_file
+from kedge.formats.sif.reader import SifReader
+from kedge.formats.singularityd.derive import derive_section, read_oci_words
+from kedge.frozen import replace
+from kedge.model.manifest import ImageConfig, Index, Manifest
+from kedge.model.reference import Reference, Transport
+from kedge.ops.fetch import refuse_artifacts
+from kedge.ops.image_files import find_machine, look_inside
+from kedge.ops.image_source import LayeredImage
+from kedge.ops.inspect import Inspection, inspect_path, is_archive
+from kedge.ops.inspect_remote import inspect_remote_sif
+from kedge.ops.open_local import open_local_image
+from kedge.ops.resolve import Resolved, read_config, resolve
+from kedge.ops.workplace import Workplace
+from kedge.posix.files import explained
+from kedge.runtime.images.squashfs_view import SquashView
+from kedge.runtime.views import FolderView
+
+if TYPE_CHECKING:
+    from kedge.compat.tables import Tables
+    from kedge.runtime.views import View
+
+_FROM = "org.label-schema.usage.singularity.deffile.from"
+_BOOTSTRAP = "org.label-schema.usage.singularity.deffile.bootstrap"
+_OWN = ("image ", "file ")  # sources that are the image itself
+_BELIEVED_FILES = (
+    "os",
+    "glibc",
+    "driver",
+    "compat",
+    "compat_branches",
+)  # files say what is there, variables may be old
+
+
+def read_image_traits(
+    reference: Reference, workplace: Workplace, tables: Tables, *, offline: bool = False, prefer: str = ""
+) -> ImageTraits:
+    """What is in the image that `reference` names; for the architecture `prefer`, unless the settings name one.
+
+    Where it is there for others only, one of them is read: its `architecture` says which.
+    """
+    if reference.transport is Transport.FILE and not is_archive(Path(reference.path)):
+        return _read_path(Path(reference.path), tables)
+    if reference.is_local:
+        return _read_archive(reference, workplace, tables)
+    if reference.transport is not Transport.DOCKER:
+        return _read_remote_sif(reference, workplace, tables, offline=offline)
+    try:
+        return _read_registry(reference, workplace, tables, offline=offline, prefer=prefer)
+    except (NetworkFailed, RateLimited, ImageNotFound) as problem:
+        known = read_table_traits(reference, tables)
+        if known is None or (isinstance(problem, ImageNotFound) and not offline):
+            raise
+        return replace(known, notes=(_explain_fallback(reference, problem, offline=offline), *known.notes))
+
+
+def read_table_traits(reference: Reference, tables: Tables) -> ImageTraits | None:
+    """What the tables alone know of a tag; None where they do not have it."""
+    name = name_reference(reference)
+    image, tag = split_name(name)
+    if not tag or tables.find_release(image, tag) is None:
+        return None
+    return read_traits(name, environment={}, labels={}, history=(), tables=tables)
+
+
+def name_reference(reference: Reference) -> str:
+    """The image as people are told of it: no scheme, no password."""
+    if reference.registry and reference.repository:
+        return f"{reference.registry}/{reference.name}"
+    return reference.path if reference.transport is Transport.FILE else reference.redacted
+
+
+def _explain_fallback(reference: Reference, problem: KedgeError, *, offline: bool) -> str:
+    if offline:
+        return f"{TABLE_ONLY}: the image is not in the store, and --offline asks nobody"
+    return (
+        f"{TABLE_ONLY}: {reference.registry} could not be asked ({problem.message}); "
+        f"sizes, architectures and whatever the tables lack are not known"
+    )
+
+
+# images of layers
+
+
+def _read_registry(
+    reference: Reference, workplace: Workplace, tables: Tables, *, offline: bool, prefer: str
+) -> ImageTraits:
+    wants = bool(workplace.settings.architecture)
+    if prefer and not wants:
+        workplace = dataclasses.replace(workplace, settings=replace(workplace.settings, architecture=prefer))
+    with workplace.open_store() as store:
+        resolved = resolve(reference, workplace, store, offline=offline, any_platform=not wants)
+        if resolved.manifest.is_sif:
+            return _read_remote_sif(reference, workplace, tables, offline=offline)
+        refuse_artifacts(resolved)
+        _, config = read_config(resolved, store)
+    traits = read_config_traits(name_reference(reference), config, tables)
+    return _add_manifest(traits, resolved.manifest, config, _list_architectures(resolved))
+
+
+def _list_architectures(resolved: Resolved) -> tuple[str, ...]:
+    return list_index_architectures(resolved.index) if resolved.index is not None else ()
+
+
+def list_index_architectures(index: Index) -> tuple[str, ...]:
+    """The architectures that an index has images for, in its order."""
+    platforms = [entry.platform for entry in index.manifests if entry.platform is not None]
+    usable = [each.architecture for each in platforms if each.os == "linux" and each.architecture != "unknown"]
+    return tuple(dict.fromkeys(clean_text(name, 20) for name in usable))[:50]
+
+
+def _add_manifest(
+    traits: ImageTraits, manifest: Manifest, config: ImageConfig, architectures: tuple[str, ...] = ()
+) -> ImageTraits:
+    return replace(
+        traits,
+        architectures=architectures or ((traits.architecture,) if traits.architecture else ()),
+        digest=str(manifest.digest),
+        size=sum(layer.size for layer in manifest.layers),
+        layers=_list_layers(manifest, config),
+    )
+
+
+def _list_layers(manifest: Manifest, config: ImageConfig) -> tuple[Layer, ...]:
+    """The layers, lowest first, with the history's line of each where the history has as many as there are."""
+    entries = [entry for entry in config.history if not entry.get("empty_layer")]
+    lines = list_commands(entries) if len(entries) == len(manifest.layers) else ("",) * len(manifest.layers)
+    if len(lines) != len(manifest.layers):
+        lines = ("",) * len(manifest.layers)
+    return tuple(
+        Layer(layer.size, str(layer.digest), shorten_command(line))
+        for layer, line in zip(manifest.layers, lines, strict=True)
+    )
+
+
+def _read_archive(reference: Reference, workplace: Workplace, tables: Tables) -> ImageTraits:
+    image = open_local_image(reference, workplace)
+    try:
+        if not isinstance(image, LayeredImage):
+            raise UsageError(f"{reference.redacted} is no image that can be explained", hint="give an image, or a file")
+        traits = read_config_traits(name_reference(reference), image.config, tables)
+        return _add_manifest(traits, image.manifest, image.config)
+    finally:
+        image.close()
+
+
+# SIF files and folders
+
+
+def _read_remote_sif(reference: Reference, workplace: Workplace, tables: Tables, *, offline: bool) -> ImageTraits:
+    with workplace.open_store() as store:
+        found = inspect_remote_sif(reference, workplace, store, offline=offline)
+    if found.path is not None:
+        return replace(_read_path(found.path, tables), name=name_reference(reference))
+    traits = _read_inspection(name_reference(reference), found.inspection, tables, found.architecture)
+    return replace(traits, size=found.size)
+
+
+def _read_path(path: Path, tables: Tables) -> ImageTraits:
+    inspection = inspect_path(path)
+    with explained(path), _open_view(path) as (view, architecture):
+        traits = _read_inspection(str(path), inspection, tables, architecture)
+        size = path.stat().st_size if path.is_file() else None
+        traits = replace(traits, size=size)
+        if view is None:
+            return traits
+        files, notes = look_inside(view, _read_environment(inspection))
+        machine = traits.architecture or find_machine(view)
+    return _join_files(replace(traits, architecture=machine, architectures=(machine,) if machine else ()), files, notes)
+
+
+def _join_files(traits: ImageTraits, files: Mapping[str, Fact], notes: list[str]) -> ImageTraits:
+    """What files say counts where the image's own variables say nothing; of some things it counts always."""
+    changes: dict[str, Any] = {}
+    for name, fact in files.items():
+        ours = getattr(traits, name)
+        if not ours or name in _BELIEVED_FILES or not ours.source.startswith(_OWN):
+            changes[name] = fact
+    if "framework" in files and traits.framework.value not in ("", files["framework"].value):
+        changes.pop("framework", None)
+        changes.pop("framework_version", None)
+    return replace(traits, **changes, notes=(*traits.notes, *notes))
+
+
+@contextlib.contextmanager
+def _open_view(path: Path) -> Iterator[tuple[View | None, str]]:
+    """A look into the image's files, and the architecture that a SIF states; no view where there is none to have."""
+    if path.is_dir():
+        yield FolderView(str(path.absolute()), is_still=True), ""
+        return
+    with path.open("rb") as file:
+        if identify_file(file) is FileKind.SIF:
+            reader = SifReader(file, str(path))
+            architecture = "" if reader.header.architecture == "unknown" else reader.header.architecture
+            try:
+                partition = reader.root_partition()
+            except UnsupportedFormat:  # encrypted, or of a kind that only the kernel reads: its labels must do
+                yield None, architecture
+                return
+            with SquashView(file, partition.offset, partition.size) as view:
+                yield view, architecture
+            return
+        file.seek(0)
+        with SquashView(file, find_payload(file.read(2048))) as view:
+            yield view, ""
+
+
+def _read_inspection(name: str, inspection: Inspection, tables: Tables, architecture: str) -> ImageTraits:
+    section, report = inspection.oci_config or {}, inspection.report
+    words = read_oci_words(report.runscript)
+    traits = read_traits(
+        name,
+        environment=_read_environment(inspection),
+        labels=report.labels,
+        history=(),
+        tables=tables,
+        architecture=architecture,
+        origin=_find_origin(inspection),
+    )
+    entrypoint, command = _list_words(section.get("Entrypoint")), _list_words(section.get("Cmd"))
+    if not entrypoint and not command and report.runscript.strip():
+        entrypoint, command = (words[0], words[1]) if words else (["/.singularity.d/runscript"], [])
+    return replace(
+        traits,
+        entrypoint=tuple(clean_text(word) for word in entrypoint),
+        command=tuple(clean_text(word) for word in command),
+    )
+
+
+def _read_environment(inspection: Inspection) -> dict[str, str]:
+    """The variables that the image sets, read from its scripts; those that a script computes are not known."""
+    known = inspection.oci_config or {}
+    safe = {**known, "Env": _list_words(known.get("Env"))} if "Env" in known else {}
+    return split_variables(_list_words(derive_section(inspection.report, safe)[0].get("Env")))
+
+
+def _list_words(value: object) -> list[str]:
+    return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []
+
+
+def _find_origin(inspection: Inspection) -> str:
+    """The registry's reference that the image was made from, as its labels or its definition file have it."""
+    labels = inspection.report.labels
+    kind, source = labels.get(_BOOTSTRAP, ""), labels.get(_FROM, "")
+    if not source:
+        header = dict(
+            (name.strip().lower(), value.strip())
+            for name, colon, value in (line.partition(":") for line in inspection.report.deffile.splitlines()[:50])
+            if colon
+        )
+        kind, source = header.get("bootstrap", ""), header.get("from", "")
+    return clean_text(source, 500) if kind in ("docker", "oras") else ""
