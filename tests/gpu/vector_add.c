@@ -2,6 +2,9 @@
 // Adds two vectors on the first GPU through the driver's own interface. Nothing of CUDA is needed to build it: libcuda is
 // opened at run time, and the kernel is PTX text that the driver compiles. Prints one JSON object; the status is 0 when
 // the sum is right, 2 when there is no libcuda, 3 when a call of it fails, 4 when the sum is wrong.
+//   vector_add [VERSION TARGET]          the kernel as PTX of that version for that target: 6.3 and sm_70
+//   vector_add --print VERSION TARGET    print that PTX, for ptxas
+//   vector_add --load FILE               the kernel as ptxas made it
 //   gcc -std=gnu11 -O2 -o vector_add vector_add.c -ldl
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -11,8 +14,8 @@
 
 typedef int (*call)();
 
-static const char *ptx =
-    ".version 6.3\n.target sm_70\n.address_size 64\n"
+static const char *body =
+    ".address_size 64\n"
     ".visible .entry add(.param .u64 pa, .param .u64 pb, .param .u64 pc, .param .u32 pn) {\n"
     ".reg .pred %p; .reg .f32 %x, %y, %z; .reg .b32 %i, %b, %t, %d, %n; .reg .b64 %a0, %b0, %c0, %o;\n"
     "ld.param.u64 %a0, [pa]; ld.param.u64 %b0, [pb]; ld.param.u64 %c0, [pc]; ld.param.u32 %n, [pn];\n"
@@ -22,6 +25,15 @@ static const char *ptx =
     "cvta.to.global.u64 %a0, %a0; cvta.to.global.u64 %b0, %b0; cvta.to.global.u64 %c0, %c0;\n"
     "ld.global.f32 %x, [%a0]; ld.global.f32 %y, [%b0]; add.f32 %z, %x, %y; st.global.f32 [%c0], %z;\n"
     "done: ret;\n}\n";
+
+static char module_data[1 << 20];
+
+static void make_module(int count, char **words) {
+    FILE *file = count == 3 && !strcmp(words[1], "--load") ? fopen(words[2], "rb") : NULL;
+    const char *version = count >= 3 ? words[count - 2] : "6.3", *target = count >= 3 ? words[count - 1] : "sm_70";
+    if (file && fread(module_data, 1, sizeof module_data - 1, file) > 0) return (void)fclose(file);
+    snprintf(module_data, sizeof module_data, ".version %s\n.target %s\n%s", version, target, body);
+}
 
 static void *library;
 
@@ -58,8 +70,10 @@ static void find_mapped(char *path, size_t size) {
     if (maps) fclose(maps);
 }
 
-int main(void) {
+int main(int words_count, char **words) {
     enum { COUNT = 1 << 20 };
+    make_module(words_count, words);
+    if (words_count == 4) return fputs(module_data, stdout) < 0;
     library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
     if (!library) {
         const char *reason = dlerror();
@@ -76,7 +90,7 @@ int main(void) {
     void *context, *module, *function;
     check("cuDevicePrimaryCtxRetain", find("cuDevicePrimaryCtxRetain")(&context, device));
     check("cuCtxSetCurrent", find("cuCtxSetCurrent")(context));
-    check("cuModuleLoadData", find("cuModuleLoadData")(&module, ptx));
+    check("cuModuleLoadData", find("cuModuleLoadData")(&module, module_data));
     check("cuModuleGetFunction", find("cuModuleGetFunction")(&function, module, "add"));
 
     float *host = malloc(3 * COUNT * sizeof *host);

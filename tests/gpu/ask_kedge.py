@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What kedge says of this machine and of made-up images on it, as one JSON object, for `run` to compare with the truth.
+
+ask_kedge.py FOLDER CASES: the folder that kedge is imported from; cases as JSON: [{"cuda": …, "capabilities": …}, …];
+with "libcuda": "host" a libcuda of the image is never taken, as on GPUs that are not for data centers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+
+def main() -> None:
+    """Print the target, what NVML says, and a verdict for each case."""
+    sys.path.insert(0, sys.argv[1])
+    from kedge.compat.judge import judge
+    from kedge.compat.tables import load_tables
+    from kedge.compat.traits import Fact, ImageTraits
+    from kedge.frozen import as_dict, replace
+    from kedge.host.gpu_probe import probe_gpus
+    from kedge.ops.targets import find_target
+    from kedge.runtime.devices.libraries import find_libraries
+    from kedge.runtime.gather import gather_host
+    from kedge.settings import Settings
+
+    environ = dict(os.environ)
+    tables = load_tables()
+    started = time.perf_counter()
+    target = find_target(environ=environ, settings=Settings.load(None, environ), tables=tables)
+    seconds = time.perf_counter() - started
+    verdicts = []
+    for case in json.loads(sys.argv[2]):
+        traits = ImageTraits(
+            "made-up",
+            cuda=Fact(case["cuda"], "test"),
+            capabilities=Fact(case["capabilities"], "test"),
+            architecture=target.architecture,
+        )
+        plain = tuple(replace(gpu, takes_forward_compat=False) for gpu in target.gpus)
+        meant = replace(target, gpus=plain) if case.get("libcuda") == "host" else target
+        verdict = judge(traits, meant, tables)
+        verdicts.append({"outcome": verdict.outcome, "runs": verdict.runs, "headline": verdict.headline})
+    probe = probe_gpus(10.0, find_libraries(gather_host(environ), "").find("libnvidia-ml"))
+    facts = as_dict(target)
+    facts["cpu_features"] = len(target.cpu_features or ())
+    print(json.dumps({"target": facts, "seconds": seconds, "probe": as_dict(probe), "verdicts": verdicts}))
+
+
+if __name__ == "__main__":
+    main()
