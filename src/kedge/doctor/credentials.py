@@ -81,7 +81,9 @@ def _has_helper(name: str) -> bool:
 def _explain_answer(name: str, answer: LoginAnswer | None) -> Finding:
     if answer is None or answer.is_valid is None:
         why = answer.said if answer is not None and answer.said else "it does not answer in time"
-        return Finding("logins", NOTE, f"whether {name} takes the login is not known: {why}")
+        what = f"whether {name} takes the login is not known: {why}"
+        wait = "a login that has expired is noticed only when an image is pulled"
+        return Finding("logins", NOTE, what, wait, "ask again where the registry can be reached", _DOCS)
     if answer.is_valid:
         return Finding("logins", OK, f"{name} takes the login")
     fix = f"kedge registry login {name}; for public images alone: kedge registry logout {name}"

@@ -114,6 +114,15 @@ def _explain_late(tools: Tools, version: str) -> Finding:
 
 def _explain_refusal(tools: Tools, version: str, told: Finished) -> Finding:
     said = (told.errors or told.output).decode(errors="replace").strip()
+    if "configuration source" in said:
+        return Finding(
+            "scheduler",
+            WARNING,
+            f"{version or tools.title} is installed here, and not set up: its programs find no slurm.conf",
+            "no job can be submitted from this machine",
+            "run it on a login node of the cluster; if this is one, set SLURM_CONF to the cluster's slurm.conf",
+            _SCHEDULER,
+        )
     last = "".join(c if c.isprintable() else " " for c in said.splitlines()[-1])[:300] if said else "nothing"
     return Finding(
         "scheduler",
@@ -161,7 +170,7 @@ def check_mpi_plugins(surroundings: Surroundings) -> list[Finding]:
     told = answer_within(SECONDS, {"list": partial(_ask, ("srun", "--mpi=list"), surroundings.environ)}).get("list")
     plugins = parse_plugins((told.output + told.errors).decode(errors="replace")) if told is not None else []
     if not plugins:
-        return [Finding("mpi-plugins", NOTE, "what 'srun --mpi=list' has is not known: it did not answer")]
+        return []  # the check of the scheduler says what is wrong with it
     shown = f"srun has {', '.join(plugins)}"
     if site.mpi_type and site.mpi_type not in plugins:
         why = f"the profile of {site.name} starts ranks with --mpi={site.mpi_type}: srun refuses that"

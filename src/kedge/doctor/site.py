@@ -104,11 +104,12 @@ def check_job_records(surroundings: Surroundings) -> list[Finding]:
         return []
     root = find_record_root(surroundings.settings, site, surroundings.environ)
     present = root
-    while not present.exists() and present != present.parent:
+    while not os.path.exists(present) and present != present.parent:  # noqa: PTH110 - its own raises where we may not look
         present = present.parent
-    if present.is_dir() and os.access(present, os.W_OK | os.X_OK):
+    is_folder = os.path.isdir(present)  # noqa: PTH112 - as above
+    if is_folder and os.access(present, os.W_OK | os.X_OK):
         return [Finding("job-records", OK, str(root))]
-    reason = "is a file" if not present.is_dir() else "cannot be written"
+    reason = "cannot be written" if is_folder else "is a file"
     return [
         Finding(
             "job-records",
