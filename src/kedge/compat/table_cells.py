@@ -14,6 +14,7 @@ from kedge.frozen import frozen
 Cells = Mapping[str, str]
 
 _VERSION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,5}([ .+_-]?[A-Za-z0-9+._~-]+( [A-Za-z0-9]+)*)?\Z")
+_LONGEST_VERSION = 80  # characters: those of nightly builds have half of it
 _DRIVER = re.compile(r"[0-9]{2,4}(\.[0-9]{1,4}){0,3}\Z")
 _UNSURE = re.compile(r"(\.xx)?\+?\Z")  # of `418.xx+`: any driver of that branch
 _CAPABILITY = re.compile(r"[1-9][0-9]?\.[0-9][a-f]?\Z")
@@ -184,13 +185,18 @@ def _read_branches(cells: Cells, column: str) -> tuple[int, ...]:
 @functools.lru_cache(maxsize=2048)
 def _clean_version(text: str) -> str | None:
     plain = strip_note(text)
-    return plain if all(_VERSION.match(strip_note(part)) for part in plain.split(" / ")) else None
+    return (
+        plain
+        if len(plain) <= _LONGEST_VERSION and all(_VERSION.match(strip_note(part)) for part in plain.split(" / "))
+        else None
+    )
 
 
 @functools.lru_cache(maxsize=2048)
 def _clean_versions(text: str) -> str | None:
     found = [part.strip().removesuffix("-1") for part in strip_note(text).split(";")]
-    return ";".join(dict.fromkeys(found)) if all(_VERSION.match(part) for part in found) else None
+    is_good = all(len(part) <= _LONGEST_VERSION and _VERSION.match(part) for part in found)
+    return ";".join(dict.fromkeys(found)) if is_good else None
 
 
 @functools.lru_cache(maxsize=2048)
