@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Doctor against real services: registries behind a proxy, keys that are taken and refused, networks that swallow."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kedge.doctor.credentials import check_logins
+from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
+from kedge.doctor.network import check_registries
+from kedge.doctor.run_checks import run_checks
+from kedge.doctor.surroundings import Surroundings
+from kedge.settings import Settings
+from tests.builders.certificates import make_authority
+from tests.fakes.proxy import ConnectProxy
+from tests.fakes.registry import FakeRegistry, Policy, nvcr
+from tests.requirements import require_program, require_user_namespaces
+
+KEY = "nvapi-" + "pl4nted" * 8
+NAMES = ["proxies", "registries", "certificates", "credentials", "logins", "scheduler", "site"]
+
+
+class World:
+    """nvcr.io and Docker Hub behind a proxy, with certificates of an authority of their own."""
+
+    def __init__(self, folder: Path, ngc: FakeRegistry, hub: FakeRegistry, proxy: ConnectProxy, bundle: Path) -> None:
+        self.folder, self.ngc, self.hub, self.proxy = folder, ngc, hub, proxy
+        self.environ = {
+            "HOME": str(folder),
+            "PATH": os.environ["PATH"],
+            "https_proxy": proxy.url,
+            "KEDGE_CA_BUNDLE": str(bundle),
+            "CONTAINERS_REGISTRIES_CONF": str(folder / "registries.conf"),
+        }
+
+    def surround(self, **environ: str) -> Surroundings:
+        full = {name: value for name, value in {**self.environ, **environ}.items() if value}
+        return Surroundings(full, Settings.load(environ=full))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    authority = make_authority(tmp_path / "ca")
+    tls = authority.issue("nvcr.io", "registry-1.docker.io", "auth.docker.io")
+    with (
+        FakeRegistry(nvcr(users={"$oauthtoken": KEY}), tls=tls, name="nvcr.io") as ngc,
+        FakeRegistry(Policy(auth="bearer"), tls=tls, name="registry-1.docker.io") as hub,
+        ConnectProxy({"nvcr.io:443": ngc.server.port, "registry-1.docker.io:443": hub.server.port}) as proxy,
+    ):
+        assert isinstance(proxy, ConnectProxy)
+        yield World(tmp_path, ngc, hub, proxy, authority.certificate)
+
+
+def test_registries_answer_through_the_proxy(world: World) -> None:
+    findings = check_registries(world.surround())
+    assert [each.level for each in findings] == [OK, OK]
+    assert findings[0].what.startswith("nvcr.io answers in ")
+    assert findings[0].what.endswith(f"s, through {world.proxy.url} (https_proxy)")
+    assert all("authorization" not in each.lower() for each in world.proxy.log)
+
+
+def test_registries_with_an_authority_that_nobody_told_kedge(world: World) -> None:
+    (finding,) = check_registries(world.surround(KEDGE_CA_BUNDLE=""))
+    assert finding.level == WARNING
+    assert "authority that is not trusted here" in finding.what
+    assert "KEDGE_CA_BUNDLE=FILE" in finding.fix
+
+
+def test_registries_that_the_proxy_does_not_let_through(world: World) -> None:
+    world.proxy.routes = {"nvcr.io:443": world.ngc.server.port}
+    findings = check_registries(world.surround())
+    assert [each.level for each in findings] == [OK, WARNING]
+    assert findings[1].what.startswith("registry-1.docker.io: the proxy does not connect us")
+
+
+def test_registries_behind_a_proxy_that_wants_a_login(world: World) -> None:
+    world.proxy.authorization = "Basic never"
+    (finding,) = check_registries(world.surround(https_proxy=world.proxy.url.replace("//", f"//me:{KEY}@")))
+    assert "the proxy wants a login" in finding.what
+    assert KEY not in repr(finding)
+
+
+def test_logins_key_that_is_taken(world: World) -> None:
+    findings = check_logins(world.surround(NGC_API_KEY=KEY))
+    assert findings == [Finding("logins", OK, "nvcr.io takes the login")]
+    assert not world.hub.server.log  # a key for nvcr.io is nobody else's business
+
+
+def test_logins_key_that_is_refused(world: World) -> None:
+    wrong = KEY.replace("pl4nted", "expired", 1)
+    (finding,) = check_logins(world.surround(NGC_API_KEY=wrong))
+    assert finding.level == FAIL
+    assert finding.what.startswith("nvcr.io refused the API key from NGC_API_KEY")
+    assert "public images cannot be pulled" in finding.why
+    assert wrong not in repr(finding)
+
+
+def test_logins_are_left_alone_where_there_are_none(world: World) -> None:
+    assert check_logins(world.surround()) == []
+    assert not world.proxy.log
+
+
+def test_logins_registry_that_stalls_is_not_waited_for(world: World) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        world.proxy.routes = {"nvcr.io:443": silent.getsockname()[1]}
+        began = time.monotonic()
+        (finding,) = check_logins(world.surround(NGC_API_KEY=KEY))
+        assert time.monotonic() - began < 1.5
+    assert finding.level == NOTE
+    assert "is not known" in finding.what
+
+
+def test_checks_of_services_end_in_time_when_everything_stalls(world: World, tmp_path: Path) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("sinfo", "docker-credential-own"):
+        (programs / name).write_text("#!/bin/sh\nexec sleep 30\n")
+        (programs / name).chmod(0o755)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        world.proxy.routes = dict.fromkeys(("nvcr.io:443", "registry-1.docker.io:443"), silent.getsockname()[1])
+        (tmp_path / ".docker").mkdir()
+        (tmp_path / ".docker/config.json").write_text(json.dumps({"credHelpers": {"nvcr.io": "own"}}))
+        began = time.monotonic()
+        diagnosis = run_checks(world.surround(PATH=f"{programs}:{os.environ['PATH']}", NGC_API_KEY=KEY), NAMES)
+        assert time.monotonic() - began < 2.0
+    assert KEY not in repr(diagnosis.findings)
+    assert any(each.check == "registries" and each.level == WARNING for each in diagnosis.findings)
+
+
+BLACK_HOLE = """
+import socket, sys, time
+from kedge.doctor.run_checks import run_checks
+from kedge.doctor.surroundings import Surroundings
+from kedge.settings import Settings
+names = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+names.bind(("127.0.0.1", 53))  # a name server that never answers
+full = socket.create_server(("127.0.0.9", 443), backlog=0)
+waiting = [socket.socket() for _ in range(4)]
+for each in waiting:  # once these wait to be taken, the kernel drops what comes
+    each.setblocking(False)
+    each.connect_ex(("127.0.0.9", 443))
+environ = {"HOME": sys.argv[1], "PATH": "/usr/bin:/bin", "NGC_API_KEY": "nvapi-" + "x1" * 20}
+began = time.monotonic()
+diagnosis = run_checks(Surroundings(environ, Settings.load(environ=environ)), ["proxies", "registries", "logins"])
+print(time.monotonic() - began)
+for each in diagnosis.findings:
+    print(each.level, each.what)
+"""
+
+
+def test_checks_of_services_end_in_time_where_packets_vanish(tmp_path: Path) -> None:
+    """A network of our own: questions to the name server are swallowed, and so are connections to nvcr.io."""
+    require_user_namespaces()
+    (tmp_path / "resolv.conf").write_text("nameserver 127.0.0.1\n")
+    (tmp_path / "hosts").write_text("127.0.0.9 nvcr.io\n")
+    script = (
+        f"mount --bind {tmp_path}/resolv.conf /etc/resolv.conf && mount --bind {tmp_path}/hosts /etc/hosts && "
+        f'{require_program("ip")} link set lo up && exec "$@"'
+    )
+    command = ["unshare", "-rnm", "sh", "-c", script, "sh", sys.executable, "-c", BLACK_HOLE, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    seconds, *told = done.stdout.splitlines()
+    assert float(seconds) < 2.0
+    assert "warning nvcr.io: no answer within 1 s" in told
+    assert "warning registry-1.docker.io: the name service does not answer" in told
+    assert any(line.startswith("note whether nvcr.io takes the login is not known") for line in told)
