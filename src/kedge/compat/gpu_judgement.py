@@ -14,12 +14,14 @@ from kedge.compat.verdict import FAIL, FORWARD, MINOR, NATIVE, NO, NOTE, OK, OPE
 from kedge.frozen import frozen
 
 if TYPE_CHECKING:
+    from kedge.compat.rows import NgcRelease
     from kedge.compat.tables import Tables
     from kedge.compat.target import Gpu, Target
     from kedge.compat.traits import ImageTraits
 
 RANKS = (NATIVE, MINOR, FORWARD, PTX, UNKNOWN, NO)  # what is worse decides
 _LEVELS = {NATIVE: OK, FORWARD: NOTE, MINOR: WARNING, PTX: WARNING, NO: FAIL, UNKNOWN: OPEN}
+_NO_LIST = "The list of this release's kernels is not known"
 _TOOLKITS = ("CUDA", "CUDA DL", "NVIDIA HPC SDK")  # what images are called that hold no GPU programs of their own
 
 
@@ -79,35 +81,42 @@ def judge_image_kernels(
 def _judge_by_neighbours(traits: ImageTraits, subject: Subject, tables: Tables) -> Judgement | None:
     """For a release without a list: GPUs come and go once, so it has what those before and after it both have."""
     before, after = find_neighbours(traits, tables)
-    if before is None:
-        return None
-    first = capability_rule.judge_kernels(before.capabilities, subject.capability, architecture=traits.architecture)
-    unknown = "The list of this release's kernels is not known"
-    if first.reason == capability_rule.OLDER:
+    first, second = (_read_row(row, subject, traits.architecture) for row in (before, after))
+    if before and first and first.reason == capability_rule.OLDER:
         sentence = (
-            f"{unknown}, but {before.tag}, before it, had none for GPUs as old as {subject}: "
+            f"{_NO_LIST}, but {before.tag}, before it, had none for GPUs as old as {subject}: "
             f"it had {first.kernels.show()}."
         )
         return Judgement("gpu", FAIL, sentence, "Take another GPU.", NO)
-    if after is None:
-        return None
-    second = capability_rule.judge_kernels(after.capabilities, subject.capability, architecture=traits.architecture)
-    if first.mode == second.mode == NATIVE:
-        sentence = f"{unknown}, but those before and after it, {before.tag} and {after.tag}, both serve {subject}."
+    if before and after and first and second and first.mode == second.mode == NATIVE:
+        sentence = f"{_NO_LIST}, but those before and after it, {before.tag} and {after.tag}, both serve {subject}."
         return Judgement("gpu", NOTE, sentence, "", NATIVE)
-    if first.kernels.stated is None or second.kernels.stated is None:
+    return _judge_by_statements(traits, subject, tables)
+
+
+def _judge_by_statements(traits: ImageTraits, subject: Subject, tables: Tables) -> Judgement | None:
+    """The same, by what NVIDIA's notes state of the releases before and after."""
+    before, after = find_neighbours(traits, tables, is_stated=True)
+    first, second = (_read_row(row, subject, traits.architecture) for row in (before, after))
+    if before is None or after is None or first is None or second is None:
         return None
-    stated = show_capability(max(first.kernels.stated, second.kernels.stated))
-    third = capability_rule.judge_kernels(
+    stated = show_capability(max(first.kernels.stated or (0, 0), second.kernels.stated or (0, 0)))
+    answer = capability_rule.judge_kernels(
         f"{stated}+", subject.capability, cuda=subject.cuda, cuda_range=subject.cuda_range
     )
-    if third.mode != NATIVE:
+    if answer.mode != NATIVE:
         return None
     sentence = (
-        f"{unknown}, but NVIDIA states of those before and after it, {before.tag} and {after.tag}, that they serve "
+        f"{_NO_LIST}, but NVIDIA states of those before and after it, {before.tag} and {after.tag}, that they serve "
         f"GPUs of compute capability {stated} and newer, as {subject} is."
     )
     return Judgement("gpu", NOTE, sentence, "", NATIVE)
+
+
+def _read_row(row: NgcRelease | None, subject: Subject, architecture: str) -> capability_rule.KernelAnswer | None:
+    if row is None:
+        return None
+    return capability_rule.judge_kernels(row.capabilities, subject.capability, architecture=architecture)
 
 
 def _shorten_driver(answer: driver_rule.Answer, need: driver_rule.Need, machine: driver_rule.Machine) -> str:

@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 _MONTHLY = 2  # fields of 24.03
 
 
-def find_neighbours(traits: ImageTraits, tables: Tables) -> tuple[NgcRelease | None, NgcRelease | None]:
-    """The nearest release before and after the image's of whose kernels something is known, for its architecture."""
+def find_neighbours(
+    traits: ImageTraits, tables: Tables, *, is_stated: bool = False
+) -> tuple[NgcRelease | None, NgcRelease | None]:
+    """The nearest release before and after the image's that has a list of kernels for its architecture.
+
+    `is_stated`: of which NVIDIA states from which GPU on they serve.
+    """
     release = order(traits.release.value)
     if len(release) < _MONTHLY:
         return None, None
-    listed = [
-        (order(row.tag), row)
-        for row in tables.list_releases(traits.name)
-        if row.capabilities and _tells_kernels(row, traits.architecture)
-    ]
-    before = [pair for pair in listed if pair[0] < release]
-    after = [pair for pair in listed if pair[0] > release]
+    told = []
+    for row in tables.list_releases(traits.name):
+        kernels = read_kernels(row.capabilities, traits.architecture)
+        if kernels.stated is not None if is_stated else kernels:
+            told.append((order(row.tag), row))
+    before = [pair for pair in told if pair[0] < release]
+    after = [pair for pair in told if pair[0] > release]
     return (
         max(before, key=lambda pair: pair[0])[1] if before else None,
         min(after, key=lambda pair: pair[0])[1] if after else None,
     )
-
-
-def _tells_kernels(row: NgcRelease, architecture: str) -> bool:
-    kernels = read_kernels(row.capabilities, architecture)
-    return bool(kernels) or kernels.stated is not None
