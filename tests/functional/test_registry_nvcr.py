@@ -127,7 +127,7 @@ def test_nvcr_licence_not_accepted_gives_the_page(site: Site) -> None:
 def test_nvcr_deleted_tag_proposes_the_list(site: Site) -> None:
     with pytest.raises(ImageNotFound, match="deleted some months after") as caught:
         site.client().get_manifest("nvidia/cuda", "11.0-base")
-    assert "kedge registry tags nvcr.io/nvidia/cuda" in (caught.value.hint or "")
+    assert "kedge tags nvcr.io/nvidia/cuda" in (caught.value.hint or "")
     assert list(site.client().list_tags("nvidia/cuda")) == ["1.0"]
 
 

@@ -215,7 +215,7 @@ def test_shim_version_can_be_parsed() -> None:
         ("apptainer buld x y", "there is no 'apptainer buld'", "did you mean 'build'?"),
         ("apptainer capability list", "there is no 'apptainer capability' here", "rights of their caller"),
         ("singularity oci run", "there is no 'singularity oci' here", "kedge run oci:FOLDER"),
-        ("apptainer search x", "there is no 'apptainer search' here", "kedge registry tags"),
+        ("apptainer search x", "there is no 'apptainer search' here", "kedge search"),
         ("apptainer remote use x", "there is no 'remote use' here", "kedge registry login HOST"),
         ("apptainer remote login --tokenfile f h", "'apptainer remote --tokenfile' cannot", "--password-stdin"),
         ("apptainer pull --docker-host=h docker://x", "'apptainer pull --docker-host' cannot be", "DOCKER_HOST"),

@@ -169,7 +169,7 @@ def test_tags_without_the_registry_are_those_of_the_tables(ngc: NgcSite, capsys:
     assert names(document)[0] == "26.08-py3"
     assert all("deleted" not in row["marks"] for row in document["tags"])
     assert any(
-        "these are the tags that kedge's tables know, and some may be deleted" in note for note in document["notes"]
+        "kedge's tables are used instead, so some of the tags may be deleted" in note for note in document["notes"]
     )
     ngc.registry.server.log.clear()
     offline = ask(capsys, "pytorch", "--offline")

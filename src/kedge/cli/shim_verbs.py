@@ -64,7 +64,7 @@ _MISSING = {
     "keyserver": "'kedge key' takes the key server with --url",
     "oci": "'kedge exec' and 'kedge run' run OCI images: kedge run oci:FOLDER",
     "plugin": "kedge has no plugins",
-    "search": "look on the page of the library, or list the tags of a repository: kedge registry tags NAME",
+    "search": "'kedge search' looks on NGC and Docker Hub; libraries have a page for it",
 }
 
 _REMOTES = {

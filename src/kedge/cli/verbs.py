@@ -70,6 +70,7 @@ VERBS = {
     "explain": Verb("kedge.cli.explain", "what is in an image, and whether it runs, before it is pulled", "Explain"),
     "search": Verb("kedge.cli.search", "find images by words, on NGC and Docker Hub", "Explain"),
     "tags": Verb("kedge.cli.tags", "the tags of an image, newest first, and which of them run here", "Explain"),
+    "recommend": Verb("kedge.cli.recommend", "the newest tag of an image that runs on a machine or queue", "Explain"),
     "data": Verb("kedge.cli.data", "the tables behind verdicts, where figures are from, and what is new", "Explain"),
     "doctor": Verb("kedge.cli.doctor", "what keeps containers and jobs from working here, and the remedy", "Explain"),
     "pull": Verb(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kedge.compat.candidates import resolve_image
 from kedge.compat.tables import Tables, load_tables, normalize_image
 from kedge.errors import InvalidReference
 from kedge.frozen import frozen
@@ -46,10 +47,12 @@ def load_known_tables(environ: Mapping[str, str], settings: Settings, progress: 
 def find_repository(text: str, tables: Tables) -> Repository:
     """The repository of any reference; a single word that only one image of the tables has as its name is that one."""
     word, _, tag = text.strip().partition(":")
-    short = [image for image in tables.images if image.rpartition("/")[2] == word.lower()]
-    if len(short) == 1 and "/" not in text:
-        registry, _, path = short[0].partition("/")
-        return Repository(registry, path, tag, f"'{word}' is taken as {short[0]}")
+    if word and "/" not in text:
+        image = resolve_image(word, tables)
+        same = [each for each in tables.images if each.rpartition("/")[2] == image.rpartition("/")[2]]
+        if same == [image]:
+            registry, _, path = image.partition("/")
+            return Repository(registry, path, tag, f"'{word}' is taken as {image}")
     reference = Reference.parse(text, exists=lambda _path: False)
     if reference.transport not in (Transport.DOCKER, Transport.ORAS) or not reference.repository:
         raise InvalidReference(f"'{text}' is not on a registry", hint="such as nvcr.io/nvidia/pytorch")

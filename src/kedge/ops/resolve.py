@@ -190,7 +190,7 @@ def compare_platform(found: Platform, reference: Reference, workplace: Workplace
     if found.os != wanted.os:
         raise NoMatchingPlatform(
             f"{reference.redacted} is for {found.os}, and only {wanted.os} images run on clusters",
-            hint="look for another tag: kedge registry tags REPOSITORY",
+            hint="look for another tag: kedge tags REPOSITORY",
         )
     if found.architecture in ("unknown", wanted.architecture):
         return

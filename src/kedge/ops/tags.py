@@ -136,7 +136,7 @@ def ask_registry(
     except (NetworkFailed, RateLimited) as problem:
         if not has_tables:
             raise
-        notes.append(f"{problem.message}; these are the tags that kedge's tables know, and some may be deleted")
+        notes.append(f"{problem.message}; kedge's tables are used instead, so some of the tags may be deleted by now")
         return None
     finally:
         task.finish()

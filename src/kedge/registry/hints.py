@@ -241,7 +241,7 @@ def _explain_denied(situation: Situation, context: dict[str, str]) -> KedgeError
 
 def _explain_missing(situation: Situation, said: ErrorBody, context: dict[str, str]) -> KedgeError:
     name = f"{situation.registry}/{situation.repository}"
-    tags = f"kedge registry tags {name}"
+    tags = f"kedge tags {name}"
     if "BLOB_UNKNOWN" in said.codes:
         return ImageNotFound(
             f"{situation.registry} has lost a part of an image in '{situation.repository}': {situation.reference}",
