@@ -115,8 +115,10 @@ def make_verdict(outcome: str = MINOR) -> Verdict:
 
 def make_small_chart() -> Chart:
     branches = (470, 525, 535, 550, 570, 580, 590, 595, 610)
+    offers = ("11.4", "12.0", "12.2", "12.4", "12.8", "13.0", "13.1", "13.2", "")
     columns = tuple(
-        ChartColumn(str(each), "535.104.05" if each == 535 else f"{each}.10", each == 535) for each in branches
+        ChartColumn(str(branch), "535.104.05" if branch == 535 else f"{branch}.10", branch == 535, cuda)
+        for branch, cuda in zip(branches, offers, strict=True)
     )
     needs = [("26.07-py3", "13.3.1.008", 610), ("26.03-py3", "13.2.0.046", 595), ("25.10-py3", "13.0.2.006", 580)]
     needs += [("25.06-py3", "12.9.1.010", 575), ("25.01-py3", "12.8.0.038", 570), ("24.06-py3", "12.5.0.23", 555)]

@@ -207,7 +207,7 @@ def test_browser_outlines_the_machine_and_the_image(browser: Browser, page: Path
             };
         })()""")
         chart = make_small_chart()
-        assert found["head"] == ["535"]
+        assert found["head"] == ["535", "12.2"]
         assert found["column"] == [row.cells[2] for row in chart.rows]
         assert found["label"] == ["24.03-py3", "12.4"]
         assert found["row"] == list(next(row.cells for row in chart.rows if row.is_image))

@@ -12,6 +12,7 @@ from kedge.compat.read_traits import read_traits
 from kedge.compat.tables import load_tables
 from kedge.compat.target import Target
 from kedge.compat.verdict import MINOR, NATIVE, NO, UNKNOWN
+from kedge.frozen import replace
 
 PYTORCH, CUDA = "nvcr.io/nvidia/pytorch", "nvcr.io/nvidia/cuda"
 TABLES = load_tables()
@@ -90,6 +91,14 @@ def test_chart_columns_have_the_branch_of_the_machine() -> None:
     assert {470, 515, 525, 535, 550, 570, 580} <= set(branches)
     assert [column.driver for column in chart.columns if column.is_host] == ["515.65.01"]
     assert all(column.driver.startswith(column.branch) for column in chart.columns)
+    offers = {column.branch: column.cuda for column in chart.columns}
+    assert (offers["470"], offers["535"], offers["550"], offers["580"]) == ("11.4", "12.2", "12.4", "13.0")
+
+
+def test_chart_believes_what_the_machine_says_of_its_cuda() -> None:
+    target = replace(make_target("A100", "565.57.01"), cuda="12.7")  # a driver whose CUDA no toolkit has
+    chart = make_chart(PYTORCH, TABLES, target)
+    assert [column.cuda for column in chart.columns if column.is_host] == ["12.7"]
 
 
 def test_chart_keeps_to_one_flavour() -> None:

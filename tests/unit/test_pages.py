@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
+from html import unescape
 from html.parser import HTMLParser
 from itertools import pairwise
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kedge.cli.verbs import VERBS as CLI_VERBS
 from kedge.compat.chart import Chart
 from kedge.compat.target import Target
 from kedge.compat.traits import TITLES, ImageTraits, Layer
@@ -25,7 +27,7 @@ from kedge.pages.chart_picture import describe_host
 from kedge.pages.diagnosis import render_diagnosis
 from kedge.pages.explanation import render_explanation
 from kedge.pages.layers_picture import fold_layers
-from kedge.pages.markup import Markup, clean_text, format_advice, format_sentence, make_element
+from kedge.pages.markup import VERBS, Markup, clean_text, format_advice, format_sentence, make_element
 from kedge.pages.skeleton import LARGEST_PAGE
 from tests.builders.pages import (
     SIZES,
@@ -227,12 +229,39 @@ def test_pages_unknown_values_leave_attributes_and_children_out() -> None:
 
 
 def test_pages_commands_are_set_as_code() -> None:
-    assert format_sentence("run `a < b` or 'kedge pull x', not 'this'") == (
-        "run <code>a &lt; b</code> or <code>kedge pull x</code>, not &#x27;this&#x27;"
+    assert format_sentence("run `a < b` or 'kedge pull x': users' own, the site's, export A='b' (so)") == (
+        "run <code>a &lt; b</code> or <code>kedge pull x</code>: users&#x27; own, the site&#x27;s,"
+        " export A=&#x27;b&#x27; (so)"
     )
     assert format_advice("Do this:\n    one <x>\n$ two\nThen `three`.") == (
         "<p>Do this:</p><pre><code>one &lt;x&gt;\ntwo</code></pre><p>Then <code>three</code>.</p>"
     )
+
+
+@pytest.mark.parametrize(
+    ("advice", "commands"),
+    [
+        ("kedge registry login nvcr.io; for public images alone: kedge registry logout nvcr.io", 2),
+        ("export LANG=C.UTF-8", ["export LANG=C.UTF-8"]),
+        ("export NAME='$oauthtoken' (in single quotes)", ["export NAME='$oauthtoken'"]),
+        ("nothing, if they are meant; else: unset A B", ["unset A B"]),
+        ("unset A, or name in it only what the image needs.", ["unset A"]),
+        (
+            "administrators start 'nvidia-persistenced', or 'nvidia-smi -pm 1'",
+            ["nvidia-persistenced", "nvidia-smi -pm 1"],
+        ),
+        ("none is needed: kedge keeps them outside", []),
+        ("it is the administrators' to raise; ask for the users' sake", []),
+    ],
+)
+def test_pages_advice_shows_its_commands(advice: str, commands: list[str] | int) -> None:
+    made = format_advice(advice)
+    found = [unescape(each) for each in re.findall("<code>(.*?)</code>", made)]
+    assert (len(found) if isinstance(commands, int) else found) == commands
+
+
+def test_pages_know_the_verbs_of_kedge() -> None:
+    assert set(VERBS) <= set(CLI_VERBS)
 
 
 def find_texts(page: str, path: str) -> list[str]:
@@ -297,6 +326,8 @@ def test_pages_machine_says_what_is_not_known() -> None:
     assert "GPU8 × NVIDIA A100-SXM4-40GB (Ampere, capability 8.0)" in cards
     assert "MPInot known" in cards
     assert "Drivernot known" in cards
+    by_chart = explain(target=replace(make_target(), cuda=""), chart=make_small_chart())
+    assert "CUDA that the driver offers12.2by the table" in find_texts(by_chart, ".//dl/div")
     assert "GPUnone" in find_texts(explain(target=Target("login", has_gpus=False)), ".//dl/div")
 
 

@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kedge.compat.judge import judge
+from kedge.compat.needs import find_offered_cuda
 from kedge.compat.read_traits import read_traits
 from kedge.compat.tables import Tables, normalize_image
 from kedge.compat.target import Target
 from kedge.compat.traits import ImageTraits
 from kedge.compat.verdict import NATIVE, UNKNOWN
-from kedge.compat.versions import order
+from kedge.compat.versions import major_minor, order
 from kedge.frozen import as_dict, frozen, replace
 
 # The branches that clusters stay on for long; newer ones are those that the tables name.
@@ -26,6 +27,7 @@ class ChartColumn:
     branch: str  # 535
     driver: str  # 535.104.05
     is_host: bool = False
+    cuda: str = ""  # 12.2: what it offers; empty: not known
 
 
 @frozen
@@ -102,7 +104,8 @@ def _list_columns(tables: Tables, target: Target | None) -> tuple[ChartColumn, .
     for branch in sorted(branches | set(host)):
         is_host = (branch,) == host
         driver = target.driver if target and is_host else newest.get(branch, str(branch))
-        columns.append(ChartColumn(str(branch), driver, is_host))
+        told = major_minor(target.cuda) if target and is_host else ""
+        columns.append(ChartColumn(str(branch), driver, is_host, told or find_offered_cuda(driver, tables)))
     return tuple(columns)
 
 

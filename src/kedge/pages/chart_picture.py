@@ -14,7 +14,7 @@ from kedge.pages.markup import Markup, clean_text, format_sentence, join_markup,
 from kedge.pages.skeleton import make_section
 
 _MOST_ROWS, _MOST_COLUMNS = 30, 16
-_CELL, _LINE, _GAP, _HEAD = 26, 22, 15, 46
+_CELL, _LINE, _GAP, _HEAD = 27, 22, 15, 60  # _HEAD: `here`, the branch, and the CUDA it offers
 _LETTER = 6.7  # the width of one, about; labels are set in letters of one width
 _CUDA = 40
 _LARGEST_SCALE = 1.35
@@ -72,7 +72,11 @@ def _draw_grid(chart: Chart) -> Markup:
     for place in places:
         drawn += _draw_row(place, left, len(columns))
     if chart.skipped:
-        drawn.append(_write(f"{chart.skipped} older tags", 12, bottom + _GAP - 3, class_="faint"))
+        drawn.append(
+            _write(
+                f"{chart.skipped} older tag{'' if chart.skipped == 1 else 's'}", 12, bottom + _GAP - 3, class_="faint"
+            )
+        )
     drawn += _draw_heads(chart, left, bottom)
     return make_element(
         "svg",
@@ -96,30 +100,29 @@ def _place_rows(rows: tuple[ChartRow, ...]) -> Iterator[Place]:
 
 
 def _draw_heads(chart: Chart, left: float, bottom: float) -> Iterator[Markup]:
-    yield _write("tag", 12, _HEAD - 8, class_="faint")
-    yield _write("CUDA", left - _CUDA, _HEAD - 8, class_="faint")
+    yield _write("driver", left - 4, _HEAD - 22, text_anchor="end", class_="faint")
+    yield _write("CUDA", left - 4, _HEAD - 8, text_anchor="end", class_="faint")
     for place, column in enumerate(chart.columns[:_MOST_COLUMNS]):
-        middle = left + _CELL * (place + 0.5)
-        yield _write(
-            clean_text(column.branch, 5),
-            middle,
-            _HEAD - 8,
-            text_anchor="middle",
-            class_="head strong" if column.is_host else "head",
-        )
+        middle, style = left + _CELL * (place + 0.5), "head strong" if column.is_host else "head"
+        yield _write(clean_text(column.branch, 5), middle, _HEAD - 22, text_anchor="middle", class_=style)
+        yield _write(clean_text(column.cuda, 5) or "–", middle, _HEAD - 8, text_anchor="middle", class_="head faint")
         if column.is_host:
-            x = left + _CELL * place
-            title = make_element("title", f"driver {column.driver}, this machine's")
-            size = {"x": x, "y": _HEAD - 22, "width": _CELL, "height": bottom - _HEAD + 24}
-            yield make_element("rect", title, rx=4, class_="host", **size)
-            yield make_element("path", d=f"M{middle - 5} {_HEAD - 31}h10l-5 6z", class_="pointer")
-            yield _write("here", middle, _HEAD - 33, text_anchor="middle", class_="strong")
+            yield from _outline_column(left + _CELL * place, bottom, column.driver)
+
+
+def _outline_column(x: float, bottom: float, driver: str) -> Iterator[Markup]:
+    middle = x + _CELL / 2
+    title = make_element("title", f"driver {driver}, this machine's")
+    box = {"x": f"{x:.1f}", "y": _HEAD - 36, "width": _CELL, "height": f"{bottom - _HEAD + 38:.1f}"}
+    yield make_element("rect", title, rx=4, class_="host", **box)
+    yield make_element("path", d=f"M{middle - 5:.1f} {_HEAD - 45}h10l-5 6z", class_="pointer")
+    yield _write("here", middle, _HEAD - 48, text_anchor="middle", class_="strong")
 
 
 def _draw_row(place: Place, left: float, columns: int) -> Iterator[Markup]:
     row, top = place.row, place.top
     if row.skipped:
-        yield _write(f"{row.skipped} tags between", 12, top - 4, class_="faint")
+        yield _write(f"{row.skipped} tag{'' if row.skipped == 1 else 's'} between", 12, top - 4, class_="faint")
     if row.is_image:
         yield make_element("rect", x=0, y=top, width=left + _CELL * columns, height=_LINE, rx=4, class_="own")
         yield make_element("path", d=f"M2 {top + 6}l6 5l-6 5z", class_="pointer")
@@ -176,7 +179,7 @@ def _make_table(chart: Chart) -> Markup:
         make_element("tbody", *body),
         class_="matrix",
     )
-    drivers = ", ".join(column.driver for column in columns)
+    drivers = ", ".join(f"{column.driver} (CUDA {column.cuda or 'not known'})" for column in columns)
     return make_element(
         "details",
         make_element("summary", "The same as a table"),

@@ -30,10 +30,11 @@ def render_explanation(
 def _make_page(
     traits: ImageTraits, verdict: Verdict | None, target: Target | None, chart: Chart | None, imprint: Imprint
 ) -> str:
+    offered = next((column.cuda for column in chart.columns if column.is_host), "") if chart else ""
     parts = [
         make_verdict_banner(verdict),
         make_judgements(verdict),
-        make_machine(target),
+        make_machine(target, offered),
         make_chart_picture(chart),
         make_facts(traits),
         make_layers_picture(traits.layers),

@@ -53,8 +53,8 @@ def _list_more_facts(traits: ImageTraits) -> list[tuple[str, Fact]]:
     return facts
 
 
-def make_machine(target: Target | None) -> Markup | None:
-    """The machine that the image was judged against."""
+def make_machine(target: Target | None, offered: str = "") -> Markup | None:
+    """The machine that the image was judged against; `offered` is its driver's CUDA by the table."""
     if target is None:
         return None
     gpus = "none" if target.has_gpus is False else ", ".join(_describe_gpu(gpu) for gpu in target.gpus[:12])
@@ -62,7 +62,7 @@ def make_machine(target: Target | None) -> Markup | None:
     cards = [
         _make_card("GPU", gpus),
         _make_card("Driver", target.driver, target.driver_source),
-        _make_card("CUDA that the driver offers", target.cuda),
+        _make_card("CUDA that the driver offers", target.cuda or offered, "" if target.cuda else "by the table"),
         _make_card("Processor", processor),
         _make_card("glibc", target.glibc),
         _make_card("MPI", target.mpi),

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from kedge.doctor.finding import OK, Finding
 from kedge.pages.marks import find_level_look, make_mark
-from kedge.pages.markup import Markup, format_advice, format_sentence, make_element
+from kedge.pages.markup import Markup, format_sentence, make_element
 from kedge.pages.skeleton import make_section
-from kedge.pages.verdict_part import make_level_line, make_point
+from kedge.pages.verdict_part import make_label, make_level_line, make_point, make_remedy
 
 _MOST_FINDINGS = 60
 
@@ -39,12 +39,11 @@ def make_quiet_findings(findings: Sequence[Finding]) -> Markup | None:
 
 def _make_point(finding: Finding) -> Markup:
     look = find_level_look(finding.level)
-    fix = [make_element("div", "How to mend it", class_="quiet small"), format_advice(finding.fix)]
     body = [
         make_level_line(look, finding.check),
         make_element("p", make_element("strong", format_sentence(finding.what)), class_="text"),
-        make_element("p", format_sentence(finding.why), class_="text") if finding.why else None,
-        make_element("div", *fix, class_="remedy") if finding.fix else None,
+        make_element("p", make_label("Why"), format_sentence(finding.why), class_="text") if finding.why else None,
+        make_remedy("Fix", finding.fix),
         _make_reference(finding.docs),
     ]
     return make_point(look, body)

@@ -12,8 +12,19 @@ LONGEST_TEXT = 800  # characters of one piece of text; the pages cut shorter whe
 _INVISIBLE = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))  # these steer a reader's eye or program
 _MARKS = frozenset(("Mn", "Me"))
 _MOST_MARKS = 2  # combining ones on one letter; more of them paint over the lines above
+# of kedge, so that a command is told from `kedge does this`
+VERBS = ("alloc", "cache", "config", "data", "doctor", "exec", "explain", "inspect", "key", "logs", "pull", "recommend",
+         "registry", "run", "search", "shell", "sif", "site", "status", "submit", "tags")  # fmt: skip
 _VOID = frozenset(("meta", "use", "rect", "path", "br"))
-_CODE = re.compile(r"`([^`]{1,300})`|'(kedge [^']{1,300})'")
+# Set as code: what stands in `backquotes` or 'quotes', which are no apostrophes; in advice also commands without them,
+# from where one can begin to where a sentence goes on.
+_QUOTED = r"`([^`]{1,300})`|(?<![^\s(])'([^']{1,300})'(?!\w)"
+_BARE = (
+    r"|(?:\A|(?<=: )|(?<=; ))((?:export|unset|ulimit|kedge"
+    rf" (?:{'|'.join(VERBS)}))\b[^;]{{0,300}}?)(?=;|, | \(|\.? *\Z|\. )"
+)
+_CODE = re.compile(_QUOTED)
+_COMMANDS = re.compile(_QUOTED + _BARE)
 
 
 class Markup(str):
@@ -56,13 +67,14 @@ def join_markup(children: Iterable[object]) -> Markup:
     )
 
 
-def format_sentence(text: str) -> Markup:
-    """A sentence in which `code` and 'kedge commands' are set as such."""
+def format_sentence(text: str, code: re.Pattern[str] = _CODE) -> Markup:
+    """A sentence in which what is quoted is set as code."""
     pieces: list[object] = []
     place = 0
     cleaned = clean_text(text)
-    for found in _CODE.finditer(cleaned):
-        pieces += [_keep_spaces(cleaned[place : found.start()]), make_element("code", found[1] or found[2])]
+    for found in code.finditer(cleaned):
+        shown = next(group for group in found.groups() if group)
+        pieces += [_keep_spaces(cleaned[place : found.start()]), make_element("code", shown)]
         place = found.end()
     return join_markup([*pieces, _keep_spaces(cleaned[place:])])
 
@@ -75,7 +87,10 @@ def format_advice(text: str) -> Markup:
         if line.startswith(("    ", "\t", "$ ")) and line.strip():
             commands.append(clean_text(line.removeprefix("$ ")))
             continue
-        made += [*_make_block(commands), *([make_element("p", format_sentence(line))] if line.strip() else [])]
+        made += [
+            *_make_block(commands),
+            *([make_element("p", format_sentence(line, _COMMANDS))] if line.strip() else []),
+        ]
         commands = []
     return join_markup([*made, *_make_block(commands)])
 

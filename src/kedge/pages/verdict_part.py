@@ -65,7 +65,7 @@ def _make_point(judgement: Judgement) -> Markup:
     body = [
         make_level_line(find_level_look(judgement.level), subject),
         make_element("p", format_sentence(judgement.sentence), class_="text"),
-        make_element("div", format_advice(judgement.remedy), class_="remedy") if judgement.remedy else None,
+        make_remedy("What to do", judgement.remedy),
     ]
     return make_point(find_level_look(judgement.level), body)
 
@@ -78,3 +78,15 @@ def make_level_line(look: Look, subject: str) -> Markup:
 def make_point(look: Look, body: Sequence[Markup | None]) -> Markup:
     """One entry of a list of points."""
     return make_element("li", make_mark(look), make_element("div", join_markup(body), class_="body"))
+
+
+def make_remedy(label: str, text: str) -> Markup | None:
+    """What to do, set apart; None where nothing is."""
+    if not text:
+        return None
+    return make_element("div", make_element("div", label, class_="quiet small"), format_advice(text), class_="remedy")
+
+
+def make_label(word: str) -> Markup:
+    """A small word before a sentence that says what the sentence is."""
+    return make_element("span", make_element("span", word, class_="quiet"), Markup(": "))
