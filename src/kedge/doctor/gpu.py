@@ -9,6 +9,7 @@ from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.doctor.gpu_host import find_other_driver, look_at_gpus
 from kedge.doctor.surroundings import Surroundings
 from kedge.host.gpu_probe import MISMATCH, GpuProbe, ProbedGpu, probe_gpus
+from kedge.runtime.devices.missing import find_job, has_grant
 from kedge.runtime.devices.selection import VARIABLE, select_cards
 from kedge.runtime.options import RunOptions
 
@@ -70,7 +71,8 @@ def check_nvml(surroundings: Surroundings) -> list[Finding]:
         return []
     path = gpus.libraries.find("libnvidia-ml")
     probe = probe_gpus(_PATIENCE, gpus.locate(path) if path else "")
-    return judge_probe(probe, gpus.driver.version or gpus.libraries.version)
+    findings = judge_probe(probe, gpus.driver.version or gpus.libraries.version)
+    return findings + judge_parts(surroundings.environ.get(VARIABLE, ""), probe)
 
 
 def judge_probe(probe: GpuProbe, version: str) -> list[Finding]:
@@ -145,6 +147,18 @@ def _judge_gpu(number: int, gpu: ProbedGpu) -> list[Finding]:
     return findings
 
 
+def judge_parts(value: str, probe: GpuProbe) -> list[Finding]:
+    """Parts of MIG that CUDA_VISIBLE_DEVICES names: only the driver knows which there are."""
+    known = [part for gpu in probe.gpus for part in gpu.parts]
+    named = [word.strip() for word in value.split(",") if word.strip().startswith("MIG-") and "/" not in word]
+    lost = [word for word in named if not any(part.startswith(word) for part in known)]
+    if not lost or not probe.has_answered:
+        return []
+    what = f"{VARIABLE} names {lost[0]}, and there is no such part of a GPU for this process"
+    fix = f"there are: {', '.join(known)}" if known else f"ask the scheduler for a part, or 'unset {VARIABLE}'"
+    return [Finding("gpu-answer", WARNING, what, "CUDA programs will find no device", fix, f"{_PAGE}#gpu-answer")]
+
+
 def check_selection(surroundings: Surroundings) -> list[Finding]:
     """Which GPUs programs are told to use: CUDA_VISIBLE_DEVICES."""
     name, docs = "gpu-selection", f"{_PAGE}#gpu-selection"
@@ -158,6 +172,11 @@ def check_selection(surroundings: Surroundings) -> list[Finding]:
         why = "CUDA reads the variable and hides all other GPUs"
         fix = fix or f"correct it, or 'unset {VARIABLE}'; 'nvidia-smi -L' lists the GPUs"
         return [Finding(name, WARNING, _end(what), why, fix, docs)]
+    job = find_job(surroundings.environ)
+    if value is None and job and gpus.driver.usable and not has_grant(surroundings.environ):
+        what = f"this {job} job was given no GPU, but {_count(len(gpus.driver.usable), 'GPU')} can be opened"
+        why = "nothing keeps its programs from GPUs that other jobs were given: both get slow, or run out of memory"
+        return [Finding(name, WARNING, what, why, f"ask for GPUs in the job, or hide them: 'export {VARIABLE}='", docs)]
     if value is None:
         return [Finding(name, OK, f"{VARIABLE} is not set: programs see every GPU that they may use")]
     words = [word.strip() for word in value.split(",")]
@@ -166,7 +185,7 @@ def check_selection(surroundings: Surroundings) -> list[Finding]:
         what = f"{VARIABLE}={value} names '{twice}' twice"
         fix = "name every GPU once"
         return [Finding(name, WARNING, what, "CUDA takes that for an error, and programs see no GPU", fix, docs)]
-    return [Finding(name, OK, f"{VARIABLE}={value}")]
+    return [Finding(name, OK, f"{VARIABLE}={value}" + ("" if job else ", which no job has set"))]
 
 
 def _describe(probe: GpuProbe) -> str:

@@ -85,7 +85,7 @@ def _explain_no_module(host: HostFacts, libraries: Libraries) -> Lack:
 
 
 def _explain_no_nodes(host: HostFacts, driver: Driver) -> Lack:
-    job = _find_job(host.environ)
+    job = find_job(host.environ)
     if driver.refused:
         node = driver.refused[0].node
         if job:
@@ -144,10 +144,9 @@ def _explain_libraries(view: View, driver: Driver, libraries: Libraries) -> Lack
 
 
 def _advise_request(host: HostFacts) -> str:
-    job = _find_job(host.environ)
+    job = find_job(host.environ)
     if job:
-        has_grant = any(host.environ.get(name, "").lower() not in ("", "nodevfiles", "-1") for name in _GRANTS)
-        if has_grant:
+        if has_grant(host.environ):
             return f"The {job} job did ask for GPUs: this node seems broken, tell the administrators."
         return f"If this {job} job is to have one, {_REQUESTS[job]}."
     for name, program in _SUBMITTERS.items():
@@ -156,7 +155,13 @@ def _advise_request(host: HostFacts) -> str:
     return "Run it on a machine with one, or without --nv."
 
 
-def _find_job(environ: Mapping[str, str]) -> str:
+def has_grant(environ: Mapping[str, str]) -> bool:
+    """Whether the scheduler says that it gave this job GPUs."""
+    return any(environ.get(name, "").lower() not in ("", "nodevfiles", "-1") for name in _GRANTS)
+
+
+def find_job(environ: Mapping[str, str]) -> str:
+    """The scheduler whose job this is; empty outside a job."""
     if environ.get("SGE_ROOT") and environ.get("JOB_ID"):
         return "Grid Engine"
     return next((name for variable, name in _JOBS.items() if variable != "JOB_ID" and environ.get(variable)), "")
