@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from kedge.compat.libcuda_choice import IMAGE, choose_libcuda, cuda_major
+from kedge.compat.libcuda_choice import IMAGE, choose_libcuda, cuda_major, find_branch
 from kedge.compat.versions import order
 
 TYPE_CHECKING = False
@@ -57,8 +57,13 @@ class Need:
         self.built_for = built_for  # 545.23.08: the driver it was built for; the version of the libcuda it carries
         self.carries_compat = carries_compat
         self.branches = tuple(branches) if branches else None  # of hosts, on which the carried libcuda runs
-        self.min_driver = min_driver or built_for
+        self.min_driver = min_driver or built_for or self._find_branch()
         self.minor_floor = minor_floor or _FLOORS.get(self.major, "")
+
+    def _find_branch(self) -> str:
+        fields = order(self.cuda)[:2]
+        branch = find_branch(*fields) if len(fields) == 2 else None
+        return str(branch) if branch else ""
 
     @property
     def major(self) -> int:
@@ -97,12 +102,21 @@ class Machine:
 class Answer:
     """In which way it runs, and why."""
 
-    __slots__ = ("mode", "obstacle", "reason", "uses_image")
+    __slots__ = ("accepts_ptx", "mode", "obstacle", "reason", "uses_image")
 
-    def __init__(self, mode: str, reason: str, *, uses_image: bool | None = False, obstacle: str = "") -> None:
+    def __init__(
+        self,
+        mode: str,
+        reason: str,
+        *,
+        uses_image: bool | None = False,
+        obstacle: str = "",
+        accepts_ptx: bool | None = True,
+    ) -> None:
         self.mode = mode
         self.reason = reason
         self.uses_image = uses_image  # kedge takes the libcuda of the image; None: its own list decides at the start
+        self.accepts_ptx = accepts_ptx  # the libcuda that runs compiles PTX of the image's toolkit; None: not known
         self.obstacle = obstacle  # why that is of no use, in words of libcuda_choice, or NO_COMPAT
 
 
@@ -138,7 +152,9 @@ def _judge_versions(need: Need, machine: Machine) -> Answer:
         return Answer(FORWARD, IMAGE_LIBCUDA, uses_image=True)
     floor = _is_above_floor(need, machine)
     if floor:
-        return Answer(MINOR, SAME_MAJOR, uses_image=None if choice == IMAGE else False, obstacle=choice)
+        uses_image = None if choice == IMAGE else False
+        accepts = False if need.min_driver and uses_image is False else None
+        return Answer(MINOR, SAME_MAJOR, uses_image=uses_image, obstacle=choice, accepts_ptx=accepts)
     return _judge_old_driver(need, machine, choice, floor)
 
 

@@ -53,7 +53,7 @@ def tell_needs(need: Need) -> str:
         return f"Which driver {cuda} needs is not known"
     if need.major < 11:
         return f"{cuda} needs driver {need.min_driver} or newer, as CUDA before 11 has no minor-version compatibility"
-    if not need.minor_floor:
+    if order(need.minor_floor)[:1] >= order(need.min_driver)[:1] or not need.minor_floor:
         return f"{cuda} needs driver {need.min_driver} or newer"
     floor = f"{need.minor_floor} or newer by minor-version compatibility"
     return f"{cuda} needs driver {need.min_driver} or newer, or {floor}"

@@ -44,8 +44,7 @@ def judge_gpu(traits: ImageTraits, target: Target, gpu: Gpu, tables: Tables) -> 
     driver = Judgement("driver", _LEVELS[answer.mode], sentence, remedy, answer.mode)
     if answer.reason == driver_rule.NO_CUDA:
         driver = Judgement("driver", NOTE, sentence, remedy, UNKNOWN)
-    accepts_ptx = (None if answer.uses_image is None else False) if answer.mode == MINOR else True
-    kernels, short = judge_image_kernels(traits, gpu, tables, accepts_ptx=accepts_ptx, driver=target.driver)
+    kernels, short = judge_image_kernels(traits, gpu, tables, accepts_ptx=answer.accepts_ptx, driver=target.driver)
     outcome = max(driver.outcome, kernels.outcome, key=RANKS.index)
     if driver.outcome == outcome:
         short = _shorten_driver(answer, need, machine)

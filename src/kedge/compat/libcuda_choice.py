@@ -16,7 +16,13 @@ IMAGE = "image"
 HOST_NOT_KNOWN, HOST_NEWER = "host-not-known", "host-newer"
 NOT_DATA_CENTER, SAME_BRANCH, NOT_LISTED, KIND_NOT_KNOWN = "not-data-center", "same-branch", "not-listed", "kind"
 
-CUDA_MAJORS = ((580, 13), (525, 12), (450, 11), (410, 10), (384, 9))  # first driver branch that runs a CUDA major
+# The driver branch that brought each CUDA minor, newest first; the table has the whole numbers, a start needs no more.
+CUDA_BRANCHES = (
+    *((610, 13, 3), (595, 13, 2), (590, 13, 1), (580, 13, 0)),
+    *((575, 12, 9), (570, 12, 8), (560, 12, 6), (555, 12, 5), (550, 12, 4), (545, 12, 3), (535, 12, 2), (530, 12, 1)),
+    *((525, 12, 0), (520, 11, 8), (515, 11, 7), (510, 11, 6), (495, 11, 5), (470, 11, 4), (465, 11, 3), (460, 11, 2)),
+    *((455, 11, 1), (450, 11, 0), (440, 10, 2), (418, 10, 1), (410, 10, 0), (396, 9, 2), (390, 9, 1), (384, 9, 0)),
+)
 
 _NOT_DATA_CENTER = ("GEFORCE", "TITAN", "QUADRO", "NVS", "CMP", "ORIN", "XAVIER", "THOR", "TEGRA")
 _SERVER_LETTERS = ("A", "B", "H", "K", "L", "M", "P", "V")
@@ -54,7 +60,12 @@ def cuda_major(branch: int, told: str = "") -> int:
     major = told.partition(".")[0]
     if major.isascii() and major.isdigit():
         return int(major)
-    return next((cuda for first, cuda in CUDA_MAJORS if branch >= first), 0)
+    return next((cuda for first, cuda, _ in CUDA_BRANCHES if branch >= first), 0)
+
+
+def find_branch(major: int, minor: int) -> int | None:
+    """The driver branch that brought a CUDA minor; None: not known."""
+    return next((branch for branch, *version in CUDA_BRANCHES if version == [major, minor]), None)
 
 
 def is_data_center(model: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kedge.compat.capability_rule import NO as NO_KERNELS
 from kedge.compat.capability_rule import judge_kernels
-from kedge.compat.driver_rule import MINOR, NO, Answer, Machine, Need, judge_driver
+from kedge.compat.driver_rule import NO, Answer, Machine, Need, judge_driver
 from kedge.runtime.devices.image_variables import read_image_variable
 
 TYPE_CHECKING = False
@@ -75,7 +75,7 @@ def _judge_cards(listed: str, cuda: str, cards: list[Card], answer: Answer | Non
         known = find_capability(model)
         if known is None:
             return None
-        accepts = answer is None or answer.mode != MINOR
+        accepts = True if answer is None else answer.accepts_ptx
         judged = judge_kernels(listed, known[0], cuda=cuda, accepts_ptx=accepts, is_jetson=known[1] == "embedded")
         if judged.mode != NO_KERNELS:
             return None

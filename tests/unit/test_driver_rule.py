@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Driver × CUDA: every way in which an image runs, or does not, with the sentence that a user reads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from kedge.compat import driver_rule as rule
+from kedge.compat.driver_rule import Machine, Need, compare_drivers, judge_driver
+from kedge.compat.driver_words import tell_driver
+from kedge.compat.libcuda_choice import CUDA_BRANCHES
+from kedge.compat.tables import load_tables
+from kedge.compat.versions import order
+from kedge.runtime.devices import plan_devices
+from kedge.runtime.options import RunOptions
+from tests.builders.gpu_hosts import make_compat_image, make_driver_tree, make_host
+
+COMPAT = "/usr/local/cuda/compat"
+MINOR_LIMITS = (
+    "(minor-version compatibility): programs run, but PTX cannot be compiled at run time (error 222, "
+    "cudaErrorUnsupportedPtxVersion), and what only newer drivers can do is missing."
+)
+ERROR_35 = "Programs stop with error 35, 'CUDA driver version is insufficient for CUDA runtime version'."
+
+
+def make_need(cuda: str = "12.3.2.001", **changes: object) -> Need:
+    """What pytorch 24.01 needs, unless changed."""
+    values: dict[str, object] = {
+        "built_for": "545.23.08",
+        "carries_compat": True,
+        "branches": (470, 525, 535),
+        "min_driver": "545.23.08",
+        "minor_floor": "525.60.13",
+    }
+    return Need(cuda, **(values | changes))  # type: ignore[arg-type]
+
+
+def ask(need: Need, machine: Machine, gpu: str = "") -> tuple[str, str, str]:
+    answer = judge_driver(need, machine)
+    return answer.mode, *tell_driver(need, machine, answer, gpu)
+
+
+def test_driver_new_enough_runs_natively_and_the_older_libcuda_is_left_out() -> None:
+    mode, sentence, remedy = ask(make_need(), Machine("580.95.05", takes_forward_compat=True))
+    assert mode == rule.NATIVE
+    assert sentence == (
+        "Driver 580.95.05 is new enough: CUDA 12.3.2 needs 545.23.08 or newer. "
+        "kedge leaves out the image's older libcuda 545.23.08, which can fail here (error 803)."
+    )
+    assert remedy == ""
+
+
+def test_driver_equal_to_the_images_runs_natively() -> None:
+    assert ask(make_need(), Machine("545.23.08"))[:2] == (
+        rule.NATIVE,
+        "Driver 545.23.08 is new enough: CUDA 12.3.2 needs 545.23.08 or newer.",
+    )
+
+
+def test_driver_of_the_same_branch_runs_natively() -> None:
+    need = make_need("12.2.2.009", built_for="535.104.05", min_driver="535.104.05", branches=(470, 525))
+    assert ask(need, Machine("535.54.03", takes_forward_compat=True))[:2] == (
+        rule.NATIVE,
+        "Driver 535.54.03 is of the branch 535, which brought CUDA 12.2, so CUDA 12.2.2 runs, "
+        "though NVIDIA names 535.104.05 for it.",
+    )
+
+
+def test_driver_of_the_same_branch_that_is_listed_takes_the_images_libcuda() -> None:
+    need = make_need("12.9.1", built_for="575.57.08", min_driver="575.57.08", branches=(535, 550, 560, 565, 570, 575))
+    answer = judge_driver(need, Machine("575.51.03", takes_forward_compat=True))
+    assert (answer.mode, answer.uses_image) == (rule.NATIVE, True)
+    sentence, _ = tell_driver(need, Machine("575.51.03", takes_forward_compat=True), answer)
+    assert sentence.endswith("kedge uses the image's own libcuda 575.57.08, as it is newer.")
+
+
+def test_driver_that_offers_the_cuda_runs_it_where_no_row_says_what_it_needs() -> None:
+    need = Need("12.7.0")
+    assert ask(need, Machine("580.95.05", cuda="13.0"))[:2] == (
+        rule.NATIVE,
+        "Driver 580.95.05 offers CUDA 13.0, which runs CUDA 12.7.0, too.",
+    )
+    assert ask(need, Machine("570.26", cuda="12.8"))[0] == rule.NATIVE
+    mode, sentence, remedy = ask(need, Machine("560.35.05", cuda="12.6"))
+    assert mode == rule.MINOR
+    assert sentence.startswith("Driver 560.35.05 may be old for CUDA 12.7.0, but 525.60.13 or newer is enough for CUDA")
+    assert remedy.endswith("take an image for CUDA 12.6 or older, or a newer driver.")
+
+
+def test_driver_that_is_older_takes_the_images_libcuda_on_data_center_cards() -> None:
+    mode, sentence, remedy = ask(make_need(), Machine("470.57.02", takes_forward_compat=True), "Tesla V100")
+    assert mode == rule.FORWARD
+    assert sentence == (
+        "Driver 470.57.02 is older than the 545.23.08 that CUDA 12.3.2 asks for, but the image brings its own libcuda "
+        "545.23.08 (/usr/local/cuda/compat). On data-center GPUs such as Tesla V100 that runs with drivers of the "
+        "branches 470, 525 and 535, and kedge uses it."
+    )
+    assert remedy == ""
+
+
+def test_driver_forward_goes_before_minor_version_compatibility() -> None:
+    assert ask(make_need(), Machine("535.104.05", takes_forward_compat=True))[0] == rule.FORWARD
+    assert ask(make_need(carries_compat=False), Machine("535.104.05", takes_forward_compat=True))[0] == rule.MINOR
+
+
+def test_driver_of_the_same_major_runs_with_limits_on_geforce_and_804_is_named() -> None:
+    machine = Machine("535.104.05", takes_forward_compat=False, cuda="12.2")
+    mode, sentence, remedy = ask(make_need(), machine, "GeForce RTX 3090")
+    assert mode == rule.MINOR
+    assert sentence == (
+        "Driver 535.104.05 is older than the 545.23.08 that CUDA 12.3.2 asks for, but 525.60.13 or newer is enough for "
+        f"CUDA 12 {MINOR_LIMITS} The image's own libcuda 545.23.08 does not help: it runs on data-center GPUs only, "
+        "on GeForce RTX 3090 it fails with error 804, and kedge leaves it out."
+    )
+    assert remedy == (
+        "Should a program stop with error 222: take an image for CUDA 12.2 or older, or a driver from 545.23.08 on."
+    )
+
+
+def test_driver_minor_where_the_images_list_is_not_known_says_that_it_decides() -> None:
+    need = make_need("13.3.1.008", built_for="610.43.02", min_driver="610.43.02", minor_floor="", branches=None)
+    answer = judge_driver(need, Machine("580.95.05", takes_forward_compat=True))
+    assert (answer.mode, answer.uses_image) == (rule.MINOR, None)
+    sentence, _ = tell_driver(need, Machine("580.95.05", takes_forward_compat=True), answer)
+    assert sentence.endswith(
+        "Should the image's own libcuda 610.43.02 take drivers of branch 580, kedge uses it, and these limits are gone."
+    )
+
+
+def test_driver_branch_that_is_not_listed_falls_back_to_minor() -> None:
+    need = make_need("11.6.1", built_for="510.47.03", min_driver="510.47.03", minor_floor="450.80.02", branches=(470,))
+    mode, sentence, _ = ask(need, Machine("460.32.03", takes_forward_compat=True))
+    assert mode == rule.MINOR
+    assert sentence.endswith(
+        "The image's own libcuda 510.47.03 does not help: it runs with drivers of the branches 470 only."
+    )
+
+
+def test_driver_minor_of_an_unknown_card_says_so() -> None:
+    mode, sentence, _ = ask(make_need(), Machine("535.104.05"))
+    assert mode == rule.MINOR
+    assert sentence.endswith("Whether this GPU takes the image's own newer libcuda is not known.")
+
+
+def test_driver_too_old_on_geforce_is_refused_with_numbers_and_remedy() -> None:
+    machine = Machine("470.57.02", takes_forward_compat=False, cuda="11.4")
+    mode, sentence, remedy = ask(make_need(), machine, "GeForce RTX 3090")
+    assert mode == rule.NO
+    assert sentence == (
+        "CUDA 12.3.2 needs driver 545.23.08 or newer, or 525.60.13 or newer by minor-version compatibility: driver "
+        "470.57.02 is too old. The image's own libcuda 545.23.08 does not help: it runs on data-center GPUs only, on "
+        f"GeForce RTX 3090 it fails with error 804, and kedge leaves it out. {ERROR_35}"
+    )
+    assert remedy == (
+        "Take an image for CUDA 11.4 or older, ask the administrators for driver 525.60.13 or newer, "
+        "or choose a queue that has it."
+    )
+
+
+def test_driver_too_old_and_not_listed_is_refused() -> None:
+    mode, sentence, _ = ask(make_need(), Machine("450.80.02", takes_forward_compat=True))
+    assert mode == rule.NO
+    assert sentence == (
+        "CUDA 12.3.2 needs driver 545.23.08 or newer, or 525.60.13 or newer by minor-version compatibility: driver "
+        "450.80.02 is too old. The image's own libcuda 545.23.08 does not help: it runs with drivers of the branches "
+        f"470, 525 and 535 only. {ERROR_35}"
+    )
+
+
+def test_driver_too_old_and_no_libcuda_in_the_image_is_refused() -> None:
+    mode, sentence, _ = ask(make_need(carries_compat=False), Machine("470.57.02", takes_forward_compat=True))
+    assert mode == rule.NO
+    assert f"driver 470.57.02 is too old. The image brings no newer libcuda of its own. {ERROR_35}" in sentence
+
+
+def test_driver_before_cuda_11_has_no_minor_version_compatibility() -> None:
+    need = Need("10.2.89", min_driver="440.33", carries_compat=False)
+    mode, sentence, remedy = ask(need, Machine("418.87.00", cuda="10.1"))
+    assert mode == rule.NO
+    assert sentence.startswith(
+        "CUDA 10.2.89 needs driver 440.33 or newer, as CUDA before 11 has no minor-version compatibility: driver "
+        "418.87.00 is too old."
+    )
+    assert "ask the administrators for driver 440.33 or newer" in remedy
+
+
+def test_driver_remedy_for_a_card_with_a_last_driver_does_not_ask_for_a_newer_one() -> None:
+    machine = Machine("450.80.02", takes_forward_compat=True, cuda="11.0", last_branch=470)
+    mode, _, remedy = ask(make_need(), machine, "Tesla K40")
+    assert mode == rule.NO
+    assert remedy == (
+        "Take an image for CUDA 11.0 or older, or another GPU: drivers after branch 470 do not drive this one."
+    )
+
+
+def test_driver_that_no_longer_drives_the_card() -> None:
+    mode, sentence, remedy = ask(make_need(), Machine("535.104.05", last_branch=470), "Tesla K40")
+    assert mode == rule.NO
+    assert sentence == (
+        "Driver 535.104.05 does not drive Tesla K40 any more: 470 is the last branch that does. Programs see no GPU."
+    )
+    assert remedy == "Choose a node whose driver is of branch 470 or older, or another GPU."
+
+
+def test_driver_that_does_not_know_the_card_yet() -> None:
+    mode, sentence, remedy = ask(make_need(), Machine("535.104.05", first_branch=570), "NVIDIA B200")
+    assert mode == rule.NO
+    assert sentence == (
+        "Driver 535.104.05 is older than NVIDIA B200: 570 is the first branch that knows it. Programs see no GPU."
+    )
+    assert remedy == "Look up the driver again: these two do not go together."
+
+
+def test_driver_image_that_says_nothing_about_cuda() -> None:
+    assert ask(Need(""), Machine("535.104.05"))[:2] == (
+        rule.UNKNOWN,
+        "Nothing is known about CUDA in this image: neither whether it uses GPUs nor what it needs of them.",
+    )
+
+
+def test_driver_that_is_not_known_is_told_what_is_needed() -> None:
+    assert ask(make_need(), Machine("")) == (
+        rule.UNKNOWN,
+        "CUDA 12.3.2 needs driver 545.23.08 or newer, or 525.60.13 or newer by minor-version compatibility. "
+        "The driver there is not known.",
+        "Name it with --driver, as nvidia-smi shows it.",
+    )
+
+
+def test_driver_named_too_short_is_left_open() -> None:
+    need = make_need("11.6.1", built_for="510.47.03", min_driver="510.47.03", minor_floor="450.80.02", branches=(470,))
+    assert ask(need, Machine("450", takes_forward_compat=False)) == (
+        rule.UNKNOWN,
+        "CUDA 11.6.1 needs driver 510.47.03 or newer, or 450.80.02 or newer by minor-version compatibility. "
+        "Driver 450 is named in short, and the rest of its number decides.",
+        "Name all of it with --driver, as nvidia-smi shows it.",
+    )
+
+
+def test_driver_whether_the_image_carries_libcuda_is_left_open() -> None:
+    mode, sentence, _ = ask(make_need(carries_compat=None), Machine("470.57.02", takes_forward_compat=True))
+    assert mode == rule.UNKNOWN
+    assert sentence.endswith(
+        "driver 470.57.02 is too old. It runs only if the image brings a newer libcuda of its own, which is not known."
+    )
+
+
+def test_driver_branches_of_the_libcuda_that_are_not_known_are_left_open() -> None:
+    need = make_need("13.3.1.008", built_for="610.43.02", min_driver="610.43.02", minor_floor="", branches=None)
+    mode, sentence, _ = ask(need, Machine("550.54.14", takes_forward_compat=True))
+    assert mode == rule.UNKNOWN
+    assert sentence.endswith(
+        "The image brings its own libcuda 610.43.02, but with which older drivers that runs is not known."
+    )
+
+
+def test_driver_kind_of_card_that_is_not_known_is_left_open() -> None:
+    mode, sentence, _ = ask(make_need(), Machine("470.57.02"))
+    assert mode == rule.UNKNOWN
+    assert sentence.endswith(
+        "The image brings its own libcuda 545.23.08, which runs on data-center GPUs only; "
+        "the kind of this GPU is not known."
+    )
+
+
+def test_driver_needs_that_are_not_known_are_left_open() -> None:
+    assert ask(Need("10.5"), Machine("418.87.00", takes_forward_compat=True))[:2] == (
+        rule.UNKNOWN,
+        "Which driver CUDA 10.5 needs is not known, so nothing can be said about driver 418.87.00.",
+    )
+
+
+def test_driver_built_for_is_enough_where_cuda_is_not_told() -> None:
+    need = Need("", built_for="545.23.08", carries_compat=True)
+    assert ask(need, Machine("550.54.14"))[:2] == (
+        rule.NATIVE,
+        "Driver 550.54.14 is new enough: CUDA 12 needs 545.23.08 or newer. "
+        "kedge leaves out the image's older libcuda 545.23.08, which can fail here (error 803).",
+    )
+
+
+@pytest.mark.parametrize(
+    ("driver", "needed", "expected"),
+    [
+        ("535.104.05", "535.104.05", True),
+        ("535.104.5", "535.104.05", True),
+        ("535.104", "535.104.05", None),
+        ("535", "535.104.05", None),
+        ("535", "525.60.13", True),
+        ("525", "535.104.05", False),
+        ("535.86", "535.104.05", False),
+        ("580", "580", True),
+        ("450.80.02", "450", True),
+        ("", "450", None),
+        ("abc", "450", None),
+    ],
+)
+def test_driver_short_versions_compare_by_the_fields_given(driver: str, needed: str, expected: bool | None) -> None:
+    assert compare_drivers(driver, needed) is expected
+
+
+NOTES = {"575.57.08": [535, 550, 560, 565, 570, 575], "590.44.01": [535, 550, 570, 575, 580, 590], "545.23.08": None}
+CUDA = {"575.57.08": "12.9.1", "590.44.01": "13.1.0", "545.23.08": "12.3.2"}
+DRIVERS = ("418.87.00", "450.80.02", "470.57.02", "525.60.13", "535.104.05", "550.54.14", "565.57.01", "570.86.10",
+           "575.51.03", "580.95.05", "590.44.01", "610.43.02")  # fmt: skip
+
+
+@pytest.mark.parametrize("carried", NOTES)
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize(("model", "takes"), [("NVIDIA A100-SXM4-80GB", True), ("NVIDIA GeForce RTX 4090", False)])
+def test_driver_verdict_and_start_choose_the_same_libcuda(carried: str, driver: str, model: str, takes: bool) -> None:
+    branches = NOTES[carried]
+    note = {"CUDA version": CUDA[carried][:4], "driver": branches} if branches else None
+    host = make_host(make_driver_tree(driver, (model,)))
+    additions = plan_devices(RunOptions(nv=True, force=True), host, make_compat_image(carried, note))
+    need = Need(CUDA[carried], built_for=carried, carries_compat=True, branches=branches, min_driver=carried)
+    answer = judge_driver(need, Machine(driver, takes_forward_compat=takes))
+    started_with_image = additions.prepend_library_path == [COMPAT]
+    if answer.uses_image is None:
+        assert branches is None  # the verdict leaves open what the library itself decides
+    else:
+        assert answer.uses_image is started_with_image
+    # what a start warns about is what the verdict refuses
+    assert bool(additions.warnings) is (answer.mode == rule.NO)
+
+
+def test_driver_branches_that_a_start_knows_are_those_of_the_table() -> None:
+    table: dict[tuple[int, ...], int] = {}
+    for row in load_tables().cuda:
+        minor, branch = order(row.version)[:2], order(row.min_driver)[0]
+        if minor >= (9, 0):
+            table[minor] = min(branch, table.get(minor, branch))
+    assert {(major, minor): branch for branch, major, minor in CUDA_BRANCHES} == table
+
+
+def test_driver_a_start_that_knows_no_table_still_tells_native_from_minor() -> None:
+    assert judge_driver(Need("12.4.1", carries_compat=False), Machine("570.86.10")).mode == rule.NATIVE
+    older = judge_driver(Need("12.8.1", carries_compat=False), Machine("550.54.14"))
+    assert (older.mode, older.accepts_ptx) == (rule.MINOR, False)
+    future = judge_driver(Need("13.9", carries_compat=False), Machine("640.10.01"))
+    assert (future.mode, future.accepts_ptx) == (rule.MINOR, None)
+
+
+LEAN = ("driver_rule", "driver_words", "capability_rule", "capability_words", "libcuda_choice")
+HEAVY = {"typing", "re", "dataclasses", "pathlib", "json", "csv", "enum", "kedge.frozen", "collections"}
+
+
+def test_driver_rules_are_cheap_for_a_start() -> None:
+    imports = "; ".join(f"import kedge.compat.{name}" for name in LEAN)
+    program = f"import sys; before = set(sys.modules); {imports}; print(*(set(sys.modules) - before))"
+    result = subprocess.run(
+        [sys.executable, "-SIc", program_with_path(program)], capture_output=True, text=True, check=True
+    )
+    loaded = set(result.stdout.split())
+    assert {f"kedge.compat.{name}" for name in LEAN} <= loaded
+    assert not loaded & HEAVY
+
+
+def program_with_path(program: str) -> str:
+    """Without site, where an editable installation would load more than the rules do."""
+    import kedge
+
+    folder = str(kedge.__path__[0]).removesuffix("/kedge")
+    stub = f"import sys, types; sys.path.insert(0, {folder!r}); p = types.ModuleType('kedge'); "
+    return f"{stub}p.__path__ = [{folder + '/kedge'!r}]; sys.modules['kedge'] = p; {program}"
