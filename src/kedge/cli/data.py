@@ -140,8 +140,13 @@ def _check(arguments: argparse.Namespace, console: Console) -> int:
     for note in found.notes:
         console.print(f"{found.path} {note}")
     wrong = f", {len(found.problems)} with mistakes" if found.problems else ""
-    console.print(f"{found.rows} good rows for the table '{found.table}'{wrong}; {found.new} are new to it")
+    new = f"{found.new} {'is' if found.new == 1 else 'are'} new to it"
+    console.print(f"{_count(found.rows, 'good row')} for the table '{found.table}'{wrong}; {new}")
     return TableProblem.exit_code if found.problems else 0
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _update(arguments: argparse.Namespace, console: Console) -> int:
@@ -162,13 +167,13 @@ def _update(arguments: argparse.Namespace, console: Console) -> int:
     for each in result.images:
         _print_image(each, console)
     if result.stopped is not None:
-        kept = f"; {result.learned} tags were learned before, and are kept" if result.learned else ""
+        kept = f"; {_count(result.learned, 'tag')} learned before are kept" if result.learned else ""
         console.progress.warn(f"stopped: {result.stopped.message}{kept}")
         if result.stopped.hint:
             console.progress.warn(result.stopped.hint)
         return result.stopped.exit_code
     if not console.dry_run:
-        console.print(f"learned {result.learned} tags" + (f" ({result.path})" if result.learned else ""))
+        console.print(f"learned {_count(result.learned, 'tag')}" + (f" ({result.path})" if result.learned else ""))
     return 1 if all(each.problem for each in result.images) else 0
 
 
