@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.requirements import require_browser, require_program
+from tests.requirements import require_browser, require_program, require_user_namespaces
 
 SECONDS = 60.0  # for one answer; a busy machine needs seconds, a broken browser never answers
 _OPTIONS = (
@@ -133,6 +133,8 @@ class Browser:
 def start_browser() -> Iterator[Browser]:
     """A browser that has no network, keeps its files in a folder of its own, and is gone afterwards."""
     program = require_browser()
+    if os.geteuid() != 0:
+        require_user_namespaces()
     folder = Path(tempfile.mkdtemp(prefix="browser-"))  # short: a socket of its is in it
     far_orders, orders = os.pipe()
     answers, far_answers = os.pipe()

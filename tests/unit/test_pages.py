@@ -396,7 +396,8 @@ def test_pages_diagnosis_tells_problems_first() -> None:
     titles = find_texts(page, ".//main/section/h2")
     assert titles[:2] == ["Problems", "Warnings"]
     assert titles[-1] == "The other checks"
-    assert find_texts(page, ".//section[@id='verdict']//p") == ["1 problem and 1 warning", "3 of 7 findings in order."]
+    plain = diagnose(make_findings())
+    assert find_texts(plain, ".//section[@id='verdict']//p") == ["1 problem and 1 warning", "3 of 7 findings in order."]
     problem = find_texts(page, ".//ul[@class='points']/li")[0]
     assert problem.startswith("Problem: user-namespaces This kernel lets") or "Problem: user-namespaces" in problem
     assert "docs/guides/run.md#user-namespaces" in problem
@@ -413,6 +414,16 @@ def test_pages_diagnosis_of_a_machine_in_order_says_so() -> None:
     warned = diagnose([Finding("overlay", WARNING, "is slow")])
     assert find_texts(warned, ".//section[@id='verdict']//p")[0] == "1 warning"
     assert "Problems" not in warned
+
+
+def test_pages_diagnosis_begins_with_an_image_that_does_not_run() -> None:
+    in_order = [Finding("overlay", OK, "works")]
+    said = find_texts(diagnose(in_order, verdict=make_verdict(NO)), ".//section[@id='verdict']//p")
+    assert said[0].startswith("Does not run on site zih-alpha")
+    assert said[1] == "Of this machine: nothing that kedge looks for is wrong. 1 of 1 finding in order."
+    fine = diagnose(in_order, verdict=make_verdict(NATIVE))
+    assert find_texts(fine, ".//section[@id='verdict']//h2") == ["All in order"]
+    assert "The image: runs natively on NVIDIA A100" in find_texts(fine, ".//section[@id='verdict']//p")[1]
 
 
 def test_pages_findings_of_unknown_levels_are_not_lost() -> None:

@@ -50,7 +50,7 @@ def _make_page(
     title: str, findings: Sequence[Finding], summary: Mapping[str, str], image: _Image, imprint: Imprint
 ) -> str:
     parts = [
-        _make_banner(findings),
+        _make_banner(findings, image.verdict),
         make_findings("Problems", [each for each in findings if each.level == FAIL]),
         make_findings("Warnings", [each for each in findings if each.level == WARNING]),
         _make_image_part(image.verdict),
@@ -64,16 +64,22 @@ def _make_page(
     return make_page(title, "kedge doctor", parts, imprint)
 
 
-def _make_banner(findings: Sequence[Finding]) -> Markup:
+def _make_banner(findings: Sequence[Finding], verdict: Verdict | None) -> Markup:
+    """The worse of two answers as the sentence, the other one below it."""
     counts = Counter(each.level for each in findings)
     failed, warned = _count(counts[FAIL], "problem"), _count(counts[WARNING], "warning")
-    rest = f"{counts[OK]} of {_count(len(findings), 'finding')} in order."
+    words = " and ".join(text for text, level in ((failed, FAIL), (warned, WARNING)) if counts[level])
+    more = f"{counts[OK]} of {_count(len(findings), 'finding')} in order."
+    if verdict is not None and verdict.runs is False:
+        more = f"Of this machine: {words or 'nothing that kedge looks for is wrong'}. {more}"
+        return make_banner(find_outcome_look(verdict.outcome), verdict.headline, more)
+    if verdict is not None:
+        more += f" The image: {verdict.headline}."
     if counts[FAIL]:
-        words = f"{failed} and {warned}" if counts[WARNING] else failed
-        return make_banner(Look("cross", "bad", "Something does not work"), words, rest)
+        return make_banner(Look("cross", "bad", "Something does not work"), words, more)
     if counts[WARNING]:
-        return make_banner(Look("exclamation", "fair", "It works, with limits"), warned, rest)
-    return make_banner(Look("check", "good", "All in order"), "nothing that kedge looks for is wrong here", rest)
+        return make_banner(Look("exclamation", "fair", "It works, with limits"), words, more)
+    return make_banner(Look("check", "good", "All in order"), "nothing that kedge looks for is wrong here", more)
 
 
 def _count(number: int, word: str) -> str:
