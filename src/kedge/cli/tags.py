@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 _SHOWN = 30
 _RUNS = {
     "native": "yes",
-    "minor-version": "yes, minor version",
-    "forward-compatible": "yes, forward",
-    "ptx": "yes, by PTX",
+    "minor-version": "yes (minor)",
+    "forward-compatible": "yes (forward)",
+    "ptx": "yes (PTX)",
     "no": "no",
     "unknown": "not known",
 }
@@ -121,13 +121,15 @@ def _show(listing: TagListing, console: Console) -> None:
 
 
 def _choose_columns(listing: TagListing) -> dict[str, list[str]]:
-    """The columns in which something stands; the tag always."""
+    """The columns in which something stands; the tag always. Versions are short: a line should fit the terminal."""
     rows = listing.rows
+    frameworks = {row.framework for row in rows if row.framework_version} - {"CUDA"}  # its own column tells
+    is_one = len(frameworks) == 1
     columns = {
         "tag": [row.tag for row in rows],
         "released": [row.released for row in rows],
-        "cuda": [row.cuda for row in rows],
-        "framework": [_name_framework(row) for row in rows],
+        "cuda": [".".join(row.cuda.split(".")[:3]) for row in rows],
+        "".join(frameworks) if is_one else "framework": [_name_framework(row, is_one=is_one) for row in rows],
         "system": [row.system for row in rows],
         "arch": [",".join(row.architectures) for row in rows],
         "runs here" if listing.target.startswith("this machine") else "runs there": [
@@ -138,7 +140,8 @@ def _choose_columns(listing: TagListing) -> dict[str, list[str]]:
     return {title: cells for title, cells in columns.items() if title == "tag" or any(cells)}
 
 
-def _name_framework(row: TagRow) -> str:
-    """The framework with its version; of plain CUDA images the column before says it."""
-    is_told = row.framework_version and row.framework != "CUDA"
-    return f"{row.framework} {row.framework_version}" if is_told else ""
+def _name_framework(row: TagRow, *, is_one: bool) -> str:
+    version = row.framework_version.partition("+")[0]
+    if not version or row.framework == "CUDA":
+        return ""
+    return version if is_one else f"{row.framework} {version}"
