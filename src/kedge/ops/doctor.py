@@ -9,7 +9,8 @@ from pathlib import Path
 from kedge.doctor.diagnosis import Diagnosis
 from kedge.doctor.finding import FAIL, WARNING, Finding
 from kedge.doctor.namespaces import NAME as NAMESPACES
-from kedge.doctor.run_checks import list_checks, run_checks
+from kedge.doctor.run_checks import list_checks as list_table
+from kedge.doctor.run_checks import run_checks
 from kedge.doctor.surroundings import Check, Surroundings
 from kedge.errors import KedgeError
 from kedge.frozen import replace
@@ -38,9 +39,23 @@ def _find_site(settings: Settings, environ: Mapping[str, str]) -> Site | None:
         return None
 
 
-def diagnose(surroundings: Surroundings, names: Collection[str] | None = None) -> Diagnosis:
-    """Run the checks called `names`, or all."""
-    diagnosis = run_checks(surroundings, names)
+def list_checks(image: str = "") -> tuple[Check, ...]:
+    """Every check: those of the table, what is known of compute nodes, and that of an image where one is named."""
+    from kedge.ops.node_doctor import make_node_check  # late: it brings the tables of GPUs
+
+    checks = (*list_table(), make_node_check())
+    if not image:
+        return checks
+    from kedge.ops.image_doctor import make_image_check  # late: most ask about the machine alone
+
+    return (make_image_check(image), *checks)
+
+
+def diagnose(surroundings: Surroundings, names: Collection[str] | None = None, *, image: str = "") -> Diagnosis:
+    """Run the checks called `names`, or all; with an image its own, too."""
+    checks = list_checks(image)
+    wanted = [*names, checks[0].name] if names and image else names
+    diagnosis = run_checks(surroundings, wanted, checks=checks)
     findings = tuple(_soften_namespaces(each, surroundings.environ) for each in diagnosis.findings)
     return replace(diagnosis, findings=findings)
 

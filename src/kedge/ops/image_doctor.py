@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The check of one image for `kedge doctor IMAGE`: what explain knows of it, told as findings, in bounded time."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from kedge.compat.tables import Tables
+from kedge.compat.target import Target
+from kedge.doctor.finding import WARNING, Finding
+from kedge.doctor.image import NAME, explain_problem, judge_image
+from kedge.doctor.surroundings import Check, Surroundings
+from kedge.errors import KedgeError
+from kedge.frozen import replace
+from kedge.model.progress import Silent
+from kedge.model.reference import Reference
+from kedge.model.site import Site
+from kedge.ops.explain import Explanation, explain
+from kedge.ops.known_tables import load_known_tables
+from kedge.ops.targets import find_target
+from kedge.ops.workplace import Workplace
+from kedge.posix.questions import answer_within
+from kedge.settings import Settings
+
+_PATIENCE = 1.2  # seconds for the registry; then the tables alone are asked
+_SECONDS = 1.7
+
+
+def make_image_check(text: str) -> Check:
+    """The check of the image that `text` names; raises InvalidReference at once where it names none."""
+    reference = Reference.parse(text)
+    return Check(NAME, "image", "Image", partial(_check_image, reference), _SECONDS)
+
+
+def _check_image(reference: Reference, surroundings: Surroundings) -> list[Finding]:
+    settings, environ = surroundings.settings, surroundings.environ
+    try:
+        tables = load_known_tables(environ, settings, Silent())
+        target = choose_target(surroundings, tables)
+        found = _explain(reference, replace(settings, retries=0), target, tables, is_offline=surroundings.is_offline)
+    except KedgeError as problem:
+        return [explain_problem(reference.redacted, problem)]
+    late = []
+    if isinstance(found, str):
+        why = "what the registry knows of the image is missing here; a pull would wait, too"
+        late = [Finding(NAME, WARNING, found, why, "see the check 'registries'", "guides/doctor.md#registries")]
+        try:
+            found = explain(reference, Workplace(settings), target=target, offline=True, tables=tables)
+        except KedgeError:
+            return late
+    return [*judge_image(found.traits, found.verdict, found.target, environ), *late]
+
+
+def _explain(
+    reference: Reference, settings: Settings, target: Target, tables: Tables, *, is_offline: bool
+) -> Explanation | str:
+    """The explanation, or a sentence where the registry did not answer in time."""
+
+    def ask() -> Explanation | KedgeError:
+        try:
+            return explain(reference, Workplace(settings), target=target, offline=is_offline, tables=tables)
+        except KedgeError as problem:
+            return problem
+
+    if reference.is_local or is_offline:
+        return explain(reference, Workplace(settings), target=target, offline=is_offline, tables=tables)
+    answer = answer_within(_PATIENCE, {NAME: ask}).get(NAME)
+    if isinstance(answer, KedgeError):
+        raise answer
+    return answer or f"{reference.registry} did not tell of {reference.name} within {_PATIENCE:g} s"
+
+
+def choose_target(surroundings: Surroundings, tables: Tables) -> Target:
+    """What it is judged for: the site that was asked for, or this machine; where that has no GPU, its site's queues."""
+    settings, environ, site = surroundings.settings, surroundings.environ, surroundings.site
+    name = settings.site if settings.site and settings.sources["site"].kind in ("flag", "environment") else ""
+    if name:
+        return find_target(site=name, environ=environ, settings=settings, tables=tables)
+    here = find_target(environ=environ, settings=settings, tables=tables)
+    if here.has_gpus is False and site is not None and _has_gpu_queues(site):
+        return find_target(site=site.name, environ=environ, settings=settings, tables=tables)
+    return here
+
+
+def _has_gpu_queues(site: Site) -> bool:
+    return any(queue.gpu and not queue.is_retired for queue in site.queues)
