@@ -39,7 +39,7 @@ def _find_site(settings: Settings, environ: Mapping[str, str]) -> Site | None:
         return None
 
 
-def list_checks(image: str = "") -> tuple[Check, ...]:
+def list_checks(image: str | None = None) -> tuple[Check, ...]:
     """Every check: those of the table, what is known of compute nodes, and that of an image where one is named."""
     from kedge.ops.node_doctor import make_node_check  # late: it brings the tables of GPUs
 
@@ -51,7 +51,9 @@ def list_checks(image: str = "") -> tuple[Check, ...]:
     return (make_image_check(image), *checks)
 
 
-def diagnose(surroundings: Surroundings, names: Collection[str] | None = None, *, image: str = "") -> Diagnosis:
+def diagnose(
+    surroundings: Surroundings, names: Collection[str] | None = None, *, image: str | None = None
+) -> Diagnosis:
     """Run the checks called `names`, or all; with an image its own, too."""
     checks = list_checks(image)
     wanted = [*names, checks[0].name] if names and image else names
