@@ -24,6 +24,7 @@ _WIDEST = 100  # columns: longer lines are hard to read
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
+    parser.add_argument("image", metavar="IMAGE", nargs="?", help="whether this image runs here, too")
     parser.add_argument("--gpu", action="store_true", help="only what GPUs need")
     parser.add_argument(
         "--only", metavar="NAME", action="append", default=[], help="only this check, or several by commas"
@@ -41,13 +42,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Check, and say what was found; 84 where something is broken."""
     from kedge.ops.doctor import describe_surroundings, diagnose
+    from kedge.ops.report import clean_diagnosis
 
     if arguments.list:
         return _list(console)
     _refuse_existing(arguments)
     surroundings = describe_surroundings(console.settings, console.environ, is_offline=arguments.offline)
-    diagnosis = diagnose(surroundings, _choose_names(arguments))
-    _show(diagnosis, console)
+    diagnosis = diagnose(surroundings, _choose_names(arguments), image=arguments.image)
+    _show(clean_diagnosis(diagnosis, surroundings, redact, is_sent=False), console)
     _write_files(diagnosis, surroundings, arguments, console)
     return DoctorFailed.exit_code if diagnosis.has_failed else 0
 
@@ -69,7 +71,7 @@ def _choose_names(arguments: argparse.Namespace) -> list[str] | None:
     if arguments.gpu:
         if names:
             raise UsageError("--gpu and --only are two choices of checks", hint="give one of them")
-        return [each.name for each in list_checks() if each.group == "GPU"]
+        names = [each.name for each in list_checks() if each.group == "GPU"]
     return names or None
 
 
@@ -83,10 +85,10 @@ def _refuse_existing(arguments: argparse.Namespace) -> None:
 
 
 def _show(diagnosis: Diagnosis, console: Console) -> None:
-    from kedge.cli.doctor_text import clean_document, render_diagnosis
+    from kedge.cli.doctor_text import render_diagnosis
 
     if console.json:
-        console.print_json(clean_document(diagnosis.as_dict()))
+        console.print_json(diagnosis.as_dict())
         return
     width = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
     for line in render_diagnosis(diagnosis, is_verbose=console.verbosity > 0, width=width):
@@ -110,7 +112,7 @@ def _write_files(
         from kedge.pages.diagnosis import render_diagnosis
         from kedge.release import VERSION
 
-        cleaned = clean_diagnosis(diagnosis, surroundings, redact)
+        cleaned = clean_diagnosis(diagnosis, surroundings, redact, is_sent=True)
         page = render_diagnosis(
             cleaned.findings,
             title=f"kedge doctor: {cleaned.machine.get('host', 'this machine')}",

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kedge.cli.redaction import escape_controls, redact
+from kedge.cli.redaction import escape_controls
 from kedge.doctor.finding import FAIL, NOTE, OK, SKIPPED, WARNING
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def _wrap(begin: str, text: str, width: int) -> Sequence[str]:
     """Lines that begin alike; a command is not broken in the middle of a word."""
     if not text:
         return ()
-    safe = escape_controls(redact(text)).replace("\n", " ")
+    safe = escape_controls(text).replace("\n", " ")
     following = " " * len(begin) if begin.startswith(_INDENT) else _INDENT
     return textwrap.wrap(
         safe, width, initial_indent=begin, subsequent_indent=following, break_long_words=False, break_on_hyphens=False
@@ -64,19 +64,10 @@ def _render_groups(diagnosis: Diagnosis, titles: dict[str, str], *, is_verbose: 
             before = group
         seconds = f"  [{diagnosis.seconds.get(each.check, 0.0):.2f} s]" if is_verbose else ""
         title = titles.get(each.check, each.check)
-        yield f"  ok  {title.ljust(widest)}  {escape_controls(redact(each.what))}{seconds}".rstrip()
+        yield f"  ok  {title.ljust(widest)}  {escape_controls(each.what)}{seconds}".rstrip()
 
 
 def _rank(finding: Finding, groups: dict[str, str]) -> int:
     from kedge.doctor.diagnosis import GROUPS
 
     return GROUPS.index(groups.get(finding.check, GROUPS[-1]))
-
-
-def clean_document(value: Any) -> Any:
-    """The same document with every text redacted."""
-    if isinstance(value, dict):
-        return {name: clean_document(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [clean_document(each) for each in value]
-    return redact(value) if isinstance(value, str) else value

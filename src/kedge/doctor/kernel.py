@@ -22,7 +22,8 @@ def judge_kernel(release: str) -> Finding:
     """What a kernel of this release cannot do; distributions carry newer things back, so trying tells more."""
     version = tuple(int(part) for part in re.findall(r"\d+", release)[:2])
     if len(version) < 2:
-        return Finding("kernel", NOTE, f"{release}: the version cannot be read", "nothing depends on it", "", _DOCS)
+        what, why = f"{release}: the version cannot be read", "what works is found out by trying, not by the version"
+        return Finding("kernel", NOTE, what, why, "nothing has to be done", _DOCS)
     if version < (3, 10):
         return Finding(
             "kernel",

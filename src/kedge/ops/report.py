@@ -52,19 +52,22 @@ def make_report(diagnosis: Diagnosis, surroundings: Surroundings, *, command: st
         if outcome.state != ANSWERED:
             text = "did not answer in time" if outcome.state == LATE else "could not be found out"
         parts.append(f"{title}\n{'-' * len(title)}\n{text or 'none'}")
-    return Censor(surroundings.environ, home_directory(surroundings.environ), redact).clean("\n\n".join(parts) + "\n")
+    censor = Censor(surroundings.environ, redact, home=home_directory(surroundings.environ))
+    return censor.clean("\n\n".join(parts) + "\n")
 
 
-def clean_diagnosis(diagnosis: Diagnosis, surroundings: Surroundings, redact: Callable[[str], str]) -> Diagnosis:
-    """The same, as it may be sent to others."""
-    censor = Censor(surroundings.environ, home_directory(surroundings.environ), redact)
+def clean_diagnosis(
+    diagnosis: Diagnosis, surroundings: Surroundings, redact: Callable[[str], str], *, is_sent: bool
+) -> Diagnosis:
+    """The same without secrets; for others to read (`is_sent`) without the name of the home folder, too."""
+    home = home_directory(surroundings.environ) if is_sent else None
+    censor = Censor(surroundings.environ, redact, home=home)
     findings = tuple(
         replace(each, what=censor.clean(each.what), why=censor.clean(each.why), fix=censor.clean(each.fix))
         for each in diagnosis.findings
     )
-    return replace(
-        diagnosis, findings=findings, machine={name: censor.clean(text) for name, text in diagnosis.machine.items()}
-    )
+    machine = {name: censor.clean(text) for name, text in diagnosis.machine.items()}
+    return replace(diagnosis, findings=findings, machine=machine)
 
 
 def _write(lines: Callable[[], Iterator[str]]) -> bytes:

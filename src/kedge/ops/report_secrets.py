@@ -26,8 +26,10 @@ _RELEVANT = re.compile(
 _JSON_WEB_TOKEN = re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}(\.[\w-]+)?")
 _LONG_BLOB = re.compile(r"(?<![\w/+=.:~-])(?=\w*\d)(?=\w*[A-Z])(?=\w*[a-z])[A-Za-z0-9+_-]{60,}={0,2}(?![\w/.])")
 _USER_INFO = re.compile(
-    r"(?P<before>^|[\s'\"=(,;])(?P<scheme>[a-z][a-z0-9+.-]*://)?[^\s@/'\"=]+:[^\s@'\"]+@(?=[\w.\[-])", re.I
+    r"(?P<before>^|[\s'\"=(,;])(?P<scheme>[a-z][a-z0-9+.-]*://)?[^\s@/'\"=:]+:(?!//|\*\*\*@)[^\s@'\"]+@(?=[\w.\[-])",
+    re.I,
 )
+_LONE_USER = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)[^\s@/'\":]{12,}@", re.IGNORECASE)  # a token, mostly
 _LONGEST_VALUE = 4000
 
 
@@ -53,18 +55,19 @@ def show_environment(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 class Censor:
-    """Takes out of text what must not leave: known secrets, what looks like one, and the name of the home folder."""
+    """Takes out of text what must not leave: known secrets, what looks like one, and the name of a `home`."""
 
-    def __init__(self, environ: Mapping[str, str], home: Path, redact: Callable[[str], str]) -> None:
+    def __init__(self, environ: Mapping[str, str], redact: Callable[[str], str], *, home: Path | None = None) -> None:
         values = {environ[name].strip() for name in environ if is_secret_name(name)}
         self._secrets = [Secret(value) for value in sorted(values, key=len, reverse=True) if len(value) >= 6]
-        self._home = str(home).rstrip("/")
+        self._home = str(home or "").rstrip("/")
         self._redact = redact
 
     def clean(self, text: str) -> str:
         """The text as it may be sent."""
         text = mask_secrets(self._redact(scrub(text, self._secrets)))
         text = _USER_INFO.sub(lambda found: f"{found['before']}{found['scheme'] or ''}{HIDDEN}@", text)
+        text = _LONE_USER.sub(rf"\g<scheme>{HIDDEN}@", text)
         text = _LONG_BLOB.sub(HIDDEN, _JSON_WEB_TOKEN.sub(HIDDEN, text))
         if len(self._home) > 1:
             text = re.sub(rf"{re.escape(self._home)}(?![\w.-])", "~", text)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from kedge.frozen import frozen
 from kedge.posix.constants import PR_SET_PDEATHSIG
 from kedge.posix.libc import control_process
-from kedge.posix.spawn import close_all, list_inherited
+from kedge.posix.spawn import close_all, list_inherited, list_private
 
 ANSWERED, LATE, DIED, REFUSED = "answered", "late", "died", "refused"
 _AT_ONCE = 16  # children: a login node may allow few processes
@@ -110,7 +110,7 @@ class _Race:
         while self._waiting and len(self._working) < self._at_once and time.monotonic() < self._end:
             reading, writing = os.pipe()
             try:
-                pid = _fork(self._waiting[0], writing, [reading, *self._working])
+                pid = _fork(self._waiting[0], writing)
             except OSError:  # the limit on processes: others may end
                 os.close(reading)
                 return
@@ -141,7 +141,7 @@ class _Race:
         self.outcomes[child.task.name] = Outcome(state, seconds, child.answer, status)
 
 
-def _fork(task: Task, writing: int, others: list[int]) -> int:
+def _fork(task: Task, writing: int) -> int:
     parent = os.getpid()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that there are threads: a child that hangs for that is late, and no more
@@ -149,7 +149,7 @@ def _fork(task: Task, writing: int, others: list[int]) -> int:
     if pid:
         return pid
     try:
-        _leave_parent(parent, others)
+        _leave_parent(parent, writing)
         answer = task.work()
         while answer:
             answer = answer[os.write(writing, answer) :]
@@ -158,7 +158,7 @@ def _fork(task: Task, writing: int, others: list[int]) -> int:
         os._exit(0)
 
 
-def _leave_parent(parent: int, others: list[int]) -> None:
+def _leave_parent(parent: int, kept: int) -> None:
     """Hold nothing that somebody waits for: a pipe of the caller's would not end while a child hangs."""
     os.setsid()
     control_process(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -166,7 +166,7 @@ def _leave_parent(parent: int, others: list[int]) -> None:
         os._exit(1)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
-    close_all([*others, *list_inherited()])
+    close_all([file for file in (*list_inherited(), *list_private()) if file != kept])
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for stream in (0, 1, 2):
         os.dup2(nothing, stream)
