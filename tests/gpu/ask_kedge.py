@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import time
+from typing import Any
 
 
 def main() -> None:
@@ -44,9 +45,31 @@ def main() -> None:
         verdict = judge(traits, meant, tables)
         verdicts.append({"outcome": verdict.outcome, "runs": verdict.runs, "headline": verdict.headline})
     probe = probe_gpus(10.0, find_libraries(gather_host(environ), "").find("libnvidia-ml"))
-    facts = as_dict(target)
-    facts["cpu_features"] = len(target.cpu_features or ())
-    print(json.dumps({"target": facts, "seconds": seconds, "probe": as_dict(probe), "verdicts": verdicts}))
+    answer = {"target": show(target), "seconds": seconds, "probe": as_dict(probe), "verdicts": verdicts}
+    print(json.dumps(answer | {"hidden": show(describe_hidden(tables))}))
+
+
+def show(target: Any) -> dict[str, Any]:
+    """A target as JSON has it; of the processor's features their number."""
+    from kedge.frozen import as_dict, replace
+
+    return as_dict(replace(target, cpu_features=None)) | {"cpu_features": len(target.cpu_features or ())}
+
+
+def describe_hidden(tables: Any) -> Any:
+    """This machine, were /proc/driver hidden, as sandboxes do it: the driver itself must be asked."""
+    from kedge.ops.targets import describe_host
+    from kedge.runtime.gather import gather_host
+    from kedge.runtime.views import FolderView
+
+    class HidingView(FolderView):
+        def resolve(self, path: str) -> str:
+            hidden = ("/proc/driver", "/sys/module/nvidia")
+            return "/nonexistent" if path.startswith(hidden) else super().resolve(path)
+
+    host = gather_host(dict(os.environ))
+    host.view = HidingView("/")
+    return describe_host(host, tables)
 
 
 if __name__ == "__main__":

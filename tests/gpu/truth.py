@@ -28,6 +28,7 @@ def try_truth(trial: Any, smi: str) -> None:
     if seen is None:
         return
     try_doctor(trial, seen)
+    try_variable(trial)
     texts = [{"cuda": cuda, "capabilities": name_virtual(target)} for _, target, cuda in TEXTS]
     invented = [
         {"cuda": "99.0", "capabilities": seen["capability"]},
@@ -98,15 +99,33 @@ def try_doctor(trial: Any, seen: dict[str, str]) -> None:
     trial.record("doctor took less than 2 s", done.seconds < 2.0, f"{told['total_seconds']} s of checks", done.seconds)
 
 
+def try_variable(trial: Any) -> None:
+    """What doctor says of CUDA_VISIBLE_DEVICES, and what CUDA makes of it."""
+    program, doctor = trial.folder / "vector_add", [trial.python, "-s", str(trial.source / "kedge.py"), "doctor"]
+    for value in ("0", "0,0", "0,99", "99", "-1"):
+        done = trial.run([str(program)], CUDA_VISIBLE_DEVICES=value)
+        told = trial.run([*doctor, "--only", "gpu-selection", "--json"], CUDA_VISIBLE_DEVICES=value)
+        findings = json.loads(told.output)["findings"] if told.output.startswith("{") else []
+        said = findings[0]["level"] if findings else told.show()
+        ran = done.status == 0
+        is_whole = ran and done.parse().get("devices") == len(value.split(","))
+        shown = f"doctor: {said}; {done.show()}"
+        agree = said == ("ok" if is_whole else "warning")
+        trial.record(f"CUDA_VISIBLE_DEVICES={value}: doctor and CUDA agree", agree, shown)
+
+
 def compare_facts(trial: Any, told: dict[str, Any], seen: dict[str, str]) -> None:
     """The target and NVML against nvidia-smi."""
-    target, probe = told["target"], told["probe"]
+    target, probe, hidden = told["target"], told["probe"], told.get("hidden", {})
     gpus, probed = target.get("gpus") or [{}], probe.get("gpus") or [{}]
     pairs = {
         "target: driver": (target.get("driver"), seen["driver"]),
         "target: capability": (gpus[0].get("capability"), seen["capability"]),
         "target: brand": (gpus[0].get("brand"), seen["brand"].lower().replace(" ", "")),
         "target: name": (gpus[0].get("name"), seen["name"]),
+        "without /proc/driver: driver": (hidden.get("driver"), seen["driver"]),
+        "without /proc/driver: CUDA": (hidden.get("cuda"), seen["cuda"]),
+        "without /proc/driver: name": ((hidden.get("gpus") or [{}])[0].get("name"), seen["name"]),
         "NVML: driver": (probe.get("driver"), seen["driver"]),
         "NVML: library": (probe.get("library"), seen["driver"]),
         "NVML: CUDA": (probe.get("cuda"), seen["cuda"]),
