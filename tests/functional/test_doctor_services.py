@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Doctor against real services: registries behind a proxy, keys that are taken and refused, networks that swallow."""
+"""Doctor against real services: registries behind a proxy, keys that are taken and refused, networks that swallow.
+
+Images of a registry and of files are judged, too, and nodes are remembered.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,13 @@ from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.doctor.network import check_registries
 from kedge.doctor.run_checks import run_checks
 from kedge.doctor.surroundings import Surroundings
+from kedge.ops.doctor import diagnose
+from kedge.ops.remembered import recall_node
 from kedge.settings import Settings
+from kedge.sites.profile import SHIPPED, Folder, load_site
 from tests.builders.certificates import make_authority
+from tests.builders.sif import fixture_path
+from tests.fakes.ngc import NgcSite, open_ngc
 from tests.fakes.proxy import ConnectProxy
 from tests.fakes.registry import FakeRegistry, Policy, nvcr
 from tests.requirements import require_program, require_user_namespaces
@@ -174,3 +182,98 @@ def test_checks_of_services_end_in_time_where_packets_vanish(tmp_path: Path) -> 
     assert "warning nvcr.io: no answer within 1 s" in told
     assert "warning registry-1.docker.io: the name service does not answer" in told
     assert any(line.startswith("note whether nvcr.io takes the login is not known") for line in told)
+
+
+@pytest.fixture(scope="module")
+def ngc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NgcSite]:
+    with open_ngc(tmp_path_factory.mktemp("ngc")) as site:
+        yield site
+
+
+@pytest.fixture
+def user(ngc: NgcSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The environment of a user who reaches that nvcr.io."""
+    environ = {**ngc.environment, "HOME": str(tmp_path), "KEDGE_CACHEDIR": str(tmp_path / "cache")}
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    return {**environ, "PATH": os.environ["PATH"]}
+
+
+def check_image(user: dict[str, str], image: str, site: str = "") -> list[Finding]:
+    environ = {**user, **({"KEDGE_SITE": site} if site else {})}
+    surroundings = Surroundings(environ, Settings.load(environ=environ))
+    return [each for each in diagnose(surroundings, ["site"], image=image).findings if each.check == "image"]
+
+
+@pytest.mark.parametrize(
+    ("tag", "driver", "said"),
+    [
+        ("24.03-py3", "565.57.01", "ok: runs natively on NVIDIA L40S with driver 565.57.01"),
+        ("26.07-py3", "450.36.06", "fail: does not run on NVIDIA L40S with driver 450.36.06"),
+    ],
+)
+def test_image_of_a_registry_is_judged_for_a_site(
+    user: dict[str, str], tmp_path: Path, tag: str, driver: str, said: str
+) -> None:
+    folder = tmp_path / ".config/kedge/sites"
+    folder.mkdir(parents=True)
+    (folder / "mine.toml").write_text(
+        f'inherits = "nvidia"\ntitle = "Mine"\n[[queues]]\nname = "gpu"\ngpu = "L40S"\ndriver = "{driver}"\n'
+    )
+    findings = check_image(user, f"nvcr.io/nvidia/pytorch:{tag}", "mine")
+    assert findings[0].what.startswith(f"nvcr.io/nvidia/pytorch:{tag}: PyTorch ")
+    assert f"{findings[1].level}: {findings[1].what}".startswith(said)
+    assert any("pip" in each.what for each in findings)
+    assert any("'exec' and 'shell' do not" in each.what for each in findings)
+
+
+def test_image_that_the_registry_does_not_have(user: dict[str, str]) -> None:
+    (finding,) = check_image(user, "nvcr.io/nvidia/pytorch:99.99-py3")
+    assert finding.level == FAIL
+    assert "99.99-py3" in finding.what
+    assert finding.fix
+
+
+def test_image_of_a_registry_that_stalls_is_told_from_the_tables(ngc: NgcSite, user: dict[str, str]) -> None:
+    ngc.registry.server.fail("GET", delay=5.0, times=20)
+    began = time.monotonic()
+    try:
+        findings = check_image(user, "nvcr.io/nvidia/pytorch:24.05-py3")
+    finally:
+        ngc.registry.server.faults.clear()
+    assert time.monotonic() - began < 2.0
+    assert findings[0].what.startswith("nvcr.io/nvidia/pytorch:24.05-py3: PyTorch ")
+    assert findings[-1].what == "nvcr.io did not tell of nvidia/pytorch:24.05-py3 within 1.2 s"
+
+
+def test_image_file_that_is_cut_short(user: dict[str, str], tmp_path: Path) -> None:
+    whole = fixture_path("busybox_arm64.sif").read_bytes()
+    path = tmp_path / "short.sif"
+    path.write_bytes(whole)
+    assert check_image(user, str(path))[0].level == OK
+    for size in (100, 5000, len(whole) // 2):
+        path.write_bytes(whole[:size])
+        finding = check_image(user, str(path))[0]
+        assert (finding.check, finding.level) == ("image", FAIL)
+        assert str(path) in finding.what
+        assert finding.fix
+
+
+def test_nodes_that_a_job_saw_are_known_on_the_login_node(user: dict[str, str]) -> None:
+    site = load_site("zih-alpha", (Folder(SHIPPED, "shipped"),))
+    login = {**user, "KEDGE_SITE": "zih-alpha"}
+    settings = Settings.load(environ=login)
+    findings = diagnose(Surroundings(login, settings, site=site), ["compute-nodes"]).findings
+    assert [(each.level, "in a job of the queue alpha" in each.fix) for each in findings] == [(NOTE, True)]
+    job = {**login, "SLURM_JOB_ID": "1", "SLURM_JOB_PARTITION": "alpha"}
+    findings = diagnose(Surroundings(job, settings, site=site), ["compute-nodes"]).findings
+    assert [each.level for each in findings] == [OK]
+    assert findings[0].what.startswith("kept for the login node: ")
+    seen = recall_node("zih-alpha", "alpha", login, settings)
+    assert seen is not None
+    assert seen.facts.architecture
+    assert seen.facts.glibc
+    findings = diagnose(Surroundings(login, settings, site=site), ["compute-nodes"]).findings
+    assert [each.level for each in findings] == [OK]
+    assert findings[0].what.startswith("alpha: ")
+    assert f"seen by a job on {os.uname().nodename}" in findings[0].what
