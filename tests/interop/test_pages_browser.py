@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -245,6 +247,41 @@ def test_browser_prints_what_is_folded_away(browser: Browser, page: Path, tmp_pa
     assert browser.evaluate(shown) is True
     browser.print_page(tmp_path / "page.pdf")
     assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF-")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [
+            "explain",
+            "docker://nvcr.io/nvidia/pytorch:24.03-py3",
+            "--gpu",
+            "A100",
+            "--driver",
+            "535.104.05",
+            "--offline",
+        ],
+        ["explain", "docker://nvcr.io/nvidia/tensorflow:22.03-tf2-py3", "--gpu", "K40", "--driver", "470", "--offline"],
+        ["explain", "docker://nvcr.io/nvidia/cuda:12.4.1-devel-ubuntu22.04", "--gpu", "H200", "--offline"],
+        ["doctor", "--offline"],
+    ],
+    ids=["pytorch", "tensorflow", "cuda", "doctor"],
+)
+def test_browser_shows_what_the_verbs_write(browser: Browser, tmp_path: Path, words: list[str]) -> None:
+    page = tmp_path / "page.html"
+    command = [sys.executable, "-m", "kedge", *words, "--html", str(page)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert page.exists(), done.stderr
+    for width in WIDTHS:
+        browser.open(page, width=width, height=640)
+        browser.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
+        assert browser.complaints == []
+        assert browser.requests == [page.as_uri()]
+        assert browser.evaluate("document.querySelector('#verdict').getBoundingClientRect().bottom") < 640
+        assert browser.evaluate(OVERFLOWS) == []
+    contrasts = browser.evaluate(CONTRASTS)
+    assert [text for text in contrasts["texts"] if text[1] < 4.5] == []
+    assert page.stat().st_size < 100_000
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:24]))

@@ -377,6 +377,8 @@ def test_pages_chart_says_what_it_means_for_the_host() -> None:
     assert describe_host(chart) == "With driver 535.104.05 the newest of these tags that runs natively is 23.10-py3."
     none = replace(chart, rows=chart.rows[:3])
     assert describe_host(none) == "With driver 535.104.05 none of these tags is known to run natively."
+    old = replace(chart, rows=tuple(replace(row, cells=(NO,) * len(row.cells)) for row in chart.rows))
+    assert describe_host(old) == "With driver 535.104.05 none of these tags runs on NVIDIA A100-SXM4-40GB."
     nowhere = replace(chart, columns=tuple(replace(each, is_host=False) for each in chart.columns))
     assert describe_host(nowhere) == "No driver of a machine is known, so none is marked."
     assert "The tables do not have 27.01-py3." in explain(

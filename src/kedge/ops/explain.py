@@ -87,7 +87,7 @@ def chart_explanation(explanation: Explanation, tables: Tables) -> Chart | None:
     image, tag = split_name(explanation.traits.name)
     if not tables.list_releases(image):
         return None
-    return make_chart(image, tables, explanation.target, tag=tag)
+    return make_chart(image, tables, explanation.target, tag=tag, traits=explanation.traits)
 
 
 def _prepare(workplace: Workplace, meter: _Meter, reference: Reference, tables: Tables) -> Workplace:

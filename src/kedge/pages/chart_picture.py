@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kedge.compat.chart import Chart, ChartRow
-from kedge.compat.verdict import NATIVE, OUTCOMES, UNKNOWN
+from kedge.compat.verdict import NATIVE, NO, OUTCOMES, UNKNOWN
 from kedge.compat.versions import major_minor
 from kedge.frozen import frozen
 from kedge.pages.marks import find_outcome_look, make_mark
@@ -56,6 +56,8 @@ def describe_host(chart: Chart) -> str:
         return "No driver of a machine is known, so none is marked."
     best = next((row for row in chart.rows if row.cells[host] == NATIVE), None)
     driver = chart.columns[host].driver
+    if all(row.cells[host] == NO for row in chart.rows):
+        return f"With driver {driver} none of these tags runs{f' on {chart.gpus}' if chart.gpus else ''}."
     if best is None:
         return f"With driver {driver} none of these tags is known to run natively."
     return f"With driver {driver} the newest of these tags that runs natively is {best.tag}."
