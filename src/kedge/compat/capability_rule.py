@@ -163,7 +163,7 @@ def _read_word(word: str, found: KernelList) -> None:
     plain = word.removesuffix("+ptx")
     is_virtual = plain.startswith("compute_")
     number = plain.removeprefix("compute_").removeprefix("sm_").removesuffix("-real")
-    is_exact = number.endswith(("a", "f"))
+    is_exact = number.endswith("a")  # `f` is for a family: as kernels without a letter are
     number = number.rstrip("af")
     if number.isascii() and number.isdigit() and 2 <= len(number) <= 3:
         number = f"{number[:-1]}.{number[-1]}"

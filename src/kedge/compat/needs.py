@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kedge.compat.driver_rule import Machine, Need
+from kedge.compat.libcuda_choice import is_data_center
 from kedge.compat.versions import major_minor, order
 
 if TYPE_CHECKING:
@@ -56,11 +57,18 @@ def find_machine(target: Target, gpu: Gpu, tables: Tables) -> Machine:
     """The driver of a target, as its GPU meets it."""
     return Machine(
         target.driver,
-        takes_forward_compat=gpu.takes_forward_compat,
+        takes_forward_compat=takes_forward_compat(gpu),
         cuda=major_minor(target.cuda) or find_offered_cuda(target.driver, tables),
         first_branch=find_first_branch(gpu, tables),
         last_branch=gpu.last_driver_branch,
     )
+
+
+def takes_forward_compat(gpu: Gpu) -> bool | None:
+    """Whether a GPU runs the libcuda of an image; of workstation cards only the server editions do, by their names."""
+    if gpu.takes_forward_compat is None and gpu.kind == "workstation":
+        return is_data_center(gpu.name)
+    return gpu.takes_forward_compat
 
 
 def find_first_branch(gpu: Gpu, tables: Tables) -> int | None:

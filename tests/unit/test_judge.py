@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Verdicts over the shipped tables: real releases on real GPUs and drivers, and the sentences that users read."""
+
+from __future__ import annotations
+
+import pytest
+
+from kedge.compat.gpus import find_gpu, make_gpu
+from kedge.compat.judge import judge
+from kedge.compat.libcuda_choice import is_data_center
+from kedge.compat.needs import takes_forward_compat
+from kedge.compat.read_traits import read_traits
+from kedge.compat.tables import load_tables
+from kedge.compat.target import Gpu, Target
+from kedge.compat.traits import Fact, ImageTraits
+from kedge.compat.verdict import FAIL, FORWARD, MINOR, NATIVE, NO, NOTE, OPEN, PTX, UNKNOWN, Verdict
+from kedge.frozen import replace
+
+TABLES = load_tables()
+DRIVERS = ("418.87.00", "450.80.02", "470.57.02", "525.60.13", "535.104.05", "550.54.14", "570.86.10", "580.95.05")
+LETTERS = {"N": NATIVE, "m": MINOR, "f": FORWARD, "p": PTX, "-": NO, "?": UNKNOWN}
+# 418 450 470 525 535 550 570 580; `?`: the table knows too little of 21.06 and 24.12 to say more
+MATRIX = {
+    "K40": {"20.06": "--------", "21.06": "--------", "22.03": "--------", "24.01": "--------", "24.12": "--------",
+            "25.10": "--------", "26.07": "--------"},
+    "P100": {"20.06": "fNNNNNNN", "21.06": "????????", "22.03": "fffNNNNN", "24.01": "--fffNNN", "24.12": "--------",
+             "25.10": "--------", "26.07": "--------"},
+    "V100": {"20.06": "fNNNNNNN", "21.06": "????????", "22.03": "fffNNNNN", "24.01": "--fffNNN", "24.12": "????????",
+             "25.10": "--------", "26.07": "--------"},
+    "T4": {"20.06": "fNNNNNNN", "21.06": "????????", "22.03": "fffNNNNN", "24.01": "--fffNNN", "24.12": "????????",
+           "25.10": "----fffN", "26.07": "???????m"},
+    "A100": {"20.06": "-NNNNNNN", "21.06": "-???????", "22.03": "-ffNNNNN", "24.01": "--fffNNN", "24.12": "-???????",
+             "25.10": "----fffN", "26.07": "-??????m"},
+    "RTX 3090": {"20.06": "--NNNNNN", "21.06": "--??????", "22.03": "--mNNNNN", "24.01": "---mmNNN",
+                 "24.12": "--??????", "25.10": "-------N", "26.07": "-------m"},
+    "H200": {"20.06": "---ppppp", "21.06": "---?????", "22.03": "---?????", "24.01": "---ffNNN", "24.12": "---?????",
+             "25.10": "----fffN", "26.07": "---????m"},
+    "B200": {"20.06": "------pp", "21.06": "------??", "22.03": "------??", "24.01": "------pp", "24.12": "------??",
+             "25.10": "------fN", "26.07": "------?m"},
+}  # fmt: skip
+
+
+def read(tag: str, image: str = "nvcr.io/nvidia/pytorch", architecture: str = "amd64") -> ImageTraits:
+    name = f"{image}:{tag}"
+    return read_traits(name, environment={}, labels={}, history=(), tables=TABLES, architecture=architecture)
+
+
+def make_target(gpu: str, driver: str, **facts: object) -> Target:
+    found = find_gpu(gpu, TABLES)
+    values: dict[str, object] = {"architecture": "amd64", **facts}
+    return Target(f"{found.name} with driver {driver}", "named", (found,), driver=driver, **values)  # type: ignore[arg-type]
+
+
+def ask(tag: str, gpu: str, driver: str) -> Verdict:
+    return judge(read(f"{tag}-py3"), make_target(gpu, driver), TABLES)
+
+
+@pytest.mark.parametrize(("gpu", "tag"), [(gpu, tag) for gpu, tags in MATRIX.items() for tag in tags])
+def test_judge_releases_on_gpus_and_drivers(gpu: str, tag: str) -> None:
+    found = [ask(tag, gpu, driver).outcome for driver in DRIVERS]
+    assert found == [LETTERS[letter] for letter in MATRIX[gpu][tag]]
+
+
+@pytest.mark.parametrize(
+    ("tag", "gpu", "driver", "headline"),
+    [
+        ("24.01", "H200", "580.95.05", "runs natively on NVIDIA H200 with driver 580.95.05"),
+        (
+            *("24.01", "V100", "470.57.02"),
+            "runs on Tesla V100 with driver 470.57.02 by forward compatibility: "
+            "kedge uses the image's own libcuda 545.23.08",
+        ),
+        (
+            *("24.01", "RTX 3090", "535.104.05"),
+            "runs on GeForce RTX 3090 with driver 535.104.05 by minor-version compatibility: "
+            "PTX cannot be compiled at run time",
+        ),
+        (
+            *("24.01", "B200", "580.95.05"),
+            "runs on NVIDIA B200 with driver 580.95.05: its kernels are compiled from PTX when a program starts",
+        ),
+        (
+            *("25.10", "V100", "580.95.05"),
+            "does not run on Tesla V100 with driver 580.95.05: it has no kernels for that GPU",
+        ),
+        (
+            *("25.10", "RTX 3090", "550.54.14"),
+            "does not run on GeForce RTX 3090 with driver 550.54.14: driver 550.54.14 is too old for CUDA 13.0.2",
+        ),
+        (
+            *("22.03", "K40", "535.104.05"),
+            "does not run on Tesla K40 with driver 535.104.05: driver 535.104.05 is too new for that GPU",
+        ),
+        (
+            *("25.10", "B200", "535.104.05"),
+            "does not run on NVIDIA B200 with driver 535.104.05: driver 535.104.05 is older than that GPU",
+        ),
+        (
+            *("26.07", "A100", "550.54.14"),
+            "not known whether it runs on NVIDIA A100 (40GB, 80GB or 64GB) with driver 550.54.14: "
+            "which drivers the image's own libcuda takes is not known",
+        ),
+        (
+            *("21.06", "V100", "470.57.02"),
+            "not known whether it runs on Tesla V100 with driver 470.57.02: nothing is known about CUDA in it",
+        ),
+        (
+            *("22.03", "H200", "550.54.14"),
+            "not known whether it runs on NVIDIA H200 with driver 550.54.14: CUDA 11.6.1 does not know that GPU",
+        ),
+    ],
+)
+def test_judge_headlines(tag: str, gpu: str, driver: str, headline: str) -> None:
+    assert ask(tag, gpu, driver).headline == headline
+
+
+def test_judge_k40_is_told_what_the_tutorials_users_met() -> None:
+    verdict = ask("22.03", "K40", "470.57.02")
+    assert verdict.runs is False
+    assert [each.sentence for each in verdict.failures] == [
+        "The list of this release's kernels is not known, but 21.12-py3, before it, had none for GPUs as old as "
+        "Tesla K40 (compute capability 3.5): it had 5.2 6.0 6.1 7.0 7.5 8.0 8.6+PTX."
+    ]
+
+
+def test_judge_release_without_a_list_is_judged_by_those_around_it() -> None:
+    verdict = ask("22.03", "V100", "525.60.13")
+    gpu = next(each for each in verdict.judgements if each.subject == "gpu")
+    assert (gpu.level, gpu.outcome) == (NOTE, NATIVE)
+    assert gpu.sentence == (
+        "The list of this release's kernels is not known, but those before and after it, 21.12-py3 and 22.09-py3, both "
+        "serve Tesla V100 (compute capability 7.0)."
+    )
+
+
+def test_judge_release_without_a_list_is_judged_by_what_nvidia_states_around_it() -> None:
+    traits = read("21.07-tf2-py3", "nvcr.io/nvidia/tensorflow")
+    verdict = judge(traits, make_target("V100", "535.104.05"), TABLES)
+    gpu = next(each for each in verdict.judgements if each.subject == "gpu")
+    assert verdict.outcome == NATIVE
+    assert "NVIDIA states of those before and after it, " in gpu.sentence
+    assert gpu.sentence.endswith(
+        "that they serve GPUs of compute capability 6.0 and newer, as Tesla V100 (compute capability 7.0) is."
+    )
+
+
+def test_judge_what_the_image_itself_lists_is_not_widened_by_the_table() -> None:
+    traits = read("22.03-py3")
+    own = replace(traits, compat_branches=Fact("470", "image config, NVIDIA_REQUIRE_CUDA"))
+    target = make_target("V100", "450.80.02")
+    assert judge(traits, target, TABLES).outcome == FORWARD
+    assert judge(own, target, TABLES).outcome == MINOR
+
+
+def test_judge_unknown_driver_says_what_is_needed() -> None:
+    verdict = judge(read("24.01-py3"), replace(make_target("H200", ""), title="NVIDIA H200"), TABLES)
+    assert verdict.outcome == UNKNOWN
+    assert verdict.headline == "not known whether it runs on NVIDIA H200: the driver is not known"
+    driver = next(each for each in verdict.judgements if each.subject == "driver")
+    assert driver.level == OPEN
+    assert driver.sentence.startswith("CUDA 12.3.2 needs driver 545.23.08 or newer, or 525.60.13 or newer by")
+    assert driver.remedy == "Name it with --driver, as nvidia-smi shows it."
+
+
+def test_judge_login_node_is_told_to_name_a_gpu() -> None:
+    target = Target("this machine (login1)", has_gpus=False, architecture="amd64")
+    verdict = judge(read("24.01-py3"), target, TABLES)
+    assert verdict.outcome == UNKNOWN
+    assert verdict.headline == (
+        "not known whether its GPU programs run where the job goes: this machine (login1) has no GPU"
+    )
+    gpu = next(each for each in verdict.judgements if each.subject == "gpu")
+    assert gpu.sentence == "There is no GPU on this machine (login1), so this is about its processor only."
+    assert gpu.remedy == "Name the GPU and driver of the nodes with --gpu and --driver, or a queue with --site."
+
+
+def test_judge_image_without_cuda_runs_where_there_is_no_gpu() -> None:
+    target = Target("this machine (login1)", has_gpus=False, architecture="amd64")
+    verdict = judge(ImageTraits("ubuntu:24.04", architecture="amd64"), target, TABLES)
+    assert (verdict.outcome, verdict.headline) == (
+        NATIVE,
+        "runs on this machine (login1); nothing in it asks for a GPU",
+    )
+
+
+def test_judge_image_without_cuda_on_a_gpu_is_a_note() -> None:
+    verdict = judge(ImageTraits("ubuntu:24.04", architecture="amd64"), make_target("A100", "535.104.05"), TABLES)
+    assert verdict.outcome == UNKNOWN
+    driver = next(each for each in verdict.judgements if each.subject == "driver")
+    assert (driver.level, driver.sentence) == (
+        NOTE,
+        "Nothing is known about CUDA in this image: neither whether it uses GPUs nor what it needs of them.",
+    )
+
+
+def test_judge_mixed_queue_is_decided_by_the_worst_and_says_which() -> None:
+    gpus = (find_gpu("A100", TABLES), find_gpu("V100", TABLES))
+    target = Target("queue gpu of site x", "queue", gpus, driver="580.95.05", architecture="amd64")
+    verdict = judge(read("25.10-py3"), target, TABLES)
+    assert verdict.outcome == NO
+    assert verdict.headline == (
+        "does not run on Tesla V100 with driver 580.95.05: it has no kernels for that GPU; "
+        "it runs on NVIDIA A100 (40GB, 80GB or 64GB)"
+    )
+    assert verdict.judgements[0].sentence == (
+        "queue gpu of site x has GPUs of several kinds (NVIDIA A100 (40GB, 80GB or 64GB): native, Tesla V100: no); "
+        "Tesla V100 decides."
+    )
+    assert verdict.judgements[0].remedy == "Ask for one kind of GPU in the job."
+
+
+def test_judge_wrong_processor_goes_before_all_else() -> None:
+    traits = replace(read("24.01-py3"), architectures=("amd64",))
+    verdict = judge(traits, make_target("GH200", "550.54.14", architecture="arm64"), TABLES)
+    assert verdict.outcome == NO
+    assert verdict.headline == (
+        "does not run on NVIDIA GH200 with driver 550.54.14: "
+        "the image is for amd64, and NVIDIA GH200 with driver 550.54.14 has arm64"
+    )
+    assert verdict.failures[0].remedy == "Take a tag that has arm64, or a node with amd64."
+
+
+def test_judge_framework_that_asks_for_cuda_9_is_not_taken_at_its_word() -> None:
+    traits = replace(read("25.10-py3"), requires=(("NVIDIA_REQUIRE_CUDA", "cuda>=9.0"),))
+    verdict = judge(traits, make_target("RTX 3090", "470.57.02"), TABLES)
+    assert verdict.outcome == NO
+    requirement = next(each for each in verdict.judgements if each.subject == "requirement")
+    assert "that they start it does not mean that its programs run" in requirement.sentence
+
+
+def test_judge_unknown_gpu_leaves_kernels_open_only() -> None:
+    target = Target("node", gpus=(Gpu("NVIDIA X9000"),), driver="580.95.05", architecture="amd64")
+    verdict = judge(read("24.01-py3"), target, TABLES)
+    assert verdict.outcome == UNKNOWN
+    assert verdict.headline.endswith("the compute capability of the GPU is not known")
+
+
+def test_judge_gpus_of_the_table_take_forward_compatibility_as_a_start_decides() -> None:
+    differing = {
+        name
+        for row in TABLES.gpus
+        for name in row.smi_names
+        if row.kind != "embedded" and takes_forward_compat(make_gpu(name, TABLES)) is not is_data_center(name)
+    }
+    assert differing == set()
+
+
+def test_judge_every_release_on_every_gpu_gives_sentences() -> None:
+    gpus = [find_gpu(name, TABLES) for name in ("K40", "V100", "RTX 3090", "H200", "Jetson AGX Orin")]
+    for row in TABLES.releases[::7]:
+        traits = read(row.tag, row.image)
+        for gpu in gpus:
+            for driver in ("418.87.00", "535", "580.95.05", ""):
+                verdict = judge(traits, Target("x", gpus=(gpu,), driver=driver, architecture="amd64"), TABLES)
+                assert verdict.headline
+                for each in verdict.judgements:
+                    assert each.sentence.endswith((".", "'."))
+                    assert "None" not in each.sentence
+                    assert "  " not in each.sentence
+                    assert "()" not in each.sentence
+                assert bool(verdict.failures) is (verdict.outcome == NO)
+                assert all(each.level == FAIL for each in verdict.failures)

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Processor, C library and MPI of an image against those of a machine, with the sentences that users read."""
+
+from __future__ import annotations
+
+import pytest
+
+from kedge.compat.glibc_rule import judge_glibc
+from kedge.compat.mpi_rule import find_family, find_version, judge_mpi
+from kedge.compat.processor_rule import judge_processor
+from kedge.compat.target import Target
+from kedge.compat.traits import Fact, ImageTraits
+from kedge.compat.verdict import FAIL, NOTE, OK, OPEN, WARNING, Judgement
+
+
+def make_image(**facts: object) -> ImageTraits:
+    values = {name: Fact(value, "x") if isinstance(value, str) else value for name, value in facts.items()}
+    if "architecture" in facts:
+        values["architecture"] = facts["architecture"]
+    return ImageTraits("image", **values)  # type: ignore[arg-type]
+
+
+def tell(found: list[Judgement]) -> list[tuple[str, str]]:
+    return [(each.level, each.sentence) for each in found]
+
+
+def test_processor_of_another_architecture_is_refused() -> None:
+    found = judge_processor(
+        make_image(architecture="amd64", architectures=("amd64",)), Target("gh1", architecture="arm64")
+    )
+    assert tell(found) == [(FAIL, "The image is for amd64, and gh1 has arm64: programs stop with 'Exec format error'.")]
+    assert found[0].remedy == "Take a tag that has arm64, or a node with amd64."
+
+
+def test_processor_of_several_architectures() -> None:
+    both = make_image(architecture="arm64", architectures=("amd64", "arm64"))
+    assert tell(judge_processor(both, Target("gh1", architecture="arm64"))) == [(OK, "There is an image for arm64.")]
+    assert tell(judge_processor(both, Target("n1", architecture="amd64"))) == [
+        (OPEN, "What is told here is the image for arm64; there is one for amd64, too.")
+    ]
+
+
+def test_processor_that_is_not_known_says_nothing() -> None:
+    assert judge_processor(make_image(), Target("n1", architecture="amd64")) == []
+    assert judge_processor(make_image(architecture="amd64"), Target("n1")) == []
+
+
+def test_processor_without_avx_is_warned_about_for_nvidias_images() -> None:
+    image = make_image(architecture="amd64", release="24.01")
+    old = Target("n1", architecture="amd64", cpu_features=frozenset({"sse4_2"}), cpu="Xeon X5670")
+    assert tell(judge_processor(image, old))[1:] == [
+        (WARNING, "NVIDIA's images ask for a processor with AVX, and n1 (Xeon X5670) has none.")
+    ]
+    new = Target("n1", architecture="amd64", cpu_features=frozenset({"avx", "avx2"}))
+    assert tell(judge_processor(image, new))[1:] == []
+    assert tell(judge_processor(make_image(architecture="amd64"), old))[1:] == []
+
+
+def test_glibc_newer_on_the_host_is_apptainers_trap_and_not_kedges() -> None:
+    found = judge_glibc(make_image(glibc="2.31"), Target("n1", glibc="2.35", has_gpus=True))
+    assert tell(found) == [
+        (
+            NOTE,
+            "The image has glibc 2.31, older than the 2.35 of n1. With 'apptainer --nv', which brings in graphics "
+            "libraries of the host, programs can stop with 'GLIBC_2.34 not found'; kedge brings in the driver's own "
+            "libraries only, and this does not happen.",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("image", "host"), [("2.35", "2.31"), ("2.35", "2.35"), ("2.28", "2.31"), ("", "2.35"), ("2.31", "")]
+)
+def test_glibc_that_is_no_matter_says_nothing(image: str, host: str) -> None:
+    assert judge_glibc(make_image(glibc=image), Target("n1", glibc=host, has_gpus=True)) == []
+
+
+def test_glibc_newer_on_the_host_is_a_matter_for_a_bound_mpi() -> None:
+    found = judge_glibc(make_image(glibc="2.27"), Target("n1", glibc="2.28", mpi="Open MPI 4.1.4", has_gpus=False))
+    assert tell(found) == [
+        (
+            WARNING,
+            "The image has glibc 2.27, older than the 2.28 of n1. Open MPI 4.1.4 of the host, bound into the image, "
+            "may ask for the newer one and not load.",
+        )
+    ]
+
+
+def test_glibc_musl_images_cannot_use_gpus() -> None:
+    expected = (
+        "The image (Alpine 3.19) has the C library musl; the driver's libraries are made for glibc and do not load in "
+        "it, so GPUs cannot be used."
+    )
+    assert tell(judge_glibc(make_image(os="Alpine 3.19"), Target("n1", has_gpus=True))) == [(WARNING, expected)]
+    assert judge_glibc(make_image(os="Alpine 3.19"), Target("n1", has_gpus=False)) == []
+
+
+@pytest.mark.parametrize(
+    ("inside", "outside", "level", "sentence", "remedy"),
+    [
+        (
+            *("Open MPI 4.1.7", "Open MPI 4.1.4", OK),
+            "mpirun of the host (Open MPI 4.1.4) starts ranks of the image (Open MPI 4.1.7).",
+            "",
+        ),
+        (
+            *("Open MPI 4.0.5", "Open MPI 4.1.4", NOTE),
+            "The image has Open MPI 4.0.5, older than Open MPI 4.1.4 of the host. The same major version mostly works; "
+            "safest is a host that is not newer than the image.",
+            "Should ranks not find each other: srun --mpi=pmix.",
+        ),
+        (
+            *("Open MPI 5.0.10", "Open MPI 4.1.4", WARNING),
+            "The image has Open MPI 5.0.10, the host Open MPI 4.1.4: mpirun of the host starts ranks of the same major "
+            "version only.",
+            "Start ranks with srun --mpi=pmix, or load Open MPI 5 first.",
+        ),
+        (
+            *("Open MPI 4.1.7", "Intel MPI 2021.9", WARNING),
+            "The image has Open MPI 4.1.7, the host Intel MPI 2021.9: the host's mpirun cannot start ranks of another "
+            "family.",
+            "Start ranks with srun --mpi=pmix, or with mpirun on one node.",
+        ),
+        (
+            *("MPICH 4.0.2", "Open MPI 4.1.4", WARNING),
+            "The image has MPICH 4.0.2, the host Open MPI 4.1.4: the host's mpirun cannot start ranks of another "
+            "family.",
+            "Start ranks with srun --mpi=pmi2, or with the image's own mpirun on one node.",
+        ),
+        (
+            *("MPICH 4.0.2", "Intel MPI 2021.9", OK),
+            "MPICH 4.0.2 of the image and Intel MPI 2021.9 of the host are of one family (MPICH ABI): either can be "
+            "used.",
+            "",
+        ),
+        (
+            *("Open MPI", "Open MPI 4.1.4", NOTE),
+            "The image has Open MPI, the host Open MPI 4.1.4; whether mpirun of the host starts it is not known.",
+            "srun --mpi=pmix does without the host's mpirun.",
+        ),
+    ],
+)
+def test_mpi_of_image_and_host(inside: str, outside: str, level: str, sentence: str, remedy: str) -> None:
+    (found,) = judge_mpi(make_image(mpi=inside), Target("n1", mpi=outside))
+    assert (found.level, found.sentence, found.remedy) == (level, sentence, remedy)
+
+
+def test_mpi_that_is_not_known_says_nothing() -> None:
+    assert judge_mpi(make_image(), Target("n1", mpi="Open MPI 4.1.4")) == []
+    assert judge_mpi(make_image(mpi="Open MPI 4.1.7"), Target("n1")) == []
+
+
+def test_mpi_names_and_versions() -> None:
+    assert find_family("Intel(R) MPI Library 2021.9") == find_family("MVAPICH2 2.3.7") == "MPICH"
+    assert find_family("HPC-X 2.16") == "Open MPI"
+    assert find_family("something") == ""
+    assert find_version("Open MPI 4.1.5rc2") == (4, 1, 5)
+    assert find_version("Open MPI v5.0.3") == (5, 0, 3)

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Recommendations over the shipped tables: the newest that runs natively, the next best, or why there is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from kedge.compat.candidates import resolve_image
+from kedge.compat.gpus import find_gpu
+from kedge.compat.judge import judge
+from kedge.compat.read_traits import read_traits
+from kedge.compat.recommend import Recommendation, advise, recommend
+from kedge.compat.rows import NgcRelease
+from kedge.compat.tables import Tables, load_tables
+from kedge.compat.target import Target
+from kedge.compat.verdict import FORWARD, MINOR, NATIVE
+
+TABLES = load_tables()
+
+
+def make_target(gpu: str, driver: str, architecture: str = "amd64") -> Target:
+    found = find_gpu(gpu, TABLES)
+    title = f"{found.name} with driver {driver}" if driver else found.name
+    return Target(title, "named", (found,), driver=driver, architecture=architecture)
+
+
+def ask(image: str, gpu: str, driver: str, **more: object) -> Recommendation:
+    return recommend(image, make_target(gpu, driver), TABLES, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "image"),
+    [
+        ("pytorch", "nvcr.io/nvidia/pytorch"),
+        ("torch", "nvcr.io/nvidia/pytorch"),
+        ("PyTorch", "nvcr.io/nvidia/pytorch"),
+        ("tf", "nvcr.io/nvidia/tensorflow"),
+        ("cuda", "nvcr.io/nvidia/cuda"),
+        ("jax", "nvcr.io/nvidia/jax"),
+        ("rapidsai", "nvcr.io/nvidia/rapidsai/rapidsai"),
+        ("nvidia/pytorch", "nvcr.io/nvidia/pytorch"),
+        ("docker://nvcr.io/nvidia/pytorch:24.03-py3", "nvcr.io/nvidia/pytorch"),
+        ("docker.io/nvidia/cuda", "nvcr.io/nvidia/cuda"),
+        ("nothing-known", "nvcr.io/nvidia/nothing-known"),
+    ],
+)
+def test_recommend_short_names(text: str, image: str) -> None:
+    assert resolve_image(text, TABLES) == image
+
+
+@pytest.mark.parametrize(
+    ("image", "gpu", "driver", "sentence"),
+    [
+        (
+            *("pytorch", "H200", "580.95.05"),
+            "nvcr.io/nvidia/pytorch:25.10-py3 is the newest that runs natively on NVIDIA H200 with driver 580.95.05. "
+            "Newer ones, up to 26.07-py3, run by minor-version compatibility.",
+        ),
+        (
+            *("pytorch", "V100", "535.104.05"),
+            "nvcr.io/nvidia/pytorch:23.10-py3 is the newest that runs natively on Tesla V100 with driver 535.104.05. "
+            "Newer ones, up to 24.11-py3, run by forward compatibility.",
+        ),
+        (
+            *("pytorch", "P100", "580.95.05"),
+            "nvcr.io/nvidia/pytorch:24.01-py3 is the newest that runs natively on Tesla P100 with driver 580.95.05.",
+        ),
+        (
+            *("pytorch", "B200", "570.86.10"),
+            "No tag is known to run natively on NVIDIA B200 with driver 570.86.10; nvcr.io/nvidia/pytorch:25.12-py3 is "
+            "the newest that runs by forward compatibility.",
+        ),
+        (
+            *("cuda", "K40", "470.57.02"),
+            "nvcr.io/nvidia/cuda:11.4.3-devel-ubuntu20.04 is the newest that runs natively on Tesla K40 with driver "
+            "470.57.02. Newer ones, up to 11.8.0-devel-ubuntu22.04, run by minor-version compatibility.",
+        ),
+        (
+            *("cuda", "P100", "418.87.00"),
+            "nvcr.io/nvidia/cuda:10.1-devel-ubuntu18.04 is the newest that runs natively on Tesla P100 with driver "
+            "418.87.00. NVIDIA deletes tags of its line, and nothing else fits: keep the file that you make of it.",
+        ),
+        (
+            *("pytorch", "K40", "470.57.02"),
+            "PyTorch images of NGC have had no kernels for Tesla K40 (Kepler, 3.5) in any release that is known "
+            "(71 of 88 are).",
+        ),
+        (
+            *("pytorch", "K40", "535.104.05"),
+            "No PyTorch image of NGC runs on Tesla K40 with driver 535.104.05: Driver 535.104.05 does not drive Tesla "
+            "K40 any more: 470 is the last branch that does. Programs see no GPU.",
+        ),
+        (
+            *("jax", "V100", "535.104.05"),
+            "Too little is known about the JAX images of NGC to say which of them runs on Tesla V100 with driver "
+            "535.104.05.",
+        ),
+    ],
+)
+def test_recommend_sentences(image: str, gpu: str, driver: str, sentence: str) -> None:
+    assert ask(image, gpu, driver).sentence == sentence
+
+
+def test_recommend_best_and_other_are_judged_by_the_same_rules() -> None:
+    found = ask("pytorch", "V100", "535.104.05")
+    assert found.best is not None
+    assert found.other is not None
+    assert (found.reference, found.best.outcome) == ("nvcr.io/nvidia/pytorch:23.10-py3", NATIVE)
+    assert (found.other.tag, found.other.outcome) == ("24.11-py3", FORWARD)
+    assert found.best.verdict.headline == "runs natively on Tesla V100 with driver 535.104.05"
+    assert found.judged + found.skipped == 88
+    assert f"{found.skipped} of 88 tags are left out, as too little is known about them" in found.notes
+    assert found.as_dict()["reference"] == found.reference
+
+
+def test_recommend_k40_by_name_alone_assumes_its_last_driver() -> None:
+    found = ask("pytorch", "K40", "")
+    assert found.best is None
+    assert found.reference == ""
+    assert found.sentence.startswith("PyTorch images of NGC have had no kernels for Tesla K40 (Kepler, 3.5)")
+    assert found.notes[0] == (
+        "the driver is not known: 470, the last branch for it, is assumed; name yours with --driver"
+    )
+    assert ask("cuda", "K40", "").reference == "nvcr.io/nvidia/cuda:11.4.3-devel-ubuntu20.04"
+
+
+def test_recommend_current_gpu_by_name_alone_assumes_the_newest_driver() -> None:
+    found = ask("pytorch", "H200", "")
+    assert found.reference == "nvcr.io/nvidia/pytorch:26.07-py3"
+    assert found.notes[0].startswith("the driver is not known: 610.43.02, the newest known, is assumed")
+
+
+def test_recommend_only_tags_that_the_registry_has() -> None:
+    found = ask("pytorch", "A100", "580.95.05", tags=["24.01-py3", "23.10-py3", "latest", "99.01-py3"])
+    assert found.reference == "nvcr.io/nvidia/pytorch:24.01-py3"
+    assert (found.judged, found.skipped) == (2, 1)  # 99.01 exists, and nothing is known of it
+
+
+def test_recommend_tag_that_no_table_has_is_judged_by_what_it_says_itself() -> None:
+    tags = ["12.4.1-devel-ubuntu22.04", "12.2.9-devel-ubuntu22.04"]
+    assert ask("cuda", "A100", "535.104.05", tags=tags).best is not None
+
+
+def test_recommend_does_not_take_jetsons_tags_or_python_2() -> None:
+    rows = [
+        NgcRelease("nvcr.io/nvidia/pytorch", "24.06-py3-igpu", "PyTorch", cuda="12.4.1", capabilities="8.0 9.0"),
+        NgcRelease("nvcr.io/nvidia/pytorch", "24.05-py2", "PyTorch", cuda="12.4.1", capabilities="8.0 9.0"),
+        NgcRelease("nvcr.io/nvidia/pytorch", "24.05-py3", "PyTorch", cuda="12.4.1", capabilities="8.0 9.0"),
+    ]
+    tables = Tables(TABLES.cuda, TABLES.gpus, rows)
+    assert recommend("pytorch", make_target("H200", "580.95.05"), tables).reference.endswith(":24.05-py3")
+
+
+def test_recommend_end_of_life_only_where_nothing_else_fits() -> None:
+    image = "nvcr.io/nvidia/cuda"
+    old = NgcRelease(image, "12.4.1-devel-ubuntu22.04", "CUDA", cuda="12.4.1", notes="end-of-life (tags get deleted)")
+    lasting = NgcRelease(image, "12.2.2-devel-ubuntu22.04", "CUDA", cuda="12.2.2")
+    target = make_target("A100", "550.54.14")
+    both = recommend("cuda", target, Tables(TABLES.cuda, TABLES.gpus, [old, lasting]))
+    assert both.reference.endswith(":12.2.2-devel-ubuntu22.04")
+    alone = recommend("cuda", target, Tables(TABLES.cuda, TABLES.gpus, [old]))
+    assert alone.reference.endswith(":12.4.1-devel-ubuntu22.04")
+    assert alone.sentence.endswith("and nothing else fits: keep the file that you make of it.")
+
+
+def test_recommend_other_architectures_are_said_not_to_be_known() -> None:
+    found = recommend("pytorch", make_target("GH200", "550.54.14", "arm64"), TABLES)
+    assert found.best is not None
+    assert any("has an image for arm64 is not known" in note for note in found.notes)
+    known = recommend("pytorch", make_target("GH200", "580.95.05", "arm64"), TABLES)
+    assert known.reference == "nvcr.io/nvidia/pytorch:25.10-py3"
+    assert not any("arm64" in note for note in known.notes)
+
+
+def test_recommend_by_driver_alone() -> None:
+    found = recommend("cuda", Target("the login node", driver="535.104.05", architecture="amd64"), TABLES)
+    assert found.reference == "nvcr.io/nvidia/cuda:12.2.2-devel-ubuntu22.04"
+
+
+def test_recommend_nothing_known_of_the_target_or_the_image_says_so() -> None:
+    nothing = recommend("pytorch", Target("this machine", has_gpus=False), TABLES)
+    assert nothing.sentence == (
+        "Neither GPU nor driver of this machine are known: name them with --gpu and --driver, or --site."
+    )
+    unknown = ask("nothing-known", "A100", "535.104.05")
+    assert unknown.sentence.startswith(
+        "No tags of nvcr.io/nvidia/nothing-known are known. Those of NVIDIA's images are known for: cuda, "
+    )
+
+
+def test_recommend_advice_names_the_tag_that_would_run() -> None:
+    name = "nvcr.io/nvidia/pytorch:25.10-py3"
+    traits = read_traits(name, environment={}, labels={}, history=(), tables=TABLES, architecture="amd64")
+    target = make_target("V100", "535.104.05")
+    verdict = advise(judge(traits, target, TABLES), traits, target, TABLES)
+    assert verdict.judgements[-1].remedy == "Take nvcr.io/nvidia/pytorch:23.10-py3."
+    fine = make_target("H200", "580.95.05")
+    native = judge(traits, fine, TABLES)
+    assert advise(native, traits, fine, TABLES) is native
+
+
+def test_recommend_runner_up_is_not_better_than_what_runs_by_limits() -> None:
+    found = ask("pytorch", "RTX 3090", "535.104.05")
+    assert found.other is not None
+    assert (found.other.tag, found.other.outcome) == ("25.06-py3", MINOR)
