@@ -135,14 +135,17 @@ def _check(arguments: argparse.Namespace, console: Console) -> int:
     if console.json:
         told = [problem.as_dict() for problem in found.problems]
         console.print_json({**as_dict(found), "problems": told, "good": not found.problems})
+        return TableProblem.exit_code if found.problems else 0
     for problem in found.problems:
         console.print(f"{problem.message}\n  {problem.hint}")
     for note in found.notes:
         console.print(f"{found.path} {note}")
-    wrong = f", {len(found.problems)} with mistakes" if found.problems else ""
     new = f"{found.new} {'is' if found.new == 1 else 'are'} new to it"
-    console.print(f"{_count(found.rows, 'good row')} for the table '{found.table}'{wrong}; {new}")
-    return TableProblem.exit_code if found.problems else 0
+    console.print(f"{_count(found.rows, 'good row')} for the table '{found.table}'; {new}")
+    if found.problems:
+        message = f"{found.path}: {_count(len(found.problems), 'row')} cannot be taken as written"
+        raise TableProblem(message, context={"file": found.path}, hint="the lines above say where, and what is wanted")
+    return 0
 
 
 def _count(number: int, what: str) -> str:
