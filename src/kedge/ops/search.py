@@ -95,10 +95,10 @@ def _ask(
             thread.start()
         for thread in threads:
             thread.join(_PATIENCE)
-    for each in chosen:
-        if each.title not in answers and each.title not in problems:
-            problems[each.title] = NetworkFailed(f"{each.title} did not answer within {_PATIENCE:.0f} s")
-    return dict(answers), {title: problem for title, problem in problems.items() if title not in answers}
+    titles = [each.title for each in chosen]
+    late = {title: NetworkFailed(f"{title} did not answer within {_PATIENCE:.0f} s") for title in titles}
+    said = {title: answers[title] for title in titles if title in answers}
+    return said, {title: problems.get(title, late[title]) for title in titles if title not in said}
 
 
 def _note(
