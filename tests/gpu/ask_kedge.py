@@ -58,7 +58,7 @@ def show(target: Any) -> dict[str, Any]:
 
 def describe_hidden(tables: Any) -> Any:
     """This machine, were /proc/driver hidden, as sandboxes do it: the driver itself must be asked."""
-    from kedge.ops.targets import describe_host
+    from kedge.ops.host_target import describe_host
     from kedge.runtime.gather import gather_host
     from kedge.runtime.views import FolderView
 

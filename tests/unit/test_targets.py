@@ -12,8 +12,10 @@ from kedge.compat.tables import load_tables
 from kedge.errors import SiteProblem, UnknownGpu, UsageError
 from kedge.frozen import replace
 from kedge.host.gpu_probe import GpuProbe, ProbedGpu
+from kedge.ops.host_target import describe_host
+from kedge.ops.queue_target import split_queue
 from kedge.ops.remembered import NodeFacts, Remembered
-from kedge.ops.targets import describe_host, find_target, parse_driver, split_queue
+from kedge.ops.targets import find_target, parse_driver
 from kedge.settings import Settings
 from tests.builders.gpu_hosts import make_driver_tree, make_host
 
@@ -162,7 +164,7 @@ SEEN = NodeFacts("535.104.05", ("Tesla K40m",), 2, "amd64", "AMD EPYC", ("avx2",
 
 def remember(monkeypatch: pytest.MonkeyPatch, *facts: NodeFacts, is_stale: bool = False) -> None:
     seen = [Remembered("ours", "q", f"n{number}", time.time(), each, is_stale) for number, each in enumerate(facts)]
-    monkeypatch.setattr("kedge.ops.targets.recall_nodes", lambda *_: seen)
+    monkeypatch.setattr("kedge.ops.queue_target.recall_nodes", lambda *_: seen)
 
 
 def test_target_queue_takes_what_a_job_saw(place: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from kedge.doctor.finding import NOTE, OK, Finding
 from kedge.doctor.surroundings import Check, Surroundings
 from kedge.model.site import Site
 from kedge.ops.remembered import NodeFacts, Remembered, find_job_place, recall_nodes, remember_node
-from kedge.ops.targets import describe_host
+from kedge.ops.host_target import describe_host
 from kedge.runtime.gather import gather_host
 
 NAME = "compute-nodes"
