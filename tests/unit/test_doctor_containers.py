@@ -18,6 +18,7 @@ from kedge.doctor.seccomp import check_new_privileges, check_seccomp
 from kedge.doctor.subordinate import judge_subordinate_ids
 from kedge.doctor.surroundings import Surroundings
 from kedge.doctor.trial import PLACE, USER_NAMESPACE, WORK, Refused, cover_place, try_namespaces
+from kedge.errors import LimitReached, ProgramFailed
 from kedge.runtime.facts import HostFacts
 from kedge.runtime.namespaces import OTHER_NAMESPACES
 from kedge.runtime.views import TableView
@@ -111,11 +112,19 @@ def test_trial_mounts_are_gone_with_it() -> None:
     assert Path("/proc/self/mountinfo").read_text() == before
 
 
-def test_trial_that_dies_is_a_refusal() -> None:
+def test_trial_that_dies_is_no_refusal() -> None:
     require_user_namespaces()
-    refused = try_namespaces({}, lambda: os.kill(os.getpid(), 9))
-    assert refused is not None
-    assert refused.words == "the process that tried it ended"
+    with pytest.raises(ProgramFailed):
+        try_namespaces({}, lambda: os.kill(os.getpid(), 9))
+
+
+def test_trial_that_cannot_be_started_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> int:
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(os, "fork", refuse)
+    with pytest.raises(LimitReached):
+        check_user_namespaces(make_surroundings(Path("/")))
 
 
 def test_outer_container_is_seen_by_its_marks(tmp_path: Path) -> None:

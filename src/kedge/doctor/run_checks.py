@@ -13,7 +13,7 @@ from kedge.doctor.finding import FAIL, LEVELS, SKIPPED, WARNING, Finding
 from kedge.doctor.machine import describe_machine
 from kedge.doctor.surroundings import Check, Surroundings
 from kedge.doctor.table import CHECKS
-from kedge.errors import UsageError
+from kedge.errors import KedgeError, UsageError
 from kedge.frozen import as_dict
 from kedge.model.nearest import propose
 from kedge.posix.bounded import ANSWERED, LATE, REFUSED, Outcome, Task, run_bounded
@@ -85,10 +85,11 @@ def _answer(name: str, work: Callable[[], list[Finding]]) -> bytes:
 
 
 def _explain_problem(name: str, problem: Exception) -> Finding:
+    told = problem.message if isinstance(problem, KedgeError) else f"{type(problem).__name__}: {problem}"
     return Finding(
         name,
         SKIPPED,
-        f"could not be checked: {type(problem).__name__}: {problem}"[:500],
+        f"could not be checked: {told}"[:500],
         "nothing is known about it; the other checks are not touched by this",
         "if it happens again, report it with the file that 'kedge doctor --report FILE' writes",
         _DOCS,

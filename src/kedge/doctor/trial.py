@@ -8,9 +8,10 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from kedge.errors import LimitReached, ProgramFailed
 from kedge.frozen import frozen
 from kedge.posix import libc
-from kedge.posix.bounded import ANSWERED, LATE, Task, run_bounded
+from kedge.posix.bounded import ANSWERED, REFUSED, Task, run_bounded
 from kedge.posix.constants import MS_NODEV, MS_NOSUID
 from kedge.runtime.facts import HostFacts
 from kedge.runtime.namespaces import OTHER_NAMESPACES, enter_other_namespaces, enter_user_namespace
@@ -20,7 +21,7 @@ from kedge.runtime.views import FolderView
 USER_NAMESPACE = "a user namespace"
 WORK = "the work itself"
 PLACE = "/tmp"  # covered by memory in the child's own mount namespace: any folder that every machine has
-_SECONDS = 0.8
+_SECONDS = 5.0  # the check that tries has a deadline of its own, which is earlier
 
 
 @frozen
@@ -40,14 +41,15 @@ class Refused:
 def try_namespaces(environ: Mapping[str, str], work: Callable[[], None] | None = None) -> Refused | None:
     """Make a container's namespaces, as this user's containers have them, and do `work` there; None: all went well.
 
-    An OSError of `work` is a refusal too.
+    An OSError of `work` is a refusal too. Raises where it could not be tried at all.
     """
     outcome = run_bounded([Task("trial", partial(_try, environ, work), _SECONDS)], seconds=_SECONDS)["trial"]
     if outcome.state == ANSWERED:
         step, number, words = outcome.answer.decode(errors="replace").rstrip("\n").split("\t")
         return Refused(step, int(number), words) if step else None
-    words = "no answer in time" if outcome.state == LATE else "the process that tried it ended"
-    return Refused(WORK, errno.EIO, words)
+    if outcome.state == REFUSED:
+        raise LimitReached("no further process can be started to try it in")
+    raise ProgramFailed("the process that tried it gave no answer")
 
 
 def cover_place() -> None:
