@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from kedge.model.manifest import ImageConfig
 
 _LONGEST_REQUIREMENT = 16_000  # characters; those of CUDA 12.8 have about 3,000
+_MOST_REQUIREMENTS = 32
+_MOST_WORDS = 64  # of an entrypoint
 _ARCHITECTURE_LIST = re.compile(r"\d{1,2}\.\d[af]?(?:\+PTX)?\Z")
 _BRANCH = re.compile(r"driver>=(\d+)(?:\.\d+)*,driver<(\d+)")
 _TAG_CUDA = re.compile(r"(?:\A|[-_])(?:cuda|cu)-?(\d{1,2}\.\d(?:\.\d)?)(?=[-_]|\Z)")
@@ -88,13 +90,13 @@ def read_config_traits(name: str, config: ImageConfig, tables: Tables, *, origin
         labels=config.labels,
         history=config.history,
         tables=tables,
-        architecture="" if known == "unknown" else known,
+        architecture="" if known == "unknown" else clean_text(known, 20),
         origin=origin,
     )
     return replace(
         traits,
-        entrypoint=tuple(clean_text(word) for word in config.entrypoint),
-        command=tuple(clean_text(word) for word in config.command),
+        entrypoint=tuple(clean_text(word) for word in config.entrypoint[:_MOST_WORDS]),
+        command=tuple(clean_text(word) for word in config.command[:_MOST_WORDS]),
         created=clean_text(config.created, 40),
     )
 
@@ -138,11 +140,12 @@ class _Reading:
 
     def list_requirements(self) -> tuple[tuple[str, str], ...]:
         """NVIDIA_REQUIRE_*; those of Jetson systems are passed over, as NVIDIA's toolkit does."""
-        return tuple(
+        found = [
             (clean_text(name), clean_text(value, _LONGEST_REQUIREMENT))
             for name, value in sorted(self.environment.items())
             if name.startswith("NVIDIA_REQUIRE_") and not name.startswith("NVIDIA_REQUIRE_JETPACK") and value.strip()
-        )
+        ]
+        return tuple(found[:_MOST_REQUIREMENTS])
 
     def list_notes(self) -> list[str]:
         """What a reader must know that is no fact of its own."""

@@ -241,15 +241,15 @@ def _read_inspection(name: str, inspection: Inspection, tables: Tables, architec
         entrypoint, command = (words[0], words[1]) if words else (["/.singularity.d/runscript"], [])
     return replace(
         traits,
-        entrypoint=tuple(clean_text(word) for word in entrypoint),
-        command=tuple(clean_text(word) for word in command),
+        entrypoint=tuple(clean_text(word) for word in entrypoint[:64]),
+        command=tuple(clean_text(word) for word in command[:64]),
     )
 
 
 def _read_environment(inspection: Inspection) -> dict[str, str]:
     """The variables that the image sets, read from its scripts; those that a script computes are not known."""
     known = inspection.oci_config or {}
-    safe = {**known, "Env": _list_words(known.get("Env"))} if "Env" in known else {}
+    safe = {"Env": _list_words(known.get("Env"))} if "Env" in known else {}
     return split_variables(_list_words(derive_section(inspection.report, safe)[0].get("Env")))
 
 

@@ -1,0 +1,351 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Registries, configs and files that lie to `kedge explain`: a named error or a clean answer, in bounded time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kedge.errors import (
+    CorruptImage,
+    DigestMismatch,
+    KedgeError,
+    NetworkFailed,
+    NoMatchingPlatform,
+    RegistryProtocolError,
+    UnsupportedFormat,
+)
+from kedge.model.digest import Digest
+from kedge.model.manifest import DOCKER_CONFIG, DOCKER_LAYER_GZIP, DOCKER_MANIFEST, OCI_INDEX
+from kedge.model.reference import Reference
+from kedge.ops.explain import Explanation, explain
+from kedge.ops.workplace import Workplace
+from kedge.settings import Settings
+from tests.builders.images import kedge
+from tests.fakes.http_server import Reply
+from tests.fakes.registry import FakeRegistry
+
+NAME = "team/app"
+STEERING = "\x1b[2J\x1b]0;owned\x07\u202egnp\u200b\r\n"
+
+
+def workplace(folder: Path) -> Workplace:
+    return Workplace(Settings.load({"cache_directory": folder / "cache", "retries": "0"}, {"HOME": str(folder)}))
+
+
+def read(registry: FakeRegistry, folder: Path, tag: str = "1") -> Explanation:
+    began = time.monotonic()
+    try:
+        return explain(Reference.parse(f"docker://{registry.host}/{NAME}:{tag}"), workplace(folder))
+    finally:
+        assert time.monotonic() - began < 20
+
+
+def put(registry: FakeRegistry, config: bytes, *, size: int | None = None, kind: str = DOCKER_CONFIG) -> str:
+    """An image of one layer with this config; `size` is what its manifest promises. Returns the config's digest."""
+    described = registry.add_blob(NAME, config, kind).as_json()
+    layer = {"mediaType": DOCKER_LAYER_GZIP, "digest": str(Digest.of(b"layer")), "size": 123}
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": DOCKER_MANIFEST,
+        "config": {**described, "size": len(config) if size is None else size},
+        "layers": [layer],
+    }
+    registry.add_manifest(NAME, "1", json.dumps(manifest).encode(), DOCKER_MANIFEST)
+    return str(described["digest"])
+
+
+@pytest.fixture
+def registry() -> Iterator[FakeRegistry]:
+    with FakeRegistry() as started:
+        yield started
+
+
+# sizes
+
+
+def test_explain_config_promised_with_a_gigabyte_is_not_asked_for(registry: FakeRegistry, tmp_path: Path) -> None:
+    put(registry, b"{}", size=1 << 30)
+    with pytest.raises(CorruptImage, match="should be small"):
+        read(registry, tmp_path)
+    assert not registry.server.seen("/blobs/")
+
+
+def test_explain_config_that_streams_more_than_promised_is_left(registry: FakeRegistry, tmp_path: Path) -> None:
+    put(registry, b'{"os":"linux"}')
+    registry.server.fail("/blobs/", times=9, reply=Reply(200, bytes(64 << 20)), unframed=True)
+    with pytest.raises(DigestMismatch, match="more than the 14 bytes"):
+        read(registry, tmp_path)
+
+
+def test_explain_config_that_says_it_has_a_gigabyte_is_left(registry: FakeRegistry, tmp_path: Path) -> None:
+    put(registry, b'{"os":"linux"}')
+    registry.server.fail("/blobs/", times=9, length=1 << 30)
+    with pytest.raises(DigestMismatch, match="14 were promised"):
+        read(registry, tmp_path)
+
+
+@pytest.mark.parametrize("where", ["manifests/1", "manifests/sha256"])
+def test_explain_manifest_of_a_gigabyte_is_left(registry: FakeRegistry, tmp_path: Path, where: str) -> None:
+    put(registry, b"{}")
+    put_index(registry, "2")
+    registry.server.fail(where, times=9, reply=Reply(200, b"{}", {"Content-Length": str(1 << 30)}))
+    with pytest.raises(RegistryProtocolError, match="which no honest one is"):
+        read(registry, tmp_path, "1" if where.endswith("1") else "2")
+
+
+def put_index(registry: FakeRegistry, tag: str) -> None:
+    raw, kind = registry.manifests[NAME, "1"]
+    platform = {"architecture": "amd64", "os": "linux"}
+    entry = {"mediaType": kind, "digest": str(Digest.of(raw)), "size": len(raw), "platform": platform}
+    document = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [entry]}
+    registry.add_manifest(NAME, tag, json.dumps(document).encode(), OCI_INDEX)
+
+
+# JSON
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        b"",
+        b"[" * 100_000,
+        b'{"config":' * 100_000,
+        b'{"config":{"Labels":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"}}",
+        b"[]",
+        b"null",
+        b'{"created": ' + b"9" * 5000 + b"}",
+        b"\xff\xfe\x00",
+    ],
+    ids=["empty", "deep list", "deep object", "deep label", "list", "null", "long number", "no text"],
+)
+def test_explain_config_that_is_no_config_is_a_named_error(
+    registry: FakeRegistry, tmp_path: Path, config: bytes
+) -> None:
+    put(registry, config)
+    with pytest.raises(CorruptImage):
+        read(registry, tmp_path)
+
+
+VALUES: list[object] = [None, 5, 1.5, True, "text", [], [1], [None], [["a"]], {}, {"a": 1}, {"a": {"b": []}}, "\ud800"]
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["config", "Env", "Labels", "Entrypoint", "Cmd", "history", "created", "architecture", "os", "rootfs", "variant"],
+)
+def test_explain_config_of_wrong_types_is_an_error_or_an_answer(
+    registry: FakeRegistry, tmp_path: Path, key: str
+) -> None:
+    for value in VALUES:
+        section: dict[str, object] = {"Env": ["CUDA_VERSION=12.4.1"]}
+        document: dict[str, object] = {"architecture": "amd64", "os": "linux", "config": section}
+        (section if key in ("Env", "Labels", "Entrypoint", "Cmd") else document)[key] = value
+        put(registry, json.dumps(document).encode())
+        with contextlib.suppress(KedgeError):
+            assert json.dumps(read(registry, tmp_path).as_dict())
+
+
+@pytest.mark.parametrize(
+    "line", [None, 7, [], {}, "x" * 1_000_000, STEERING], ids=["null", "number", "list", "object", "long", "steering"]
+)
+def test_explain_history_of_wrong_types_is_passed_over(registry: FakeRegistry, tmp_path: Path, line: object) -> None:
+    history = [{"created_by": line}, {"created_by": "ARG PYVER=3.12", "empty_layer": True}, 5, None, "x"]
+    put(registry, json.dumps({"architecture": "amd64", "os": "linux", "history": history}).encode())
+    traits = read(registry, tmp_path).traits
+    assert traits.python.value == "3.12"
+    assert all(layer.created_by.isprintable() and len(layer.created_by) <= 100 for layer in traits.layers)
+
+
+def test_explain_config_with_a_million_entries_is_read_in_bounded_time(registry: FakeRegistry, tmp_path: Path) -> None:
+    names = [f"NVIDIA_REQUIRE_{number}=cuda>=9.0" for number in range(50_000)]
+    labels = {"org.opencontainers.image.version": "9" * (8 << 20), "org.opencontainers.image.ref.name": "ubuntu"}
+    history = [{"created_by": "RUN |1 A=" + "B" * 40 + " " + "C=D " * 5}] * 20_000
+    document = {"architecture": "amd64", "os": "linux", "config": {"Env": names, "Labels": labels}, "history": history}
+    put(registry, json.dumps(document).encode())
+    traits = read(registry, tmp_path).traits
+    assert len(traits.requires) == 32
+    assert len(traits.os.value) <= 200
+
+
+# redirects, indexes, slowness
+
+
+def test_explain_redirect_loops_end(registry: FakeRegistry, tmp_path: Path) -> None:
+    digest = put(registry, b"{}")
+    where = f"{registry.server.url}/v2/{NAME}/blobs/{digest}"
+    registry.server.fail("/blobs/", times=99, reply=Reply(307, headers={"Location": where}))
+    with pytest.raises(RegistryProtocolError, match="redirects and no end"):
+        read(registry, tmp_path)
+    assert len(registry.server.log) < 20
+
+
+def test_explain_indexes_of_indexes_end(registry: FakeRegistry, tmp_path: Path) -> None:
+    put(registry, b"{}")
+    for depth in range(8):
+        raw, kind = registry.manifests[NAME, "1"]
+        entry = {"mediaType": kind, "digest": str(Digest.of(raw)), "size": len(raw)}
+        platform = {"platform": {"architecture": "amd64", "os": "linux"}}
+        document = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [{**entry, **platform}], "depth": depth}
+        registry.add_manifest(NAME, "1", json.dumps(document).encode(), OCI_INDEX)
+    with pytest.raises(RegistryProtocolError, match="stand one in the other"):
+        read(registry, tmp_path)
+    assert len(registry.server.log) < 10
+
+
+@pytest.mark.parametrize(
+    ("entries", "kind"),
+    [
+        ([], NoMatchingPlatform),
+        ([5], CorruptImage),
+        ([{"digest": "md5:1", "size": 1}], CorruptImage),
+        ([{"digest": str(Digest.of(b"")), "size": -1}], CorruptImage),
+        ([{"digest": str(Digest.of(b"")), "size": 1, "platform": {"architecture": "\x1b[2J", "os": STEERING}}], None),
+    ],
+)
+def test_explain_index_of_nonsense_is_a_named_error(
+    registry: FakeRegistry, tmp_path: Path, entries: list[object], kind: type[KedgeError] | None
+) -> None:
+    document = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": entries}
+    registry.add_manifest(NAME, "1", json.dumps(document).encode(), OCI_INDEX)
+    with pytest.raises(kind or KedgeError):
+        read(registry, tmp_path)
+
+
+@contextlib.contextmanager
+def trickle(start: bytes) -> Iterator[str]:
+    """A server that sends a byte now and then, and never the end."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    stopped = threading.Event()
+
+    def serve(client: socket.socket) -> None:
+        with client:
+            head = client.recv(65536)
+            if not head.startswith(b"GET"):  # a TLS handshake: there is none here
+                return
+            client.sendall(
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n" + start
+            )
+            try:
+                while not stopped.wait(0.05):
+                    client.sendall(b" ")
+            except OSError:
+                return
+
+    def accept() -> None:
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=serve, args=(client,), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        stopped.set()
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+
+def test_explain_body_that_trickles_without_end_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kedge.registry.client._SMALL_SECONDS", 0.5)
+    began = time.monotonic()
+    with trickle(b'{"schemaVersion":2,') as host, pytest.raises(NetworkFailed):
+        explain(Reference.parse(f"docker://{host}/{NAME}:1"), workplace(tmp_path))
+    assert time.monotonic() - began < 10
+
+
+def test_explain_config_that_trickles_without_end_is_left(
+    registry: FakeRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kedge.registry.client._SMALL_SECONDS", 0.5)
+    put(registry, b" " * 1_000_000)
+    with trickle(b"{") as host:
+        registry.server.fail("/blobs/", times=9, reply=Reply(307, headers={"Location": f"http://{host}/config"}))
+        with pytest.raises(NetworkFailed):
+            read(registry, tmp_path)
+
+
+# what steers terminals
+
+
+def test_explain_prints_nothing_that_steers_a_terminal(registry: FakeRegistry, tmp_path: Path) -> None:
+    names = (
+        "PYTORCH_VERSION",
+        "CUDA_VERSION",
+        "NVIDIA_PRODUCT_NAME",
+        "OPENMPI_VERSION",
+        "ROCM_VERSION",
+        "PYTHON_VERSION",
+    )
+    document = {
+        "architecture": "amd64" + STEERING,
+        "os": "linux",
+        "created": STEERING,
+        "config": {
+            "Env": [f"{name}=12.4{STEERING}" for name in names] + [f"NVIDIA_REQUIRE_{STEERING}=cuda>=9.0{STEERING}"],
+            "Labels": {"org.opencontainers.image.version": STEERING, "org.opencontainers.image.ref.name": "ubuntu"},
+            "Entrypoint": [STEERING],
+            "Cmd": [STEERING],
+        },
+        "history": [{"created_by": STEERING}],
+    }
+    put(registry, json.dumps(document).encode())
+    for words in ((), ("--sources",), ("--json",), (f"docker://{registry.host}/{NAME}:1",)):
+        done = kedge("explain", f"docker://{registry.host}/{NAME}:1", *words, cache=tmp_path, check=False)
+        assert done.returncode == 0, done.stderr
+        for letter in "\x1b\x07\u202e\u200b\r":
+            assert letter not in done.stdout + done.stderr, words
+
+
+def test_explain_error_shows_no_steering_of_the_registry(registry: FakeRegistry, tmp_path: Path) -> None:
+    put(registry, b"{}", kind=f"application/x{STEERING}")
+    done = kedge("explain", f"docker://{registry.host}/{NAME}:1", cache=tmp_path, check=False)
+    assert done.returncode == UnsupportedFormat.exit_code
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+# files
+
+
+def test_explain_of_a_hostile_folder_is_clean_and_quick(tmp_path: Path) -> None:
+    box = tmp_path / "box"
+    texts = {
+        "etc/os-release": f"ID=x\nNAME={STEERING}\nVERSION_ID={'9' * 100_000}\n",
+        "usr/local/cuda/version.json": '{"cuda":' * 50_000,
+        "usr/local/cuda/compat/libcuda.so.1.2.3": "\x7fELF" + "\xff" * 1000,
+        "opt/hpcx/ompi/include/mpi.h": f'#define MPICH_VERSION "4{STEERING}"\n' * 1000,
+        "usr/lib64/libnccl.so.2.1.1\x1b[2J": "x",
+        ".singularity.d/labels.json": '{"a": {"b": 5}}',
+        ".singularity.d/env/10-docker2singularity.sh": 'export X="${X:-"' + "\\" * 100_000,
+        ".singularity.d/runscript": "OCI_ENTRYPOINT='" + "\"'" * 50_000,
+    }
+    for name, text in texts.items():
+        (box / name).parent.mkdir(parents=True, exist_ok=True)
+        (box / name).write_text(text, encoding="utf-8")
+    began = time.monotonic()
+    traits = explain(Reference.parse(str(box)), workplace(tmp_path)).traits
+    assert time.monotonic() - began < 10
+    assert all(fact.value.isprintable() and fact.source.isprintable() for fact in traits.known.values())
+    assert all(note.isprintable() for note in traits.notes)
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_explain_of_sif_with_an_oci_config_of_wrong_types(tmp_path: Path, value: object) -> None:
+    from kedge.compat.tables import load_tables
+    from kedge.formats.singularityd.inspect import InspectReport
+    from kedge.ops.image_traits import _read_inspection
+    from kedge.ops.inspect import Inspection
+
+    section = {key: value for key in ("Env", "Labels", "Entrypoint", "Cmd")}
+    found = _read_inspection("x", Inspection(InspectReport(), section), load_tables(), "amd64")
+    assert found.name == "x"
