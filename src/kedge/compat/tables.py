@@ -20,6 +20,7 @@ from kedge.frozen import list_names, replace
 
 SHIPPED = Path(__file__).parent.parent / "data"
 _SCHEMES = ("docker://", "dockerd://", "oras://")
+_MOST_PROBLEMS = 5  # of learned rows: each becomes a warning
 _HUB = ("docker.io/", "index.docker.io/", "registry-1.docker.io/", "")
 _NVIDIA = "nvcr.io/nvidia/"
 
@@ -94,10 +95,11 @@ class Tables:
     def _list_releases(self, image: str) -> tuple[NgcRelease, ...]:
         rows = []
         for row in self.releases:
-            if row.image != image:
-                continue
-            pairs = _list_real_names(row.tag) if "{" in row.tag else [(row.tag, "")]
-            rows += [self.find_release(image, name) or row for name, _ in pairs]
+            if row.image == image and "{" in row.tag:
+                tags = [narrow_row(row, name, flavour) for name, flavour in _list_real_names(row.tag)]
+                rows += [merge_rows(each, self._learned.get((image, each.tag))) for each in tags]
+            elif row.image == image:
+                rows.append(row)
         return tuple(sorted(rows, key=lambda row: (order(row.tag), row.tag), reverse=True))
 
 
@@ -155,7 +157,7 @@ def read_learned(path: Path) -> tuple[tuple[NgcRelease, ...], tuple[TableProblem
         return (), (TableProblem(f"{path}: {problem.strerror}", context={"file": str(path)}, hint=hint),)
     except TableProblem as problem:
         return (), (problem,)
-    return tuple(row for _, row in table.rows), table.problems
+    return tuple(row for _, row in table.rows), table.problems[:_MOST_PROBLEMS]
 
 
 def check_file(path: Path, kind: TableKind | None = None) -> ParsedTable:
