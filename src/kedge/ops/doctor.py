@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import importlib
+import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from kedge.doctor.diagnosis import Diagnosis
 from kedge.doctor.finding import FAIL, WARNING, Finding
 from kedge.doctor.namespaces import NAME as NAMESPACES
+from kedge.doctor.run_checks import TOTAL_SECONDS, run_checks
 from kedge.doctor.run_checks import list_checks as list_table
-from kedge.doctor.run_checks import run_checks
 from kedge.doctor.surroundings import Check, Surroundings
 from kedge.errors import KedgeError
 from kedge.frozen import replace
@@ -18,6 +20,7 @@ from kedge.model.site import Site
 from kedge.posix.files import atomic_output
 from kedge.settings import Settings
 
+_NETWORK = frozenset({"proxies", "registries", "credentials", "logins"})  # checks that need HTTP
 _OWNERS_ONLY = 0o600  # a report says much about a user, and where
 
 __all__ = ["Check", "describe_surroundings", "diagnose", "list_checks", "write_private"]
@@ -55,9 +58,13 @@ def diagnose(
     surroundings: Surroundings, names: Collection[str] | None = None, *, image: str | None = None
 ) -> Diagnosis:
     """Run the checks called `names`, or all; with an image its own, too."""
+    began = time.monotonic()
     checks = list_checks(image)
     wanted = [*names, checks[0].name] if names and image else names
-    diagnosis = run_checks(surroundings, wanted, checks=checks)
+    if not wanted or _NETWORK.intersection(wanted):
+        # once, before there are children: each of them would import all of it, out of the time it has for answers
+        importlib.import_module("kedge.doctor.credentials")
+    diagnosis = run_checks(surroundings, wanted, checks=checks, seconds=TOTAL_SECONDS - (time.monotonic() - began))
     findings = tuple(_soften_namespaces(each, surroundings.environ) for each in diagnosis.findings)
     return replace(diagnosis, findings=findings)
 
