@@ -129,7 +129,8 @@ def _tell_minor(need: Need, machine: Machine, answer: Answer, gpu: str) -> tuple
         return f"{sentence} {_tell_obstacle(need, answer, gpu)}".rstrip(), remedy
     carried = "Should the image bring a newer libcuda of its own that takes this driver"
     if need.carries_compat:
-        carried = f"Should the image's own libcuda {need.built_for or need.min_driver} take drivers of branch {order(machine.driver)[0]}"
+        libcuda, branch = need.built_for or need.min_driver, order(machine.driver)[0]
+        carried = f"Should the image's own libcuda {libcuda} take drivers of branch {branch}"
     return f"{sentence} {carried}, kedge uses it, and these limits are gone.", remedy
 
 
