@@ -85,6 +85,7 @@ class _Race:
         self._end = end
         self._at_once = at_once
         self._poll = select.poll()
+        self._late: list[int] = []
 
     def run(self) -> None:
         """Start, listen and kill until every task has its outcome."""
@@ -102,9 +103,12 @@ class _Race:
             self.outcomes[task.name] = Outcome(LATE if time.monotonic() >= self._end else REFUSED, 0.0)
 
     def end(self) -> None:
-        """Kill who is still at work, as after an interrupt."""
+        """Kill who is still at work, as after an interrupt; bury those of the killed that are dead already."""
         for pipe in list(self._working):
             self._finish(pipe, LATE)
+        for pid in self._late:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
 
     def _start(self) -> None:
         while self._waiting and len(self._working) < self._at_once and time.monotonic() < self._end:
@@ -133,6 +137,7 @@ class _Race:
         os.close(pipe)
         status = 0
         if state == LATE:
+            self._late.append(child.pid)
             for kill, target in ((os.killpg, child.pid), (os.kill, child.pid)):
                 with contextlib.suppress(OSError):  # the first fails where the child has not yet begun
                     kill(target, signal.SIGKILL)
