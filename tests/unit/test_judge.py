@@ -144,6 +144,12 @@ def test_judge_release_without_a_list_is_judged_by_what_nvidia_states_around_it(
     )
 
 
+def test_judge_version_of_a_libcuda_that_is_not_known_is_not_made_up() -> None:
+    verdict = ask("22.03", "V100", "470.57.02")
+    assert verdict.headline.endswith("by forward compatibility: kedge uses the image's own libcuda")
+    assert "brings its own libcuda (/usr/local/cuda/compat)." in verdict.judgements[0].sentence
+
+
 def test_judge_what_the_image_itself_lists_is_not_widened_by_the_table() -> None:
     traits = read("22.03-py3")
     own = replace(traits, compat_branches=Fact("470", "image config, NVIDIA_REQUIRE_CUDA"))

@@ -44,6 +44,11 @@ def name_cuda(need: Need) -> str:
     return "CUDA " + ".".join(str(field) for field in fields)
 
 
+def name_libcuda(need: Need) -> str:
+    """`libcuda 545.23.08`; `libcuda` where the version of the image's is not known."""
+    return f"libcuda {need.built_for}" if need.built_for else "libcuda"
+
+
 def tell_needs(need: Need) -> str:
     """Which drivers it needs, without a full stop."""
     cuda = name_cuda(need)
@@ -98,7 +103,7 @@ def _tell_native(need: Need, machine: Machine, answer: Answer) -> str:
     else:
         sentence = f"Driver {driver} offers {_name_offer(machine)}, which runs {cuda}, too."
     if answer.uses_image:
-        return f"{sentence} kedge uses the image's own libcuda {need.built_for or need.min_driver}, as it is newer."
+        return f"{sentence} kedge uses the image's own {name_libcuda(need)}, as it is newer."
     is_older = bool(need.carries_compat and need.built_for) and order(driver)[:1] > order(need.built_for)[:1]
     if answer.obstacle == HOST_NEWER and is_older:
         return (
@@ -111,7 +116,7 @@ def _tell_forward(need: Need, machine: Machine, gpu: str) -> str:
     which = f" such as {gpu}" if gpu else ""
     return (
         f"Driver {machine.driver} is older than the {need.min_driver} that {name_cuda(need)} asks for, but the image "
-        f"brings its own libcuda {need.built_for or need.min_driver} ({COMPAT_FOLDER}). On data-center GPUs{which} "
+        f"brings its own {name_libcuda(need)} ({COMPAT_FOLDER}). On data-center GPUs{which} "
         f"that runs with drivers of the branches {join_numbers(need.branches or ())}, and kedge uses it."
     )
 
@@ -129,14 +134,14 @@ def _tell_minor(need: Need, machine: Machine, answer: Answer, gpu: str) -> tuple
         return f"{sentence} {_tell_obstacle(need, answer, gpu)}".rstrip(), remedy
     carried = "Should the image bring a newer libcuda of its own that takes this driver"
     if need.carries_compat:
-        libcuda, branch = need.built_for or need.min_driver, order(machine.driver)[0]
-        carried = f"Should the image's own libcuda {libcuda} take drivers of branch {branch}"
+        branch = order(machine.driver)[0]
+        carried = f"Should the image's own {name_libcuda(need)} take drivers of branch {branch}"
     return f"{sentence} {carried}, kedge uses it, and these limits are gone.", remedy
 
 
 def _tell_obstacle(need: Need, answer: Answer, gpu: str) -> str:
     """Why the image's own libcuda is of no use; ends with a space where there is something to say."""
-    own = f"The image's own libcuda {need.built_for or need.min_driver}"
+    own = f"The image's own {name_libcuda(need)}"
     if not need.carries_compat:
         own = "A newer libcuda inside the image"
     if answer.obstacle == NOT_DATA_CENTER:
@@ -164,7 +169,7 @@ def _tell_unknown(need: Need, machine: Machine, answer: Answer) -> tuple[str, st
         )
     if answer.reason == rule.NEEDS_NOT_KNOWN:
         return f"{needs}, so nothing can be said about driver {driver}.", ""
-    own = f"The image brings its own libcuda {need.built_for or need.min_driver}"
+    own = f"The image brings its own {name_libcuda(need)}"
     reasons = {
         rule.COMPAT_NOT_KNOWN: "It runs only if the image brings a newer libcuda of its own, which is not known.",
         rule.BRANCHES_NOT_KNOWN: f"{own}, but with which older drivers that runs is not known.",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kedge.compat import capability_rule, driver_rule
 from kedge.compat.capability_words import Subject, show_capability, tell_kernels
-from kedge.compat.driver_words import name_cuda, tell_driver
+from kedge.compat.driver_words import name_cuda, name_libcuda, tell_driver
 from kedge.compat.needs import find_machine, find_need
 from kedge.compat.neighbours import find_neighbours
 from kedge.compat.verdict import FAIL, FORWARD, MINOR, NATIVE, NO, NOTE, OK, OPEN, PTX, UNKNOWN, WARNING, Judgement
@@ -133,7 +133,7 @@ def _shorten_driver(answer: driver_rule.Answer, need: driver_rule.Need, machine:
         driver_rule.BRANCHES_NOT_KNOWN: "which drivers the image's own libcuda takes is not known",
         driver_rule.KIND_OF_GPU_NOT_KNOWN: "whether that GPU takes the image's own libcuda is not known",
         driver_rule.SAME_MAJOR: "PTX cannot be compiled at run time",
-        driver_rule.IMAGE_LIBCUDA: f"kedge uses the image's own libcuda {need.built_for or need.min_driver}",
+        driver_rule.IMAGE_LIBCUDA: f"kedge uses the image's own {name_libcuda(need)}",
     }
     return reasons.get(answer.reason, "")
 
