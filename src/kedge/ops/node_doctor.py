@@ -10,8 +10,8 @@ from kedge.compat.target import Target
 from kedge.doctor.finding import NOTE, OK, Finding
 from kedge.doctor.surroundings import Check, Surroundings
 from kedge.model.site import Site
-from kedge.ops.remembered import NodeFacts, Remembered, find_job_place, recall_nodes, remember_node
 from kedge.ops.host_target import describe_host
+from kedge.ops.remembered import NodeFacts, Remembered, find_job_place, recall_nodes, remember_node
 from kedge.runtime.gather import gather_host
 
 NAME = "compute-nodes"
