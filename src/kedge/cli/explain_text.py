@@ -26,6 +26,7 @@ _WIDTH = 19  # of the names of facts
 _BAR = 24
 _LAYERS = 6
 _LONGEST_COMMAND = 70
+_EMPTY_REQUIREMENT = "cuda>=9.0"
 _MARKS = {OK: "ok", NOTE: "note", WARNING: "warning", FAIL: "NO", OPEN: "open"}
 _SHORT = {
     "native": "runs natively",
@@ -60,7 +61,7 @@ def list_lines(found: Explanation, tables: Tables, *, sources: bool = False) -> 
     yield from _list_notes(traits, found.target)
     if found.requests:
         yield ""
-        yield f"nothing was pulled: {found.requests} answers, {format_size(found.received)}"
+        yield f"nothing was pulled: {format_size(found.received)} were read"
 
 
 def _list_judgements(verdict: Verdict) -> Iterator[str]:
@@ -93,8 +94,11 @@ def _list_needs(traits: ImageTraits, tables: Tables) -> Iterator[str]:
         yield _name("", f"or {line}")
     yield _name("Needs of the GPU", describe_gpu_need(traits, tables))
     if traits.requires:
-        shown = [f"{value}" for _, value in traits.requires]
-        yield _name("States itself", _shorten("; ".join(shown), 90))
+        shown = _shorten("; ".join(value for _, value in traits.requires), 90)
+        is_empty = traits.release and shown == _EMPTY_REQUIREMENT
+        yield _name(
+            "States itself", shown + (" (as all of NVIDIA's framework images: it says nothing)" if is_empty else "")
+        )
 
 
 def _list_shape(traits: ImageTraits) -> Iterator[str]:
@@ -125,7 +129,7 @@ def list_layers(layers: Sequence[Layer]) -> Iterator[str]:
         yield f"  {bar:{_BAR}} {format_size(layer.size):>10}  {_shorten(layer.created_by, _LONGEST_COMMAND)}".rstrip()
     rest = [layer.size for place, layer in enumerate(layers) if place not in large]
     if rest:
-        yield f"  {'':{_BAR}} {format_size(sum(rest)):>10}  {len(rest)} smaller ones"
+        yield f"  {'':{_BAR}} {format_size(sum(rest)):>10}  {len(rest)} smaller {'ones' if len(rest) > 1 else 'one'}"
 
 
 def _list_notes(traits: ImageTraits, target: Target | None) -> Iterator[str]:

@@ -94,7 +94,7 @@ def _prepare(workplace: Workplace, meter: _Meter, reference: Reference, tables: 
     """Count what is asked, and do not insist where the tables know it."""
     settings = workplace.settings
     if read_table_traits(reference, tables) is not None:
-        settings = put(settings, retries=min(settings.retries, 1))
+        settings = put(settings, retries=0)
     return replace(workplace, settings=settings, access=_count_with(workplace.access, meter))
 
 
