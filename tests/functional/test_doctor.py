@@ -258,3 +258,12 @@ def test_doctor_namespaces_that_are_refused_are_a_problem(tmp_path: Path) -> Non
     has_setuid = "which is setuid root" in found["user-namespaces"]["why"]
     assert found["user-namespaces"]["level"] == ("warning" if has_setuid else "fail")
     assert done.returncode == (0 if has_setuid else DoctorFailed.exit_code)
+
+
+def test_doctor_page_of_an_image_shows_its_verdict_and_chart(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    words = ("--offline", "nvcr.io/nvidia/pytorch:24.03-py3", "--site", "zih-alpha", "--html", str(page))
+    run_doctor(tmp_path, *words)
+    text = page.read_text()
+    assert "24.03-py3" in text
+    assert text.count("<svg") >= 1  # the chart of drivers and tags

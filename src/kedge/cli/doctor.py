@@ -49,8 +49,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     _refuse_existing(arguments)
     surroundings = describe_surroundings(console.settings, console.environ, is_offline=arguments.offline)
     diagnosis = diagnose(surroundings, _choose_names(arguments), image=arguments.image)
+    _write_files(diagnosis, surroundings, arguments, console)  # first: who reads the text may stop reading
     _show(clean_diagnosis(diagnosis, surroundings, redact, is_sent=False), console)
-    _write_files(diagnosis, surroundings, arguments, console)
     return DoctorFailed.exit_code if diagnosis.has_failed else 0
 
 
@@ -109,16 +109,28 @@ def _write_files(
         write_private(Path(arguments.report), text, force=arguments.force)
         console.progress.note(f"{arguments.report} is written, without secrets; read it before you send it")
     if arguments.html:
-        from kedge.pages.diagnosis import render_diagnosis
-        from kedge.release import VERSION
-
-        cleaned = clean_diagnosis(diagnosis, surroundings, redact, is_sent=True)
-        page = render_diagnosis(
-            cleaned.findings,
-            title=f"kedge doctor: {cleaned.machine.get('host', 'this machine')}",
-            summary=cleaned.machine,
-            made=time.strftime("%Y-%m-%d %H:%M"),
-            version=VERSION,
-        )
+        page = _make_page(clean_diagnosis(diagnosis, surroundings, redact, is_sent=True), surroundings, arguments.image)
         write_private(Path(arguments.html), page, force=arguments.force)
         console.progress.note(f"{arguments.html} is written; open it in a browser, or send it to the help desk")
+
+
+def _make_page(diagnosis: Diagnosis, surroundings: Surroundings, image: str | None) -> str:
+    from kedge.pages.diagnosis import render_diagnosis
+    from kedge.release import VERSION
+
+    explained = None
+    if image:
+        from kedge.ops.image_doctor import explain_checked
+
+        explained = explain_checked(image, surroundings)
+    found, chart = explained or (None, None)
+    return render_diagnosis(
+        diagnosis.findings,
+        title=f"kedge doctor: {diagnosis.machine.get('host', 'this machine')}",
+        summary=diagnosis.machine,
+        verdict=found.verdict if found else None,
+        traits=found.traits if found else None,
+        chart=chart,
+        made=time.strftime("%Y-%m-%d %H:%M"),
+        version=VERSION,
+    )

@@ -155,6 +155,11 @@ class Job:
         return bool(self.gpus_per_node)
 
     @property
+    def uses_gpus(self) -> bool:
+        """Whether its container sees NVIDIA GPUs."""
+        return self.wants_gpus if self.nv is None else self.nv
+
+    @property
     def node_count(self) -> int:
         """The nodes it gets when nothing else decides."""
         if not self.nodes and self.tasks and self.tasks_per_node:

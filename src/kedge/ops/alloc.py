@@ -13,7 +13,7 @@ from kedge.frozen import frozen
 from kedge.model.job import Job, Parallel
 from kedge.ops.clusters import Cluster
 from kedge.ops.job_image import NOW, StagedImage, place_image, pull_image, read_architecture
-from kedge.ops.submit import find_kedge
+from kedge.ops.submit import doubt_image, find_kedge
 from kedge.posix.process import find_program
 from kedge.posix.spawn import replace_process
 from kedge.settings import Settings
@@ -41,10 +41,12 @@ def plan_allocation(
     seen = [path for path in (folder, image.path if "://" not in image.path else "") if path]
     architecture = read_architecture(image, cluster.site)
     checked = check_request(job, cluster.site, interactive=True, environ=environ, paths=seen, architecture=architecture)
+    doubts = doubt_image(checked.job, cluster.site, image, settings, environ)
     inside = _make_command(checked.job, cluster, image, folder)
     argv = cluster.backend.interactive_argv(checked.job, cluster.site, inside)
     takes_command = not inside or any(word == inside[-1] or inside[-1] in word for word in argv)
-    return Allocation(tuple(argv), () if takes_command else tuple(inside), image, checked.warnings, checked.notes)
+    typed = () if takes_command else tuple(inside)
+    return Allocation(tuple(argv), typed, image, (*checked.warnings, *doubts), checked.notes)
 
 
 def run_allocation(plan: Allocation, cluster: Cluster) -> NoReturn:
@@ -70,8 +72,10 @@ def _make_command(job: Job, cluster: Cluster, image: StagedImage, folder: str) -
     if not job.image:
         return [*words, *(job.command or [os.environ.get("SHELL") or "/bin/bash"])]
     words += [find_kedge(), "exec" if job.command else "shell"]
-    if job.nv or (job.nv is None and job.wants_gpus):
+    if job.uses_gpus:
         words.append("--nv")
+    if job.force:
+        words.append("--force")
     words += [word for bind in (*cluster.site.binds, *job.binds) for word in ("--bind", bind)]
     words += job.container_options
     directory = str(Path(folder, job.directory)) if job.directory else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from kedge.compat.chart import Chart
 from kedge.compat.tables import Tables
 from kedge.compat.target import Target
 from kedge.doctor.finding import WARNING, Finding
@@ -15,7 +16,7 @@ from kedge.frozen import replace
 from kedge.model.progress import Silent
 from kedge.model.reference import Reference
 from kedge.model.site import Site
-from kedge.ops.explain import Explanation, explain
+from kedge.ops.explain import Explanation, chart_explanation, explain
 from kedge.ops.known_tables import load_known_tables
 from kedge.ops.targets import find_target
 from kedge.ops.workplace import Workplace
@@ -49,6 +50,18 @@ def _check_image(reference: Reference, surroundings: Surroundings) -> list[Findi
         except KedgeError:
             return late
     return [*judge_image(found.traits, found.verdict, found.target, environ), *late]
+
+
+def explain_checked(text: str, surroundings: Surroundings) -> tuple[Explanation, Chart | None] | None:
+    """What the check of an image found out, for a page: from the store, where the check left it, and the tables."""
+    settings, environ = surroundings.settings, surroundings.environ
+    try:
+        tables = load_known_tables(environ, settings, Silent())
+        target = choose_target(surroundings, tables)
+        found = explain(Reference.parse(text), Workplace(settings), target=target, offline=True, tables=tables)
+        return found, chart_explanation(found, tables)
+    except KedgeError:
+        return None  # the check has said why
 
 
 def _explain(

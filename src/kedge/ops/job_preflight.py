@@ -30,8 +30,7 @@ def check_image(
 ) -> tuple[str, ...]:
     """Warnings about the image in the job's queue; raises WillNotRun where it cannot work, unless the job is forced."""
     queue = site.find_queue(job.queue)
-    wants_gpus = job.nv if job.nv is not None else job.wants_gpus
-    if queue is None or not image.path or not wants_gpus or not (queue.gpu or queue.gpu_type):
+    if queue is None or not image.path or not job.uses_gpus or not (queue.gpu or queue.gpu_type):
         return ()
     verdict = _judge(image, site, queue, settings, environ)
     if verdict is None or verdict.runs is not False:

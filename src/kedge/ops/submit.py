@@ -26,7 +26,6 @@ from kedge.model.output_pattern import fill_pattern
 from kedge.model.site import Site
 from kedge.ops.clusters import Cluster
 from kedge.ops.job_image import NOW, StagedImage, place_image, pull_image, read_architecture
-from kedge.ops.job_preflight import check_image
 from kedge.posix.files import require_writable
 from kedge.posix.process import run_into_files
 from kedge.schedulers.backend import Place
@@ -90,7 +89,7 @@ def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping
     architecture = read_architecture(image, cluster.site)
     checked = check_request(job, cluster.site, environ=environ, paths=seen, architecture=architecture)
     ready = replace(checked.job, dependencies=tuple(_resolve(each, cluster) for each in job.dependencies))
-    doubts = check_image(ready, cluster.site, image, settings, environ)
+    doubts = doubt_image(ready, cluster.site, image, settings, environ)
     key, record = cluster.records.place()
     kedge = find_kedge()
     if image.path:
@@ -107,6 +106,17 @@ def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping
     script = cluster.backend.render(ready, cluster.site, place)
     argv = cluster.backend.submit_argv(str(record / "script.sh"), ready, cluster.site)
     return Plan(ready, cluster, key, place, image, script, tuple(argv), (*checked.warnings, *doubts), checked.notes)
+
+
+def doubt_image(
+    job: Job, site: Site, image: StagedImage, settings: Settings, environ: Mapping[str, str]
+) -> tuple[str, ...]:
+    """What speaks against the image on the GPUs of the queue; WillNotRun where that is certain."""
+    if not job.uses_gpus:
+        return ()
+    from kedge.ops.job_preflight import check_image  # late: other jobs need none of it
+
+    return check_image(job, site, image, settings, environ)
 
 
 def _require_seen(kedge: str, site: Site, environ: Mapping[str, str]) -> None:

@@ -29,7 +29,7 @@ def container_words(job: Job, site: Site) -> list[str]:
     if runtime == "pyxis":
         return _pyxis_words(job, site)
     words = ['"$kedge"' if runtime == "kedge" else runtime, "exec" if job.command and not job.runscript else "run"]
-    if job.nv or (job.nv is None and job.wants_gpus):
+    if job.uses_gpus:
         words.append("--nv")
     if job.force and runtime == "kedge":
         words.append("--force")
