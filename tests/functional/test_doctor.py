@@ -21,6 +21,9 @@ KEDGE = [sys.executable, "-m", "kedge"]
 NOBODY = "64321"  # a user that no database knows
 
 
+PATIENCE = ("--patience", "8")  # other tests keep this machine busy
+
+
 def make_environment(home: Path, **more: str) -> dict[str, str]:
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "SSL_CERT_FILE") if name in os.environ}
     own = str(Path(sys.executable).parent)
@@ -29,7 +32,7 @@ def make_environment(home: Path, **more: str) -> dict[str, str]:
 
 def run_doctor(home: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*KEDGE, "doctor", "--offline", *words],
+        [*KEDGE, "doctor", "--offline", *PATIENCE, *words],
         env=make_environment(home, **more),
         capture_output=True,
         text=True,
@@ -117,7 +120,7 @@ def test_doctor_runs_for_an_unprivileged_user(tmp_path: Path) -> None:
     open_way(tmp_path)
     words = [require_program("setpriv"), "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]
     done = subprocess.run(
-        [*words, *KEDGE, "doctor", "--json", "--offline"],
+        [*words, *KEDGE, "doctor", "--json", "--offline", *PATIENCE],
         env=make_environment(home, PYTHONPATH=str(REPOSITORY / "src")),
         capture_output=True,
         text=True,
@@ -195,7 +198,7 @@ def test_doctor_report_has_what_a_help_desk_asks_for(tmp_path: Path) -> None:
     done = run_doctor(home, "--report", str(output), **plant_secrets(home), SLURM_JOB_ID="4711")
     text = output.read_text()
     for wanted in (
-        "command: kedge doctor --offline --report",
+        "command: kedge doctor --offline --patience 8 --report",
         os.uname().release,
         os.uname().nodename,
         "cache_directory = ~/.cache/kedge  (default)",

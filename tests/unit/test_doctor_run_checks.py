@@ -67,7 +67,7 @@ def test_run_checks_hung_check_is_a_finding_that_says_for_how_long() -> None:
     assert finding.level == WARNING
     assert finding.what == "did not answer in 0.2 s"
     assert finding.why
-    assert "kedge doctor --only nfs" in finding.fix
+    assert "kedge doctor --patience 5 --only nfs" in finding.fix
     assert finding.docs
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kedge.doctor.diagnosis import Diagnosis
     from kedge.doctor.surroundings import Surroundings
 
+_MOST_PATIENCE = 100
 _WIDEST = 100  # columns: longer lines are hard to read
 
 
@@ -31,12 +32,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--list", action="store_true", help="name the checks, and run none")
     parser.add_argument("--offline", action="store_true", help="ask nothing over the network")
+    parser.add_argument(
+        "--patience",
+        metavar="N",
+        type=_read_patience,
+        default=1.0,
+        help="give every check N times its time, on a slow machine; servers still have a second to answer",
+    )
     parser.add_argument("--html", metavar="FILE", help="write a page for a browser, too")
     parser.add_argument(
         "--report", metavar="FILE", help="write a text file to attach to a request for help; secrets are removed"
     )
     parser.add_argument("--force", action="store_true", help="replace a file that is there")
     add_settings(parser, "site", "cache_directory", "temporary_directory", "node_directory", "ca_bundle")
+
+
+def _read_patience(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 1 <= number <= _MOST_PATIENCE:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number from 1 to {_MOST_PATIENCE}")
+    return number
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
@@ -47,7 +65,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.list:
         return _list(console)
     _refuse_existing(arguments)
-    surroundings = describe_surroundings(console.settings, console.environ, is_offline=arguments.offline)
+    surroundings = describe_surroundings(
+        console.settings, console.environ, is_offline=arguments.offline, patience=arguments.patience
+    )
     diagnosis = diagnose(surroundings, _choose_names(arguments), image=arguments.image)
     _write_files(diagnosis, surroundings, arguments, console)  # first: who reads the text may stop reading
     _show(clean_diagnosis(diagnosis, surroundings, redact, is_sent=False), console)

@@ -14,7 +14,7 @@ from kedge.doctor.machine import describe_machine
 from kedge.doctor.surroundings import Check, Surroundings
 from kedge.doctor.table import CHECKS
 from kedge.errors import KedgeError, UsageError
-from kedge.frozen import as_dict
+from kedge.frozen import as_dict, replace
 from kedge.model.nearest import propose
 from kedge.posix.bounded import ANSWERED, LATE, REFUSED, Outcome, Task, run_bounded
 from kedge.posix.process import describe_status
@@ -37,17 +37,19 @@ def run_checks(
     checks: Sequence[Check] | None = None,
     seconds: float = TOTAL_SECONDS,
 ) -> Diagnosis:
-    """Run the checks called `names`, or all; `seconds` bounds the whole of it."""
+    """Run the checks called `names`, or all; `seconds` bounds the whole of it, `patience` stretches it."""
     began = time.monotonic()
     chosen = _choose(list_checks() if checks is None else checks, names)
-    tasks = [Task(_MACHINE, partial(_describe, surroundings), 0.5)]
-    tasks += [
-        Task(each.name, partial(_answer, each.name, partial(each.run, surroundings)), each.seconds) for each in chosen
-    ]
+    patience = surroundings.patience
+    tasks = [Task(_MACHINE, partial(_describe, surroundings), 0.5 * patience)]
+    for each in chosen:
+        work = partial(_answer, each.name, partial(each.run, surroundings))
+        tasks.append(Task(each.name, work, each.seconds * patience))
     # those that may take long begin first
-    outcomes = run_bounded(sorted(tasks, key=lambda task: -task.seconds), seconds=seconds)
+    outcomes = run_bounded(sorted(tasks, key=lambda task: -task.seconds), seconds=seconds * patience)
     machine = _read_machine(outcomes.pop(_MACHINE))
-    findings = [finding for each in chosen for finding in _read_outcome(each, outcomes[each.name])]
+    stretched = [replace(each, seconds=each.seconds * patience) for each in chosen]
+    findings = [finding for each in stretched for finding in _read_outcome(each, outcomes[each.name])]
     return Diagnosis(
         tuple(findings),
         tuple(chosen),
@@ -134,14 +136,15 @@ def _read_outcome(check: Check, outcome: Outcome) -> list[Finding]:
 
 
 def _explain_late(check: Check, seconds: float) -> Finding:
+    again = f"kedge doctor --patience 5 --only {check.name}"
     if seconds < _FAIR_SHARE * check.seconds:  # it began so late that its silence says nothing
         what, why = "had no time: other checks took all of it", "nothing is known about it"
-        return Finding(check.name, SKIPPED, what, why, f"kedge doctor --only {check.name}", _DOCS)
+        return Finding(check.name, SKIPPED, what, why, again, _DOCS)
     return Finding(
         check.name,
         WARNING,
         f"did not answer in {seconds:.2g} s",
         "a file system, a driver or a server hangs, or is very slow; what needs it will hang, too",
-        f"try it once more: kedge doctor --only {check.name}. If it stays so, tell the administrators",
+        f"try it once more: {again}. If it stays so, tell the administrators",
         _DOCS,
     )

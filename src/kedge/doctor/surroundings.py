@@ -23,6 +23,7 @@ class Surroundings:
     root: str = "/"  # where /proc, /sys, /dev and /etc are looked for
     site: Site | None = None
     is_offline: bool = False  # nothing is asked over the network
+    patience: float = 1.0  # how many times its own seconds a check may take
 
 
 @frozen

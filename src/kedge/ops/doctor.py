@@ -26,9 +26,12 @@ _OWNERS_ONLY = 0o600  # a report says much about a user, and where
 __all__ = ["Check", "describe_surroundings", "diagnose", "list_checks", "write_private"]
 
 
-def describe_surroundings(settings: Settings, environ: Mapping[str, str], *, is_offline: bool = False) -> Surroundings:
+def describe_surroundings(
+    settings: Settings, environ: Mapping[str, str], *, is_offline: bool = False, patience: float = 1.0
+) -> Surroundings:
     """This machine, and the site that was asked for, or that it is; one that was asked for and is not known raises."""
-    return Surroundings(environ, settings, site=_find_site(settings, environ), is_offline=is_offline)
+    site = _find_site(settings, environ)
+    return Surroundings(environ, settings, site=site, is_offline=is_offline, patience=patience)
 
 
 def _find_site(settings: Settings, environ: Mapping[str, str]) -> Site | None:
