@@ -22,6 +22,7 @@ from tests.builders import layers as build
 from tests.builders.busybox import read_busybox
 from tests.builders.documents import Step, list_running_pages, read_steps
 from tests.builders.images import MACHINE, make_config
+from tests.fakes.ngc import fill_registry
 from tests.fakes.registry import FakeRegistry
 from tests.requirements import REPOSITORY, require_program, require_user_namespaces
 
@@ -35,7 +36,7 @@ HOSTS = ("docker.io", "nvcr.io", "registry.example.org")
 
 @pytest.fixture(scope="module")
 def registry() -> Iterator[FakeRegistry]:
-    """The images that the pages pull, each for two architectures and very small."""
+    """The images that the pages pull, for two architectures and very small, among the real releases they explain."""
     programs = [build.symlink(f"bin/{name}", "busybox") for name in ("sh", "cat", "ls")]
     python = b"#!/bin/sh\necho Python 3.10.12\n"  # of the PyTorch image, as far as the pages need it
     tar = build.layer(
@@ -45,6 +46,7 @@ def registry() -> Iterator[FakeRegistry]:
         build.file("usr/bin/python", python, mode=0o755),
     )
     with FakeRegistry() as running:
+        fill_registry(running)
         for repository, tag in IMAGES:
             entries = []
             for architecture in sorted({"amd64", "arm64", MACHINE}):
