@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from kedge.ops.explain import Explanation
 
 NOT_KNOWN = "not known"
+# of a name with a registry, what stands before tag and digest
+_REGISTRY_NAME = re.compile(r"((?:localhost|[\w-]+(?:\.[\w-]+)+|[\w.-]+(?=:\d))(?::\d+)?/[^:@]+)")
 _WIDTH = 19  # of the names of facts
 _BAR = 24
 _LAYERS = 6
@@ -111,10 +114,21 @@ def _list_shape(traits: ImageTraits) -> Iterator[str]:
     yield _name("Starts", _shorten(" ".join(words), 90) if words else idle)
     if traits.created:
         yield _name("Made", traits.created[:10])
+    if traits.digest:
+        yield _name("Digest", traits.digest)
+        pinned = pin_name(traits)
+        if pinned:
+            yield _name("", f"a tag can be made anew; {pinned} stays this very image")
     size = format_size(traits.size) if traits.size is not None else NOT_KNOWN
     count = f" in {len(traits.layers)} layers" if traits.layers else ""
     yield _name("Size", size + count)
     yield from list_layers(traits.layers)
+
+
+def pin_name(traits: ImageTraits) -> str:
+    """`NAME@DIGEST`, which means this image for ever; empty for one that is in no registry."""
+    found = _REGISTRY_NAME.match(traits.name)
+    return f"{found[1]}@{traits.digest}" if found else ""
 
 
 def list_layers(layers: Sequence[Layer]) -> Iterator[str]:

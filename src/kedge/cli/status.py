@@ -55,8 +55,16 @@ def _as_dict(job: FoundJob, statuses: Sequence[JobStatus], cluster: Cluster) -> 
         "scheduler": cluster.backend.name,
         "script": str(record.script) if record else None,
         "output": show_output(record) if record else None,
-        "tasks": [{**each.as_dict(), "why": cluster.backend.explain(each) or each.reason} for each in statuses],
+        "tasks": [_describe_task(job, each, cluster) for each in statuses],
     }
+
+
+def _describe_task(job: FoundJob, status: JobStatus, cluster: Cluster) -> dict[str, object]:
+    from kedge.ops.job_clues import find_job_clue
+
+    clue = find_job_clue(job.record, status)
+    told = {"clue": clue.as_dict()} if clue is not None else {}
+    return {**status.as_dict(), "why": cluster.backend.explain(status) or status.reason, **told}
 
 
 def _show(job: FoundJob, statuses: Sequence[JobStatus], cluster: Cluster, console: Console) -> None:
@@ -67,6 +75,7 @@ def _show(job: FoundJob, statuses: Sequence[JobStatus], cluster: Cluster, consol
         why = cluster.backend.explain(each) or each.reason
         if why:
             console.print(f"    {why}")
+        _show_clue(job, each, console)
     if len(statuses) > _SHOWN_TASKS:
         rest = statuses[_SHOWN_TASKS:]
         counts = {state: sum(each.state is state for each in rest) for state in State}
@@ -74,6 +83,18 @@ def _show(job: FoundJob, statuses: Sequence[JobStatus], cluster: Cluster, consol
     if job.record is not None:
         console.print(f"  script: {job.record.script}")
         _show_logs(job, console)
+
+
+def _show_clue(job: FoundJob, status: JobStatus, console: Console) -> None:
+    """What a failed task's own output says of the cause."""
+    from kedge.cli.redaction import escape_controls
+    from kedge.ops.job_clues import find_job_clue
+
+    clue = find_job_clue(job.record, status)
+    if clue is not None:
+        console.print(f"    its output says: {escape_controls(clue.line)}")
+        console.print(f"    which means: {escape_controls(clue.cause)}")
+        console.print(f"    -> {clue.remedy}")
 
 
 def _show_logs(job: FoundJob, console: Console) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kedge.compat import capability_rule, driver_rule
 from kedge.compat.capability_words import Subject, show_capability, tell_kernels
 from kedge.compat.driver_words import name_cuda, name_libcuda, tell_driver
+from kedge.compat.gpus import AMD
 from kedge.compat.needs import find_machine, find_need
 from kedge.compat.neighbours import find_neighbours
 from kedge.compat.verdict import FAIL, FORWARD, MINOR, NATIVE, NO, NOTE, OK, OPEN, PTX, UNKNOWN, WARNING, Judgement
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 RANKS = (NATIVE, MINOR, FORWARD, PTX, UNKNOWN, NO)  # what is worse decides
 _LEVELS = {NATIVE: OK, FORWARD: NOTE, MINOR: WARNING, PTX: WARNING, NO: FAIL, UNKNOWN: OPEN}
+_ROCM = "Take an image for ROCm (such as rocm/pytorch of Docker Hub) and start it with --rocm, or take NVIDIA GPUs."
 _NO_LIST = "The list of this release's kernels is not known"
 _TOOLKITS = ("CUDA", "CUDA DL", "NVIDIA HPC SDK")  # what images are called that hold no GPU programs of their own
 
@@ -38,6 +40,8 @@ class GpuJudgement:
 
 def judge_gpu(traits: ImageTraits, target: Target, gpu: Gpu, tables: Tables) -> GpuJudgement:
     """Driver and kernels, for one kind of GPU of the target."""
+    if gpu.brand == AMD:
+        return _judge_amd(traits, gpu)
     need, machine = find_need(traits, tables), find_machine(target, gpu, tables)
     answer = driver_rule.judge_driver(need, machine)
     sentence, remedy = tell_driver(need, machine, answer, gpu.name)
@@ -49,6 +53,18 @@ def judge_gpu(traits: ImageTraits, target: Target, gpu: Gpu, tables: Tables) -> 
     if driver.outcome == outcome:
         short = _shorten_driver(answer, need, machine)
     return GpuJudgement(gpu, outcome, driver, kernels, short)
+
+
+def _judge_amd(traits: ImageTraits, gpu: Gpu) -> GpuJudgement:
+    """Another maker's: images for CUDA do not run there; of those for ROCm the tables know nothing."""
+    if traits.cuda or traits.driver:
+        made = f" (this one is for CUDA {traits.cuda.value})" if traits.cuda else ""
+        sentence = f"CUDA images do not run on AMD GPUs such as {gpu.name}{made}: CUDA is NVIDIA's."
+        judgement = Judgement("gpu", FAIL, sentence, _ROCM, NO)
+        return GpuJudgement(gpu, NO, judgement, judgement, "CUDA images do not run on AMD GPUs")
+    sentence = f"{gpu.name} needs an image for ROCm; whether the ROCm of this one serves it is not known."
+    judgement = Judgement("gpu", OPEN, sentence, "", UNKNOWN)
+    return GpuJudgement(gpu, UNKNOWN, judgement, judgement, "what it has for AMD GPUs is not known")
 
 
 def judge_image_kernels(

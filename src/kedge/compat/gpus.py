@@ -24,6 +24,7 @@ _FORM = re.compile(r"(?:sxm|hbm)\d?e?|pcie|nvl|fhhl|smx\d?|\d{1,3}gb?|oam|exx?|g
 _MEMORY = re.compile(r"(\d{1,3})(?:gb?)?\Z")
 _OPTIONAL = frozenset(("geforce", "quadro", "rtx", "gtx", "ada", "pro", "blackwell", "pascal", "generation", "edition"))
 _AMD = re.compile(r"(?:amd )?(?:radeon |instinct )*mi\d{2,3}[a-z]?\Z")
+AMD = "amd"  # the brand of GPUs that are not NVIDIA's
 _LONGEST = 120
 _SHOWN = 6
 
@@ -207,7 +208,7 @@ def _find_amd(name: str) -> Gpu | None:
     if not _AMD.match(name.lower().replace("-", " ").replace("_", " ")):
         return None
     model = name.replace("_", " ").split()[-1].upper()
-    return Gpu(f"AMD {model}", kind="datacenter", brand="amd", takes_forward_compat=False)
+    return Gpu(f"AMD {model}", kind="datacenter", brand=AMD, takes_forward_compat=False)
 
 
 def _refuse(message: str, name: str, tables: Tables) -> UnknownGpu:

@@ -12,6 +12,7 @@ from kedge.jobs.records import Record
 from kedge.model.job import JobArray
 from kedge.model.job_state import JobStatus, State
 from kedge.ops.clusters import Cluster
+from kedge.ops.job_clues import find_job_clue
 from kedge.ops.job_endings import have_scripts_ended
 from kedge.ops.job_status import look_up, look_up_foreign, recover_ids
 from kedge.schedulers.advice import is_unreachable
@@ -142,10 +143,15 @@ def require_success(job: FoundJob, statuses: Sequence[JobStatus], explain: Calla
     if wrong:
         others = len(wrong) - 1
         more = f", and {others} more task{'' if others == 1 else 's'}" if others else ""
+        context, hint = {"why": explain(wrong[0]) or wrong[0].reason}, ""
+        clue = find_job_clue(job.record, wrong[0])
+        if clue is not None:
+            context |= {"its output says": clue.line, "which means": clue.cause}
+            hint = f"{clue.remedy}; "
         raise JobFailed(
             f"the job {job.name} did not end well: {wrong[0].shown_id} {wrong[0].state}{more}",
-            context={"why": explain(wrong[0]) or wrong[0].reason},
-            hint=f"'kedge logs {wrong[0].shown_id}' shows what it wrote",
+            context=context,
+            hint=f"{hint}'kedge logs {wrong[0].shown_id}' shows what it wrote",
         )
 
 
