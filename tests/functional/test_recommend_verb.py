@@ -96,12 +96,31 @@ def test_recommend_for_a_queue_of_a_site(ngc: NgcSite, capsys: pytest.CaptureFix
     document = ask(capsys, "pytorch", "--on", "zih-alpha:alpha", "--driver", "550")
     assert "zih-alpha" in document["target"]
     assert document["best"]["outcome"] == "native"
+    assert document["tag"] == document["best"]["tag"]
+    assert document["by_driver"] == []
     assert main(["recommend", "pytorch", "--on", "zih-alpha:nowhere"]) == SiteProblem.exit_code
 
 
-def test_recommend_says_what_it_assumes(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recommend_without_a_driver_says_the_tag_of_each_branch(
+    ngc: NgcSite, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["recommend", "pytorch", "--gpu", "V100"]) == 0
-    assert "  but:   the driver is not known:" in capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "nvcr.io/nvidia/pytorch: the tag depends on the driver of Tesla V100, which is not known"
+    assert "  driver 535 (CUDA 12.2): 23.10-py3" in lines
+    assert lines[-1] == "  get:   kedge pull docker://nvcr.io/nvidia/pytorch:TAG"
+    (find,) = [line for line in lines if line.startswith("  find:  ")]
+    assert all(word in find for word in ("kedge doctor", "nvidia-smi", "--driver"))
+    document = ask(capsys, "pytorch", "--gpu", "V100")
+    assert [document[name] for name in ("tag", "reference", "command", "best")] == [None] * 4
+    assert {"branch": 535, "cuda": "12.2", "tag": "23.10-py3", "outcome": "native"} in document["by_driver"]
+
+
+def test_recommend_for_a_queue_without_a_driver_claims_no_tag(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) -> None:
+    document = ask(capsys, "pytorch", "--on", "zih-alpha:alpha")
+    assert document["tag"] is None
+    assert len({each["tag"] for each in document["by_driver"]}) > 1
+    assert not any("driver of the nodes" in note for note in document["notes"])  # the sentence says it
 
 
 def test_recommend_of_a_match(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) -> None:

@@ -136,6 +136,15 @@ def test_tags_that_run_there(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) -
     assert any("left out by --runs-here" in note for note in document["notes"])
 
 
+def test_tags_that_run_where_the_driver_is_not_known_are_not_guessed(
+    ngc: NgcSite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = ask(capsys, "pytorch", "--runs-here", "--gpu", "V100")
+    assert document["tags"] == []
+    (note,) = [each for each in document["notes"] if each.startswith("the driver of Tesla V100 is not known")]
+    assert all(word in note for word in ("kedge doctor", "nvidia-smi", "--driver", "kedge recommend"))
+
+
 def test_tags_without_runs_here_judge_what_is_named(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tags", "pytorch", "--gpu", "K40", "--driver", "470", "--match", "2[56].*"]) == 0
     printed = capsys.readouterr()

@@ -113,21 +113,69 @@ def test_recommend_best_and_other_are_judged_by_the_same_rules() -> None:
     assert found.as_dict()["reference"] == found.reference
 
 
-def test_recommend_k40_by_name_alone_assumes_its_last_driver() -> None:
-    found = ask("pytorch", "K40", "")
-    assert found.best is None
-    assert found.reference == ""
-    assert found.sentence.startswith("PyTorch images of NGC have had no kernels for Tesla K40 (Kepler, 3.5)")
-    assert found.notes[0] == (
-        "the driver is not known: 470, the last branch for it, is assumed; name yours with --driver"
+def test_recommend_without_a_driver_names_a_tag_for_each_branch_and_claims_none() -> None:
+    found = ask("pytorch", "H100", "")
+    assert (found.best, found.other, found.reference) == (None, None, "")
+    assert [(each.branch, each.tag) for each in found.by_driver] == [
+        (525, "22.12-py3"),
+        (535, "23.10-py3"),
+        (550, "24.05-py3"),
+        (570, "25.03-py3"),
+        (580, "25.10-py3"),
+        (590, "25.12-py3"),
+        (595, "26.03-py3"),
+        (610, "26.07-py3"),
+    ]
+    assert {each.outcome for each in found.by_driver} == {NATIVE}
+    assert found.by_driver[1].cuda == "12.2"
+    assert (
+        "and the newest tag of nvcr.io/nvidia/pytorch that runs natively depends on it. Driver 525: " in found.sentence
     )
-    assert ask("cuda", "K40", "").reference == "nvcr.io/nvidia/cuda:11.4.3-devel-ubuntu20.04"
+    assert "; 535: 23.10-py3; 550: 24.05-py3; " in found.sentence
+    document = found.as_dict()
+    assert (document["tag"], document["reference"], document["best"]) == (None, None, None)
+    assert document["by_driver"][1] == {"branch": 535, "cuda": "12.2", "tag": "23.10-py3", "outcome": NATIVE}  # type: ignore[index]
 
 
-def test_recommend_current_gpu_by_name_alone_assumes_the_newest_driver() -> None:
-    found = ask("pytorch", "H200", "")
-    assert found.reference == "nvcr.io/nvidia/pytorch:26.07-py3"
-    assert found.notes[0].startswith("the driver is not known: 610.43.02, the newest known, is assumed")
+@pytest.mark.parametrize(("image", "gpu"), [("pytorch", "V100"), ("pytorch", "B200"), ("cuda", "A100")])
+def test_recommend_by_branch_is_what_each_branch_gives_by_itself(image: str, gpu: str) -> None:
+    found = ask(image, gpu, "")
+    assert found.by_driver
+    for each in found.by_driver:
+        alone = ask(image, gpu, str(each.branch)).best
+        assert alone is not None
+        assert (alone.tag, alone.outcome) == (each.tag, each.outcome)
+
+
+def test_recommend_by_branch_says_where_it_is_not_natively() -> None:
+    found = ask("pytorch", "B200", "")
+    assert "Driver 570: 25.12-py3 (by forward compatibility); 580: 25.10-py3;" in found.sentence
+
+
+def test_recommend_without_a_driver_where_all_branches_agree_is_one_answer() -> None:
+    rows = [NgcRelease("nvcr.io/nvidia/pytorch", "20.05-py3", "PyTorch", cuda="11.0.2", capabilities="7.0 8.0")]
+    found = recommend("pytorch", make_target("V100", ""), Tables(TABLES.cuda, TABLES.gpus, rows))
+    assert found.reference == "nvcr.io/nvidia/pytorch:20.05-py3"
+    assert found.sentence == "nvcr.io/nvidia/pytorch:20.05-py3 is the newest that runs natively on Tesla V100."
+    assert found.notes == ("the driver is not known; the tag is the same with all branches in use, 470 to 580",)
+    assert found.as_dict()["tag"] == "20.05-py3"
+
+
+def test_recommend_k40_without_a_driver_is_what_its_last_branch_gives() -> None:
+    none = ask("pytorch", "K40", "")
+    assert (none.best, none.by_driver) == (None, ())
+    assert none.sentence.startswith("PyTorch images of NGC have had no kernels for Tesla K40 (Kepler, 3.5)")
+    cuda = ask("cuda", "K40", "")
+    assert cuda.reference == "nvcr.io/nvidia/cuda:11.4.3-devel-ubuntu20.04"
+    assert cuda.notes == (
+        "the driver is not known; of the branches in use, 470 is the only one with which any tag runs",
+    )
+
+
+def test_recommend_without_a_driver_never_names_one_where_too_little_is_known() -> None:
+    assert ask("jax", "V100", "").sentence == (
+        "Too little is known about the JAX images of NGC to say which of them runs on Tesla V100."
+    )
 
 
 def test_recommend_only_tags_that_the_registry_has() -> None:
@@ -194,6 +242,11 @@ def test_recommend_advice_names_the_tag_that_would_run() -> None:
     target = make_target("V100", "535.104.05")
     verdict = advise(judge(traits, target, TABLES), traits, target, TABLES)
     assert verdict.judgements[-1].remedy == "Take nvcr.io/nvidia/pytorch:23.10-py3."
+    assert (
+        advise(judge(traits, make_target("V100", ""), TABLES), traits, make_target("V100", ""), TABLES)
+        .judgements[-1]
+        .sentence.startswith("The driver of Tesla V100 is not known")
+    )
     fine = make_target("H200", "580.95.05")
     native = judge(traits, fine, TABLES)
     assert advise(native, traits, fine, TABLES) is native
@@ -203,3 +256,11 @@ def test_recommend_runner_up_is_not_better_than_what_runs_by_limits() -> None:
     found = ask("pytorch", "RTX 3090", "535.104.05")
     assert found.other is not None
     assert (found.other.tag, found.other.outcome) == ("25.06-py3", MINOR)
+
+
+def test_recommend_advice_is_for_images_not_for_files_of_the_same_name() -> None:
+    traits = read_traits("pytorch", environment={"CUDA_VERSION": "13.0.2"}, labels={}, history=(), tables=TABLES)
+    target = make_target("V100", "470.57.02")
+    verdict = judge(traits, target, TABLES)
+    assert verdict.outcome != NATIVE
+    assert advise(verdict, traits, target, TABLES) is verdict

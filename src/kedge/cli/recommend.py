@@ -12,6 +12,7 @@ from kedge.cli.target_options import add_target, read_target
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
+    from kedge.compat.recommend import Choice
     from kedge.ops.recommend import Advice
 
 
@@ -52,17 +53,44 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _show(advice: Advice, console: Console) -> None:
+    if advice.best is None:
+        _show_branches(advice, console)
+    else:
+        _show_choice(advice, advice.best, console)
+    for note in advice.notes:
+        console.progress.note(note)
+
+
+def _show_choice(advice: Advice, best: Choice, console: Console) -> None:
     found = advice.recommendation
+    subjects = ("gpu", "requirement") if len(found.by_driver) > 1 else ("driver", "gpu", "requirement")
     console.print(advice.name)
     console.print(f"  for:   {found.target}")
     console.print(f"  why:   {found.sentence}")
-    for each in advice.best.verdict.judgements:
-        if each.subject in ("driver", "gpu", "requirement") and each.sentence:
+    for each in best.verdict.judgements:
+        if each.subject in subjects and each.sentence:
             console.print(f"         {each.sentence}")
     if found.other is not None:
         console.print(f"  newer: {found.image}:{found.other.tag}, which {found.other.verdict.headline}")
     for caveat in advice.caveats:
         console.print(f"  but:   {caveat}")
     console.print(f"  get:   {advice.command}")
-    for note in advice.notes:
-        console.progress.note(note)
+
+
+def _show_branches(advice: Advice, console: Console) -> None:
+    """One line for each driver branch, and how to find out which of them it is."""
+    from kedge.compat.driver_branches import FIND_DRIVER
+    from kedge.compat.recommend import WAYS
+    from kedge.compat.verdict import NATIVE
+
+    found = advice.recommendation
+    console.print(f"{advice.name}: the tag depends on the driver of {found.target}, which is not known")
+    for each in found.by_driver:
+        driver = f"driver {each.branch}" + (f" (CUDA {each.cuda})" if each.cuda else "")
+        way = "" if each.outcome == NATIVE else f"  ({WAYS[each.outcome]}; none is known to run natively)"
+        console.print(f"  {driver + ':':23} {each.tag}{way}")
+    console.print("  why:   each is the newest that runs natively there with drivers of that branch")
+    console.print(f"  find:  {FIND_DRIVER}")
+    for caveat in advice.caveats:
+        console.print(f"  but:   {caveat}")
+    console.print(f"  get:   kedge pull docker://{advice.name}:TAG")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kedge.compat.driver_branches import find_newest, list_branches
 from kedge.compat.judge import judge
 from kedge.compat.needs import find_offered_cuda
 from kedge.compat.read_traits import read_traits
@@ -15,8 +16,6 @@ from kedge.compat.verdict import NATIVE, UNKNOWN
 from kedge.compat.versions import major_minor, order
 from kedge.frozen import as_dict, frozen, replace
 
-# The branches that clusters stay on for long; newer ones are those that the tables name.
-USUAL_BRANCHES = (470, 525, 535, 550, 570, 580)
 _LONGEST_LABEL = 16
 
 
@@ -92,16 +91,10 @@ def make_chart(
 
 
 def _list_columns(tables: Tables, target: Target | None) -> tuple[ChartColumn, ...]:
-    drivers = [each.min_driver for each in tables.cuda] + [each.bundled_driver for each in tables.releases]
-    newest: dict[int, str] = {}
-    for driver in drivers:
-        fields = order(driver)
-        if len(fields) > 1 and fields > order(newest.get(fields[0], "")):
-            newest[fields[0]] = driver
-    branches = set(USUAL_BRANCHES) | {branch for branch in newest if branch > USUAL_BRANCHES[-1]}
+    newest = find_newest(tables)
     host = order(target.driver)[:1] if target else ()
     columns = []
-    for branch in sorted(branches | set(host)):
+    for branch in sorted({*list_branches(tables), *host}):
         is_host = (branch,) == host
         driver = target.driver if target and is_host else newest.get(branch, str(branch))
         told = major_minor(target.cuda) if target and is_host else ""

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kedge.compat.candidates import list_candidates, read_candidate, resolve_image, tells_architecture
+from kedge.compat.driver_branches import DriverChoice, list_branches, tell_choices, tell_same
 from kedge.compat.judge import judge
+from kedge.compat.needs import find_offered_cuda
+from kedge.compat.read_traits import split_name
 from kedge.compat.rows import NgcRelease
 from kedge.compat.verdict import FAIL, FORWARD, MINOR, NATIVE, NO, NOTE, PTX, UNKNOWN, Judgement, Verdict
 from kedge.compat.versions import order
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
     from kedge.compat.target import Target
     from kedge.compat.traits import ImageTraits
 
-_WAYS = {
+WAYS = {
     NATIVE: "natively",
     MINOR: "by minor-version compatibility",
     FORWARD: "by forward compatibility",
@@ -43,20 +46,22 @@ class Recommendation:
     image: str  # nvcr.io/nvidia/pytorch
     target: str
     sentence: str  # what a user reads
-    best: Choice | None = None  # None: nothing fits
+    best: Choice | None = None  # None: nothing fits, or it depends on the driver, which is not known
     other: Choice | None = None  # newer than the best, and runs in another way
     judged: int = 0  # tags of which enough is known
     skipped: int = 0  # tags of which too little is known
     notes: tuple[str, ...] = ()
+    by_driver: tuple[DriverChoice, ...] = ()  # where the driver is not known: what to take with each branch
 
     @property
     def reference(self) -> str:
-        """The image to pull; empty where nothing fits."""
+        """The image to pull; empty where there is no one answer."""
         return f"{self.image}:{self.best.tag}" if self.best else ""
 
     def as_dict(self) -> dict[str, object]:
         """All of it, as `--json` prints it."""
-        return {**as_dict(self), "reference": self.reference}
+        tag = self.best.tag if self.best else None
+        return {**as_dict(self), "tag": tag, "reference": self.reference or None}
 
 
 def recommend(image: str, target: Target, tables: Tables, *, tags: Sequence[str] | None = None) -> Recommendation:
@@ -68,45 +73,105 @@ def recommend(image: str, target: Target, tables: Tables, *, tags: Sequence[str]
     if not target.driver and not target.gpus:
         sentence = f"Neither GPU nor driver of {target.title} are known: name them with --gpu and --driver, or --site."
         return Recommendation(name, target.title, sentence)
-    machine, notes = _assume_driver(target, tables)
-    judged = [_judge_row(row, machine, tables) for row in rows]
-    known = [choice for choice in judged if choice.outcome != UNKNOWN]
-    skipped = len(judged) - len(known)
-    if skipped:
-        tags_are = "tag is" if skipped == 1 else "tags are"
-        notes.append(f"{skipped} of {len(judged)} {tags_are} left out, as too little is known about them")
-    best = _find_best(known)
-    if best is None:
-        sentence = _tell_nothing(name, rows, known, machine)
-        return Recommendation(name, machine.title, sentence, None, None, len(known), skipped, tuple(notes))
-    newer = [each for each in known if order(each.tag) > order(best.tag) and each.outcome in _WAYS]
-    other = newer[0] if newer and not newer[0].is_end_of_life else None
-    row = next(row for row in rows if row.tag == best.tag)
-    if not tells_architecture(row, machine.architecture):
-        notes.append(f"whether {name}:{best.tag} has an image for {machine.architecture} is not known")
-    sentence = _tell_choice(name, best, other, machine)
-    return Recommendation(name, machine.title, sentence, best, other, len(known), skipped, tuple(notes))
+    field = _Field(name, rows, target.architecture, tables)
+    return _recommend_for(field, target) if target.driver else _recommend_by_driver(field, target)
 
 
 def advise(verdict: Verdict, traits: ImageTraits, target: Target, tables: Tables) -> Verdict:
     """The verdict, with the tag of the same image that would run, where this one does not, or not natively."""
     if verdict.outcome in (NATIVE, UNKNOWN) or not (target.driver or target.gpus):
         return verdict
-    found = recommend(traits.name, target, tables)
+    image = split_name(traits.name)[0]
+    if image not in tables.images:  # a file may be called as an image is
+        return verdict
+    found = recommend(image, target, tables)
     if not found.judged or (found.best is not None and found.best.outcome != NATIVE and verdict.outcome != NO):
         return verdict
     advice = Judgement("image", NOTE, found.sentence, f"Take {found.reference}." if found.best else "")
     return replace(verdict, judgements=(*verdict.judgements, advice))
 
 
-def _judge_row(row: NgcRelease, target: Target, tables: Tables) -> Choice:
-    traits = read_candidate(row, target.architecture, tables)
-    verdict = judge(traits, target, tables)
-    outcome = verdict.outcome
-    if not target.gpus and outcome == UNKNOWN:
-        # nothing is known of the GPUs: what the driver says is all there is
-        outcome = next((each.outcome for each in verdict.judgements if each.subject == "driver"), UNKNOWN)
-    return Choice(row.tag, outcome, verdict, row.is_end_of_life)
+class _Field:
+    """The tags to choose from, newest first."""
+
+    def __init__(self, name: str, rows: Sequence[NgcRelease], architecture: str, tables: Tables) -> None:
+        self.name, self.rows, self.tables = name, rows, tables
+        self._traits = [read_candidate(row, architecture, tables) for row in rows]
+
+    def judge(self, target: Target) -> Iterator[Choice]:
+        """What comes of each, one after the other."""
+        for row, traits in zip(self.rows, self._traits, strict=True):
+            verdict = judge(traits, target, self.tables)
+            outcome = verdict.outcome
+            if not target.gpus and outcome == UNKNOWN:
+                # nothing is known of the GPUs: what the driver says is all there is
+                outcome = next((each.outcome for each in verdict.judgements if each.subject == "driver"), UNKNOWN)
+            yield Choice(row.tag, outcome, verdict, row.is_end_of_life)
+
+    def find_best(self, target: Target) -> Choice | None:
+        """The one to take; the search ends at the first that nothing can be better than."""
+        known = []
+        for choice in self.judge(target):
+            if choice.outcome == NATIVE and not choice.is_end_of_life:
+                return choice
+            known.append(choice)
+        return _find_best(known)
+
+
+def _recommend_for(field: _Field, target: Target) -> Recommendation:
+    """For a target whose driver is known."""
+    name, judged = field.name, list(field.judge(target))
+    known = [choice for choice in judged if choice.outcome != UNKNOWN]
+    skipped, notes = len(judged) - len(known), _note_skipped(len(judged) - len(known), len(judged))
+    best = _find_best(known)
+    if best is None:
+        sentence = _tell_nothing(field, known, target)
+        return Recommendation(name, target.title, sentence, None, None, len(known), skipped, tuple(notes))
+    newer = [each for each in known if order(each.tag) > order(best.tag) and each.outcome in WAYS]
+    other = newer[0] if newer and not newer[0].is_end_of_life else None
+    row = next(row for row in field.rows if row.tag == best.tag)
+    if not tells_architecture(row, target.architecture):
+        notes.append(f"whether {name}:{best.tag} has an image for {target.architecture} is not known")
+    sentence = _tell_choice(name, best, other, target)
+    return Recommendation(name, target.title, sentence, best, other, len(known), skipped, tuple(notes))
+
+
+def _recommend_by_driver(field: _Field, target: Target) -> Recommendation:
+    """For each driver branch in use, from the oldest that gives an answer; one answer where all give the same."""
+    name, tables = field.name, field.tables
+    usual = list_branches(tables)
+    last = min((gpu.last_driver_branch for gpu in target.gpus if gpu.last_driver_branch), default=usual[-1])
+    branches = [branch for branch in usual if branch <= last] or [last]
+    found = {branch: field.find_best(replace(target, driver=str(branch))) for branch in branches}
+    choices = tuple(
+        DriverChoice(branch, find_offered_cuda(str(branch), tables), best.tag, best.outcome)
+        for branch, best in found.items()
+        if best is not None
+    )
+    if len({(each.tag, each.outcome) for each in choices}) == 1:
+        only = _recommend_for(field, replace(target, driver=str(choices[0].branch)))
+        return _share_choice(only, choices, target)
+    known = [each for each in field.judge(replace(target, driver=str(branches[-1]))) if each.outcome != UNKNOWN]
+    skipped = len(field.rows) - len(known)
+    sentence = (
+        tell_choices(name, _name_target(target), choices, WAYS) if choices else _tell_nothing(field, known, target)
+    )
+    notes = tuple(_note_skipped(skipped, len(field.rows)))
+    return Recommendation(name, target.title, sentence, None, None, len(known), skipped, notes, choices)
+
+
+def _share_choice(only: Recommendation, choices: tuple[DriverChoice, ...], target: Target) -> Recommendation:
+    """What is recommended with one branch, where it is the same with all: nothing but that is said of the driver."""
+    notes = (tell_same(choices), *only.notes)
+    if len(choices) == 1 or only.best is None:
+        return replace(only, notes=notes, by_driver=choices)
+    sentence = _tell_choice(only.image, only.best, None, target)
+    return replace(only, sentence=sentence, other=None, notes=notes, by_driver=choices)
+
+
+def _note_skipped(skipped: int, count: int) -> list[str]:
+    tags_are = "tag is" if skipped == 1 else "tags are"
+    return [f"{skipped} of {count} {tags_are} left out, as too little is known about them"] if skipped else []
 
 
 def _find_best(known: Sequence[Choice]) -> Choice | None:
@@ -120,28 +185,16 @@ def _find_best(known: Sequence[Choice]) -> Choice | None:
     return None
 
 
-def _assume_driver(target: Target, tables: Tables) -> tuple[Target, list[str]]:
-    """Where no driver is named, the newest that drives the GPU; it is said that this is assumed."""
-    if target.driver:
-        return target, []
-    last = [gpu.last_driver_branch for gpu in target.gpus if gpu.last_driver_branch is not None]
-    newest = max((row.min_driver for row in tables.cuda if row.min_driver), key=order)
-    driver = str(min(last)) if last else newest
-    why = f"{driver}, the last branch for it," if last else f"{driver}, the newest known,"
-    note = f"the driver is not known: {why} is assumed; name yours with --driver"
-    return replace(target, driver=driver), [note]
-
-
 def _tell_choice(name: str, best: Choice, other: Choice | None, target: Target) -> str:
     where = _name_target(target)
     sentence = f"{name}:{best.tag} is the newest that runs natively on {where}."
     if best.outcome != NATIVE:
-        way = _WAYS[best.outcome]
+        way = WAYS[best.outcome]
         sentence = f"No tag is known to run natively on {where}; {name}:{best.tag} is the newest that runs {way}."
     if best.is_end_of_life:
         sentence += " NVIDIA deletes tags of its line, and nothing else fits: keep the file that you make of it."
     if other is not None and best.outcome == NATIVE:
-        sentence += f" Newer ones, up to {other.tag}, run {_WAYS[other.outcome]}."
+        sentence += f" Newer ones, up to {other.tag}, run {WAYS[other.outcome]}."
     return sentence
 
 
@@ -150,8 +203,9 @@ def _tell_no_rows(name: str, tables: Tables) -> str:
     return f"No tags of {name} are known. Those of NVIDIA's images are known for: {known}."
 
 
-def _tell_nothing(name: str, rows: Sequence[NgcRelease], known: Sequence[Choice], target: Target) -> str:
-    """Why nothing fits."""
+def _tell_nothing(field: _Field, known: Sequence[Choice], target: Target) -> str:
+    """Why nothing fits; where the driver is not known, nothing fits with any."""
+    name, rows = field.name, field.rows
     label = next((row.framework for row in rows if row.framework), "") or name.rpartition("/")[2]
     where = _name_target(target)
     if not known:
@@ -161,6 +215,8 @@ def _tell_nothing(name: str, rows: Sequence[NgcRelease], known: Sequence[Choice]
         gpus = " and ".join(f"{gpu.name} ({gpu.architecture}, {gpu.capability})" for gpu in target.gpus)
         count = f"{len(known)} of {len(rows)} are"
         return f"{label} images of NGC have had no kernels for {gpus} in any release that is known ({count})."
+    if not target.driver and all("processor" not in subjects for subjects in failing):
+        return f"No {label} image of NGC is known to run on {where}, whatever driver it has."
     if all("driver" in subjects for subjects in failing):
         return f"No {label} image of NGC runs on {where}: {_find_sentence(known[-1], 'driver')}"
     if all("processor" in subjects for subjects in failing):
@@ -179,4 +235,4 @@ def _find_sentence(choice: Choice, subject: str) -> str:
 def _name_target(target: Target) -> str:
     gpus = " and ".join(gpu.name for gpu in target.gpus)
     where = gpus or target.title
-    return where if target.driver in where else f"{where} with driver {target.driver}"
+    return where if not target.driver or target.driver in where else f"{where} with driver {target.driver}"

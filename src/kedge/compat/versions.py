@@ -4,19 +4,18 @@
 from __future__ import annotations
 
 _LONGEST_FIELD = 9  # digits; what is longer is no version
+_MOST = 4096  # versions to remember; the tables have fewer
+_known: dict[str, tuple[int, ...]] = {}
 
 
 def order(text: str) -> tuple[int, ...]:
     """The leading dotted numbers of a version: (12, 3, 2, 1) of `12.3.2.001+cuda`; empty when it starts with none."""
-    fields = []
-    for part in text.strip().split("."):
-        digits = part[: len(part) - len(part.lstrip("0123456789"))]
-        if not digits or len(digits) > _LONGEST_FIELD:
-            break
-        fields.append(int(digits))
-        if digits != part:
-            break
-    return tuple(fields)
+    found = _known.get(text)
+    if found is None:
+        if len(_known) >= _MOST:
+            _known.clear()
+        found = _known[text] = _read(text)
+    return found
 
 
 def is_at_least(text: str, other: str) -> bool:
@@ -33,3 +32,15 @@ def major_minor(text: str) -> str:
 
 def _fill(fields: tuple[int, ...], length: int) -> tuple[int, ...]:
     return fields + (0,) * (length - len(fields))
+
+
+def _read(text: str) -> tuple[int, ...]:
+    fields = []
+    for part in text.strip().split("."):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if not digits or len(digits) > _LONGEST_FIELD:
+            break
+        fields.append(int(digits))
+        if digits != part:
+            break
+    return tuple(fields)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from kedge.compat.chart import Chart, make_chart
 from kedge.compat.judge import judge
 from kedge.compat.read_traits import split_name
+from kedge.compat.recommend import advise
 from kedge.compat.tables import Tables, load_tables
 from kedge.compat.target import Target
 from kedge.compat.traits import ImageTraits
@@ -78,7 +79,9 @@ def explain(
     place = _prepare(workplace, meter, reference, tables)
     prefer = target.architecture if target is not None else ""
     traits = read_image_traits(reference, place, tables, offline=offline, prefer=prefer)
-    verdict = judge(traits, target, tables) if target is not None else None
+    verdict = None
+    if target is not None:
+        verdict = advise(judge(traits, target, tables), traits, target, tables)
     return Explanation(traits, verdict, target, meter.requests, meter.received)
 
 

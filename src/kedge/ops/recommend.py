@@ -23,9 +23,9 @@ class Advice:
     """What to take, how to get it, and what else there is."""
 
     recommendation: Recommendation
-    best: Choice
-    name: str  # nvcr.io/nvidia/pytorch:24.03-py3
-    command: str  # to pull it
+    best: Choice | None  # None: it depends on the driver, which is not known
+    name: str  # nvcr.io/nvidia/pytorch:24.03-py3; nvcr.io/nvidia/pytorch where there is no one tag
+    command: str  # to pull it; empty where there is no one tag
     is_from_registry: bool  # the registry was asked, so it can be pulled
     newer: tuple[str, ...] = ()  # tags that the tables do not know yet
     caveats: tuple[str, ...] = ()  # what the recommendation rests on
@@ -35,8 +35,8 @@ class Advice:
         """All of it, as `--json` prints it."""
         return {
             **self.recommendation.as_dict(),
-            "reference": self.name,
-            "command": self.command,
+            "reference": self.name if self.best is not None else None,
+            "command": self.command or None,
             "is_from_registry": self.is_from_registry,
             "newer": list(self.newer),
             "notes": [*self.caveats, *self.notes],
@@ -52,7 +52,10 @@ def recommend_tag(
     match: str = "",
     offline: bool = False,
 ) -> Advice:
-    """The tag for a target; raises NothingFits, which says why, where there is none."""
+    """The tag for a target, or one for each driver branch where its driver is not known.
+
+    Raises NothingFits, which says why, where there is none.
+    """
     known = tables.list_releases(repository.image)
     if not known:
         raise _explain_unknown(repository, tables)
@@ -69,16 +72,17 @@ def recommend_tag(
     tags = _choose_tags([row.tag for row in known] if there is None else there, wanted)
     found = recommend(repository.image, target, tables, tags=tags)
     newer = tuple(tag for tag in list_newer(repository.image, there or (), tables) if not match or tag in tags)
-    # What the target says about a driver that is not known, the recommendation says with what it assumes.
+    # What the target says about a driver that is not known, the recommendation says better.
     caveats = [*(note for note in target.notes if target.driver or "driver" not in note), *found.notes]
     notes += _tell_newer(newer)
-    if found.best is None:
+    if found.best is None and not found.by_driver:
         raise _explain_nothing(found, repository, caveats, match=wanted)
-    name = f"{repository.name}:{found.best.tag}"
-    command = f"kedge pull docker://{name}"
-    return Advice(
-        found, found.best, name, command, there is not None, newer, tuple(dict.fromkeys(caveats)), tuple(notes)
-    )
+    name, command = repository.name, ""
+    if found.best is not None:
+        name = f"{repository.name}:{found.best.tag}"
+        command = f"kedge pull docker://{name}"
+    told = tuple(dict.fromkeys(caveats))
+    return Advice(found, found.best, name, command, there is not None, newer, told, tuple(notes))
 
 
 def _choose_tags(tags: Sequence[str], match: str) -> list[str]:

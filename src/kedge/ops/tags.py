@@ -110,7 +110,7 @@ def list_image_tags(
     chosen = _filter_names(sort_names(names), query, notes)
     rows = _filter_rows((maker.make(name) for name in chosen), query, notes)
     if query.runs_here:
-        rows = _filter_running([maker.judge(row) for row in rows], notes)
+        rows = _filter_running([maker.judge(row) for row in rows], target, notes)
     shown = rows if query.limit is None else rows[: query.limit]
     if query.look:
         shown = [row for row in _look(shown, repository, workplace, maker, notes) if _may_have(row, query.architecture)]
@@ -297,13 +297,19 @@ def _filter_cuda(rows: list[TagRow], wanted: CudaRange, notes: list[str]) -> lis
     return [row for row, answer in answers if answer]
 
 
-def _filter_running(rows: list[TagRow], notes: list[str]) -> list[TagRow]:
+def _filter_running(rows: list[TagRow], target: Target | None, notes: list[str]) -> list[TagRow]:
+    from kedge.compat.driver_branches import FIND_DRIVER
     from kedge.compat.verdict import NO, UNKNOWN
 
     there = [row for row in rows if row.is_there and JETSON not in row.marks]
     silent = sum(row.outcome == UNKNOWN for row in there)
     if silent:
         notes.append(f"whether {_count(silent, 'tag runs', 'tags run')} there is not known; left out by --runs-here")
+    if silent and target is not None and not target.driver:
+        notes.append(
+            f"the driver of {target.title} is not known: {FIND_DRIVER}; 'kedge recommend' with the same options names "
+            f"the newest tag for each driver branch"
+        )
     return [row for row in there if row.outcome not in (NO, UNKNOWN)]
 
 
