@@ -306,3 +306,50 @@ def test_doctor_gpu_findings_that_are_not_ok_say_why_and_lead_to_docs(tmp_path: 
                 assert finding.fix, finding
                 anchor = finding.docs.partition("#")[2]
                 assert f"\n### {anchor}\n" in guide
+
+
+@pytest.mark.parametrize(
+    ("files", "environ", "said"),
+    [
+        ({"/usr/local/cuda/version.json": '{"cuda": {"version": "13.2.1"}}'}, {}, "13.2.1 is installed here"),
+        ({"/sw/cuda/version.txt": "CUDA Version 13.1.0\n"}, {"CUDA_HOME": "/sw/cuda/"}, "13.1.0 is installed here"),
+        ({"/sw/c/bin/nvcc": "#!", "/sw/c/version.txt": "CUDA Version 13.1.0\n"}, {"PATH": "/sw/c/bin"}, "(/sw/c)"),
+        ({"/usr/local/cuda/version.json": '{"cuda": {"version": "12.4.1"}}'}, {}, ""),
+        ({"/usr/local/cuda/version.json": '{"cuda": 7}', "/usr/local/cuda/version.txt": "?"}, {}, ""),
+    ],
+)  # fmt: skip
+def test_doctor_gpu_toolkit_newer_than_the_driver_is_said_to_make_no_difference(
+    tmp_path: Path, files: dict[str, bytes | str | None], environ: dict[str, str], said: str
+) -> None:
+    here = make_surroundings(write_machine(tmp_path, {**make_gpu_tree(), **files}), **environ)
+    found = [each for each in check_driver(here) if each.level != OK]
+    if not said:
+        assert found == []
+        return
+    assert said in only(found).what
+    assert only(found).what.endswith("but driver 580.95.05 runs CUDA up to 13.0")
+
+
+def test_doctor_gpu_variable_that_was_lost_in_a_job(tmp_path: Path) -> None:
+    root = write_machine(tmp_path, make_gpu_tree(models=("NVIDIA H200",) * 4))
+    lost = {"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "2,3"}
+    finding = only(check_selection(make_surroundings(root, **lost)))
+    assert finding.level == WARNING
+    assert finding.what == "this Slurm job was given 2 GPUs (2,3), but CUDA_VISIBLE_DEVICES is not set"
+    assert only(check_selection(make_surroundings(root, **lost, CUDA_VISIBLE_DEVICES="2,3"))).level == OK
+    assert only(check_selection(make_surroundings(root, SLURM_JOB_ID="7", SLURM_JOB_GPUS="0,1,2,3"))).level == OK
+
+
+def test_doctor_gpu_other_libcuda_on_the_path_of_the_shell(tmp_path: Path) -> None:
+    compat = "/usr/local/cuda-13/compat"
+    tree = {
+        **make_gpu_tree(),
+        f"{compat}/libcuda.so.590.44.01": b"\x7fELF",
+        f"{compat}/libcuda.so.1": "-> libcuda.so.590.44.01",
+    }
+    root = write_machine(tmp_path, tree)
+    finding = check_libraries(make_surroundings(root, LD_LIBRARY_PATH=f"/opt/x/lib:{compat}"))[-1]
+    assert finding.level == WARNING
+    assert f"{compat}, 590.44.01" in finding.what
+    assert "803 or 804" in finding.why
+    assert check_libraries(make_surroundings(root, LD_LIBRARY_PATH=f"{FOLDER}"))[-1].level != WARNING

@@ -232,3 +232,10 @@ def test_index_is_cheap() -> None:
     for _ in range(20):
         find_capability("NVIDIA H200")
     assert (time.process_time() - started) / 20 < 0.005
+
+
+def test_gpus_laptops_have_the_capability_of_their_generation() -> None:
+    tables = load_tables()
+    assert make_gpu("NVIDIA GeForce RTX 4060 Laptop GPU", tables).capability == "8.9"
+    assert find_capability("NVIDIA GeForce RTX 4060 Laptop GPU") is not None
+    assert make_gpu("NVIDIA GeForce RTX 2050 Laptop GPU", tables).capability == ""  # no board of that number is known

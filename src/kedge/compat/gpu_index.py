@@ -40,8 +40,11 @@ def find_capability(model_name: str) -> Known | None:
 
 
 def split_name(text: str) -> list[str]:
-    """`a100 sxm4 40gb` of `NVIDIA A100-SXM4-40GB MIG 1g.5gb`: lower case, no maker's name, no part of a MIG."""
-    name = text.lower().partition(" mig ")[0]
+    """`a100 sxm4 40gb` of `NVIDIA A100-SXM4-40GB MIG 1g.5gb`: lower case, no maker's name, no part of a MIG.
+
+    Laptops have the board's number too: GeForce boards of one generation have one compute capability.
+    """
+    name = text.lower().partition(" mig ")[0].strip().removesuffix(" laptop gpu")
     for mark in "-_/()":
         name = name.replace(mark, " ")
     return [word for word in name.split() if word not in _WORDS_OF_MAKERS]

@@ -8,6 +8,7 @@ from collections import Counter
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.doctor.gpu_host import find_other_driver, look_at_gpus
 from kedge.doctor.surroundings import Surroundings
+from kedge.doctor.toolkit import judge_toolkit
 from kedge.host.gpu_probe import MISMATCH, GpuProbe, ProbedGpu, probe_gpus
 from kedge.runtime.devices.missing import find_job, has_grant
 from kedge.runtime.devices.selection import VARIABLE, select_cards
@@ -31,7 +32,8 @@ def check_driver(surroundings: Surroundings) -> list[Finding]:
         why = "programs that need a GPU do not run here; on a login node that is as it should be"
         return [Finding(name, NOTE, _end(lack.what), why, lack.fix, docs)]
     if gpus.driver.version:
-        return [Finding(name, OK, f"NVIDIA driver {gpus.driver.version} is loaded")]
+        loaded = Finding(name, OK, f"NVIDIA driver {gpus.driver.version} is loaded")
+        return [loaded, *judge_toolkit(gpus, gpus.driver.version)]
     if gpus.libraries.version:
         told = f"NVIDIA driver {gpus.libraries.version}, by its libraries (the kernel does not say)"
         return [Finding(name, OK, told)]
@@ -177,6 +179,15 @@ def check_selection(surroundings: Surroundings) -> list[Finding]:
         what = f"this {job} job was given no GPU, but {_count(len(gpus.driver.usable), 'GPU')} can be opened"
         why = "nothing keeps its programs from GPUs that other jobs were given: both get slow, or run out of memory"
         return [Finding(name, WARNING, what, why, f"ask for GPUs in the job, or hide them: 'export {VARIABLE}='", docs)]
+    granted = _list_granted(surroundings)
+    if value is None and granted and len(granted) < len(gpus.driver.usable):
+        what = (
+            f"this {job} job was given {_count(len(granted), 'GPU')} ({','.join(granted)}), but {VARIABLE} is not set"
+        )
+        why = f"programs see all {len(gpus.driver.usable)} GPUs, those of other jobs too: sbatch --export=NIL, "
+        why += "'env -i' and 'ssh' lose the variable"
+        fix = "start programs with srun, which sets it for every task, or leave out what drops it"
+        return [Finding(name, WARNING, what, why, fix, docs)]
     if value is None:
         return [Finding(name, OK, f"{VARIABLE} is not set: programs see every GPU that they may use")]
     words = [word.strip() for word in value.split(",")]
@@ -186,6 +197,13 @@ def check_selection(surroundings: Surroundings) -> list[Finding]:
         fix = "name every GPU once"
         return [Finding(name, WARNING, what, "CUDA takes that for an error, and programs see no GPU", fix, docs)]
     return [Finding(name, OK, f"{VARIABLE}={value}" + ("" if job else ", which no job has set"))]
+
+
+def _list_granted(surroundings: Surroundings) -> list[str]:
+    """The numbers of the GPUs that Slurm says it gave this step or job."""
+    environ = surroundings.environ
+    told = environ.get("SLURM_STEP_GPUS") or environ.get("SLURM_JOB_GPUS") or ""
+    return [word.strip() for word in told.split(",") if word.strip().isdigit()]
 
 
 def _describe(probe: GpuProbe) -> str:

@@ -6,6 +6,8 @@ from __future__ import annotations
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.doctor.gpu_host import GpuHost, find_other_driver, look_at_gpus
 from kedge.doctor.surroundings import Surroundings
+from kedge.runtime.devices.driver import is_version
+from kedge.runtime.devices.libraries import follow_links, split_name
 
 NAME = "gpu-libraries"
 _DOCS = f"guides/doctor.md#{NAME}"
@@ -28,7 +30,7 @@ def check_libraries(surroundings: Surroundings) -> list[Finding]:
     if not findings:
         count, where = len(gpus.libraries.names), ", ".join(gpus.libraries.folders)
         findings.append(Finding(NAME, OK, f"{count} libraries of driver {gpus.libraries.version} in {where}"))
-    return [*findings, *_judge_others(gpus)]
+    return [*findings, *_judge_others(gpus), *_judge_shell(gpus)]
 
 
 def _judge_files(gpus: GpuHost) -> list[Finding]:
@@ -84,3 +86,26 @@ def _judge_others(gpus: GpuHost) -> list[Finding]:
             _DOCS,
         )
     ]
+
+
+def _judge_shell(gpus: GpuHost) -> list[Finding]:
+    """A libcuda of another version on the path of this shell: a package or module of CUDA's compatibility libraries."""
+    view, version = gpus.host.view, gpus.libraries.version
+    for folder in gpus.host.environ.get("LD_LIBRARY_PATH", "").split(":"):
+        if not folder.startswith("/") or view.kind(f"{folder}/libcuda.so.1") != "f":
+            continue
+        suffix = split_name(follow_links(view, f"{folder}/libcuda.so.1").rpartition("/")[2])[1]
+        if not version or not is_version(suffix) or suffix == version:
+            continue
+        return [
+            Finding(
+                NAME,
+                WARNING,
+                f"LD_LIBRARY_PATH of this shell has another libcuda than the driver's {version}: {folder}, {suffix}",
+                "programs outside of containers take it and end with error 803 or 804 where it does not go with the "
+                "driver or the GPU, though nvidia-smi is fine; in containers kedge takes the right one",
+                f"take {folder} out of LD_LIBRARY_PATH, or unload the module that puts it there",
+                _DOCS,
+            )
+        ]
+    return []

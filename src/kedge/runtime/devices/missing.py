@@ -78,6 +78,9 @@ def _explain_no_module(host: HostFacts, libraries: Libraries) -> Lack:
             "there).",
             "The driver must be installed or loaded by the administrators: 'modprobe nvidia' as root.",
         )
+    if view.kind("/dev/kfd"):
+        found = f"{node} has AMD GPUs (/dev/kfd) and no NVIDIA GPU: images for CUDA do not run on them."
+        return Lack("absent", found, "Take an image for ROCm, and start it with --rocm.")
     found = f"{node} has no NVIDIA GPU (no driver in the kernel, no /dev/nvidiactl)."
     if libraries.names:
         found = f"{node} has driver libraries, but no NVIDIA GPU (no driver in the kernel, no /dev/nvidiactl)."

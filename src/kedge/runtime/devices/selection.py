@@ -116,6 +116,13 @@ def _follow_scheduler(selection: Selection, options: RunOptions, host: HostFacts
         )
     elif options.contain:
         _narrow(selection, host, wish)
+    elif (
+        0 < len(wish.cards) < len(driver.usable) and options.verb == "exec" and options.arguments[:1] == ["nvidia-smi"]
+    ):
+        selection.warnings.append(
+            f"nvidia-smi does not read {VARIABLE}={value} and shows all {len(driver.usable)} GPUs; CUDA programs see "
+            f"{len(wish.cards)} of them. With --contain it shows those only."
+        )
     selection.notes.append(f"{VARIABLE}={selection.variable} holds in the container, with --cleanenv too")
 
 
