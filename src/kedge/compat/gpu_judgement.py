@@ -58,7 +58,7 @@ def judge_gpu(traits: ImageTraits, target: Target, gpu: Gpu, tables: Tables) -> 
 def _judge_amd(traits: ImageTraits, gpu: Gpu) -> GpuJudgement:
     """Another maker's: images for CUDA do not run there; of those for ROCm the tables know nothing."""
     if traits.cuda or traits.driver:
-        made = f" (this one is for CUDA {traits.cuda.value})" if traits.cuda else ""
+        made = f" (this one is for CUDA {'.'.join(traits.cuda.value.split('.')[:3])})" if traits.cuda else ""
         sentence = f"CUDA images do not run on AMD GPUs such as {gpu.name}{made}: CUDA is NVIDIA's."
         judgement = Judgement("gpu", FAIL, sentence, _ROCM, NO)
         return GpuJudgement(gpu, NO, judgement, judgement, "CUDA images do not run on AMD GPUs")

@@ -60,7 +60,7 @@ def _order_judgements(found: Sequence[GpuJudgement], target: Target) -> list[Jud
     """Each sentence once; before those about several kinds of GPU, one that says which of them decides."""
     judgements: list[Judgement] = []
     for each in sorted(found, key=lambda each: -RANKS.index(each.outcome)):
-        judgements += [one for one in (each.driver, each.kernels) if one not in judgements]
+        judgements += [one for one in dict.fromkeys((each.driver, each.kernels)) if one not in judgements]
     if len(found) > 1:
         worst = max(found, key=lambda each: RANKS.index(each.outcome))
         names = ", ".join(f"{each.gpu.name}: {each.outcome}" for each in found)

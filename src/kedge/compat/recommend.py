@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kedge.compat.candidates import list_candidates, read_candidate, resolve_image, tells_architecture
 from kedge.compat.driver_branches import DriverChoice, list_branches, tell_choices, tell_same
+from kedge.compat.gpus import AMD
 from kedge.compat.judge import judge
 from kedge.compat.needs import find_offered_cuda
 from kedge.compat.read_traits import split_name
@@ -72,6 +73,9 @@ def recommend(image: str, target: Target, tables: Tables, *, tags: Sequence[str]
         return Recommendation(name, target.title, _tell_no_rows(name, tables))
     if not target.driver and not target.gpus:
         sentence = f"Neither GPU nor driver of {target.title} are known: name them with --gpu and --driver, or --site."
+        return Recommendation(name, target.title, sentence)
+    if target.gpus and all(gpu.brand == AMD for gpu in target.gpus):
+        sentence = f"NGC's images are made for NVIDIA GPUs, and {target.gpus[0].name} is AMD's: take one made for ROCm."
         return Recommendation(name, target.title, sentence)
     field = _Field(name, rows, target.architecture, tables)
     return _recommend_for(field, target) if target.driver else _recommend_by_driver(field, target)

@@ -45,6 +45,7 @@ class Evaluation:
 
     holds: bool | None
     problem: str = ""  # as nvidia-container-cli puts it
+    part: str = ""  # the one that holds
 
 
 class _InvalidError(Exception):
@@ -64,7 +65,7 @@ def evaluate(expression: str, there: Surroundings) -> Evaluation:
         except _InvalidError:
             return Evaluation(None if is_open else False, "invalid expression")
         if last:
-            return Evaluation(True)
+            return Evaluation(True, part=part)
         is_open = is_open or last is None
     if is_open or last:
         return Evaluation(None if is_open else True)
@@ -74,7 +75,7 @@ def evaluate(expression: str, there: Surroundings) -> Evaluation:
 
 def judge_requirements(traits: ImageTraits, target: Target, tables: Tables, *, outcome: str) -> list[Judgement]:
     """What is to be said about the gate of docker and enroot, beside a verdict of `outcome`."""
-    if traits.disables_requires or not target.driver:
+    if traits.disables_requires or not target.driver or any(gpu.brand == "amd" for gpu in target.gpus):
         return []
     found: list[Judgement] = []
     for name, expression in list_requirements(traits):
@@ -118,8 +119,8 @@ def _make_judgement(
         if outcome != NO:
             return None
         sentence = (
-            f"docker, podman and enroot would start the image on {where} all the same, as its {name} asks for "
-            f"{expression.split(' ', maxsplit=1)[0]} only: that they start it does not mean that its programs run."
+            f"docker, podman and enroot would start the image on {where} all the same, as its {name} "
+            f"{_tell_holding(answer)}: that they start it does not mean that its programs run."
         )
         return Judgement("requirement", NOTE, sentence)
     if answer.problem == "invalid expression":
@@ -132,6 +133,13 @@ def _make_judgement(
         return Judgement("requirement", NOTE, f"{refuses} {asks}{others}.")
     sentence = f"{refuses} {asks}{others}. kedge and 'apptainer --nv' do not ask for that, and start it."
     return Judgement("requirement", WARNING, sentence, "With docker, podman or enroot, set NVIDIA_DISABLE_REQUIRE=1.")
+
+
+def _tell_holding(answer: Evaluation) -> str:
+    """What of an expression holds: a CUDA that is asked for, or one of the drivers that are listed beside it."""
+    if answer.part.lower().startswith("cuda"):
+        return f"asks for {answer.part} only"
+    return f"lets it pass ({answer.part.replace(',', ' and ')})"
 
 
 def _evaluate_terms(terms: Sequence[str], there: Surroundings) -> bool | None:
