@@ -160,6 +160,8 @@ def test_tags_look_reads_configs_of_what_is_listed(ngc: NgcSite, capsys: pytest.
     assert [row["tag"] for row in looked] == ["26.03-py3", "24.03-py3", "24.01-py3"]
     assert all(row["architectures"] == ["amd64", "arm64"] for row in looked)
     assert len(ngc.registry.server.seen("/manifests/")) == 6
+    tokens = len(ngc.registry.server.seen("proxy_auth"))
+    assert 0 < tokens <= 3  # two lists of tags, and one for all configs
     none = ask(capsys, "pytorch", "--match", "18.06-py3", "--arch", "arm64", "--look")
     assert not none["tags"]  # its config says amd64
 

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from kedge.compat.learned import has_all, make_row, write_rows
-from kedge.compat.read_traits import read_config_traits
 from kedge.compat.rows import NgcRelease
 from kedge.compat.tables import Tables, load_tables, merge_rows, read_learned
 from kedge.compat.tag_names import VERSION, read_tag, sort_names
@@ -22,9 +21,9 @@ from kedge.errors import FileProblem, KedgeError, NetworkFailed, NoSpace, RateLi
 from kedge.frozen import frozen
 from kedge.model.reference import Reference
 from kedge.ops.data import learned_path
-from kedge.ops.fetch import refuse_artifacts
 from kedge.ops.known_tables import Repository, find_repository
-from kedge.ops.resolve import read_config, resolve
+from kedge.ops.layered_traits import read_registry_traits
+from kedge.ops.resolve import resolve
 from kedge.ops.workplace import Workplace
 from kedge.posix.files import explained, write_atomically
 from kedge.registry.client import RegistryClient
@@ -179,7 +178,7 @@ class _Update:
         skipped: list[tuple[str, str]] = []
         try:
             if not self._request.dry_run:
-                self._read_all(repository, chosen, learned, skipped)
+                self._read_all(repository, chosen, learned, skipped, client)
         finally:
             left = len(wanted) - len(chosen)
             self.images.append(ImageUpdate(image, len(tags), chosen, left, tuple(learned), tuple(skipped)))
@@ -199,13 +198,18 @@ class _Update:
         return row is None and has_all(self._tables.find_release(image, tag))
 
     def _read_all(
-        self, repository: Repository, tags: Sequence[str], learned: list[str], skipped: list[tuple[str, str]]
+        self,
+        repository: Repository,
+        tags: Sequence[str],
+        learned: list[str],
+        skipped: list[tuple[str, str]],
+        client: RegistryClient,
     ) -> None:
         task = self._workplace.progress.task(f"configs of {repository.image}", len(tags), "tags")
         try:
             for tag in tags:
                 try:
-                    row = self._read(repository, tag)
+                    row = self._read(repository, tag, client)
                 except (RateLimited, NetworkFailed) as problem:
                     self.stopped = problem
                     return
@@ -224,15 +228,12 @@ class _Update:
         finally:
             task.finish()
 
-    def _read(self, repository: Repository, tag: str) -> NgcRelease | None:
+    def _read(self, repository: Repository, tag: str, client: RegistryClient) -> NgcRelease | None:
         """The row of one tag: manifest and config, two or three requests."""
         reference = Reference.parse(f"docker://{repository.name}:{tag}")
-        resolved = resolve(reference, self._workplace, self._store)
-        refuse_artifacts(resolved)
-        _, config = read_config(resolved, self._store)
-        traits = read_config_traits(f"{repository.image}:{tag}", config, _NOTHING)
-        known = config.platform.architecture
-        machine = self._architecture if known == "unknown" else known
+        resolved = resolve(reference, self._workplace, self._store, client=client)
+        traits = read_registry_traits(resolved, self._store, _NOTHING)
+        machine = traits.architecture or self._architecture
         digest = resolved.manifest.config.digest
         source = f"registry config {digest} ({machine}) read {time.strftime('%Y-%m-%d')}"
         return make_row(repository.image, tag, traits, source)

@@ -12,24 +12,23 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kedge.compat.image_values import clean_text, list_commands, shorten_command, split_variables
-from kedge.compat.read_traits import read_config_traits, read_traits, split_name
+from kedge.compat.image_values import clean_text, split_variables
+from kedge.compat.read_traits import read_traits, split_name
 from kedge.compat.table_facts import TABLE_ONLY
-from kedge.compat.traits import Fact, ImageTraits, Layer
+from kedge.compat.traits import Fact, ImageTraits
 from kedge.errors import ImageNotFound, KedgeError, NetworkFailed, RateLimited, UnsupportedFormat, UsageError
 from kedge.formats.sif.identify import FileKind, find_payload, identify_file
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.singularityd.derive import derive_section, read_oci_words
 from kedge.frozen import replace
-from kedge.model.manifest import ImageConfig, Index, Manifest
 from kedge.model.reference import Reference, Transport
-from kedge.ops.fetch import refuse_artifacts
 from kedge.ops.image_files import find_machine, look_inside
 from kedge.ops.image_source import LayeredImage
 from kedge.ops.inspect import Inspection, inspect_path, is_archive
 from kedge.ops.inspect_remote import inspect_remote_sif
+from kedge.ops.layered_traits import name_reference, read_layered_traits, read_registry_traits
 from kedge.ops.open_local import open_local_image
-from kedge.ops.resolve import Resolved, read_config, resolve
+from kedge.ops.resolve import resolve
 from kedge.ops.workplace import Workplace
 from kedge.posix.files import explained
 from kedge.runtime.images.squashfs_view import SquashView
@@ -82,13 +81,6 @@ def read_table_traits(reference: Reference, tables: Tables) -> ImageTraits | Non
     return read_traits(name, environment={}, labels={}, history=(), tables=tables)
 
 
-def name_reference(reference: Reference) -> str:
-    """The image as people are told of it: no scheme, no password."""
-    if reference.registry and reference.repository:
-        return f"{reference.registry}/{reference.name}"
-    return reference.path if reference.transport is Transport.FILE else reference.redacted
-
-
 def _explain_fallback(reference: Reference, problem: KedgeError, *, offline: bool) -> str:
     if offline:
         return f"{TABLE_ONLY}: the image is not in the store, and --offline asks nobody"
@@ -111,45 +103,7 @@ def _read_registry(
         resolved = resolve(reference, workplace, store, offline=offline, any_platform=not wants)
         if resolved.manifest.is_sif:
             return _read_remote_sif(reference, workplace, tables, offline=offline)
-        refuse_artifacts(resolved)
-        _, config = read_config(resolved, store)
-    traits = read_config_traits(name_reference(reference), config, tables)
-    return _add_manifest(traits, resolved.manifest, config, _list_architectures(resolved))
-
-
-def _list_architectures(resolved: Resolved) -> tuple[str, ...]:
-    return list_index_architectures(resolved.index) if resolved.index is not None else ()
-
-
-def list_index_architectures(index: Index) -> tuple[str, ...]:
-    """The architectures that an index has images for, in its order."""
-    platforms = [entry.platform for entry in index.manifests if entry.platform is not None]
-    usable = [each.architecture for each in platforms if each.os == "linux" and each.architecture != "unknown"]
-    return tuple(dict.fromkeys(clean_text(name, 20) for name in usable))[:50]
-
-
-def _add_manifest(
-    traits: ImageTraits, manifest: Manifest, config: ImageConfig, architectures: tuple[str, ...] = ()
-) -> ImageTraits:
-    return replace(
-        traits,
-        architectures=architectures or ((traits.architecture,) if traits.architecture else ()),
-        digest=str(manifest.digest),
-        size=sum(layer.size for layer in manifest.layers),
-        layers=_list_layers(manifest, config),
-    )
-
-
-def _list_layers(manifest: Manifest, config: ImageConfig) -> tuple[Layer, ...]:
-    """The layers, lowest first, with the history's line of each where the history has as many as there are."""
-    entries = [entry for entry in config.history if not entry.get("empty_layer")]
-    lines = list_commands(entries) if len(entries) == len(manifest.layers) else ("",) * len(manifest.layers)
-    if len(lines) != len(manifest.layers):
-        lines = ("",) * len(manifest.layers)
-    return tuple(
-        Layer(layer.size, str(layer.digest), shorten_command(line))
-        for layer, line in zip(manifest.layers, lines, strict=True)
-    )
+        return read_registry_traits(resolved, store, tables)
 
 
 def _read_archive(reference: Reference, workplace: Workplace, tables: Tables) -> ImageTraits:
@@ -157,8 +111,7 @@ def _read_archive(reference: Reference, workplace: Workplace, tables: Tables) ->
     try:
         if not isinstance(image, LayeredImage):
             raise UsageError(f"{reference.redacted} is no image that can be explained", hint="give an image, or a file")
-        traits = read_config_traits(name_reference(reference), image.config, tables)
-        return _add_manifest(traits, image.manifest, image.config)
+        return read_layered_traits(name_reference(reference), image.manifest, image.config, tables)
     finally:
         image.close()
 

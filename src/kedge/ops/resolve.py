@@ -62,14 +62,21 @@ class Resolved:
 
 
 def resolve(
-    reference: Reference, workplace: Workplace, store: Store, *, offline: bool = False, any_platform: bool = False
+    reference: Reference,
+    workplace: Workplace,
+    store: Store,
+    *,
+    offline: bool = False,
+    any_platform: bool = False,
+    client: RegistryClient | None = None,
 ) -> Resolved:
     """The manifest that `reference` means for the workplace's platform.
 
     With `any_platform` it is that of another one where there is none for this: to be looked at, not to be run.
+    Who asks for several of a registry gives one `client` for all, which logs in once.
     """
     known = store.recall(str(reference), workplace.platform)
-    client = RegistryClient(reference.registry, workplace.open_access())
+    shared, client = client, client or RegistryClient(reference.registry, workplace.open_access())
     stored = _find_stored(reference, known, workplace, store, offline=offline)
     if stored is not None:
         return Resolved(reference, stored, client)
@@ -82,7 +89,7 @@ def resolve(
     if fallback is None or known is None:
         manifest, index = _ask(client, reference, workplace, store, any_platform=any_platform)
     else:
-        impatient = RegistryClient(reference.registry, workplace.open_access(patient=False))
+        impatient = shared or RegistryClient(reference.registry, workplace.open_access(patient=False))
         try:
             manifest, index = _ask(impatient, reference, workplace, store, is_known=True, any_platform=any_platform)
         except (NetworkFailed, RateLimited) as problem:

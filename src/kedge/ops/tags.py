@@ -241,7 +241,7 @@ def _look(
     for row in rows:
         look = found.get(row.tag)
         if look is not None and look.traits is not None:
-            row = replace(maker.apply(row, look.traits, look.architectures), is_looked_at=True)
+            row = replace(maker.apply(row, look.traits, look.traits.architectures), is_looked_at=True)
         made.append(row)
     return made
 
