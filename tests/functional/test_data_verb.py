@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from kedge.compat.tables import SHIPPED, load_tables, read_learned
+from kedge.compat.learned import make_row, write_rows
+from kedge.compat.read_traits import read_traits
+from kedge.compat.tables import SHIPPED, Tables, load_tables, read_learned
 from kedge.errors import NetworkFailed, RateLimited, TableProblem, UnknownGpu, UsageError
 from tests.builders.images import kedge
 from tests.fakes.http_server import Reply
@@ -321,6 +323,39 @@ def test_data_update_of_several_at_once_loses_nothing(tmp_path: Path) -> None:
     rows, problems = read_learned(learned_file(tmp_path))
     assert not problems
     assert len(rows) == 12
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("explain", "--gpu", "H100", "--driver", "615.10.01", f"{PYTORCH}:26.09-py3"), "2.14.0a0+abcdef0"),
+        (("tags", "--gpu", "H100", "--driver", "615.10.01", "pytorch:26.09-py3"), "13.4.0"),
+        (("recommend", "pytorch", "--gpu", "H100", "--driver", "615.10.01"), f"{PYTORCH}:26.09-py3\n"),
+    ],
+)
+def test_data_learned_rows_serve_every_verb_and_damage_is_said(
+    tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    row = make_row(
+        PYTORCH,
+        "26.09-py3",
+        read_traits(
+            f"{PYTORCH}:26.09-py3",
+            environment=dict(each.split("=", 1) for each in ENVIRONMENT),
+            labels={},
+            history=(),
+            tables=Tables((), (), ()),
+        ),
+        "registry config sha256:0 (amd64) read 2026-09-30",
+    )
+    assert row is not None
+    path = learned_file(tmp_path)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(write_rows([row]) + b"what is this\n")
+    environment = {"XDG_DATA_HOME": str(tmp_path / "data")}
+    done = kedge(*words, "--offline", cache=tmp_path / "cache", environment=environment)
+    assert said in done.stdout
+    assert str(path) in done.stderr
 
 
 def test_data_update_keeps_a_damaged_file_beside(tmp_path: Path) -> None:

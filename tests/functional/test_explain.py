@@ -49,7 +49,7 @@ def make_workplace(folder: Path, **flags: object) -> Workplace:
 
 
 def read(name: str, place: Workplace, *, target: Target | None = None, offline: bool = False) -> Explanation:
-    return explain(Reference.parse(name), place, target=target, offline=offline)
+    return explain(Reference.parse(name), place, tables=load_tables(), target=target, offline=offline)
 
 
 def paths(site: NgcSite) -> list[str]:

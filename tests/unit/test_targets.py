@@ -59,7 +59,7 @@ def a_place(tmp_path: Path) -> dict[str, object]:
     folder.mkdir(parents=True)
     (folder / "ours.toml").write_text(PROFILE)
     environ = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config"), "PATH": "/usr/bin:/bin"}
-    return {"environ": environ, "settings": Settings.load(None, environ)}
+    return {"environ": environ, "settings": Settings.load(None, environ), "tables": load_tables()}
 
 
 def test_target_named_gpu_and_driver(place: dict[str, object]) -> None:

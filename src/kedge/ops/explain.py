@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kedge.compat.chart import Chart, make_chart
 from kedge.compat.judge import judge
 from kedge.compat.read_traits import split_name
 from kedge.compat.recommend import advise
-from kedge.compat.tables import Tables, load_tables
+from kedge.compat.tables import Tables
 from kedge.compat.target import Target
 from kedge.compat.traits import ImageTraits
 from kedge.compat.verdict import Verdict
@@ -65,16 +64,14 @@ def explain(
     reference: Reference,
     workplace: Workplace,
     *,
+    tables: Tables,
     target: Target | None = None,
-    learned: Path | None = None,
     offline: bool = False,
-    tables: Tables | None = None,
 ) -> Explanation:
-    """What is in the image; with a target also whether it runs there. `learned` is the file of the user's own rows.
+    """What is in the image; with a target also whether it runs there.
 
     Of an image in a registry index, manifest and config are read, which are a few kB; the store keeps them.
     """
-    tables = tables or load_tables(learned)
     meter = _Meter()
     place = _prepare(workplace, meter, reference, tables)
     prefer = target.architecture if target is not None else ""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 
 from kedge.compat.gpus import find_gpu
-from kedge.compat.tables import Tables, load_tables
+from kedge.compat.tables import Tables
 from kedge.compat.target import Gpu, Target
 from kedge.errors import UsageError
 from kedge.frozen import replace
@@ -30,13 +30,12 @@ def find_target(
     site: str | None = None,
     environ: Mapping[str, str],
     settings: Settings,
-    tables: Tables | None = None,
+    tables: Tables,
 ) -> Target:
     """The target that was asked for: `site` is SITE or SITE:QUEUE; what `gpu` and `driver` name holds over it.
 
     Without a site and a GPU it is this machine. Raises UnknownGpu, SiteProblem or UsageError for what is not known.
     """
-    tables = load_tables() if tables is None else tables
     version = parse_driver(driver) if driver else ""
     named = tuple(find_gpu(word, tables) for word in gpu.split(",") if word.strip()) if gpu else ()
     if gpu and not named:
