@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """kedge: from the name of a GPU container image to a running job on a cluster.
 
-`kedge.pull`, `kedge.run`, `kedge.convert` and their kind are the verbs as functions; see `kedge.api`.
+`kedge.explain`, `kedge.pull`, `kedge.run` and their kind are the verbs as functions; see `kedge.api`.
 """
 
 from __future__ import annotations
@@ -11,42 +11,64 @@ from kedge.release import VERSION
 TYPE_CHECKING = False  # as typing has it, whose import would cost every start of a container
 if TYPE_CHECKING:
     from kedge.api import (
+        Advice,
         Converted,
+        Diagnosis,
+        Explanation,
         Finished,
         Inspection,
         JobHandle,
         Pulled,
         Pushed,
+        SearchResult,
+        TagListing,
+        TagQuery,
         Unpacked,
         convert,
+        diagnose,
+        explain,
         inspect,
         job,
         pull,
         push,
+        recommend,
         run,
+        search,
         submit,
+        tags,
         unpack,
     )
     from kedge.executor import Executor
 
 __version__ = VERSION
 __all__ = [
+    "Advice",
     "Converted",
+    "Diagnosis",
     "Executor",
+    "Explanation",
     "Finished",
     "Inspection",
     "JobHandle",
     "Pulled",
     "Pushed",
+    "SearchResult",
+    "TagListing",
+    "TagQuery",
     "Unpacked",
     "__version__",
     "convert",
+    "diagnose",
+    "explain",
     "inspect",
     "job",
     "pull",
     "push",
+    "recommend",
     "run",
+    "search",
     "submit",
+    "tags",
     "unpack",
 ]
 

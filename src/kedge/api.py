@@ -11,45 +11,69 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from kedge.compat.tables import Tables
+from kedge.doctor.diagnosis import Diagnosis
 from kedge.errors import ProgramFailed, UsageError
+from kedge.frozen import replace
 from kedge.jobs.keywords import make_job
 from kedge.model.form import Form
 from kedge.model.progress import Progress, Silent
 from kedge.model.reference import Reference
 from kedge.ops import convert as converting
+from kedge.ops import doctor as diagnosing
+from kedge.ops import explain as explaining
 from kedge.ops import pull as pulling
 from kedge.ops import push as pushing
+from kedge.ops import search as searching
 from kedge.ops import submit as submitting
 from kedge.ops import unpack as unpacking
 from kedge.ops.child import OWN_FAILURE, read_error, run_kedge
 from kedge.ops.clusters import Cluster, open_cluster
 from kedge.ops.convert import Converted
+from kedge.ops.explain import Explanation
 from kedge.ops.inspect import Inspection
 from kedge.ops.inspect_remote import inspect_reference
 from kedge.ops.job_handle import JobHandle
+from kedge.ops.known_tables import find_repository, load_known_tables
 from kedge.ops.output import Output, read_output
 from kedge.ops.pull import Pulled
 from kedge.ops.push import Pushed
+from kedge.ops.recommend import Advice, recommend_tag
+from kedge.ops.report import clean_diagnosis
+from kedge.ops.search import SearchResult
+from kedge.ops.tags import TagListing, TagQuery, list_image_tags
+from kedge.ops.targets import find_judged_target, find_target
 from kedge.ops.unpack import PULL_POLICIES, Unpacked
 from kedge.ops.workplace import Workplace
 from kedge.posix.process import Finished, describe_status
 from kedge.settings import Settings, check_key
 
 __all__ = [
+    "Advice",
     "Converted",
+    "Diagnosis",
+    "Explanation",
     "Finished",
     "Inspection",
     "JobHandle",
     "Pulled",
     "Pushed",
+    "SearchResult",
+    "TagListing",
+    "TagQuery",
     "Unpacked",
     "convert",
+    "diagnose",
+    "explain",
     "inspect",
     "job",
     "pull",
     "push",
+    "recommend",
     "run",
+    "search",
     "submit",
+    "tags",
     "unpack",
 ]
 
@@ -160,6 +184,121 @@ def unpack(
     if pull not in PULL_POLICIES:
         raise UsageError(f"'{pull}' says not when to pull; there is: {', '.join(PULL_POLICIES)}")
     return unpacking.unpack(os.fspath(image), _open_workplace(arch, progress, settings), policy=pull)
+
+
+def explain(
+    reference: PathLike,
+    *,
+    gpu: str | None = None,
+    driver: str | None = None,
+    site: str | None = None,
+    offline: bool = False,
+    progress: Progress | None = None,
+    **settings: object,
+) -> Explanation:
+    """What is in an image and whether it runs, before it is pulled: `explain("nvcr.io/nvidia/pytorch:24.03-py3")`.
+
+    It is judged for `gpu` and `driver`, for a queue (`site="zih-alpha:alpha"`), or for this machine.
+    """
+    workplace, tables = _open_tables(progress, settings)
+    target = find_target(
+        gpu=gpu, driver=driver, site=site, environ=os.environ, settings=workplace.settings, tables=tables
+    )
+    return explaining.explain(_parse_local(reference), workplace, tables=tables, target=target, offline=offline)
+
+
+def tags(
+    repository: str,
+    query: TagQuery | None = None,
+    *,
+    gpu: str | None = None,
+    driver: str | None = None,
+    site: str | None = None,
+    offline: bool = False,
+    progress: Progress | None = None,
+    **settings: object,
+) -> TagListing:
+    """The tags of an image, newest first: `tags("pytorch", TagQuery(since="24.01", runs_here=True), gpu="H100")`.
+
+    Each is judged for what is named, or for this machine where it has a GPU.
+    """
+    query = query or TagQuery()
+    workplace, tables = _open_tables(progress, settings)
+    found = find_repository(repository, tables)
+    target = find_judged_target(
+        gpu=gpu,
+        driver=driver,
+        site=site,
+        environ=os.environ,
+        settings=workplace.settings,
+        tables=tables,
+        is_needed=query.runs_here,
+    )
+    if found.tag and not query.match:
+        query = replace(query, match=found.tag)
+    return list_image_tags(found, workplace, tables, query=query, target=target, offline=offline)
+
+
+def search(
+    words: str,
+    *,
+    catalogs: Sequence[str] = (searching.NGC, searching.HUB),
+    limit: int = 15,
+    offline: bool = False,
+    progress: Progress | None = None,
+    **settings: object,
+) -> SearchResult:
+    """Images by words, in NVIDIA's catalogue (`ngc`) and on Docker Hub (`hub`); `offline` in kedge's tables alone."""
+    workplace, tables = _open_tables(progress, settings)
+    return searching.search(words.split(), workplace, tables, catalogs=() if offline else catalogs, limit=limit)
+
+
+def recommend(
+    image: str,
+    *,
+    gpu: str | None = None,
+    driver: str | None = None,
+    site: str | None = None,
+    match: str = "",
+    offline: bool = False,
+    progress: Progress | None = None,
+    **settings: object,
+) -> Advice:
+    """The newest tag that runs natively: `recommend("pytorch", gpu="A100", driver="535.104.05").name`.
+
+    Where the driver is not known `best` is None, and `recommendation.by_driver` has a tag for each driver branch.
+    Raises NothingFits where there is none.
+    """
+    workplace, tables = _open_tables(progress, settings)
+    found = find_repository(image, tables)
+    target = find_target(
+        gpu=gpu, driver=driver, site=site, environ=os.environ, settings=workplace.settings, tables=tables
+    )
+    return recommend_tag(found, workplace, tables, target=target, match=match, offline=offline)
+
+
+def diagnose(
+    image: str | None = None,
+    *,
+    checks: Sequence[str] | None = None,
+    site: str | None = None,
+    offline: bool = False,
+    **settings: object,
+) -> Diagnosis:
+    """What keeps containers and jobs from working here; with an image also whether that runs. No secret is in it.
+
+    `checks` are names as `kedge doctor --list` has them; all unless they are given.
+    """
+    flags = settings if site is None else {**settings, "site": site}
+    merged = _open_workplace(None, None, flags).settings
+    surroundings = diagnosing.describe_surroundings(merged, os.environ, is_offline=offline)
+    diagnosis = diagnosing.diagnose(surroundings, checks, image=image)
+    return clean_diagnosis(diagnosis, surroundings, lambda text: text, is_sent=False)
+
+
+def _open_tables(progress: Progress | None, settings: dict[str, object]) -> tuple[Workplace, Tables]:
+    workplace = _open_workplace(None, progress, settings)
+    return workplace, load_known_tables(os.environ, workplace.settings, workplace.progress)
 
 
 def _set_variables(variables: Mapping[str, str]) -> dict[str, str]:

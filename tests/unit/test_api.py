@@ -14,7 +14,16 @@ from pathlib import Path
 import pytest
 
 import kedge
-from kedge.errors import FileProblem, InvalidReference, InvalidSetting, OutputExists, UsageError
+from kedge.errors import (
+    FileProblem,
+    InvalidReference,
+    InvalidSetting,
+    NothingFits,
+    OutputExists,
+    SiteProblem,
+    UnknownGpu,
+    UsageError,
+)
 from kedge.model.form import Form
 from tests.requirements import REPOSITORY, require_user_namespaces
 
@@ -80,6 +89,58 @@ def test_api_failures_are_kedge_errors() -> None:
         kedge.pull("host:sh", "x.sif")
 
 
+def test_api_explain_tells_what_is_in_an_image_and_whether_it_runs() -> None:
+    found = kedge.explain("nvcr.io/nvidia/pytorch:22.03-py3", gpu="A100", driver="535.104.05", offline=True)
+    assert isinstance(found, kedge.Explanation)
+    assert (found.traits.cuda.value, found.traits.os.value) == ("11.6.1.005", "Ubuntu 20.04.4")
+    assert found.verdict is not None
+    assert found.verdict.runs
+    assert found.requests == 0
+    kedge.pull("host:sh", "sh.sif")
+    assert kedge.explain(Path("sh.sif"), gpu="A100", driver="535").traits.name == "sh.sif"
+
+
+def test_api_tags_recommend_and_search_without_a_network() -> None:
+    listing = kedge.tags(
+        "pytorch", kedge.TagQuery(since="24.01", runs_here=True), gpu="V100", driver="550", offline=True
+    )
+    assert isinstance(listing, kedge.TagListing)
+    assert "24.03-py3" in {row.tag for row in listing.rows}
+    assert "25.10-py3" not in {row.tag for row in listing.rows}
+    assert [row.tag for row in kedge.tags("pytorch:24.03-py3", offline=True).rows] == ["24.03-py3"]
+    advice = kedge.recommend("pytorch", gpu="V100", driver="535.104.05", offline=True)
+    assert isinstance(advice, kedge.Advice)
+    assert (advice.name, advice.command) == (
+        "nvcr.io/nvidia/pytorch:23.10-py3",
+        "kedge pull docker://nvcr.io/nvidia/pytorch:23.10-py3",
+    )
+    open_advice = kedge.recommend("pytorch", gpu="V100", offline=True)
+    assert open_advice.best is None
+    assert {each.branch: each.tag for each in open_advice.recommendation.by_driver}[535] == "23.10-py3"
+    found = kedge.search("pytorch", offline=True)
+    assert isinstance(found, kedge.SearchResult)
+    assert "nvcr.io/nvidia/pytorch" in {entry.name for entry in found.entries}
+
+
+def test_api_diagnose_is_what_doctor_finds() -> None:
+    diagnosis = kedge.diagnose(checks=["locale", "memory"], offline=True)
+    assert isinstance(diagnosis, kedge.Diagnosis)
+    assert {each.check for each in diagnosis.findings} == {"locale", "memory"}
+
+
+def test_api_choosing_failures_are_kedge_errors() -> None:
+    with pytest.raises(UnknownGpu):
+        kedge.explain("nvcr.io/nvidia/pytorch:22.03-py3", gpu="Voodoo2", offline=True)
+    with pytest.raises(NothingFits, match="no kernels for Tesla K40"):
+        kedge.recommend("pytorch", gpu="K40", driver="470", offline=True)
+    with pytest.raises(UsageError):
+        kedge.search(" ", offline=True)
+    with pytest.raises(SiteProblem):
+        kedge.diagnose(site="nowhere-at-all", offline=True)
+    with pytest.raises(InvalidSetting, match="threds"):
+        kedge.tags("pytorch", offline=True, threds=1)
+
+
 def test_api_progress_hears_what_is_done() -> None:
     heard: list[str] = []
 
@@ -106,6 +167,16 @@ def test_api_guide_example_runs(tmp_path: Path) -> None:
     assert "sh.sif exists already" in done.stdout
     assert "0 hello" in done.stdout
     assert {"sh.sif", "sh.sqsh", "layout"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_api_guide_of_choosing_runs(tmp_path: Path) -> None:
+    examples = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    (example,) = [text for text in examples if "kedge.explain(" in text]
+    program = f"import kedge\n{example}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "11.6.1.005" in done.stdout
+    assert "nvcr.io/nvidia/pytorch:23.10-py3\n" in done.stdout
 
 
 def test_api_guide_calls_have_the_parameters_that_they_are_shown_with() -> None:

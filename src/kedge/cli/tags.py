@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
-from kedge.cli.target_options import add_target, is_target_named, read_target
+from kedge.cli.target_options import add_target, read_judged_target
 from kedge.errors import UsageError
 from kedge.frozen import replace
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.compat.tables import Tables
-    from kedge.compat.target import Target
     from kedge.ops.tags import TagListing, TagQuery, TagRow
 
 _SHOWN = 30
@@ -58,7 +56,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     repository = find_repository(arguments.repository, tables)
     if repository.tag and not query.match:
         query = replace(query, match=repository.tag)
-    target = _choose_target(arguments, console, tables)
+    target = read_judged_target(arguments, console, tables, is_needed=query.runs_here)
     access = read_access(arguments, console, Reference.parse(f"docker://{repository.name}"))
     workplace = Workplace(console.settings, console.progress, access)
     listing = list_image_tags(repository, workplace, tables, query=query, target=target, offline=arguments.offline)
@@ -92,19 +90,6 @@ def _read_query(arguments: argparse.Namespace, console: Console) -> TagQuery:
         None if arguments.all else arguments.limit or usual,
         arguments.look,
     )
-
-
-def _choose_target(arguments: argparse.Namespace, console: Console, tables: Tables) -> Target | None:
-    """What was named; else this machine, where it has a GPU to judge by."""
-    target = read_target(arguments, console, tables)
-    if is_target_named(arguments) or target.has_gpus:
-        return target
-    if arguments.runs_here:
-        raise UsageError(
-            f"{target.title} has no NVIDIA GPU, so nothing says which tags run",
-            hint="name the queue that is meant with --on SITE:QUEUE, or a GPU: --gpu A100 --driver 535",
-        )
-    return None
 
 
 def _show(listing: TagListing, console: Console) -> None:

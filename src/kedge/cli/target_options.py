@@ -21,11 +21,6 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def is_target_named(arguments: argparse.Namespace) -> bool:
-    """Whether one of the options was given."""
-    return bool(arguments.gpu or arguments.driver or arguments.place)
-
-
 def read_target(arguments: argparse.Namespace, console: Console, tables: Tables) -> Target:
     """What was named; this machine where nothing was."""
     from kedge.ops.targets import find_target
@@ -37,4 +32,21 @@ def read_target(arguments: argparse.Namespace, console: Console, tables: Tables)
         environ=console.environ,
         settings=console.settings,
         tables=tables,
+    )
+
+
+def read_judged_target(
+    arguments: argparse.Namespace, console: Console, tables: Tables, *, is_needed: bool
+) -> Target | None:
+    """The same; None where nothing was named and this machine has no GPU to judge by."""
+    from kedge.ops.targets import find_judged_target
+
+    return find_judged_target(
+        gpu=arguments.gpu,
+        driver=arguments.driver,
+        site=arguments.place,
+        environ=console.environ,
+        settings=console.settings,
+        tables=tables,
+        is_needed=is_needed,
     )

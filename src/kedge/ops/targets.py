@@ -49,6 +49,28 @@ def find_target(
     return _put_over(target, named, version)
 
 
+def find_judged_target(
+    *,
+    gpu: str | None = None,
+    driver: str | None = None,
+    site: str | None = None,
+    environ: Mapping[str, str],
+    settings: Settings,
+    tables: Tables,
+    is_needed: bool = False,
+) -> Target | None:
+    """What was named; else this machine, where it has a GPU to judge by. Where one is needed, none is a UsageError."""
+    target = find_target(gpu=gpu, driver=driver, site=site, environ=environ, settings=settings, tables=tables)
+    if gpu or driver or site or target.has_gpus:
+        return target
+    if is_needed:
+        raise UsageError(
+            f"{target.title} has no NVIDIA GPU, so nothing says which tags run",
+            hint="name the queue that is meant with --on SITE:QUEUE, or a GPU: --gpu A100 --driver 535",
+        )
+    return None
+
+
 def parse_driver(text: str) -> str:
     """A driver's version as somebody writes it: 535.104.05, 535.104, 535 or R535."""
     match = _DRIVER.fullmatch(text.strip())
