@@ -207,3 +207,16 @@ def test_capability_jetson_takes_its_own_kernels_only() -> None:
         "The image has kernels for 8.0 8.6 9.0, but none for Jetson AGX Orin (compute capability 8.7) itself, and "
         "kernels of other GPUs do not run on Jetson. NVIDIA's images for it have tags that end in -igpu."
     )
+
+
+@pytest.mark.parametrize(
+    ("gpu", "capability", "text"),
+    [
+        ("NVIDIA A100", "8.0", "NVIDIA A100 (compute capability 8.0)"),
+        ("NVIDIA A100 (40 or 80 GB)", "8.0", "NVIDIA A100 (40 or 80 GB; compute capability 8.0)"),
+        ("GPU of compute capability 9.0", "9.0", "GPU of compute capability 9.0"),
+        ("NVIDIA Z999", "", "NVIDIA Z999"),
+    ],
+)
+def test_subject_has_one_bracket_and_says_nothing_twice(gpu: str, capability: str, text: str) -> None:
+    assert str(Subject(gpu, capability)) == text

@@ -97,7 +97,7 @@ def test_judge_releases_on_gpus_and_drivers(gpu: str, tag: str) -> None:
         ),
         (
             *("26.07", "A100", "550.54.14"),
-            "not known whether it runs on NVIDIA A100 (40GB, 80GB or 64GB) with driver 550.54.14: "
+            "not known whether it runs on NVIDIA A100 with driver 550.54.14: "
             "which drivers the image's own libcuda takes is not known",
         ),
         (
@@ -205,12 +205,10 @@ def test_judge_mixed_queue_is_decided_by_the_worst_and_says_which() -> None:
     verdict = judge(read("25.10-py3"), target, TABLES)
     assert verdict.outcome == NO
     assert verdict.headline == (
-        "does not run on Tesla V100 with driver 580.95.05: it has no kernels for that GPU; "
-        "it runs on NVIDIA A100 (40GB, 80GB or 64GB)"
+        "does not run on Tesla V100 with driver 580.95.05: it has no kernels for that GPU; it runs on NVIDIA A100"
     )
     assert verdict.judgements[0].sentence == (
-        "queue gpu of site x has GPUs of several kinds (NVIDIA A100 (40GB, 80GB or 64GB): native, Tesla V100: no); "
-        "Tesla V100 decides."
+        "queue gpu of site x has GPUs of several kinds (NVIDIA A100: native, Tesla V100: no); Tesla V100 decides."
     )
     assert verdict.judgements[0].remedy == "Ask for one kind of GPU in the job."
 

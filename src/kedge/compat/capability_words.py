@@ -28,7 +28,10 @@ class Subject:
         self.driver = driver
 
     def __str__(self) -> str:
-        return f"{self.gpu} (compute capability {self.capability})" if self.capability else self.gpu
+        told = f"compute capability {self.capability}"
+        if not self.capability or told in self.gpu:
+            return self.gpu
+        return f"{self.gpu[:-1]}; {told})" if self.gpu.endswith(")") else f"{self.gpu} ({told})"
 
 
 def tell_kernels(answer: KernelAnswer, subject: Subject) -> tuple[str, str]:

@@ -149,17 +149,17 @@ def _describe(rows: Sequence[GpuModel], name: str, memory: str) -> Gpu:
 
 
 def _name_variants(rows: Sequence[GpuModel]) -> str:
-    """`NVIDIA A100 (40GB, 80GB or 64GB)` of several boards of one model."""
+    """`NVIDIA A100` of its boards of 40, 64 and 80 GB: images run on all or none of them."""
     if len(rows) == 1:
         return rows[0].name
     words = [row.name.split() for row in rows]
     same = 0
     while all(len(each) > same and each[same] == words[0][same] for each in words):
         same += 1
-    rest = [" ".join(each[same:]) for each in words]
-    if not same or not all(rest):
-        return " or ".join(row.name for row in rows)
-    return f"{' '.join(words[0][:same])} ({', '.join(rest[:-1])} or {rest[-1]})"
+    rest = [word.lower() for each in words for word in each[same:]]
+    if same and all(_FORM.fullmatch(word) for word in rest):
+        return " ".join(words[0][:same])
+    return " or ".join(row.name for row in rows)
 
 
 def _find_brand(name: str, kind: str) -> str:
