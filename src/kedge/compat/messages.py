@@ -150,7 +150,7 @@ MESSAGES: tuple[Message, ...] = (
         "no-kernel-209",
         r"no kernel image is available for execution on the device|CUDA_ERROR_NO_BINARY_FOR_GPU"
         r"|cudaErrorNoKernelImageForDevice",
-        "the image has no kernels for that GPU (error 209): it is too old, or too new, for the image",
+        "the image has no kernels for that GPU (error 209): the GPU is too old for it, or too new",
         f"'kedge explain IMAGE --gpu GPU' shows what it has; {_RECOMMEND}; in a mixed queue ask for one kind of GPU",
     ),
     _make(

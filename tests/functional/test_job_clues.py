@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A real job that fails as users' jobs do: what its output means is told by `submit --wait` and by `status`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from kedge.errors import JobFailed
+from tests.builders.images import kedge
+
+SAID = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
+MEANS = "the image has no kernels for that GPU (error 209): the GPU is too old for it, or too new"
+
+
+def test_job_clues_of_a_failed_job_are_told(tmp_path: Path) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text(f"echo Traceback\nprintf '\\033[31m%s\\n' '{SAID}' >&2\nexit 1\n")
+    environment = {"HOME": str(tmp_path), "KEDGE_LOCAL_GPUS": "0", "KEDGE_LOCAL_QUEUE": str(tmp_path / "queue")}
+    options = {"cache": tmp_path / "store", "environment": environment, "cwd": tmp_path}
+    waited = kedge("submit", "--wait", "--site", "local", "-", "sh", script, check=False, **options)  # type: ignore[arg-type]
+    assert waited.returncode == JobFailed.exit_code
+    assert f"which means: {MEANS}" in waited.stderr
+    shown = kedge("status", "--site", "local", **options).stdout  # type: ignore[arg-type]
+    assert "its output says: " in shown
+    assert SAID in shown
+    assert "\033" not in shown
+    assert f"    which means: {MEANS}\n    -> 'kedge explain IMAGE --gpu GPU' shows what it has" in shown
+    told = json.loads(kedge("status", "--json", "--site", "local", **options).stdout)  # type: ignore[arg-type]
+    assert told["tasks"][0]["clue"]["cause"] == MEANS
