@@ -6,9 +6,13 @@ from __future__ import annotations
 import pytest
 
 from kedge.cli.explain_text import list_layers
+from kedge.compat.gpus import find_gpu
+from kedge.compat.judge import judge
 from kedge.compat.need_words import NOT_KNOWN, describe_driver_need, describe_gpu_need
 from kedge.compat.tables import load_tables
+from kedge.compat.target import Target
 from kedge.compat.traits import Fact, ImageTraits, Layer
+from kedge.compat.verdict import NATIVE
 
 
 @pytest.mark.parametrize(
@@ -36,9 +40,23 @@ def test_describe_driver_need_names_all_ways() -> None:
         compat_branches=Fact("470 525 535", "image config, NVIDIA_REQUIRE_CUDA"),
     )
     plain, minor, forward = describe_driver_need(traits, load_tables())
-    assert plain == "550.54.15 or newer"
+    assert plain == "550.54.15 or newer, as NVIDIA names it; any of branch 550 from 550.54.14 on does, too"
     assert minor.startswith("from 525.60.13 on")
     assert forward.startswith("branches 470, 525, 535 of data-center GPUs")
+
+
+@pytest.mark.parametrize(
+    ("cuda", "driver", "other"),
+    [("12.2.2", "535.104.05", "535.54.03"), ("12.0.0", "525.60.13", ""), ("10.2", "440.33", "")],
+)
+def test_describe_driver_need_agrees_with_the_verdict_at_its_edge(cuda: str, driver: str, other: str) -> None:
+    tables, traits = load_tables(), ImageTraits("x", cuda=Fact(cuda), capabilities=Fact("7.0 8.0"))
+    plain = describe_driver_need(traits, tables)[0]
+    assert plain.startswith(f"{driver} or newer")
+    assert ("any of branch" in plain) == bool(other)
+    for each in filter(None, (driver, other)):
+        assert each in plain
+        assert judge(traits, Target("t", gpus=(find_gpu("V100", tables),), driver=each), tables).outcome == NATIVE
 
 
 def test_describe_driver_need_does_not_guess() -> None:
@@ -47,8 +65,9 @@ def test_describe_driver_need_does_not_guess() -> None:
 
 def test_list_layers_shows_the_largest_in_their_order() -> None:
     layers = [Layer(size, created_by=f"step {place}") for place, size in enumerate((5, 1000, 10, 20, 30, 40, 2000, 0))]
-    lines = list(list_layers(layers))
+    lines = [f"{begin}{text}" for begin, text in list_layers(layers)]
     assert [line.rpartition("step ")[2] for line in lines[:-1]] == ["1", "2", "3", "4", "5", "6"]
     assert lines[-1].endswith("5 bytes  2 smaller ones")
-    assert list(list_layers([Layer(0)])) == ["  #                           0 bytes"]
+    ((bar, command),) = list_layers([Layer(0)])
+    assert (bar.rstrip(), command) == ("  #                           0 bytes", "")
     assert list(list_layers([])) == []

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bars
 
     from kedge.settings import Settings
+
+_HANG = 2  # columns, of what follows a line that begins at the left edge
+_NARROWEST = 30  # a terminal that says it is narrower says nothing
 
 
 class Console:
@@ -101,6 +105,14 @@ class Console:
         if not self.json:
             with self._undisturbed():
                 self._out.write(text + "\n")
+
+    def print_hanging(self, begin: str, text: str) -> None:
+        """Write `begin` and a text; on a terminal it is wrapped, and stands to the right of where it began."""
+        if not self.is_terminal or self.json:
+            self.print(f"{begin}{text}".rstrip())
+            return
+        for line in wrap_hanging(begin, text, shutil.get_terminal_size().columns):
+            self.print(line)
 
     def print_json(self, value: object) -> None:
         """Write the result as JSON, whether or not --json was given."""
@@ -202,6 +214,18 @@ def has_style(stream: TextIO, options: GlobalOptions, environ: Mapping[str, str]
     if options.nocolor or environ.get("NO_COLOR"):
         return False
     return stream.isatty() and environ.get("TERM", "dumb") != "dumb"
+
+
+def wrap_hanging(begin: str, text: str, width: int) -> list[str]:
+    """The lines of a text that follows `begin`; words stay whole, as somebody may copy them."""
+    import textwrap  # late: few verbs write sentences
+
+    hang = " " * min(len(begin) or _HANG, width // 3)
+    room = max(width, _NARROWEST)
+    lines = textwrap.wrap(
+        text, room, initial_indent=begin, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False
+    )
+    return lines or [begin.rstrip()]
 
 
 def align_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -65,15 +65,15 @@ def _show_choice(advice: Advice, best: Choice, console: Console) -> None:
     found = advice.recommendation
     subjects = ("gpu", "requirement") if len(found.by_driver) > 1 else ("driver", "gpu", "requirement")
     console.print(advice.name)
-    console.print(f"  for:   {found.target}")
-    console.print(f"  why:   {found.sentence}")
+    console.print_hanging("  for:   ", found.target)
+    console.print_hanging("  why:   ", found.sentence)
     for each in best.verdict.judgements:
         if each.subject in subjects and each.sentence:
-            console.print(f"         {each.sentence}")
+            console.print_hanging("         ", each.sentence)
     if found.other is not None:
-        console.print(f"  newer: {found.image}:{found.other.tag}, which {found.other.verdict.headline}")
+        console.print_hanging("  newer: ", f"{found.image}:{found.other.tag}, which {found.other.verdict.headline}")
     for caveat in advice.caveats:
-        console.print(f"  but:   {caveat}")
+        console.print_hanging("  but:   ", caveat)
     console.print(f"  get:   {advice.command}")
 
 
@@ -84,13 +84,13 @@ def _show_branches(advice: Advice, console: Console) -> None:
     from kedge.compat.verdict import NATIVE
 
     found = advice.recommendation
-    console.print(f"{advice.name}: the tag depends on the driver of {found.target}, which is not known")
+    console.print_hanging("", f"{advice.name}: the tag depends on the driver of {found.target}, which is not known")
     for each in found.by_driver:
         driver = f"driver {each.branch}" + (f" (CUDA {each.cuda})" if each.cuda else "")
         way = "" if each.outcome == NATIVE else f"  ({WAYS[each.outcome]}; none is known to run natively)"
         console.print(f"  {driver + ':':23} {each.tag}{way}")
-    console.print("  why:   each is the newest that runs natively there with drivers of that branch")
-    console.print(f"  find:  {FIND_DRIVER}")
+    console.print_hanging("  why:   ", "each is the newest that runs natively there with drivers of that branch")
+    console.print_hanging("  find:  ", FIND_DRIVER)
     for caveat in advice.caveats:
-        console.print(f"  but:   {caveat}")
+        console.print_hanging("  but:   ", caveat)
     console.print(f"  get:   kedge pull docker://{advice.name}:TAG")

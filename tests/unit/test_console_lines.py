@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Sentences on a terminal are wrapped beside where they began; in a pipe a line stays a line."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from kedge.cli.console import Console, wrap_hanging
+
+SENTENCE = "CUDA 11.6.1 needs driver 510.47.03 or newer, or 450.80.02 or newer by minor-version compatibility."
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_wrap_hanging_stands_beside_its_beginning() -> None:
+    lines = wrap_hanging("  note    ", SENTENCE, 50)
+    assert lines[0].startswith("  note    CUDA 11.6.1")
+    assert all(line.startswith(" " * 10) for line in lines[1:])
+    assert all(len(line) <= 50 for line in lines)
+    assert " ".join(line.strip() for line in lines).removeprefix("note    ") == SENTENCE
+
+
+def test_wrap_hanging_keeps_words_whole_and_ends_on_narrow_terminals() -> None:
+    name = "nvcr.io/nvidia/pytorch@sha256:" + "a" * 64
+    assert any(name in line for line in wrap_hanging("Digest              ", name, 40))
+    assert len(wrap_hanging(" " * 40, SENTENCE, 1)) > 1
+    assert wrap_hanging("  # 3 kB  ", "", 80) == ["  # 3 kB"]
+    assert wrap_hanging("", "", 80) == [""]
+    assert wrap_hanging("", "one two three four five six seven eight", 30)[1].startswith("  ")
+
+
+@pytest.mark.parametrize(("stream", "count"), [(Terminal(), 2), (io.StringIO(), 1)])
+def test_print_hanging_wraps_on_terminals_alone(
+    stream: io.StringIO, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    Console(out=stream).print_hanging("  note    ", SENTENCE)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == count
+    assert lines[0].startswith("  note    CUDA 11.6.1")
