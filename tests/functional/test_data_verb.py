@@ -109,6 +109,7 @@ def test_data_show_json_has_all_of_a_row(tmp_path: Path) -> None:
     ("what", "status", "said"),
     [
         ("pytorch:22.3-py3", UsageError.exit_code, "did you mean '22.03-py3'?"),
+        ("pytorch:22.03", UsageError.exit_code, "did you mean '22.03-py3'?"),
         ("pytorsh", UsageError.exit_code, "did you mean 'pytorch'?"),
         ("H1OO", UnknownGpu.exit_code, "did you mean 'NVIDIA H100 SXM'?"),
         ("nvcr.io/nvidia/nothing", UsageError.exit_code, "the tables have nothing about"),
@@ -394,7 +395,7 @@ def test_data_update_takes_no_nonsense_from_configs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--since", "yesterday"), "--since takes a release such as 24.03"),
+        (("--since", "yesterday"), "--since takes a release or a month"),
         (("--limit", "0"), "--limit takes a number from 1 to 1000"),
         (("--limit", "-3"), "--limit"),
         (("--limit", "many"), "--limit"),

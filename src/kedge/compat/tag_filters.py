@@ -14,6 +14,8 @@ from kedge.frozen import frozen
 
 _TERM = re.compile(r"\s*(>=|<=|==|=|>|<)?\s*v?(\d{1,2}(?:\.\d{1,3}){0,3})\s*\Z")
 _SINCE = re.compile(r"(?:(20\d\d)-(0[1-9]|1[0-2])(?:-(\d\d))?|v?(\d{1,9}(?:\.\d{1,9}){0,3}))\Z")
+_FIRST_YEAR = 2000
+_YEAR = re.compile(r"(20\d\d)(?:\.(0?[1-9]|1[0-2]))?\Z")
 _ARCHITECTURES = re.compile(r"\barch ([a-z0-9_]+(?:,[a-z0-9_]+)*)")
 
 
@@ -57,7 +59,7 @@ def _compare(fields: tuple[int, ...], operator: str, wanted: tuple[int, ...]) ->
 
 
 def read_since(text: str) -> str:
-    """What `--since` names, as a version: 24.01 of 24.01 and of 2024-01; a date of 2024-01-15 keeps its day."""
+    """What `--since` names: a version, 24.01 or 2024, or a month, 2024-01; the day of a date does not count."""
     match = _SINCE.match(text.strip())
     if match is None:
         raise UsageError(
@@ -70,8 +72,11 @@ def is_since(name: TagName, since: str) -> bool | None:
     """Whether a tag is of that release or a later one; None where its name does not tell."""
     if "-" in since:
         return name.month >= since if name.month else None
-    if name.kind == DATE:
-        return None
+    year = _YEAR.match(since)
+    if year and name.month:
+        return name.month >= f"{year[1]}-{int(year[2] or 1):02}"
+    if name.kind == DATE or (year and order(name.version)[:1] < (_FIRST_YEAR,)):
+        return None  # only versions that are numbered by years compare with one
     return is_at_least(name.version, since) if name.kind == VERSION else None
 
 

@@ -7,7 +7,6 @@ What was learned is kept tag by tag, so an update that is interrupted or refused
 from __future__ import annotations
 
 import contextlib
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,8 +14,8 @@ from pathlib import Path
 from kedge.compat.learned import has_all, make_row, write_rows
 from kedge.compat.rows import NgcRelease
 from kedge.compat.tables import Tables, load_tables, merge_rows, read_learned
+from kedge.compat.tag_filters import is_since, read_since
 from kedge.compat.tag_names import VERSION, read_tag, sort_names
-from kedge.compat.versions import order
 from kedge.errors import FileProblem, KedgeError, NetworkFailed, NoSpace, RateLimited, StoreBusy, UsageError
 from kedge.frozen import frozen
 from kedge.model.reference import Reference
@@ -39,7 +38,6 @@ DEFAULT_IMAGES = (
 DEFAULT_LIMIT = 24
 _MOST = 1000  # tags of one image in one update, whatever is asked for
 _PATIENCE = 30.0  # seconds to wait for another update
-_MONTH = re.compile(r"[0-9]{1,4}(\.[0-9]{1,3}){0,2}\Z")
 _NOTHING = Tables((), (), ())  # so that a row holds what the config says, and nothing that is known otherwise
 
 
@@ -82,8 +80,8 @@ class UpdateResult:
 
 def update_tables(workplace: Workplace, environ: Mapping[str, str], request: UpdateRequest) -> UpdateResult:
     """Read the configs of tags that the tables do not know in full, and keep what they say."""
-    if request.since and not _MONTH.match(request.since):
-        raise UsageError(f"--since takes a release such as 24.03, not '{request.since}'")
+    if request.since:
+        read_since(request.since)
     if not 0 < request.limit <= _MOST:
         raise UsageError(f"--limit takes a number from 1 to {_MOST}, not {request.limit}")
     path = learned_path(environ, workplace.settings)
@@ -188,7 +186,8 @@ class _Update:
         names = [read_tag(tag, image) for tag in tags]
         names = [name for name in names if name.kind == VERSION and not name.is_jetson]
         if self._request.since:
-            names = [name for name in names if order(name.version) >= order(self._request.since)]
+            since = read_since(self._request.since)
+            names = [name for name in names if is_since(name, since)]
         return [name.text for name in sort_names(names) if not self._is_known(image, name.text)]
 
     def _is_known(self, image: str, tag: str) -> bool:
