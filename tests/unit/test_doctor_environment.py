@@ -97,6 +97,15 @@ def test_open_files_below_the_usual_are_a_warning(tmp_path: Path) -> None:
     assert check_open_files(make_surroundings(tmp_path))[0].level == OK
 
 
+def test_open_files_at_the_hard_limit_are_not_raised_by_ulimit(tmp_path: Path) -> None:
+    write_limits(tmp_path, files="256")
+    path = tmp_path / "proc/self/limits"
+    path.write_text(path.read_text().replace("524288", "256   "))
+    finding = require_whole(check_open_files(make_surroundings(tmp_path))[0], WARNING)
+    assert "ulimit" not in finding.fix
+    assert "administrators" in finding.fix
+
+
 def test_locked_memory_matters_where_there_is_rdma(tmp_path: Path) -> None:
     write_limits(tmp_path, locked="65536", hard="unlimited")
     surroundings = make_surroundings(tmp_path)

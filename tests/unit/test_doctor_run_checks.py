@@ -178,6 +178,17 @@ def test_run_checks_limit_on_processes_is_a_finding(monkeypatch: pytest.MonkeyPa
     assert "ulimit -u" in finding.fix
 
 
+def test_run_checks_limit_on_open_files_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> tuple[int, int]:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "pipe", refuse)
+    finding = find_one(make_check("any", hang))
+    assert finding.level == FAIL
+    assert "no file opened" in finding.what
+    assert "ulimit -n" in finding.fix
+
+
 def test_run_checks_interrupt_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mark = tmp_path / "pid"
 

@@ -57,6 +57,18 @@ def test_store_that_cannot_be_written_is_a_problem() -> None:
     assert finding.fix == "kedge config set cache_directory /scratch/ada/kedge"
 
 
+@pytest.mark.parametrize(
+    ("origin", "fix"),
+    [
+        ("environment: KEDGE_CACHEDIR", "export KEDGE_CACHEDIR=/scratch/ada/kedge"),
+        ("flag: --cache-dir", "--cache-dir /scratch/ada/kedge"),
+        ("user: /home/ada/.config/kedge/config.toml", "kedge config set cache_directory /scratch/ada/kedge"),
+    ],
+)
+def test_store_is_moved_by_what_put_it_there(origin: str, fix: str) -> None:
+    assert judge_store(replace(STORE, origin=origin, is_writable=False), SCRATCH).fix == fix
+
+
 def test_store_with_a_quota_that_is_used_up_is_a_problem() -> None:
     finding = require_whole(judge_store(replace(STORE, space=with_quota(1000, 50 * GIGA)), SCRATCH), FAIL)
     assert "1 kB left of your quota of 50 GB" in finding.what
@@ -114,6 +126,8 @@ def test_home_that_is_missing_full_or_closed_is_a_warning() -> None:
 def test_home_of_nobody_is_reported(tmp_path: Path) -> None:
     (finding,) = check_home(make_surroundings({"HOME": str(tmp_path / "gone")}))
     assert finding.level == WARNING
+    nowhere = Place(Path("/"), "HOME", "ext4", ROOM, None, False, True)
+    assert require_whole(judge_home(nowhere, True), WARNING).what == "HOME is not set, or it is '/'"
 
 
 def test_old_caches_are_found_where_they_hold_something(tmp_path: Path) -> None:

@@ -73,10 +73,16 @@ def check_open_files(surroundings: Surroundings) -> list[Finding]:
             WARNING,
             what,
             "data loaders with many workers and MPI with many ranks open more: 'Too many open files'",
-            f"ulimit -n {limit.hard}",
+            _raise_open_files(limit),
             "guides/doctor.md#open-files",
         )
     ]
+
+
+def _raise_open_files(limit: Limit) -> str:
+    if limit.hard == limit.soft:
+        return "this shell cannot raise it: work in a job, where the limit is another, or ask the administrators"
+    return f"ulimit -n {limit.hard}"
 
 
 def check_locked_memory(surroundings: Surroundings) -> list[Finding]:

@@ -117,9 +117,9 @@ def _read_outcome(check: Check, outcome: Outcome) -> list[Finding]:
             Finding(
                 check.name,
                 FAIL,
-                "could not be checked: no further process can be started",
-                "a limit on processes is used up; containers and jobs cannot start programs either",
-                "end other programs; 'ulimit -u' shows your limit, 'ps -u $USER' what runs",
+                "could not be checked: no further process can be started, or no file opened",
+                "a limit on processes or open files is used up; containers and jobs cannot start programs either",
+                "end other programs; 'ulimit -u' and 'ulimit -n' show your limits, 'ps -u $USER' what runs",
                 "guides/doctor.md#processes",
             )
         ]

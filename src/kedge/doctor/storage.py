@@ -68,7 +68,7 @@ def check_store(surroundings: Surroundings) -> list[Finding]:
 def judge_store(place: Place, better: Space | None) -> Finding:
     """The gravest thing that can be said about the place."""
     docs = "guides/doctor.md#store"
-    move = "kedge config set cache_directory " + (f"{better.path}/kedge" if better else "FOLDER")
+    move = _tell_move(place.origin, f"{better.path}/kedge" if better else "FOLDER")
     where = f"{place.path} ({', '.join(each for each in (place.kind, place.origin) if each)})"
     if not place.is_writable:
         why = "pulled layers and images are kept there; without it every pull fails"
@@ -92,6 +92,14 @@ def judge_store(place: Place, better: Space | None) -> Finding:
     return Finding("store", OK, f"{where}: {room}")
 
 
+def _tell_move(origin: str, folder: str) -> str:
+    """The command that moves the store: a variable or an option counts more than the settings."""
+    kind, _, where = origin.partition(": ")
+    if kind == "environment":
+        return f"export {where}={folder}"
+    return f"--cache-dir {folder}" if kind == "flag" else f"kedge config set cache_directory {folder}"
+
+
 def describe_room(space: Space) -> str:
     """`12 GB free`, `3 GB left of your quota of 50 GB`."""
     if space.quota_left is not None and space.quota_left <= space.free:
@@ -110,7 +118,8 @@ def judge_home(place: Place, is_there: bool) -> Finding:
     docs = "guides/doctor.md#home"
     if not is_there or str(place.path) == "/":
         why = "settings, credentials and records of jobs are kept there, and most programs of an image expect one"
-        return Finding("home", WARNING, f"there is no folder {place.path}", why, "export HOME=FOLDER", docs)
+        what = f"there is no folder {place.path}" if str(place.path) != "/" else "HOME is not set, or it is '/'"
+        return Finding("home", WARNING, what, why, "export HOME=FOLDER", docs)
     if not place.is_writable:
         why = "kedge needs nothing there, but logins, records of jobs and most programs write to it"
         fix = "if it is read-only on compute nodes, submit from another folder; set KEDGE_JOBDIR to one you can write"

@@ -112,7 +112,10 @@ class _Race:
 
     def _start(self) -> None:
         while self._waiting and len(self._working) < self._at_once and time.monotonic() < self._end:
-            reading, writing = os.pipe()
+            try:
+                reading, writing = os.pipe()
+            except OSError:  # the limit on open files: others may end
+                return
             try:
                 pid = _fork(self._waiting[0], writing)
             except OSError:  # the limit on processes: others may end
