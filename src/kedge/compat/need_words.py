@@ -9,6 +9,7 @@ from kedge.compat.needs import find_need
 from kedge.compat.versions import order
 
 if TYPE_CHECKING:
+    from kedge.compat.driver_rule import Need
     from kedge.compat.tables import Tables
     from kedge.compat.traits import ImageTraits
 
@@ -20,13 +21,23 @@ def describe_driver_need(traits: ImageTraits, tables: Tables) -> list[str]:
     need = find_need(traits, tables)
     if not need.cuda and not need.built_for:
         return [NOT_KNOWN]
-    told = [f"{need.min_driver} or newer"] if need.min_driver else []
+    told = [f"{need.min_driver} or newer{_name_first(need, tables)}"] if need.min_driver else []
     if need.minor_floor and need.minor_floor != need.min_driver:
         told.append(f"from {need.minor_floor} on by minor-version compatibility, where no PTX is compiled at run time")
     if need.branches and need.carries_compat:
         listed = ", ".join(str(branch) for branch in need.branches)
         told.append(f"branches {listed} of data-center GPUs with the libcuda that the image carries")
     return told or [NOT_KNOWN]
+
+
+def _name_first(need: Need, tables: Tables) -> str:
+    """The first driver of the branch that brought this CUDA: the one that NVIDIA names for an update is later."""
+    named, minor = order(need.min_driver), order(need.cuda)[:2]
+    rows = [row for row in tables.cuda if row.min_driver and order(row.version)[:2] == minor]
+    first = min((row.min_driver for row in rows if order(row.min_driver)[:1] == named[:1]), key=order, default="")
+    if not first or order(first) >= named:
+        return ""
+    return f", as NVIDIA names it; any of branch {named[0]} from {first} on does, too"
 
 
 def describe_gpu_need(traits: ImageTraits, tables: Tables) -> str:

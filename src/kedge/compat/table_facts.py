@@ -44,7 +44,8 @@ def read_row(row: NgcRelease, tag: str, architecture: str) -> dict[str, Fact]:
         "hpcx": row.hpcx,
         "os": f"Ubuntu {row.ubuntu}" if row.ubuntu else "",
         "driver": row.bundled_driver,
-        "compat": "yes" if row.bundled_driver else "",
+        # a driver, or the branches that a plain `cuda` image states: either is of the libcuda that it brings
+        "compat": "yes" if row.bundled_driver or (row.compat_branches and row.image.endswith("/cuda")) else "",
         "compat_branches": " ".join(str(branch) for branch in sorted(row.compat_branches)),
         "capabilities": read_capabilities(row.capabilities, architecture),
     }
