@@ -14,9 +14,11 @@ from kedge.compat.tables import Tables
 from kedge.compat.target import Target
 from kedge.compat.traits import ImageTraits
 from kedge.compat.verdict import Verdict
+from kedge.errors import AuthenticationFailed, ImageNotFound, NetworkFailed
 from kedge.frozen import replace as put
-from kedge.model.reference import Reference
+from kedge.model.reference import Reference, Transport
 from kedge.ops.image_traits import read_image_traits, read_table_traits
+from kedge.ops.known_tables import propose_reference
 from kedge.ops.workplace import Workplace
 
 if TYPE_CHECKING:
@@ -75,7 +77,12 @@ def explain(
     meter = _Meter()
     place = _prepare(workplace, meter, reference, tables)
     prefer = target.architecture if target is not None else ""
-    traits = read_image_traits(reference, place, tables, offline=offline, prefer=prefer)
+    try:
+        traits = read_image_traits(reference, place, tables, offline=offline, prefer=prefer)
+    except (ImageNotFound, NetworkFailed, AuthenticationFailed) as problem:
+        meant = propose_reference(reference, tables) if reference.transport is Transport.DOCKER else ""
+        problem.hint = "; ".join(part for part in (meant, problem.hint) if part) or None
+        raise
     verdict = None
     if target is not None:
         verdict = advise(judge(traits, target, tables), traits, target, tables)

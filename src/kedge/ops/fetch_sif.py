@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from kedge.registry.library import KNOWN_LIBRARY, LibraryClient, find_library
 from kedge.registry.oras import find_sif
 from kedge.registry.stream import BlobStream
 from kedge.registry.transport import Transport as HttpTransport
+from kedge.settings import home_directory
 from kedge.store.download import IngestOptions, OpenAt
 from kedge.store.store import Store
 
@@ -87,9 +89,9 @@ def _choose_library(reference: Reference, workplace: Workplace, transport: HttpT
         return LibraryClient(f"{scheme}://{reference.registry}", transport)
     chosen = settings.library_url if settings.sources["library_url"].kind != "default" else None
     try:
-        return find_library(transport, Path.home(), address=chosen)
+        return find_library(transport, home_directory(os.environ), address=chosen)
     except InvalidSetting:  # no remote is configured: the public library is what users of library:// mean
-        return find_library(transport, Path.home(), address=settings.library_url or KNOWN_LIBRARY)
+        return find_library(transport, home_directory(os.environ), address=settings.library_url or KNOWN_LIBRARY)
 
 
 def _find_address(reference: Reference, workplace: Workplace, store: Store) -> SifSource:

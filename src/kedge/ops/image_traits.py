@@ -16,7 +16,16 @@ from kedge.compat.image_values import clean_text, split_variables
 from kedge.compat.read_traits import read_traits, split_name
 from kedge.compat.table_facts import TABLE_ONLY
 from kedge.compat.traits import Fact, ImageTraits
-from kedge.errors import ImageNotFound, KedgeError, NetworkFailed, RateLimited, UnsupportedFormat, UsageError
+from kedge.errors import (
+    FileProblem,
+    ImageNotFound,
+    KedgeError,
+    NetworkFailed,
+    NoSpace,
+    RateLimited,
+    UnsupportedFormat,
+    UsageError,
+)
 from kedge.formats.sif.identify import FileKind, find_payload, identify_file
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.singularityd.derive import derive_section, read_oci_words
@@ -64,7 +73,7 @@ def read_image_traits(
     if reference.transport is not Transport.DOCKER:
         return _read_remote_sif(reference, workplace, tables, offline=offline)
     try:
-        return _read_registry(reference, workplace, tables, offline=offline, prefer=prefer)
+        return _read_anywhere(reference, workplace, tables, offline=offline, prefer=prefer)
     except (NetworkFailed, RateLimited, ImageNotFound) as problem:
         known = read_table_traits(reference, tables)
         if known is None or (isinstance(problem, ImageNotFound) and not offline):
@@ -91,6 +100,21 @@ def _explain_fallback(reference: Reference, problem: KedgeError, *, offline: boo
 
 
 # images of layers
+
+
+def _read_anywhere(
+    reference: Reference, workplace: Workplace, tables: Tables, *, offline: bool, prefer: str
+) -> ImageTraits:
+    """With the store; where it is full or closed, without keeping anything: nobody asked for that."""
+    settings = workplace.settings
+    try:
+        return _read_registry(reference, workplace, tables, offline=offline, prefer=prefer)
+    except (FileProblem, NoSpace) as problem:
+        if offline or settings.disable_cache:
+            raise
+        workplace.progress.warn(f"{problem.message}; nothing is kept for the next time")
+        passing = dataclasses.replace(workplace, settings=replace(settings, disable_cache=True))
+        return _read_registry(reference, passing, tables, offline=offline, prefer=prefer)
 
 
 def _read_registry(

@@ -59,6 +59,19 @@ def find_repository(text: str, tables: Tables) -> Repository:
     return Repository(reference.registry, reference.repository, reference.tag or "")
 
 
+def propose_reference(reference: Reference, tables: Tables) -> str:
+    """What somebody may have meant by a reference that nobody has; empty: nothing is near."""
+    folder, _, word = reference.repository.rpartition("/")
+    if folder == "library":
+        image = resolve_image(word, tables)
+        command = f"kedge tags {word}"
+        return f"NVIDIA's is {image}:TAG, and '{command}' lists its tags" if image in tables.images else ""
+    tag = reference.tag or ""
+    known = [row.tag for row in tables.list_releases(f"{reference.registry}/{reference.repository}")]
+    near = next((each for each in known if tag and each.startswith(f"{tag}-")), "")
+    return f"did you mean {reference.registry}/{reference.repository}:{near}?" if near else ""
+
+
 def propose_image(word: str, tables: Tables) -> str:
     """`did you mean 'pytorch'?`, or the images that the tables have."""
     names = [image.rpartition("/")[2] for image in tables.images]

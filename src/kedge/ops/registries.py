@@ -17,6 +17,7 @@ from kedge.registry.client import RegistryClient
 from kedge.registry.credentials import Credential, list_logins, login_file, make_login
 from kedge.registry.docker_config import normalize_key, remove_login, store_login
 from kedge.registry.secret import Secret
+from kedge.settings import home_directory
 
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?)(:[0-9]{1,5})?\Z")
 
@@ -40,7 +41,7 @@ class RegistryOptions:
     @property
     def home(self) -> Path:
         """The user's home."""
-        return Path(self.environ["HOME"]) if self.environ.get("HOME") else Path.home()
+        return home_directory(self.environ)
 
     def open_access(self, login: Credential | None = None) -> Access:
         """Access with these options."""

@@ -15,6 +15,7 @@ from kedge.registry.proxies import Proxies
 from kedge.registry.tls import CERTIFICATE_FOLDERS
 from kedge.registry.transport import Transport, TransportOptions
 from kedge.release import VERSION
+from kedge.settings import home_directory
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Access:
         options = options or AccessOptions()
         environ = os.environ if environ is None else environ
         progress = progress or Silent()
-        home = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
+        home = home_directory(environ)
         registries = load_registries(environ, home)
         for note in registries.notes:
             progress.detail(note)

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge explain` and its kin as people type them in a hurry, on machines where little is in order. Needs openssl."""
+
+from __future__ import annotations
+
+import json
+import pwd
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kedge.errors import CorruptImage, ImageNotFound, NetworkFailed
+from kedge.ops.registries import RegistryOptions
+from kedge.registry.access import Access
+from tests.builders.images import kedge
+from tests.builders.sif import fixture_path
+from tests.fakes.ngc import NgcSite, open_ngc
+
+IMAGE = "docker://nvcr.io/nvidia/pytorch:24.01-py3"
+TARGET = ("--gpu", "H100", "--driver", "550.54.15")
+
+
+@pytest.fixture(scope="module")
+def ngc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NgcSite]:
+    with open_ngc(tmp_path_factory.mktemp("ngc")) as site:
+        yield site
+
+
+def test_explain_of_a_short_name_says_what_nvidia_calls_it(ngc: NgcSite, tmp_path: Path) -> None:
+    done = kedge("explain", "pytorch", "--retries", "0", cache=tmp_path, check=False, environment=ngc.environment)
+    assert done.returncode == NetworkFailed.exit_code
+    assert "NVIDIA's is nvcr.io/nvidia/pytorch:TAG, and 'kedge tags pytorch' lists its tags" in done.stderr
+
+
+def test_explain_of_half_a_tag_proposes_the_whole_one(ngc: NgcSite, tmp_path: Path) -> None:
+    words = ("explain", "nvcr.io/nvidia/pytorch:22.03")
+    done = kedge(*words, cache=tmp_path, check=False, environment=ngc.environment)
+    assert done.returncode == ImageNotFound.exit_code
+    assert "did you mean nvcr.io/nvidia/pytorch:22.03-py3?" in done.stderr
+
+
+def test_explain_without_a_usable_store_answers_and_keeps_nothing(ngc: NgcSite, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    before = sorted(tmp_path.iterdir())
+    done = kedge("explain", IMAGE, *TARGET, cache=tmp_path / "file/store", environment=ngc.environment)
+    assert "runs natively on NVIDIA H100" in done.stdout
+    assert "nothing is kept for the next time" in done.stderr
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_explain_offline_without_a_usable_store_answers_from_the_tables(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = kedge("explain", "--offline", IMAGE, *TARGET, cache=tmp_path / "file/store")
+    assert "answered from kedge's tables alone" in done.stdout
+
+
+def test_access_where_nobody_has_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find_nobody(_user: int) -> pwd.struct_passwd:
+        raise KeyError
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(pwd, "getpwuid", find_nobody)
+    Access.open(environ={}).close()
+    assert RegistryOptions(environ={}).home == Path("/")
+
+
+def test_explain_of_a_sif_that_ends_in_its_header_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "cut.sif"
+    path.write_bytes(fixture_path("one-group.sif").read_bytes()[:50])
+    done = kedge("explain", path, cache=tmp_path, check=False)
+    assert done.returncode == CorruptImage.exit_code
+    assert "ends after 50 bytes" in done.stderr
+    assert "fetch it again" in done.stderr
+
+
+@pytest.mark.parametrize(("since", "oldest"), [("2024", "24.01-py3"), ("2024.05", "24.05-py3"), ("24", "24.01-py3")])
+def test_tags_since_a_year_begins_with_its_first_release(ngc: NgcSite, tmp_path: Path, since: str, oldest: str) -> None:
+    done = kedge("tags", "pytorch", "--all", "--since", since, cache=tmp_path, environment=ngc.environment)
+    listed = [line.split()[0] for line in done.stdout.splitlines() if line[:1].isdigit()]
+    assert "26.07-py3" in listed
+    assert listed[-1] == oldest
+
+
+@pytest.mark.parametrize("driver", ["470.82.01", "535.104.05", "550.54.15", "580.65.06"])
+def test_tags_and_explain_say_the_same_of_cuda_images(ngc: NgcSite, tmp_path: Path, driver: str) -> None:
+    tags = ("11.8.0-base-ubuntu22.04", "12.4.1-devel-ubuntu22.04", "12.8.1-base-ubuntu24.04", "13.0.0-base-ubuntu24.04")
+    options = ("--json", "--arch", "amd64", "--gpu", "A100", "--driver", driver)
+    names = [f"docker://nvcr.io/nvidia/cuda:{tag}" for tag in tags]
+    told = json.loads(kedge("explain", *options, *names, cache=tmp_path, environment=ngc.environment).stdout)
+    listed = json.loads(kedge("tags", *options, "cuda", cache=tmp_path, environment=ngc.environment).stdout)
+    outcomes = {each["tag"]: each["outcome"] for each in listed["tags"]}
+    assert [each["verdict"]["outcome"] for each in told] == [outcomes[tag] for tag in tags]
