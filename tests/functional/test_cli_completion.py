@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from kedge.cli.completion import SHELLS
+from kedge.cli.completion_words import list_gpu_words
+from kedge.compat.gpus import find_gpu
+from kedge.compat.tables import load_tables
 from tests.requirements import require_program
 
 ASK_BASH = """
@@ -55,6 +58,24 @@ def test_completion_bash_completes_options(tmp_path: Path) -> None:
 
 def test_completion_bash_completes_choices(tmp_path: Path) -> None:
     assert ask_bash(tmp_path, "kedge", "completion", "") == set(SHELLS)
+
+
+def test_completion_bash_completes_gpus_sites_and_images(tmp_path: Path) -> None:
+    assert ask_bash(tmp_path, "kedge", "explain", "--gpu", "H20") == {"H20", "H200", "H200_NVL"}
+    assert {"A100", "A100_40GB", "A100_80GB"} <= ask_bash(tmp_path, "kedge", "recommend", "--gpu", "A100")
+    assert ask_bash(tmp_path, "kedge", "tags", "--gpu", "RTX_309") == {"RTX_3090", "RTX_3090_Ti"}
+    assert "zih-alpha" in ask_bash(tmp_path, "kedge", "explain", "--on", "zih")
+    assert "zih-alpha" in ask_bash(tmp_path, "kedge", "submit", "--site", "zih")
+    assert ask_bash(tmp_path, "kedge", "recommend", "pyt") == {"pytorch"}
+    assert "tensorflow" in ask_bash(tmp_path, "kedge", "tags", "tens")
+
+
+def test_completion_offers_gpus_that_are_understood() -> None:
+    tables = load_tables()
+    words = list_gpu_words()
+    assert len(words) > 80
+    assert all(find_gpu(word, tables).capability for word in words)
+    assert not [word for word in words if " " in word]
 
 
 @pytest.mark.parametrize("shell", [shell for shell in SHELLS if shell != "bash"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge completion SHELL`: prints the script that completes verbs, options and image files."""
+"""`kedge completion SHELL`: prints the script that completes verbs, options, files, names of GPUs, sites and images."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import argparse
 import importlib.util
 from typing import TYPE_CHECKING
 
+from kedge.cli.completion_words import offer_words
 from kedge.cli.options import Parser, add_globals
 from kedge.errors import MissingExtra
 
@@ -42,7 +43,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         raise MissingExtra(
             f"the installed shtab cannot write for {arguments.shell}", hint="pip install --upgrade shtab"
         )
-    script = shtab.complete(make_whole_parser(), shell=arguments.shell)
+    parser = make_whole_parser()
+    offer_words(parser, console.environ)
+    script = shtab.complete(parser, shell=arguments.shell)
     if console.json:
         console.print_json({"shell": arguments.shell, "script": script})
     console.print(script.rstrip("\n"))
