@@ -39,6 +39,10 @@ class Choice:
     verdict: Verdict
     is_end_of_life: bool = False  # NVIDIA deletes tags of its line
 
+    def as_dict(self) -> dict[str, object]:
+        """All of it, as `--json` prints it."""
+        return {**as_dict(self), "verdict": self.verdict.as_dict()}
+
 
 @frozen
 class Recommendation:
@@ -61,8 +65,13 @@ class Recommendation:
 
     def as_dict(self) -> dict[str, object]:
         """All of it, as `--json` prints it."""
-        tag = self.best.tag if self.best else None
-        return {**as_dict(self), "tag": tag, "reference": self.reference or None}
+        return {
+            **as_dict(self),
+            "tag": self.best.tag if self.best else None,
+            "reference": self.reference or None,
+            "best": self.best.as_dict() if self.best else None,
+            "other": self.other.as_dict() if self.other else None,
+        }
 
 
 def recommend(image: str, target: Target, tables: Tables, *, tags: Sequence[str] | None = None) -> Recommendation:

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The keys that `--json` prints are those of docs/reference/json.md, no more and no fewer."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kedge.cli.main import main
+from tests.requirements import REPOSITORY
+
+PAGE = (REPOSITORY / "docs/reference/json.md").read_text()
+GPU = ("--gpu", "A100", "--offline")
+OPEN = ("totals", "not_searched", "machine", "seconds", "images")  # keys below them are names, or told elsewhere
+
+
+def read_page(heading: str) -> set[str]:
+    section = PAGE.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    return set(re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE))
+
+
+def list_keys(value: Any, path: str = "") -> Iterator[str]:
+    """Where each value stands; facts and verdicts are values, as the page tells of them apart."""
+    if isinstance(value, dict) and path.rpartition(".")[2] not in ("verdict", "other", *OPEN):
+        if value.keys() == {"value", "source"}:
+            yield path
+        for name, each in value.items() if value.keys() != {"value", "source"} else ():
+            yield from list_keys(each, f"{path}.{name}" if path else name)
+    elif isinstance(value, list) and value and isinstance(value[0], dict) and path not in OPEN:
+        for each in value:
+            yield from list_keys(each, f"{path}[]")
+    else:
+        yield path
+
+
+def ask(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    capsys.readouterr()
+    main(["--json", *words])
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("KEDGE_CACHEDIR", str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("search", "pytorch", "--offline"),
+        ("tags", "pytorch", *GPU, "--driver", "535", "--limit", "3"),
+        ("explain", "nvcr.io/nvidia/pytorch:24.03-py3", *GPU, "--driver", "535"),
+        ("doctor", "--offline", "--only", "locale"),
+        ("data",),
+    ],
+    ids=lambda words: words[0],
+)
+def test_json_keys_are_those_of_the_page(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
+    assert set(list_keys(ask(capsys, *words))) == read_page(f"kedge {words[0]}")
+
+
+def test_json_keys_of_a_recommendation_with_and_without_a_driver(capsys: pytest.CaptureFixture[str]) -> None:
+    known = ask(capsys, "recommend", "pytorch", *GPU, "--driver", "535")
+    unknown = ask(capsys, "recommend", "pytorch", *GPU)
+    assert known.keys() == unknown.keys()
+    assert known["best"].keys() == known["other"].keys()
+    both = {*list_keys(known), *list_keys(unknown)} - {"best", "by_driver"}  # which are null and empty in one of them
+    assert both == read_page("kedge recommend")
+
+
+def test_json_keys_of_a_verdict_are_the_same_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
+    explained = ask(capsys, "explain", "nvcr.io/nvidia/pytorch:24.03-py3", *GPU, "--driver", "535")["verdict"]
+    best = ask(capsys, "recommend", "pytorch", *GPU, "--driver", "535")["best"]["verdict"]
+    assert set(list_keys(explained)) == set(list_keys(best)) == read_page("Verdict")
