@@ -70,6 +70,16 @@ def test_compat_consumer_card_with_older_cuda_is_warned_about() -> None:
     assert any("GPU programs of this image will fail here" in text for text in additions.warnings)
 
 
+def test_compat_card_that_newer_libraries_do_not_drive_takes_the_host() -> None:
+    note = {"format": 1, "CUDA version": "11.8", "driver": [450, 470, 510, 515, 520]}
+    additions = plan(make_compat_image("520.61.05", note), "470.82.01", "Tesla K80")
+    assert additions.prepend_library_path == []
+    assert any("do not drive a card as old as the one of this node any more" in each for each in additions.notes)
+    assert plan(make_compat_image("520.61.05", note), "470.82.01", "Tesla V100-SXM2-16GB").prepend_library_path == [
+        COMPAT
+    ]
+
+
 def test_compat_mixed_cards_take_the_host() -> None:
     image = make_compat_image("575.57.08", NOTE_575)
     assert plan(image, "535.54.03", "NVIDIA A100-SXM4-80GB", "NVIDIA TITAN RTX").prepend_library_path == []

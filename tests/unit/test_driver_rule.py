@@ -53,6 +53,19 @@ def test_driver_new_enough_runs_natively_and_the_older_libcuda_is_left_out() -> 
     assert remedy == ""
 
 
+def test_driver_of_an_old_gpu_is_not_helped_by_a_libcuda_that_does_not_know_it() -> None:
+    need = make_need(
+        "11.8.0", built_for="520.61.05", branches=(450, 470), min_driver="520.61.05", minor_floor="450.80.02"
+    )
+    old = Machine("470.82.01", takes_forward_compat=True, last_branch=470)
+    mode, sentence, _ = ask(need, old, "Tesla K80")
+    assert mode == rule.MINOR
+    assert sentence.endswith(
+        "The image's own libcuda 520.61.05 does not help: libraries as new as that do not drive Tesla K80 any more."
+    )
+    assert ask(need, Machine("470.82.01", takes_forward_compat=True, last_branch=580))[0] == rule.FORWARD
+
+
 def test_driver_equal_to_the_images_runs_natively() -> None:
     assert ask(make_need(), Machine("545.23.08"))[:2] == (
         rule.NATIVE,

@@ -77,8 +77,9 @@ def test_recommend_short_names(text: str, image: str) -> None:
         ),
         (
             *("cuda", "P100", "418.87.00"),
-            "nvcr.io/nvidia/cuda:10.1-devel-ubuntu18.04 is the newest that runs natively on Tesla P100 with driver "
-            "418.87.00. NVIDIA deletes tags of its line, and nothing else fits: keep the file that you make of it.",
+            "No tag of a line that NVIDIA keeps is known to run natively on Tesla P100 with driver 418.87.00; "
+            "nvcr.io/nvidia/cuda:11.6.2-devel-ubuntu20.04 is the newest that runs by forward compatibility. "
+            "10.1-devel-ubuntu18.04 runs natively, but NVIDIA deletes tags of its line.",
         ),
         (
             *("pytorch", "K40", "470.57.02"),

@@ -183,6 +183,7 @@ def _choose_libcuda(need: Need, machine: Machine) -> str:
         need.branches,
         takes_forward_compat=machine.takes_forward_compat,
         is_behind=0 < machine.major < need.major,
+        last_branch=machine.last_branch,
     )
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from kedge.compat import driver_rule as rule
-from kedge.compat.libcuda_choice import HOST_NEWER, IMAGE, KIND_NOT_KNOWN, NOT_DATA_CENTER, NOT_LISTED
+from kedge.compat.libcuda_choice import GPU_TOO_OLD, HOST_NEWER, IMAGE, KIND_NOT_KNOWN, NOT_DATA_CENTER, NOT_LISTED
 from kedge.compat.versions import order
 
 TYPE_CHECKING = False
@@ -147,6 +147,8 @@ def _tell_obstacle(need: Need, answer: Answer, gpu: str) -> str:
     if answer.obstacle == NOT_DATA_CENTER:
         which = f"on {gpu} it fails with error 804" if gpu else "elsewhere it fails with error 804"
         return f"{own} does not help: it runs on data-center GPUs only, {which}, and kedge leaves it out. "
+    if answer.obstacle == GPU_TOO_OLD:
+        return f"{own} does not help: libraries as new as that do not drive {gpu or 'this GPU'} any more. "
     if answer.obstacle == NOT_LISTED:
         return f"{own} does not help: it runs with drivers of the branches {join_numbers(need.branches or ())} only. "
     if answer.obstacle == KIND_NOT_KNOWN:

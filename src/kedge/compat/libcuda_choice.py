@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 IMAGE = "image"
 HOST_NOT_KNOWN, HOST_NEWER = "host-not-known", "host-newer"
 NOT_DATA_CENTER, SAME_BRANCH, NOT_LISTED, KIND_NOT_KNOWN = "not-data-center", "same-branch", "not-listed", "kind"
+GPU_TOO_OLD = "gpu-too-old"  # drivers as new as the image's library do not drive the GPU any more
 
 # The driver branch that brought each CUDA minor, newest first; the table has the whole numbers, a start needs no more.
 CUDA_BRANCHES = (
@@ -35,11 +36,12 @@ def choose_libcuda(
     *,
     takes_forward_compat: bool | None,
     is_behind: bool,
+    last_branch: int | None = None,
 ) -> str:
     """The answer for two driver versions; `branches` are those that the image's library lists, None: it does not say.
 
     `is_behind`: the host's driver offers an older CUDA major than the image needs. Only then is a card tried of which
-    nothing is known.
+    nothing is known. `last_branch` is the last that drives the GPU: libraries of later ones do not know it.
     """
     if not host:
         return HOST_NOT_KNOWN
@@ -47,6 +49,8 @@ def choose_libcuda(
         return HOST_NEWER
     if takes_forward_compat is False:
         return NOT_DATA_CENTER
+    if last_branch is not None and image[0] > last_branch:
+        return GPU_TOO_OLD
     if branches is None:
         if host[0] >= image[0]:
             return SAME_BRANCH

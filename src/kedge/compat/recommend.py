@@ -145,7 +145,8 @@ def _recommend_for(field: _Field, target: Target) -> Recommendation:
     row = next(row for row in field.rows if row.tag == best.tag)
     if not tells_architecture(row, target.architecture):
         notes.append(f"whether {name}:{best.tag} has an image for {target.architecture} is not known")
-    sentence = _tell_choice(name, best, other, target)
+    ending = next((each for each in known if each.outcome == NATIVE and each.is_end_of_life), None)
+    sentence = _tell_choice(name, best, other, target, ending=ending)
     return Recommendation(name, target.title, sentence, best, other, len(known), skipped, tuple(notes))
 
 
@@ -198,12 +199,16 @@ def _find_best(known: Sequence[Choice]) -> Choice | None:
     return None
 
 
-def _tell_choice(name: str, best: Choice, other: Choice | None, target: Target) -> str:
+def _tell_choice(name: str, best: Choice, other: Choice | None, target: Target, *, ending: Choice | None = None) -> str:
+    """`ending` runs natively, but NVIDIA deletes tags of its line."""
     where = _name_target(target)
     sentence = f"{name}:{best.tag} is the newest that runs natively on {where}."
     if best.outcome != NATIVE:
         way = WAYS[best.outcome]
-        sentence = f"No tag is known to run natively on {where}; {name}:{best.tag} is the newest that runs {way}."
+        none = "No tag" if ending is None else "No tag of a line that NVIDIA keeps"
+        sentence = f"{none} is known to run natively on {where}; {name}:{best.tag} is the newest that runs {way}."
+        if ending is not None and not best.is_end_of_life:
+            sentence += f" {ending.tag} runs natively, but NVIDIA deletes tags of its line."
     if best.is_end_of_life:
         sentence += " NVIDIA deletes tags of its line, and nothing else fits: keep the file that you make of it."
     if other is not None and best.outcome == NATIVE:

@@ -8,6 +8,7 @@ one of the host (CUDA errors 803 and 804). The library lists its branches in an 
 from __future__ import annotations
 
 from kedge.compat.libcuda_choice import (
+    GPU_TOO_OLD,
     HOST_NEWER,
     HOST_NOT_KNOWN,
     KIND_NOT_KNOWN,
@@ -100,7 +101,10 @@ def compare_drivers(view: View, carried: Carried, version: str, cards: list[Card
     is_behind = 0 < offered < wanted
     others = [card.model for card in cards if card.model and not is_data_center(card.model)]
     takes = False if others else True if any(card.model for card in cards) else None
-    choice = choose_libcuda(ours, theirs, carried.branches, takes_forward_compat=takes, is_behind=is_behind)
+    last = find_last_branch(cards) if ours and ours < theirs and takes else None
+    choice = choose_libcuda(
+        ours, theirs, carried.branches, takes_forward_compat=takes, is_behind=is_behind, last_branch=last
+    )
     host, libraries = f"host libcuda {version} is used", f"the image's compat libraries ({carried.version})"
     if choice == HOST_NOT_KNOWN:
         return Decision("the version of the host's driver is not known: its libcuda is used")
@@ -120,10 +124,20 @@ def compare_drivers(view: View, carried: Carried, version: str, cards: list[Card
     return Decision(f"libcuda {carried.version} of the image is used ({carried.folder}): {reason}", uses_image=True)
 
 
+def find_last_branch(cards: list[Card]) -> int | None:
+    """The last driver branch that drives all the cards; None: current ones do, or it is not known."""
+    from kedge.compat.gpu_index import find_capability  # late: few images carry a libcuda that is newer than the host's
+
+    known = [find_capability(model) for model in {card.model: None for card in cards if card.model}]
+    return min((each[3] for each in known if each is not None and each[3] is not None), default=None)
+
+
 def describe_obstacle(choice: str, libraries: str, carried: Carried, others: list[str]) -> str:
     """Why newer libraries of the image cannot run on this host's driver branch and cards; empty when they can."""
     if choice == NOT_DATA_CENTER:
         return f"{libraries} run on data-center cards only, not on {others[0]}"
+    if choice == GPU_TOO_OLD:
+        return f"{libraries} do not drive a card as old as the one of this node any more"
     if choice == SAME_BRANCH:
         return f"{libraries} are of the same branch"
     if choice == NOT_LISTED:
