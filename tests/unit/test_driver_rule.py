@@ -58,8 +58,9 @@ def test_driver_of_an_old_gpu_is_not_helped_by_a_libcuda_that_does_not_know_it()
         "11.8.0", built_for="520.61.05", branches=(450, 470), min_driver="520.61.05", minor_floor="450.80.02"
     )
     old = Machine("470.82.01", takes_forward_compat=True, last_branch=470)
-    mode, sentence, _ = ask(need, old, "Tesla K80")
+    mode, sentence, remedy = ask(need, old, "Tesla K80")
     assert mode == rule.MINOR
+    assert remedy.endswith("or another GPU, as newer drivers do not drive this one.")
     assert sentence.endswith(
         "The image's own libcuda 520.61.05 does not help: libraries as new as that do not drive Tesla K80 any more."
     )

@@ -129,6 +129,8 @@ def _tell_minor(need: Need, machine: Machine, answer: Answer, gpu: str) -> tuple
         f"(minor-version compatibility): {_LIMITS}"
     )
     other = f"a driver from {need.min_driver} on" if need.min_driver else "a newer driver"
+    if machine.last_branch is not None and order(need.min_driver)[:1] > (machine.last_branch,):
+        other = "another GPU, as newer drivers do not drive this one"
     remedy = f"Should a program stop with error 222: take an image for {_name_offer(machine)} or older, or {other}."
     if answer.obstacle != IMAGE:
         return f"{sentence} {_tell_obstacle(need, answer, gpu)}".rstrip(), remedy
