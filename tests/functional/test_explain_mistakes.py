@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import json
 import pwd
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from kedge.errors import CorruptImage, ImageNotFound, NetworkFailed
+from kedge.errors import CorruptImage, ImageNotFound, NetworkFailed, WillNotRun
 from kedge.ops.registries import RegistryOptions
 from kedge.registry.access import Access
 from tests.builders.images import kedge
@@ -91,3 +92,22 @@ def test_tags_and_explain_say_the_same_of_cuda_images(ngc: NgcSite, tmp_path: Pa
     listed = json.loads(kedge("tags", *options, "cuda", cache=tmp_path, environment=ngc.environment).stdout)
     outcomes = {each["tag"]: each["outcome"] for each in listed["tags"]}
     assert [each["verdict"]["outcome"] for each in told] == [outcomes[tag] for tag in tags]
+
+
+def test_submit_knows_what_explain_has_read_of_a_tag_of_the_tables(ngc: NgcSite, tmp_path: Path) -> None:
+    image, queue = "nvcr.io/nvidia/pytorch:20.12-py3", "tacc-vista:gh"
+    environment = {**ngc.environment, "KEDGE_JOBDIR": str(tmp_path / "jobs")}
+    options = ("--site", "tacc-vista", "--queue", "gh", "-A", "grp", "--gpus", "1", "--time", "1h")
+
+    def submit() -> subprocess.CompletedProcess[str]:
+        words = ("submit", "--dry-run", *options, image, "python", "x.py")
+        return kedge(*words, cache=tmp_path, check=False, environment=environment, cwd=tmp_path)
+
+    assert submit().returncode == 0
+    assert (
+        "the image is for amd64"
+        in kedge("explain", image, "--on", queue, cache=tmp_path, environment=environment).stdout
+    )
+    done = submit()
+    assert done.returncode == WillNotRun.exit_code, done.stderr
+    assert "the image is for amd64, and site tacc-vista, queue gh has arm64" in done.stderr

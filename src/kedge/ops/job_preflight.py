@@ -70,12 +70,15 @@ def _read_traits(image: StagedImage, queue: Queue, settings: Settings, tables: T
     if not image.reference and Path(image.path).exists():
         return _read_file(image.path, tables)
     name = image.reference or image.path
+    stored = _read_stored(name, queue, settings, tables)  # the image's own config knows more than the tables
+    if stored is not None:
+        return stored
     from kedge.compat.read_traits import read_traits, split_name
 
     repository, tag = split_name(name)
     if tag and tables.find_release(repository, tag) is not None:
         return read_traits(name, environment={}, labels={}, history=(), tables=tables)
-    return _read_stored(name, queue, settings, tables)
+    return None
 
 
 def _read_file(path: str, tables: Tables) -> ImageTraits | None:
