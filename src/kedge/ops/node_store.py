@@ -240,7 +240,9 @@ class NodeStore:
                 break
             if self.remove(entry):
                 held -= entry.size
-                self._progress.note(f"removed {entry.source} ({format_size(entry.size)}) to make room on this node")
+                self._progress.note(
+                    f"removed what was unpacked of {entry.source} ({format_size(entry.size)}) to make room on this node"
+                )
 
     def _require_memory(self, needed: int, what: str) -> None:
         """Where the place is in memory, files there count as the job's own, and the kernel kills what exceeds that."""
