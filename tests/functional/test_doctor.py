@@ -53,6 +53,19 @@ def test_doctor_lists_its_checks(tmp_path: Path) -> None:
     assert {"name": "clock", "title": "clock", "group": "Environment"} in listed
 
 
+def test_doctor_only_takes_a_group_as_the_list_names_it(tmp_path: Path) -> None:
+    found = read_findings(run_doctor(tmp_path, "--json", "--only", "Containers,locale"))
+    assert {"kernel", "user-namespaces", "locale"} <= set(found)
+    assert "store" not in found
+    assert run_doctor(tmp_path, "--only", "gpu").returncode == 0
+
+
+def test_doctor_report_and_page_are_two_files(tmp_path: Path) -> None:
+    done = run_doctor(tmp_path, "--report", "same", "--html", "same", "--force")
+    assert done.returncode == 2
+    assert "name the same file" in done.stderr
+
+
 def test_doctor_text_has_problems_first_with_their_remedy(tmp_path: Path) -> None:
     done = run_doctor(tmp_path, "--only", "binds,kernel", APPTAINER_BIND="/no/such/folder")
     assert done.returncode == DoctorFailed.exit_code

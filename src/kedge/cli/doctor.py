@@ -28,7 +28,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("image", metavar="IMAGE", nargs="?", help="whether this image runs here, too")
     parser.add_argument("--gpu", action="store_true", help="only what GPUs need")
     parser.add_argument(
-        "--only", metavar="NAME", action="append", default=[], help="only this check, or several by commas"
+        "--only",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="only this check or group of checks, or several by commas",
     )
     parser.add_argument("--list", action="store_true", help="name the checks, and run none")
     parser.add_argument("--offline", action="store_true", help="ask nothing over the network")
@@ -87,11 +91,15 @@ def _list(console: Console) -> int:
 def _choose_names(arguments: argparse.Namespace) -> list[str] | None:
     from kedge.ops.doctor import list_checks
 
-    names = [name.strip() for listed in arguments.only for name in listed.split(",") if name.strip()]
+    groups: dict[str, list[str]] = {}
+    for each in list_checks():
+        groups.setdefault(each.group.lower(), []).append(each.name)
+    asked = [name.strip() for listed in arguments.only for name in listed.split(",") if name.strip()]
+    names = [name for word in asked for name in groups.get(word.lower(), [word])]
     if arguments.gpu:
         if names:
             raise UsageError("--gpu and --only are two choices of checks", hint="give one of them")
-        names = [each.name for each in list_checks() if each.group == "GPU"]
+        names = groups["gpu"]
     return names or None
 
 
@@ -99,6 +107,8 @@ def _refuse_existing(arguments: argparse.Namespace) -> None:
     """Before anything is run, so that nobody waits for a refusal."""
     from kedge.posix.files import refuse_existing
 
+    if arguments.html and arguments.html == arguments.report:
+        raise UsageError("--html and --report name the same file", hint="give each its own")
     for name in (arguments.html, arguments.report):
         if name:
             refuse_existing(Path(name), force=arguments.force)
