@@ -226,6 +226,10 @@ def test_shared_folders_where_nodes_do_not_see_the_home(machine: Machine, monkey
 
 def test_shared_folders_usually_are(machine: Machine) -> None:
     only(check_shared_folders(machine.seen), OK)
+    told = only(check_shared_folders(replace(machine.seen, site=load_site("zih-alpha", FOLDERS))), OK).what
+    assert told == "compute nodes see your home and kedge, by the profile of zih-alpha"
+    unsaid = only(check_shared_folders(replace(machine.seen, site=load_site("generic-slurm", FOLDERS))), OK).what
+    assert "is not known here" in unsaid
 
 
 def test_job_records_have_a_place(machine: Machine) -> None:

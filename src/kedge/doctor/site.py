@@ -94,7 +94,14 @@ def check_shared_folders(surroundings: Surroundings) -> list[Finding]:
         why = "files there are missing in jobs"
         fix = f"work below {expand_path(site.scratch, environ) or site.scratch or 'the scratch of the site'}"
         return [Finding("shared-folders", NOTE, what, why, fix, _SHARED)]
-    return findings or [Finding("shared-folders", OK, "your home and kedge are seen by compute nodes")]
+    return findings or [Finding("shared-folders", OK, _tell_shared(site))]
+
+
+def _tell_shared(site: Site) -> str:
+    """Nobody looked on a node: it is what the profile says, if there is one."""
+    if site.name.startswith("generic-"):
+        return "whether compute nodes see your home and kedge is not known here: there is no profile of this cluster"
+    return f"compute nodes see your home and kedge, by the profile of {site.name}"
 
 
 def check_job_records(surroundings: Surroundings) -> list[Finding]:
