@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kedge.compat.tables import Tables
+from kedge.compat.tables.load import Tables
 from kedge.doctor.diagnosis import Diagnosis
 from kedge.errors import ProgramFailed, UsageError
 from kedge.frozen import replace

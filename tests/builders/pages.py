@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from kedge.compat.chart import Chart, ChartColumn, ChartRow
+from kedge.compat.image.traits import Fact, ImageTraits, Layer
 from kedge.compat.target import Gpu, Target
-from kedge.compat.traits import Fact, ImageTraits, Layer
 from kedge.compat.verdict import FAIL, FORWARD, MINOR, NATIVE, NO, NOTE, OK, OPEN, UNKNOWN, Judgement, Verdict
 from kedge.doctor import finding
 from kedge.doctor.finding import Finding

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from kedge.compat.gpus import make_gpu
+from kedge.compat.image.read_traits import read_traits
+from kedge.compat.image.traits import ImageTraits
 from kedge.compat.judge import judge
-from kedge.compat.read_traits import read_traits
-from kedge.compat.tables import load_tables
+from kedge.compat.tables.gpus import make_gpu
+from kedge.compat.tables.load import load_tables
 from kedge.compat.target import Target
-from kedge.compat.traits import ImageTraits
 from kedge.compat.verdict import Verdict
 from kedge.runtime.devices import plan_devices
 from kedge.runtime.facts import Additions, HostFacts, ImageFacts

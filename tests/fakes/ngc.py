@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kedge.compat.rows import NgcRelease
-from kedge.compat.table_facts import read_row
-from kedge.compat.tables import load_tables
+from kedge.compat.image.table_facts import read_row
+from kedge.compat.tables.load import load_tables
+from kedge.compat.tables.rows import NgcRelease
 from kedge.compat.versions import order
 from kedge.model.digest import Digest
 from kedge.model.manifest import DOCKER_CONFIG, DOCKER_LAYER_GZIP, DOCKER_LIST, DOCKER_MANIFEST

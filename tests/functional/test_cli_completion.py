@@ -13,8 +13,8 @@ import pytest
 
 from kedge.cli.completion import SHELLS
 from kedge.cli.completion_words import list_gpu_words
-from kedge.compat.gpus import find_gpu
-from kedge.compat.tables import load_tables
+from kedge.compat.tables.gpus import find_gpu
+from kedge.compat.tables.load import load_tables
 from tests.requirements import require_program
 
 ASK_BASH = """

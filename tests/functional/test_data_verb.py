@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from kedge.compat.learned import make_row, write_rows
-from kedge.compat.read_traits import read_traits
-from kedge.compat.tables import SHIPPED, Tables, load_tables, read_learned
+from kedge.compat.image.read_traits import read_traits
+from kedge.compat.tables.learned import make_row, write_rows
+from kedge.compat.tables.load import SHIPPED, Tables, load_tables, read_learned
 from kedge.errors import NetworkFailed, RateLimited, TableProblem, UnknownGpu, UsageError
 from tests.builders.images import kedge
 from tests.fakes.http_server import Reply

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from kedge.doctor.credentials import check_logins
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
-from kedge.doctor.network import check_registries
+from kedge.doctor.network.credentials import check_logins
+from kedge.doctor.network.reach import check_registries
 from kedge.doctor.run_checks import run_checks
 from kedge.doctor.surroundings import Surroundings
 from kedge.ops.doctor import diagnose

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from kedge.compat.table_facts import TABLE_ONLY, read_row
-from kedge.compat.tables import load_tables
+from kedge.compat.image.table_facts import TABLE_ONLY, read_row
+from kedge.compat.image.traits import ImageTraits
+from kedge.compat.tables.load import load_tables
 from kedge.compat.target import Target
-from kedge.compat.traits import ImageTraits
 from kedge.errors import ImageNotFound, InvalidReference, NetworkFailed, WillNotRun
 from kedge.model.reference import Reference
 from kedge.ops.explain import Explanation, explain

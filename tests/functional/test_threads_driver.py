@@ -12,7 +12,7 @@ import pytest
 from kedge.cli.main import main
 from kedge.compat.verdict import MINOR, NO
 from kedge.doctor.finding import NOTE
-from kedge.doctor.gpu import check_driver
+from kedge.doctor.gpu.driver import check_driver
 from kedge.doctor.surroundings import Surroundings
 from kedge.errors import ImageNotFound, WillNotRun
 from kedge.settings import Settings

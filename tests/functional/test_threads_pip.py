@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kedge.compat.gpus import find_gpu
 from kedge.compat.messages import find_clues
 from kedge.compat.recommend import recommend
+from kedge.compat.tables.gpus import find_gpu
 from kedge.compat.target import Target
 from kedge.compat.verdict import NATIVE
 from kedge.doctor.image import judge_image

@@ -17,9 +17,9 @@ from typing import Any
 def main() -> None:
     """Print the target, what NVML says, and a verdict for each case."""
     sys.path.insert(0, sys.argv[1])
+    from kedge.compat.image.traits import Fact, ImageTraits
     from kedge.compat.judge import judge
-    from kedge.compat.tables import load_tables
-    from kedge.compat.traits import Fact, ImageTraits
+    from kedge.compat.tables.load import load_tables
     from kedge.frozen import as_dict, replace
     from kedge.host.gpu_probe import probe_gpus
     from kedge.ops.targets import find_target

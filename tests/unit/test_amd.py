@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kedge.compat.gpus import find_gpu
 from kedge.compat.judge import judge
 from kedge.compat.recommend import recommend
+from kedge.compat.tables.gpus import find_gpu
 from kedge.compat.target import Target
 from kedge.compat.verdict import NO, UNKNOWN
 from kedge.ops.targets import find_target

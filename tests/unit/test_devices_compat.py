@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from kedge.compat.libcuda_choice import cuda_major, is_data_center
+from kedge.compat.rules.libcuda_choice import cuda_major, is_data_center
 from kedge.runtime.devices import plan_devices
 from kedge.runtime.devices.elf_notes import read_note
 from kedge.runtime.facts import Additions, ImageFacts

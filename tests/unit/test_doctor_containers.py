@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from kedge.doctor.containers.fuse import judge_fuse, judge_overlay_files
+from kedge.doctor.containers.kernel import judge_kernel
+from kedge.doctor.containers.namespaces import check_outer_container, check_user_namespaces, judge_namespaces
+from kedge.doctor.containers.overlay import judge_overlay
+from kedge.doctor.containers.seccomp import check_new_privileges, check_seccomp
+from kedge.doctor.containers.subordinate import judge_subordinate_ids
+from kedge.doctor.containers.trial import PLACE, USER_NAMESPACE, WORK, Refused, cover_place, try_namespaces
 from kedge.doctor.finding import FAIL, NOTE, OK, SKIPPED, WARNING, Finding
-from kedge.doctor.fuse import judge_fuse, judge_overlay_files
-from kedge.doctor.kernel import judge_kernel
-from kedge.doctor.namespaces import check_outer_container, check_user_namespaces, judge_namespaces
-from kedge.doctor.overlay import judge_overlay
-from kedge.doctor.seccomp import check_new_privileges, check_seccomp
-from kedge.doctor.subordinate import judge_subordinate_ids
 from kedge.doctor.surroundings import Surroundings
-from kedge.doctor.trial import PLACE, USER_NAMESPACE, WORK, Refused, cover_place, try_namespaces
 from kedge.errors import LimitReached, ProgramFailed
 from kedge.runtime.facts import HostFacts
 from kedge.runtime.namespaces import OTHER_NAMESPACES

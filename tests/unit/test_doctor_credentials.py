@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 import pytest
 
-from kedge.doctor.credentials import check_credentials, check_logins
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
-from kedge.doctor.key_forms import find_blemish, find_expiry, is_host, is_ngc_key, is_stand_in
+from kedge.doctor.network.credentials import check_credentials, check_logins
+from kedge.doctor.network.key_forms import find_blemish, find_expiry, is_host, is_ngc_key, is_stand_in
 from kedge.doctor.surroundings import Surroundings
 from kedge.settings import Settings
 from tests.requirements import open_way

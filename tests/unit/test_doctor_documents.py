@@ -14,7 +14,7 @@ from kedge.doctor.run_checks import list_checks
 from tests.requirements import REPOSITORY
 
 LINK = re.compile(r"guides/[a-z-]+\.md#[^\s\"']*")
-SOURCES = sorted((REPOSITORY / "src/kedge/doctor").glob("*.py"))
+SOURCES = sorted((REPOSITORY / "src/kedge/doctor").rglob("*.py"))
 
 
 def list_anchors(page: Path) -> set[str]:

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from kedge.doctor.clock import check_clock, judge_skew, judge_year, measure_skew
-from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
-from kedge.doctor.leaks import check_python_leaks, judge_loader_leaks, list_user_sites
-from kedge.doctor.locales import judge_locale
-from kedge.doctor.memory_limits import check_memory, judge_memory
-from kedge.doctor.process_limits import (
+from kedge.doctor.environment.clock import check_clock, judge_skew, judge_year, measure_skew
+from kedge.doctor.environment.leaks import check_python_leaks, judge_loader_leaks, list_user_sites
+from kedge.doctor.environment.locales import judge_locale
+from kedge.doctor.environment.memory_limits import check_memory, judge_memory
+from kedge.doctor.environment.process_limits import (
     check_core_files,
     check_locked_memory,
     check_open_files,
     check_processes,
     judge_processes,
 )
+from kedge.doctor.environment.variables import check_binds, judge_search_path, judge_variables, list_known
+from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.doctor.surroundings import Surroundings
-from kedge.doctor.variables import check_binds, judge_search_path, judge_variables, list_known
 from kedge.host.limits import Limits
 from kedge.runtime.views import TableView
 from kedge.settings import Settings

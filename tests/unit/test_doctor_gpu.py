@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from kedge.doctor.cdi import check_cdi
-from kedge.doctor.fabric import check_fabric
+from kedge.doctor.cluster.mpi import check_mpi
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
-from kedge.doctor.gpu import check_devices, check_driver, check_nvml, check_selection, judge_probe
-from kedge.doctor.libraries import check_libraries
-from kedge.doctor.mpi import check_mpi
+from kedge.doctor.gpu.cdi import check_cdi
+from kedge.doctor.gpu.driver import check_devices, check_driver, check_nvml, check_selection, judge_probe
+from kedge.doctor.gpu.fabric import check_fabric
+from kedge.doctor.gpu.libraries import check_libraries
 from kedge.doctor.run_checks import run_checks
 from kedge.doctor.surroundings import Surroundings
 from kedge.doctor.table import CHECKS
@@ -83,7 +83,7 @@ def test_doctor_gpu_missing_uvm_node_fails(tmp_path: Path) -> None:
 
 def test_doctor_gpu_hanging_driver_costs_its_deadline(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_NVML_INIT", "hang")
-    monkeypatch.setattr("kedge.doctor.gpu._PATIENCE", 0.3)
+    monkeypatch.setattr("kedge.doctor.gpu.driver._PATIENCE", 0.3)
     began = time.monotonic()
     finding = only(check_nvml(make_surroundings(machine)))
     assert time.monotonic() - began < 2

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from kedge.compat.image.traits import Fact, ImageTraits
 from kedge.compat.judge import judge
-from kedge.compat.tables import load_tables
+from kedge.compat.tables.load import load_tables
 from kedge.compat.target import Gpu, Target
-from kedge.compat.traits import Fact, ImageTraits
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.doctor.image import explain_problem, judge_image
 from kedge.errors import CorruptImage

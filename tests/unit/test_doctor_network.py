@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from kedge.doctor.certificates import check_certificates
 from kedge.doctor.finding import FAIL, NOTE, OK, SKIPPED, WARNING, Finding
-from kedge.doctor.network import check_proxies, check_registries, judge_reach, list_mirrors
+from kedge.doctor.network.certificates import check_certificates
+from kedge.doctor.network.reach import check_proxies, check_registries, judge_reach, list_mirrors
 from kedge.doctor.surroundings import Surroundings
 from kedge.frozen import replace
 from kedge.registry.mirrors import Endpoint, load_registries
@@ -244,9 +244,9 @@ def test_certificates_folder_in_the_place_of_a_file(tmp_path: Path) -> None:
 def test_certificates_that_are_of_another_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environ = {"KEDGE_CA_BUNDLE": str(make_authority(tmp_path / "ca").certificate)}
     now = time.time()
-    monkeypatch.setattr("kedge.doctor.certificates.time.time", lambda: now - 10 * 86400)
+    monkeypatch.setattr("kedge.doctor.network.certificates.time.time", lambda: now - 10 * 86400)
     assert "the clock of this machine is behind" in find(check_certificates(surround(tmp_path, environ)), FAIL).why
-    monkeypatch.setattr("kedge.doctor.certificates.time.time", lambda: now + 10 * 86400)
+    monkeypatch.setattr("kedge.doctor.network.certificates.time.time", lambda: now + 10 * 86400)
     assert "has expired" in find(check_certificates(surround(tmp_path, environ)), WARNING).what
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from kedge.doctor import table
+from kedge.doctor.environment.process_limits import check_open_files
 from kedge.doctor.finding import FAIL, OK, SKIPPED, WARNING, Finding
-from kedge.doctor.process_limits import check_open_files
 from kedge.doctor.run_checks import list_checks, run_alone, run_checks
 from kedge.doctor.surroundings import Check, Surroundings
 from kedge.errors import UsageError

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from kedge.doctor.cluster.scheduler import check_accounts, check_mpi_plugins, check_scheduler, parse_plugins
+from kedge.doctor.cluster.site import check_job_records, check_shared_folders, check_site
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
-from kedge.doctor.scheduler import check_accounts, check_mpi_plugins, check_scheduler, parse_plugins
-from kedge.doctor.site import check_job_records, check_shared_folders, check_site
 from kedge.doctor.surroundings import Surroundings
 from kedge.frozen import replace
 from kedge.settings import Settings
@@ -42,7 +42,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """A login node of zih-alpha without any program of Slurm."""
     monkeypatch.setenv("PATH", str(tmp_path))
     # those of this machine must not be found in the folders that users' PATHs lack
-    monkeypatch.setattr("kedge.doctor.scheduler.find_program", lambda name: _find(tmp_path, name))
+    monkeypatch.setattr("kedge.doctor.cluster.scheduler.find_program", lambda name: _find(tmp_path, name))
     return Machine(tmp_path, "zih-alpha")
 
 

@@ -9,9 +9,16 @@ from pathlib import Path
 import pytest
 
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
-from kedge.doctor.storage import Place, check_home, check_old_caches, check_store, judge_home, judge_store, look_at
-from kedge.doctor.surroundings import Surroundings
-from kedge.doctor.temporary import (
+from kedge.doctor.storage.places import (
+    Place,
+    check_home,
+    check_old_caches,
+    check_store,
+    judge_home,
+    judge_store,
+    look_at,
+)
+from kedge.doctor.storage.temporary import (
     check_node_place,
     check_shared_memory,
     check_temporary,
@@ -19,6 +26,7 @@ from kedge.doctor.temporary import (
     judge_shared_memory,
     judge_temporary,
 )
+from kedge.doctor.surroundings import Surroundings
 from kedge.frozen import replace
 from kedge.host.space import Space
 from kedge.settings import Settings

@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from kedge.compat import driver_rule as rule
-from kedge.compat.driver_rule import Machine, Need, compare_drivers, judge_driver
-from kedge.compat.driver_words import tell_driver
-from kedge.compat.libcuda_choice import CUDA_BRANCHES
-from kedge.compat.tables import load_tables
+from kedge.compat.rules import driver_rule as rule
+from kedge.compat.rules.driver_rule import Machine, Need, compare_drivers, judge_driver
+from kedge.compat.rules.driver_words import tell_driver
+from kedge.compat.rules.libcuda_choice import CUDA_BRANCHES
+from kedge.compat.tables.load import load_tables
 from kedge.compat.versions import order
 from kedge.runtime.devices import plan_devices
 from kedge.runtime.options import RunOptions
@@ -363,13 +363,13 @@ HEAVY = {"typing", "re", "dataclasses", "pathlib", "json", "csv", "enum", "kedge
 
 
 def test_driver_rules_are_cheap_for_a_start() -> None:
-    imports = "; ".join(f"import kedge.compat.{name}" for name in LEAN)
+    imports = "; ".join(f"import kedge.compat.rules.{name}" for name in LEAN)
     program = f"import sys; before = set(sys.modules); {imports}; print(*(set(sys.modules) - before))"
     result = subprocess.run(
         [sys.executable, "-SIc", program_with_path(program)], capture_output=True, text=True, check=True
     )
     loaded = set(result.stdout.split())
-    assert {f"kedge.compat.{name}" for name in LEAN} <= loaded
+    assert {f"kedge.compat.rules.{name}" for name in LEAN} <= loaded
     assert not loaded & HEAVY
 
 

@@ -9,10 +9,10 @@ import time
 
 import pytest
 
-from kedge.compat import gpu_index
-from kedge.compat.gpu_index import find_capability
-from kedge.compat.gpus import find_gpu, make_gpu
-from kedge.compat.tables import load_tables
+from kedge.compat.tables import gpu_index
+from kedge.compat.tables.gpu_index import find_capability
+from kedge.compat.tables.gpus import find_gpu, make_gpu
+from kedge.compat.tables.load import load_tables
 from kedge.errors import UnknownGpu
 from kedge.sites.profile import SHIPPED as PROFILES
 
@@ -221,7 +221,8 @@ def test_index_of_a_broken_table_is_silent(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_index_is_cheap() -> None:
     code = (
-        "import sys; before = set(sys.modules); import kedge.compat.gpu_index as index; index.find_capability('H200');"
+        "import sys; before = set(sys.modules); import kedge.compat.tables.gpu_index as index;"
+        "index.find_capability('H200');"
         "print(sorted(set(sys.modules) - before))"
     )
     done = subprocess.run([sys.executable, "-SI", "-c", f"import sys; sys.path.insert(0, 'src'); {code}"],

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from kedge.cli.verbs import VERBS as CLI_VERBS
 from kedge.compat.chart import Chart
+from kedge.compat.image.traits import TITLES, ImageTraits, Layer
 from kedge.compat.target import Target
-from kedge.compat.traits import TITLES, ImageTraits, Layer
 from kedge.compat.verdict import MINOR, NATIVE, NO, OPEN, OUTCOMES, UNKNOWN, Judgement, Verdict
 from kedge.doctor.finding import FAIL, NOTE, OK, SKIPPED, WARNING, Finding
 from kedge.frozen import list_names, replace

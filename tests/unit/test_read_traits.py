@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from kedge.compat.read_traits import read_config_traits, read_traits, split_name
-from kedge.compat.rows import CudaRelease, NgcRelease
-from kedge.compat.table_facts import read_capabilities
-from kedge.compat.traits import ImageTraits
+from kedge.compat.image.read_traits import read_config_traits, read_traits, split_name
+from kedge.compat.image.table_facts import read_capabilities
+from kedge.compat.image.traits import ImageTraits
+from kedge.compat.tables.rows import CudaRelease, NgcRelease
 from kedge.model.manifest import parse_config
 
 PYTORCH = "nvcr.io/nvidia/pytorch"

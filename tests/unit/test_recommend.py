@@ -6,12 +6,12 @@ from __future__ import annotations
 import pytest
 
 from kedge.compat.candidates import resolve_image
-from kedge.compat.gpus import find_gpu
+from kedge.compat.image.read_traits import read_traits
 from kedge.compat.judge import judge
-from kedge.compat.read_traits import read_traits
 from kedge.compat.recommend import Recommendation, advise, recommend
-from kedge.compat.rows import NgcRelease
-from kedge.compat.tables import Tables, load_tables
+from kedge.compat.tables.gpus import find_gpu
+from kedge.compat.tables.load import Tables, load_tables
+from kedge.compat.tables.rows import NgcRelease
 from kedge.compat.target import Target
 from kedge.compat.verdict import FORWARD, MINOR, NATIVE
 

@@ -5,11 +5,17 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.compat.gpus import find_gpu
-from kedge.compat.requirements_rule import Evaluation, Surroundings, evaluate, judge_requirements, list_requirements
-from kedge.compat.tables import load_tables
+from kedge.compat.image.traits import Fact, ImageTraits
+from kedge.compat.rules.requirements_rule import (
+    Evaluation,
+    Surroundings,
+    evaluate,
+    judge_requirements,
+    list_requirements,
+)
+from kedge.compat.tables.gpus import find_gpu
+from kedge.compat.tables.load import load_tables
 from kedge.compat.target import Gpu, Target
-from kedge.compat.traits import Fact, ImageTraits
 from kedge.compat.verdict import MINOR, NATIVE, NO, NOTE, WARNING
 
 R_10_2 = "cuda>=10.2 brand=tesla,driver>=396,driver<397 brand=tesla,driver>=418,driver<419"

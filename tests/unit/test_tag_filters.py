@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.compat.rows import NgcRelease
-from kedge.compat.tag_filters import is_since, list_architectures, list_ended, read_cuda_range, read_since
-from kedge.compat.tag_names import read_tag
+from kedge.compat.image.tag_filters import is_since, list_architectures, list_ended, read_cuda_range, read_since
+from kedge.compat.image.tag_names import read_tag
+from kedge.compat.tables.rows import NgcRelease
 from kedge.errors import UsageError
 
 TENSORFLOW = "nvcr.io/nvidia/tensorflow"

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from kedge.compat.tag_names import ATTACHMENT, DATE, MOVING, OTHER, is_newer, read_tag, sort_tags
+from kedge.compat.image.tag_names import ATTACHMENT, DATE, MOVING, OTHER, is_newer, read_tag, sort_tags
 
 CUDA = "nvcr.io/nvidia/cuda"
 

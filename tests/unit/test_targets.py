@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.compat.tables import load_tables
+from kedge.compat.tables.load import load_tables
 from kedge.errors import SiteProblem, UnknownGpu, UsageError
 from kedge.frozen import replace
 from kedge.host.gpu_probe import GpuProbe, ProbedGpu

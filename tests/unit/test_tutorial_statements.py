@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.compat.gpus import find_gpu
-from kedge.compat.rows import NgcRelease
-from kedge.compat.tables import load_tables
+from kedge.compat.tables.gpus import find_gpu
+from kedge.compat.tables.load import load_tables
+from kedge.compat.tables.rows import NgcRelease
 from kedge.compat.versions import is_at_least, major_minor, order
 
 TABLES = load_tables()

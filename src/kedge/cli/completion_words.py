@@ -27,8 +27,8 @@ def offer_words(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> 
 
 def list_gpu_words() -> list[str]:
     """`A100`, `A100_80GB`, `RTX_3090`: names of the table without spaces, all of which mean one GPU."""
-    from kedge.compat.gpus import find_gpu
-    from kedge.compat.tables import load_tables
+    from kedge.compat.tables.gpus import find_gpu
+    from kedge.compat.tables.load import load_tables
     from kedge.errors import UnknownGpu
 
     tables = load_tables()
@@ -53,7 +53,7 @@ def list_site_words(environ: Mapping[str, str]) -> list[str]:
 
 def list_image_words() -> list[str]:
     """The images of the tables that one word means."""
-    from kedge.compat.tables import load_tables
+    from kedge.compat.tables.load import load_tables
 
     names = [image.rpartition("/")[2] for image in load_tables().images]
     return sorted(name for name in names if names.count(name) == 1)

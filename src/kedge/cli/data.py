@@ -83,7 +83,7 @@ def _list(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _show(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.compat.tables import load_tables
+    from kedge.compat.tables.load import load_tables
     from kedge.ops.data import learned_path, show_rows
 
     tables = load_tables(learned_path(console.environ, console.settings))

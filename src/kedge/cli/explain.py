@@ -17,7 +17,7 @@ from kedge.release import VERSION
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.compat.tables import Tables
+    from kedge.compat.tables.load import Tables
     from kedge.compat.target import Target
     from kedge.ops.explain import Explanation
 

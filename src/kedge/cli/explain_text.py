@@ -8,17 +8,17 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kedge.cli.redaction import escape_controls
-from kedge.compat.table_facts import TABLE_ONLY
-from kedge.compat.traits import TITLES
+from kedge.compat.image.table_facts import TABLE_ONLY
+from kedge.compat.image.traits import TITLES
 from kedge.compat.verdict import FAIL, NOTE, OK, OPEN, WARNING
 from kedge.errors import KedgeError
 from kedge.model.size import format_size
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.compat.tables import Tables
+    from kedge.compat.image.traits import ImageTraits, Layer
+    from kedge.compat.tables.load import Tables
     from kedge.compat.target import Target
-    from kedge.compat.traits import ImageTraits, Layer
     from kedge.compat.verdict import Verdict
     from kedge.ops.explain import Explanation
 
@@ -94,7 +94,7 @@ def _list_facts(traits: ImageTraits, *, sources: bool) -> Iterator[tuple[str, st
 
 
 def _list_needs(traits: ImageTraits, tables: Tables) -> Iterator[tuple[str, str]]:
-    from kedge.compat.need_words import describe_driver_need, describe_gpu_need
+    from kedge.compat.rules.need_words import describe_driver_need, describe_gpu_need
 
     first, *others = describe_driver_need(traits, tables)
     yield _name("Needs of the driver"), first

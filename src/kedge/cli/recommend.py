@@ -79,8 +79,8 @@ def _show_choice(advice: Advice, best: Choice, console: Console) -> None:
 
 def _show_branches(advice: Advice, console: Console) -> None:
     """One line for each driver branch, and how to find out which of them it is."""
-    from kedge.compat.driver_branches import FIND_DRIVER
     from kedge.compat.recommend import WAYS
+    from kedge.compat.rules.driver_branches import FIND_DRIVER
     from kedge.compat.verdict import NATIVE
 
     found = advice.recommendation

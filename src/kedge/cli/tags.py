@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _read_query(arguments: argparse.Namespace, console: Console) -> TagQuery:
-    from kedge.compat.tag_filters import read_cuda_range, read_since
+    from kedge.compat.image.tag_filters import read_cuda_range, read_since
     from kedge.model.platform import Platform
     from kedge.ops.tags import TagQuery
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.compat.tables import Tables
+    from kedge.compat.tables.load import Tables
     from kedge.compat.target import Target
 
 

@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kedge.compat.read_traits import read_traits
-from kedge.compat.rows import NgcRelease
-from kedge.compat.tables import normalize_image
+from kedge.compat.image.read_traits import read_traits
+from kedge.compat.tables.load import normalize_image
+from kedge.compat.tables.rows import NgcRelease
 from kedge.compat.versions import order
 
 if TYPE_CHECKING:
-    from kedge.compat.tables import Tables
+    from kedge.compat.image.traits import ImageTraits
+    from kedge.compat.tables.load import Tables
     from kedge.compat.target import Target
-    from kedge.compat.traits import ImageTraits
 
 _ALIASES = {"torch": "pytorch", "tf": "tensorflow", "triton": "tritonserver", "rapids": "rapidsai", "hpc-sdk": "nvhpc"}
 _NVIDIA = "nvcr.io/nvidia/"

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kedge.compat.driver_branches import find_newest, list_branches
+from kedge.compat.image.read_traits import read_traits
+from kedge.compat.image.traits import ImageTraits
 from kedge.compat.judge import judge
-from kedge.compat.needs import find_offered_cuda
-from kedge.compat.read_traits import read_traits
-from kedge.compat.tables import Tables, normalize_image
+from kedge.compat.rules.driver_branches import find_newest, list_branches
+from kedge.compat.rules.needs import find_offered_cuda
+from kedge.compat.tables.load import Tables, normalize_image
 from kedge.compat.target import Target
-from kedge.compat.traits import ImageTraits
 from kedge.compat.verdict import NATIVE, UNKNOWN
 from kedge.compat.versions import major_minor, order
 from kedge.frozen import as_dict, frozen, replace

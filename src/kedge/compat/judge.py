@@ -5,20 +5,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kedge.compat.glibc_rule import judge_glibc
-from kedge.compat.gpu_judgement import RANKS, GpuJudgement, judge_gpu
-from kedge.compat.mpi_rule import judge_mpi
-from kedge.compat.processor_rule import judge_processor
-from kedge.compat.requirements_rule import judge_requirements
+from kedge.compat.rules.glibc_rule import judge_glibc
+from kedge.compat.rules.gpu_judgement import RANKS, GpuJudgement, judge_gpu
+from kedge.compat.rules.mpi_rule import judge_mpi
+from kedge.compat.rules.processor_rule import judge_processor
+from kedge.compat.rules.requirements_rule import judge_requirements
 from kedge.compat.target import Gpu
 from kedge.compat.verdict import FAIL, FORWARD, MINOR, NATIVE, NO, NOTE, PTX, UNKNOWN, Judgement, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kedge.compat.tables import Tables
+    from kedge.compat.image.traits import ImageTraits
+    from kedge.compat.tables.load import Tables
     from kedge.compat.target import Target
-    from kedge.compat.traits import ImageTraits
 
 _NO_GPU = "Name the GPU and driver of the nodes with --gpu and --driver, or a queue with --site."
 

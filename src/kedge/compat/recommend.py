@@ -7,20 +7,20 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kedge.compat.candidates import list_candidates, read_candidate, resolve_image, tells_architecture
-from kedge.compat.driver_branches import DriverChoice, list_branches, tell_choices, tell_same
-from kedge.compat.gpus import AMD
+from kedge.compat.image.read_traits import split_name
 from kedge.compat.judge import judge
-from kedge.compat.needs import find_offered_cuda
-from kedge.compat.read_traits import split_name
-from kedge.compat.rows import NgcRelease
+from kedge.compat.rules.driver_branches import DriverChoice, list_branches, tell_choices, tell_same
+from kedge.compat.rules.needs import find_offered_cuda
+from kedge.compat.tables.gpus import AMD
+from kedge.compat.tables.rows import NgcRelease
 from kedge.compat.verdict import FAIL, FORWARD, MINOR, NATIVE, NO, NOTE, PTX, UNKNOWN, Judgement, Verdict
 from kedge.compat.versions import order
 from kedge.frozen import as_dict, frozen, replace
 
 if TYPE_CHECKING:
-    from kedge.compat.tables import Tables
+    from kedge.compat.image.traits import ImageTraits
+    from kedge.compat.tables.load import Tables
     from kedge.compat.target import Target
-    from kedge.compat.traits import ImageTraits
 
 WAYS = {
     NATIVE: "natively",

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from kedge.compat.image.traits import ImageTraits
 from kedge.compat.target import Target
-from kedge.compat.traits import ImageTraits
 from kedge.compat.verdict import FORWARD, MINOR, NATIVE, NO, PTX, UNKNOWN, Verdict
 from kedge.compat.versions import is_at_least
+from kedge.doctor.environment.leaks import list_user_sites
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
-from kedge.doctor.leaks import list_user_sites
 from kedge.errors import KedgeError
 from kedge.settings import home_directory
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kedge.compat.gpus import find_gpu, find_models
-from kedge.compat.rows import NgcRelease
-from kedge.compat.table_cells import CUDA, GPUS, RELEASES, TABLE_KINDS, TableKind
-from kedge.compat.tables import SHIPPED, Tables, check_file, load_tables, normalize_image
+from kedge.compat.tables.cells import CUDA, GPUS, RELEASES, TABLE_KINDS, TableKind
+from kedge.compat.tables.gpus import find_gpu, find_models
+from kedge.compat.tables.load import SHIPPED, Tables, check_file, load_tables, normalize_image
+from kedge.compat.tables.rows import NgcRelease
 from kedge.compat.versions import order
 from kedge.errors import TableProblem, UnknownGpu, UsageError
 from kedge.frozen import as_dict, frozen, list_names

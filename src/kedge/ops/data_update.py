@@ -11,11 +11,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from kedge.compat.learned import has_all, make_row, write_rows
-from kedge.compat.rows import NgcRelease
-from kedge.compat.tables import Tables, load_tables, merge_rows, read_learned
-from kedge.compat.tag_filters import is_since, read_since
-from kedge.compat.tag_names import VERSION, read_tag, sort_names
+from kedge.compat.image.tag_filters import is_since, read_since
+from kedge.compat.image.tag_names import VERSION, read_tag, sort_names
+from kedge.compat.tables.learned import has_all, make_row, write_rows
+from kedge.compat.tables.load import Tables, load_tables, merge_rows, read_learned
+from kedge.compat.tables.rows import NgcRelease
 from kedge.errors import FileProblem, KedgeError, NetworkFailed, NoSpace, RateLimited, StoreBusy, UsageError
 from kedge.frozen import frozen
 from kedge.model.reference import Reference

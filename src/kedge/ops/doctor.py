@@ -8,9 +8,9 @@ import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from kedge.doctor.containers.namespaces import NAME as NAMESPACES
 from kedge.doctor.diagnosis import Diagnosis
 from kedge.doctor.finding import FAIL, WARNING, Finding
-from kedge.doctor.namespaces import NAME as NAMESPACES
 from kedge.doctor.run_checks import TOTAL_SECONDS, run_checks
 from kedge.doctor.run_checks import list_checks as list_table
 from kedge.doctor.surroundings import Check, Surroundings
@@ -66,7 +66,7 @@ def diagnose(
     wanted = [*names, checks[0].name] if names and image else names
     if not wanted or _NETWORK.intersection(wanted):
         # once, before there are children: each of them would import all of it, out of the time it has for answers
-        importlib.import_module("kedge.doctor.credentials")
+        importlib.import_module("kedge.doctor.network.credentials")
     diagnosis = run_checks(surroundings, wanted, checks=checks, seconds=TOTAL_SECONDS - (time.monotonic() - began))
     findings = tuple(_soften_namespaces(each, surroundings.environ) for each in diagnosis.findings)
     return replace(diagnosis, findings=findings)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kedge.compat.chart import Chart, make_chart
+from kedge.compat.image.read_traits import split_name
+from kedge.compat.image.traits import ImageTraits
 from kedge.compat.judge import judge
-from kedge.compat.read_traits import split_name
 from kedge.compat.recommend import advise
-from kedge.compat.tables import Tables
+from kedge.compat.tables.load import Tables
 from kedge.compat.target import Target
-from kedge.compat.traits import ImageTraits
 from kedge.compat.verdict import Verdict
 from kedge.errors import AuthenticationFailed, ImageNotFound, NetworkFailed
 from kedge.frozen import replace as put

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from kedge.compat.gpus import make_gpu
-from kedge.compat.tables import Tables
+from kedge.compat.tables.gpus import make_gpu
+from kedge.compat.tables.load import Tables
 from kedge.compat.target import Gpu, Target
 from kedge.frozen import replace
 from kedge.host.glibc import read_glibc

@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import partial
 
 from kedge.compat.chart import Chart
-from kedge.compat.tables import Tables
+from kedge.compat.tables.load import Tables
 from kedge.compat.target import Target
 from kedge.doctor.finding import WARNING, Finding
 from kedge.doctor.image import NAME, explain_problem, judge_image

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from kedge.compat.image_values import clean_text
-from kedge.compat.traits import Fact
+from kedge.compat.image.image_values import clean_text
+from kedge.compat.image.traits import Fact
 from kedge.compat.versions import order
 from kedge.errors import InvalidReference
 from kedge.formats.elf import identify_machine

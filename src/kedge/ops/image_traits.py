@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kedge.compat.image_values import clean_text, split_variables
-from kedge.compat.read_traits import read_traits, split_name
-from kedge.compat.table_facts import TABLE_ONLY
-from kedge.compat.traits import Fact, ImageTraits
+from kedge.compat.image.image_values import clean_text, split_variables
+from kedge.compat.image.read_traits import read_traits, split_name
+from kedge.compat.image.table_facts import TABLE_ONLY
+from kedge.compat.image.traits import Fact, ImageTraits
 from kedge.errors import (
     FileProblem,
     ImageNotFound,
@@ -44,7 +44,7 @@ from kedge.runtime.images.squashfs_view import SquashView
 from kedge.runtime.views import FolderView
 
 if TYPE_CHECKING:
-    from kedge.compat.tables import Tables
+    from kedge.compat.tables.load import Tables
     from kedge.runtime.views import View
 
 _FROM = "org.label-schema.usage.singularity.deffile.from"

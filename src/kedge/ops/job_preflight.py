@@ -18,8 +18,8 @@ from kedge.ops.job_image import StagedImage
 from kedge.settings import Settings
 
 if TYPE_CHECKING:
-    from kedge.compat.tables import Tables
-    from kedge.compat.traits import ImageTraits
+    from kedge.compat.image.traits import ImageTraits
+    from kedge.compat.tables.load import Tables
     from kedge.compat.verdict import Verdict
 
 # Imports inside the functions below are late: jobs without GPUs, and sites that do not say which they have, pay none.
@@ -51,7 +51,7 @@ def _judge(
     image: StagedImage, site: Site, queue: Queue, settings: Settings, environ: Mapping[str, str]
 ) -> Verdict | None:
     from kedge.compat.judge import judge
-    from kedge.compat.tables import load_tables
+    from kedge.compat.tables.load import load_tables
     from kedge.ops.data import learned_path
     from kedge.ops.queue_target import describe_queues
 
@@ -73,7 +73,7 @@ def _read_traits(image: StagedImage, queue: Queue, settings: Settings, tables: T
     stored = _read_stored(name, queue, settings, tables)  # the image's own config knows more than the tables
     if stored is not None:
         return stored
-    from kedge.compat.read_traits import read_traits, split_name
+    from kedge.compat.image.read_traits import read_traits, split_name
 
     repository, tag = split_name(name)
     if tag and tables.find_release(repository, tag) is not None:
@@ -83,7 +83,7 @@ def _read_traits(image: StagedImage, queue: Queue, settings: Settings, tables: T
 
 def _read_file(path: str, tables: Tables) -> ImageTraits | None:
     """By the config that a SIF carries; to look at the files inside would take longer than the submission."""
-    from kedge.compat.read_traits import read_config_traits
+    from kedge.compat.image.read_traits import read_config_traits
     from kedge.model.manifest import parse_config
     from kedge.runtime.images.image_file import identify
 

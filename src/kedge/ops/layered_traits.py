@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kedge.compat.image_values import clean_text, list_commands, shorten_command
-from kedge.compat.read_traits import read_config_traits
-from kedge.compat.traits import ImageTraits, Layer
+from kedge.compat.image.image_values import clean_text, list_commands, shorten_command
+from kedge.compat.image.read_traits import read_config_traits
+from kedge.compat.image.traits import ImageTraits, Layer
 from kedge.frozen import replace
 from kedge.model.manifest import ImageConfig, Index, Manifest
 from kedge.model.reference import Reference, Transport
@@ -15,7 +15,7 @@ from kedge.ops.fetch import refuse_artifacts
 from kedge.ops.resolve import Resolved, read_config
 
 if TYPE_CHECKING:
-    from kedge.compat.tables import Tables
+    from kedge.compat.tables.load import Tables
     from kedge.store.store import Store
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from kedge.compat.tables import Tables
-from kedge.compat.traits import ImageTraits
+from kedge.compat.image.traits import ImageTraits
+from kedge.compat.tables.load import Tables
 from kedge.errors import KedgeError, UsageError
 from kedge.frozen import frozen
 from kedge.frozen import replace as put

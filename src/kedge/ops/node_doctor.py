@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 
-from kedge.compat.tables import load_tables
+from kedge.compat.tables.load import load_tables
 from kedge.compat.target import Target
 from kedge.doctor.finding import NOTE, OK, Finding
 from kedge.doctor.surroundings import Check, Surroundings

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from kedge.compat.recommend import Choice, Recommendation, recommend
-from kedge.compat.tables import Tables
+from kedge.compat.tables.load import Tables
 from kedge.compat.target import Target
 from kedge.errors import NothingFits, UsageError
 from kedge.frozen import frozen

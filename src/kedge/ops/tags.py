@@ -6,10 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
-from kedge.compat.judge import judge
-from kedge.compat.read_traits import read_traits
-from kedge.compat.tables import Tables
-from kedge.compat.tag_filters import (
+from kedge.compat.image.read_traits import read_traits
+from kedge.compat.image.tag_filters import (
     CudaRange,
     EndedSeries,
     covers,
@@ -19,9 +17,11 @@ from kedge.compat.tag_filters import (
     read_cuda_range,
     read_since,
 )
-from kedge.compat.tag_names import ATTACHMENT, TagName, is_newer, read_tag, sort_names
+from kedge.compat.image.tag_names import ATTACHMENT, TagName, is_newer, read_tag, sort_names
+from kedge.compat.image.traits import Fact, ImageTraits
+from kedge.compat.judge import judge
+from kedge.compat.tables.load import Tables
 from kedge.compat.target import Target
-from kedge.compat.traits import Fact, ImageTraits
 from kedge.errors import NetworkFailed, RateLimited
 from kedge.frozen import as_dict, frozen, replace
 from kedge.ops.known_tables import Repository
@@ -298,7 +298,7 @@ def _filter_cuda(rows: list[TagRow], wanted: CudaRange, notes: list[str]) -> lis
 
 
 def _filter_running(rows: list[TagRow], target: Target | None, notes: list[str]) -> list[TagRow]:
-    from kedge.compat.driver_branches import FIND_DRIVER
+    from kedge.compat.rules.driver_branches import FIND_DRIVER
     from kedge.compat.verdict import NO, UNKNOWN
 
     there = [row for row in rows if row.is_there and JETSON not in row.marks]

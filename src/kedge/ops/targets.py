@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from kedge.compat.gpus import find_gpu
-from kedge.compat.tables import Tables
+from kedge.compat.tables.gpus import find_gpu
+from kedge.compat.tables.load import Tables
 from kedge.compat.target import Gpu, Target
 from kedge.errors import UsageError
 from kedge.frozen import replace

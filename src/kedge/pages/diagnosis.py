@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from kedge.compat.chart import Chart
-from kedge.compat.traits import ImageTraits
+from kedge.compat.image.traits import ImageTraits
 from kedge.compat.verdict import Verdict
 from kedge.doctor.finding import FAIL, LEVELS, NOTE, OK, SKIPPED, WARNING, Finding
 from kedge.frozen import frozen

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from kedge.compat.chart import Chart
+from kedge.compat.image.traits import ImageTraits
 from kedge.compat.target import Target
-from kedge.compat.traits import ImageTraits
 from kedge.compat.verdict import Verdict
 from kedge.pages.chart_picture import make_chart_picture
 from kedge.pages.facts_part import make_facts, make_machine

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from kedge.compat.image.traits import TITLES, Fact, ImageTraits
 from kedge.compat.target import Gpu, Target
-from kedge.compat.traits import TITLES, Fact, ImageTraits
 from kedge.model.size import format_size
 from kedge.pages.markup import Markup, format_sentence, make_element
 from kedge.pages.skeleton import make_section

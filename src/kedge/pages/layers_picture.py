@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kedge.compat.traits import Layer
+from kedge.compat.image.traits import Layer
 from kedge.frozen import frozen
 from kedge.model.size import format_size
 from kedge.pages.markup import Markup, clean_text, make_element

@@ -70,18 +70,8 @@ _OWN = Rule(OWN, "kedge's own")
 OWN_RULES = {
     name: _OWN
     for name in (
-        *(
-            "image",
-            "arguments",
-            "command_name",
-            "instance",
-            "pid_file",
-            "runtime",
-            "pull",
-            "pull_words",
-            "dry_run",
-            "json",
-        ),
+        *("image", "arguments", "command_name", "instance", "pid_file", "runtime", "pull", "pull_words"),
+        *("dry_run", "force", "json"),
         *("verbose", "silent", "debug", "nocolor", "given", "notes", "warnings"),
     )
 }

@@ -7,7 +7,7 @@ one of the host (CUDA errors 803 and 804). The library lists its branches in an 
 
 from __future__ import annotations
 
-from kedge.compat.libcuda_choice import (
+from kedge.compat.rules.libcuda_choice import (
     GPU_TOO_OLD,
     HOST_NEWER,
     HOST_NOT_KNOWN,
@@ -126,7 +126,9 @@ def compare_drivers(view: View, carried: Carried, version: str, cards: list[Card
 
 def find_last_branch(cards: list[Card]) -> int | None:
     """The last driver branch that drives all the cards; None: current ones do, or it is not known."""
-    from kedge.compat.gpu_index import find_capability  # late: few images carry a libcuda that is newer than the host's
+    from kedge.compat.tables.gpu_index import (
+        find_capability,  # late: few images carry a libcuda that is newer than the host's
+    )
 
     known = [find_capability(model) for model in {card.model: None for card in cards if card.model}]
     return min((each[3] for each in known if each is not None and each[3] is not None), default=None)

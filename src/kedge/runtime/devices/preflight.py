@@ -6,9 +6,9 @@ Only what is certain to fail is refused. A look at the node is let through: a sh
 
 from __future__ import annotations
 
-from kedge.compat.capability_rule import NO as NO_KERNELS
-from kedge.compat.capability_rule import judge_kernels
-from kedge.compat.driver_rule import NO, Answer, Machine, Need, judge_driver
+from kedge.compat.rules.capability_rule import NO as NO_KERNELS
+from kedge.compat.rules.capability_rule import judge_kernels
+from kedge.compat.rules.driver_rule import NO, Answer, Machine, Need, judge_driver
 from kedge.runtime.devices.image_variables import read_image_variable
 
 TYPE_CHECKING = False
@@ -59,7 +59,7 @@ def find_obstacle(image: ImageFacts, decision: Decision, driver: str, cards: lis
         if decision.obstacle:
             return decision.obstacle, decision.remedy
         if answer.mode == NO:
-            from kedge.compat.driver_words import tell_driver  # late, as are all words: only for a refusal
+            from kedge.compat.rules.driver_words import tell_driver  # late, as are all words: only for a refusal
 
             return tell_driver(need, machine, answer)
     listed = next((text for text in (read_image_variable(image, name) for name in _LISTS) if text), "")
@@ -68,7 +68,7 @@ def find_obstacle(image: ImageFacts, decision: Decision, driver: str, cards: lis
 
 def _judge_cards(listed: str, cuda: str, cards: list[Card], answer: Answer | None) -> tuple[str, str] | None:
     """The obstacle of the first card whose kernels the image does not have; one that has them makes a start useful."""
-    from kedge.compat.gpu_index import find_capability  # late: most images have no list
+    from kedge.compat.tables.gpu_index import find_capability  # late: most images have no list
 
     refused: tuple[str, str] | None = None
     for model in {card.model: None for card in cards}:
@@ -80,7 +80,7 @@ def _judge_cards(listed: str, cuda: str, cards: list[Card], answer: Answer | Non
         if judged.mode != NO_KERNELS:
             return None
         if refused is None:
-            from kedge.compat.capability_words import Subject, tell_kernels  # late: as above
+            from kedge.compat.rules.capability_words import Subject, tell_kernels  # late: as above
 
             refused = tell_kernels(judged, Subject(model, known[0], cuda=cuda))
     return refused

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The sentences that a user reads about driver and CUDA: what is so, why, and what to do. A start may import this."""
+
+from __future__ import annotations
+
+from kedge.compat.rules import driver_rule as rule
+from kedge.compat.rules.libcuda_choice import (
+    GPU_TOO_OLD,
+    HOST_NEWER,
+    IMAGE,
+    KIND_NOT_KNOWN,
+    NOT_DATA_CENTER,
+    NOT_LISTED,
+)
+from kedge.compat.versions import order
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kedge.compat.rules.driver_rule import Answer, Machine, Need
+
+COMPAT_FOLDER = "/usr/local/cuda/compat"
+_LIMITS = (
+    "programs run, but PTX cannot be compiled at run time (error 222, cudaErrorUnsupportedPtxVersion), and what only "
+    "newer drivers can do is missing."
+)
+_TOO_OLD = "Programs stop with error 35, 'CUDA driver version is insufficient for CUDA runtime version'."
+
+
+def tell_driver(need: Need, machine: Machine, answer: Answer, gpu: str = "") -> tuple[str, str]:
+    """What the answer means, and the remedy; the second is empty where nothing is needed."""
+    if answer.mode == rule.NATIVE:
+        return _tell_native(need, machine, answer), ""
+    if answer.mode == rule.FORWARD:
+        return _tell_forward(need, machine, gpu), ""
+    if answer.mode == rule.MINOR:
+        return _tell_minor(need, machine, answer, gpu)
+    if answer.reason in (rule.NO_LONGER_DRIVEN, rule.NOT_YET_DRIVEN):
+        return _tell_driven(machine, answer, gpu)
+    if answer.mode == rule.NO:
+        needs = tell_needs(need)
+        sentence = f"{needs}: driver {machine.driver} is too old. {_tell_obstacle(need, answer, gpu)}{_TOO_OLD}"
+        return sentence, tell_remedy(need, machine)
+    return _tell_unknown(need, machine, answer)
+
+
+def name_cuda(need: Need) -> str:
+    """`CUDA 12.3.2`; builds have a fourth number, which says nothing to people."""
+    fields = order(need.cuda)[:3] or (need.major,)
+    return "CUDA " + ".".join(str(field) for field in fields)
+
+
+def name_libcuda(need: Need) -> str:
+    """`libcuda 545.23.08`; `libcuda` where the version of the image's is not known."""
+    return f"libcuda {need.built_for}" if need.built_for else "libcuda"
+
+
+def tell_needs(need: Need) -> str:
+    """Which drivers it needs, without a full stop."""
+    cuda = name_cuda(need)
+    if not need.min_driver and need.minor_floor:
+        return f"{cuda} needs driver {need.minor_floor} or newer"
+    if not need.min_driver:
+        return f"Which driver {cuda} needs is not known"
+    if need.major < 11:
+        return f"{cuda} needs driver {need.min_driver} or newer, as CUDA before 11 has no minor-version compatibility"
+    if order(need.minor_floor)[:1] >= order(need.min_driver)[:1] or not need.minor_floor:
+        return f"{cuda} needs driver {need.min_driver} or newer"
+    floor = f"{need.minor_floor} or newer by minor-version compatibility"
+    return f"{cuda} needs driver {need.min_driver} or newer, or {floor}"
+
+
+def tell_remedy(need: Need, machine: Machine) -> str:
+    """What to do where the driver is too old."""
+    older = f"Take an image for {_name_offer(machine)} or older" if machine.major else "Take an older image"
+    wanted = need.minor_floor or need.min_driver
+    if machine.last_branch is not None and order(wanted)[:1] > (machine.last_branch,):
+        return f"{older}, or another GPU: drivers after branch {machine.last_branch} do not drive this one."
+    newer = f"driver {wanted} or newer" if wanted else "a newer driver"
+    return f"{older}, ask the administrators for {newer}, or choose a queue that has it."
+
+
+def join_numbers(numbers: Iterable[int], last: str = "and") -> str:
+    """`470, 525 and 535`."""
+    words = [str(number) for number in numbers]
+    return f" {last} ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def _tell_driven(machine: Machine, answer: Answer, gpu: str) -> tuple[str, str]:
+    name, driver = gpu or "this GPU", machine.driver
+    if answer.reason == rule.NOT_YET_DRIVEN:
+        sentence = f"Driver {driver} is older than {name}: {machine.first_branch} is the first branch that knows it"
+        return f"{sentence}. Programs see no GPU.", "Look up the driver again: these two do not go together."
+    sentence = f"Driver {driver} does not drive {name} any more: {machine.last_branch} is the last branch that does"
+    remedy = f"Choose a node whose driver is of branch {machine.last_branch} or older, or another GPU."
+    return f"{sentence}. Programs see no GPU.", remedy
+
+
+def _tell_native(need: Need, machine: Machine, answer: Answer) -> str:
+    cuda, driver = name_cuda(need), machine.driver
+    if answer.reason == rule.NEW_ENOUGH:
+        sentence = f"Driver {driver} is new enough: {cuda} needs {need.min_driver} or newer."
+    elif answer.reason == rule.SAME_BRANCH:
+        minor = ".".join(str(field) for field in order(need.cuda)[:2]) or str(need.major)
+        sentence = (
+            f"Driver {driver} is of the branch {order(driver)[0]}, which brought CUDA {minor}, so {cuda} runs, "
+            f"though NVIDIA names {need.min_driver} for it."
+        )
+    else:
+        sentence = f"Driver {driver} offers {_name_offer(machine)}, which runs {cuda}, too."
+    if answer.uses_image:
+        return f"{sentence} kedge uses the image's own {name_libcuda(need)}, as it is newer."
+    is_older = bool(need.carries_compat and need.built_for) and order(driver)[:1] > order(need.built_for)[:1]
+    if answer.obstacle == HOST_NEWER and is_older:
+        return (
+            f"{sentence} kedge leaves out the image's older libcuda {need.built_for}, which can fail here (error 803)."
+        )
+    return sentence
+
+
+def _tell_forward(need: Need, machine: Machine, gpu: str) -> str:
+    which = f" such as {gpu}" if gpu else ""
+    return (
+        f"Driver {machine.driver} is older than the {need.min_driver} that {name_cuda(need)} asks for, but the image "
+        f"brings its own {name_libcuda(need)} ({COMPAT_FOLDER}). On data-center GPUs{which} "
+        f"that runs with drivers of the branches {join_numbers(need.branches or ())}, and kedge uses it."
+    )
+
+
+def _tell_minor(need: Need, machine: Machine, answer: Answer, gpu: str) -> tuple[str, str]:
+    cuda = name_cuda(need)
+    asks = f"is older than the {need.min_driver} that {cuda} asks for" if need.min_driver else f"may be old for {cuda}"
+    sentence = (
+        f"Driver {machine.driver} {asks}, but {need.minor_floor} or newer is enough for CUDA {need.major} "
+        f"(minor-version compatibility): {_LIMITS}"
+    )
+    other = f"a driver from {need.min_driver} on" if need.min_driver else "a newer driver"
+    if machine.last_branch is not None and order(need.min_driver)[:1] > (machine.last_branch,):
+        other = "another GPU, as newer drivers do not drive this one"
+    remedy = f"Should a program stop with error 222: take an image for {_name_offer(machine)} or older, or {other}."
+    if answer.obstacle != IMAGE:
+        return f"{sentence} {_tell_obstacle(need, answer, gpu)}".rstrip(), remedy
+    carried = "Should the image bring a newer libcuda of its own that takes this driver"
+    if need.carries_compat:
+        branch = order(machine.driver)[0]
+        carried = f"Should the image's own {name_libcuda(need)} take drivers of branch {branch}"
+    return f"{sentence} {carried}, kedge uses it, and these limits are gone.", remedy
+
+
+def _tell_obstacle(need: Need, answer: Answer, gpu: str) -> str:
+    """Why the image's own libcuda is of no use; ends with a space where there is something to say."""
+    own = f"The image's own {name_libcuda(need)}"
+    if not need.carries_compat:
+        own = "A newer libcuda inside the image"
+    if answer.obstacle == NOT_DATA_CENTER:
+        which = f"on {gpu} it fails with error 804" if gpu else "elsewhere it fails with error 804"
+        return f"{own} does not help: it runs on data-center GPUs only, {which}, and kedge leaves it out. "
+    if answer.obstacle == GPU_TOO_OLD:
+        return f"{own} does not help: libraries as new as that do not drive {gpu or 'this GPU'} any more. "
+    if answer.obstacle == NOT_LISTED:
+        return f"{own} does not help: it runs with drivers of the branches {join_numbers(need.branches or ())} only. "
+    if answer.obstacle == KIND_NOT_KNOWN:
+        return "Whether this GPU takes the image's own newer libcuda is not known. "
+    if need.carries_compat is False:
+        return "The image brings no newer libcuda of its own. "
+    return ""
+
+
+def _tell_unknown(need: Need, machine: Machine, answer: Answer) -> tuple[str, str]:
+    needs, driver = tell_needs(need), machine.driver
+    if answer.reason == rule.NO_CUDA:
+        return "Nothing is known about CUDA in this image: neither whether it uses GPUs nor what it needs of them.", ""
+    if answer.reason == rule.NO_DRIVER:
+        return f"{needs}. The driver there is not known.", "Name it with --driver, as nvidia-smi shows it."
+    if answer.reason == rule.SHORT_DRIVER:
+        return (
+            f"{needs}. Driver {driver} is named in short, and the rest of its number decides.",
+            "Name all of it with --driver, as nvidia-smi shows it.",
+        )
+    if answer.reason == rule.NEEDS_NOT_KNOWN:
+        return f"{needs}, so nothing can be said about driver {driver}.", ""
+    own = f"The image brings its own {name_libcuda(need)}"
+    reasons = {
+        rule.COMPAT_NOT_KNOWN: "It runs only if the image brings a newer libcuda of its own, which is not known.",
+        rule.BRANCHES_NOT_KNOWN: f"{own}, but with which older drivers that runs is not known.",
+        rule.KIND_OF_GPU_NOT_KNOWN: f"{own}, which runs on data-center GPUs only; the kind of this GPU is not known.",
+    }
+    return f"{needs}: driver {driver} is too old. {reasons[answer.reason]}", tell_remedy(need, machine)
+
+
+def _name_offer(machine: Machine) -> str:
+    return f"CUDA {machine.cuda or machine.major}"

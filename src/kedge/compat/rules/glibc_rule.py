@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""C library: what happens to host libraries inside an image. kedge brings in the driver's own, which need little."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kedge.compat.verdict import NOTE, WARNING, Judgement
+from kedge.compat.versions import order
+
+if TYPE_CHECKING:
+    from kedge.compat.image.traits import ImageTraits
+    from kedge.compat.target import Target
+
+_MUSL_SYSTEMS = ("alpine", "void", "chimera")
+_GLVND_SINCE = (2, 34)  # hosts from here on have graphics loaders that older images cannot load
+
+
+def judge_glibc(traits: ImageTraits, target: Target) -> list[Judgement]:
+    """What is to be said where libraries of the host come into the image; nothing where nothing is known."""
+    if is_musl(traits):
+        sentence = (
+            f"The image ({traits.os.value or 'musl'}) has the C library musl; the driver's libraries are made for "
+            f"glibc and do not load in it, so GPUs cannot be used."
+        )
+        remedy = "Take an image of Ubuntu, Debian or Rocky Linux."
+        return [Judgement("glibc", WARNING, sentence, remedy)] if target.has_gpus is not False else []
+    ours, theirs = order(traits.glibc.value), order(target.glibc)
+    if not ours or not theirs or theirs <= ours:
+        return []
+    older = f"The image has glibc {traits.glibc.value}, older than the {target.glibc} of {target.title}."
+    found = []
+    if target.has_gpus is not False and theirs >= _GLVND_SINCE > ours:
+        sentence = (
+            f"{older} With 'apptainer --nv', which brings in graphics libraries of the host, programs can stop with "
+            f"'GLIBC_2.34 not found'; kedge brings in the driver's own libraries only, and this does not happen."
+        )
+        found.append(Judgement("glibc", NOTE, sentence))
+    if target.mpi:
+        sentence = f"{older} {target.mpi} of the host, bound into the image, may ask for the newer one and not load."
+        found.append(Judgement("glibc", WARNING, sentence, "Use the image's own MPI, or a newer image."))
+    return found
+
+
+def is_musl(traits: ImageTraits) -> bool:
+    """Whether the image's C library is musl."""
+    return "musl" in traits.glibc.value.lower() or traits.os.value.lower().startswith(_MUSL_SYSTEMS)

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One image on one kind of GPU: what the rules of driver and kernels say, and what the two come to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kedge.compat.rules import capability_rule, driver_rule
+from kedge.compat.rules.capability_words import Subject, show_capability, tell_kernels
+from kedge.compat.rules.driver_words import name_cuda, name_libcuda, tell_driver
+from kedge.compat.rules.needs import find_machine, find_need
+from kedge.compat.rules.neighbours import find_neighbours
+from kedge.compat.tables.gpus import AMD
+from kedge.compat.verdict import FAIL, FORWARD, MINOR, NATIVE, NO, NOTE, OK, OPEN, PTX, UNKNOWN, WARNING, Judgement
+from kedge.frozen import frozen
+
+if TYPE_CHECKING:
+    from kedge.compat.image.traits import ImageTraits
+    from kedge.compat.tables.load import Tables
+    from kedge.compat.tables.rows import NgcRelease
+    from kedge.compat.target import Gpu, Target
+
+RANKS = (NATIVE, MINOR, FORWARD, PTX, UNKNOWN, NO)  # what is worse decides
+_LEVELS = {NATIVE: OK, FORWARD: NOTE, MINOR: WARNING, PTX: WARNING, NO: FAIL, UNKNOWN: OPEN}
+_ROCM = "Take an image for ROCm (such as rocm/pytorch of Docker Hub) and start it with --rocm, or take NVIDIA GPUs."
+_NO_LIST = "The list of this release's kernels is not known"
+_TOOLKITS = ("CUDA", "CUDA DL", "NVIDIA HPC SDK")  # what images are called that hold no GPU programs of their own
+
+
+@frozen
+class GpuJudgement:
+    """What comes of one kind of GPU."""
+
+    gpu: Gpu
+    outcome: str
+    driver: Judgement
+    kernels: Judgement
+    reason: str  # in short, for the headline; empty where it runs natively
+
+
+def judge_gpu(traits: ImageTraits, target: Target, gpu: Gpu, tables: Tables) -> GpuJudgement:
+    """Driver and kernels, for one kind of GPU of the target."""
+    if gpu.brand == AMD:
+        return _judge_amd(traits, gpu)
+    need, machine = find_need(traits, tables), find_machine(target, gpu, tables)
+    answer = driver_rule.judge_driver(need, machine)
+    sentence, remedy = tell_driver(need, machine, answer, gpu.name)
+    driver = Judgement("driver", _LEVELS[answer.mode], sentence, remedy, answer.mode)
+    if answer.reason == driver_rule.NO_CUDA:
+        driver = Judgement("driver", NOTE, sentence, remedy, UNKNOWN)
+    kernels, short = judge_image_kernels(traits, gpu, tables, accepts_ptx=answer.accepts_ptx, driver=target.driver)
+    outcome = max(driver.outcome, kernels.outcome, key=RANKS.index)
+    if driver.outcome == outcome:
+        short = _shorten_driver(answer, need, machine)
+    return GpuJudgement(gpu, outcome, driver, kernels, short)
+
+
+def _judge_amd(traits: ImageTraits, gpu: Gpu) -> GpuJudgement:
+    """Another maker's: images for CUDA do not run there; of those for ROCm the tables know nothing."""
+    if traits.cuda or traits.driver:
+        made = f" (this one is for CUDA {'.'.join(traits.cuda.value.split('.')[:3])})" if traits.cuda else ""
+        sentence = f"CUDA images do not run on AMD GPUs such as {gpu.name}{made}: CUDA is NVIDIA's."
+        judgement = Judgement("gpu", FAIL, sentence, _ROCM, NO)
+        return GpuJudgement(gpu, NO, judgement, judgement, "CUDA images do not run on AMD GPUs")
+    sentence = f"{gpu.name} needs an image for ROCm; whether the ROCm of this one serves it is not known."
+    judgement = Judgement("gpu", OPEN, sentence, "", UNKNOWN)
+    return GpuJudgement(gpu, UNKNOWN, judgement, judgement, "what it has for AMD GPUs is not known")
+
+
+def judge_image_kernels(
+    traits: ImageTraits, gpu: Gpu, tables: Tables, *, accepts_ptx: bool | None = True, driver: str = ""
+) -> tuple[Judgement, str]:
+    """Whether the image has code for a GPU under a driver that compiles its PTX or not; and the reason in short."""
+    cuda, cuda_range = traits.cuda.value, (gpu.first_cuda, gpu.last_cuda)
+    answer = capability_rule.judge_kernels(
+        traits.capabilities.value,
+        gpu.capability,
+        architecture=traits.architecture,
+        cuda=cuda,
+        cuda_range=cuda_range,
+        accepts_ptx=accepts_ptx,
+        is_toolkit=traits.framework.value in _TOOLKITS,
+        is_jetson=gpu.kind == "embedded",
+    )
+    subject = Subject(gpu.name or "this GPU", gpu.capability, cuda=cuda, cuda_range=cuda_range, driver=driver)
+    if answer.reason in (capability_rule.NO_LIST, capability_rule.BELOW_STATED, capability_rule.CUDA_TOO_OLD):
+        around = _judge_by_neighbours(traits, subject, tables)
+        if around is not None:
+            return around, "it has no kernels for that GPU"
+    sentence, remedy = tell_kernels(answer, subject)
+    level = WARNING if answer.reason in (capability_rule.BELOW_STATED, capability_rule.CUDA_TOO_OLD) else None
+    judgement = Judgement("gpu", level or _LEVELS[answer.mode], sentence, remedy, answer.mode)
+    return judgement, _shorten_kernels(answer, subject)
+
+
+def _judge_by_neighbours(traits: ImageTraits, subject: Subject, tables: Tables) -> Judgement | None:
+    """For a release without a list: GPUs come and go once, so it has what those before and after it both have."""
+    before, after = find_neighbours(traits, tables)
+    first, second = (_read_row(row, subject, traits.architecture) for row in (before, after))
+    if before and first and first.reason == capability_rule.OLDER:
+        sentence = (
+            f"{_NO_LIST}, but {before.tag}, before it, had none for GPUs as old as {subject}: "
+            f"it had {first.kernels.show()}."
+        )
+        return Judgement("gpu", FAIL, sentence, "Take another GPU.", NO)
+    if before and after and first and second and first.mode == second.mode == NATIVE:
+        sentence = f"{_NO_LIST}, but those before and after it, {before.tag} and {after.tag}, both serve {subject}."
+        return Judgement("gpu", NOTE, sentence, "", NATIVE)
+    return _judge_by_statements(traits, subject, tables)
+
+
+def _judge_by_statements(traits: ImageTraits, subject: Subject, tables: Tables) -> Judgement | None:
+    """The same, by what NVIDIA's notes state of the releases before and after."""
+    before, after = find_neighbours(traits, tables, is_stated=True)
+    first, second = (_read_row(row, subject, traits.architecture) for row in (before, after))
+    if before is None or after is None or first is None or second is None:
+        return None
+    stated = show_capability(max(first.kernels.stated or (0, 0), second.kernels.stated or (0, 0)))
+    answer = capability_rule.judge_kernels(
+        f"{stated}+", subject.capability, cuda=subject.cuda, cuda_range=subject.cuda_range
+    )
+    if answer.mode != NATIVE:
+        return None
+    sentence = (
+        f"{_NO_LIST}, but NVIDIA states of those before and after it, {before.tag} and {after.tag}, that they serve "
+        f"GPUs of compute capability {stated} and newer, as {subject} is."
+    )
+    return Judgement("gpu", NOTE, sentence, "", NATIVE)
+
+
+def _read_row(row: NgcRelease | None, subject: Subject, architecture: str) -> capability_rule.KernelAnswer | None:
+    if row is None:
+        return None
+    return capability_rule.judge_kernels(row.capabilities, subject.capability, architecture=architecture)
+
+
+def _shorten_driver(answer: driver_rule.Answer, need: driver_rule.Need, machine: driver_rule.Machine) -> str:
+    """The reason in a few words, for the headline."""
+    cuda = name_cuda(need)
+    reasons = {
+        driver_rule.TOO_OLD: f"driver {machine.driver} is too old for {cuda}",
+        driver_rule.NO_LONGER_DRIVEN: f"driver {machine.driver} is too new for that GPU",
+        driver_rule.NOT_YET_DRIVEN: f"driver {machine.driver} is older than that GPU",
+        driver_rule.NO_CUDA: "nothing is known about CUDA in it",
+        driver_rule.NO_DRIVER: "the driver is not known",
+        driver_rule.SHORT_DRIVER: f"driver {machine.driver} is named too short",
+        driver_rule.NEEDS_NOT_KNOWN: f"which driver {cuda} needs is not known",
+        driver_rule.COMPAT_NOT_KNOWN: "whether the image brings a newer libcuda is not known",
+        driver_rule.BRANCHES_NOT_KNOWN: "which drivers the image's own libcuda takes is not known",
+        driver_rule.KIND_OF_GPU_NOT_KNOWN: "whether that GPU takes the image's own libcuda is not known",
+        driver_rule.SAME_MAJOR: "PTX cannot be compiled at run time",
+        driver_rule.IMAGE_LIBCUDA: f"kedge uses the image's own {name_libcuda(need)}",
+    }
+    return reasons.get(answer.reason, "")
+
+
+def _shorten_kernels(answer: capability_rule.KernelAnswer, subject: Subject) -> str:
+    reasons = {
+        capability_rule.FROM_PTX: "its kernels are compiled from PTX when a program starts",
+        capability_rule.PTX_OPEN: "it has no kernels for that GPU, and whether its PTX is compiled is not known",
+        capability_rule.PTX_REFUSED: "it has no kernels for that GPU, and the driver cannot compile its PTX",
+        capability_rule.CUDA_TOO_NEW: f"CUDA {subject.cuda} makes no code for that GPU",
+        capability_rule.CUDA_TOO_OLD: f"CUDA {subject.cuda} does not know that GPU",
+        capability_rule.BELOW_STATED: "NVIDIA states that the image is for newer GPUs",
+        capability_rule.NO_CAPABILITY: "the compute capability of the GPU is not known",
+    }
+    fallback = "it has no kernels for that GPU" if answer.mode == NO else "which GPUs it has kernels for is not known"
+    return reasons.get(answer.reason, fallback)

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What an image needs of a driver, and what a driver offers, looked up in the tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kedge.compat.rules.driver_rule import Machine, Need
+from kedge.compat.rules.libcuda_choice import is_data_center
+from kedge.compat.versions import major_minor, order
+
+if TYPE_CHECKING:
+    from kedge.compat.image.traits import ImageTraits
+    from kedge.compat.tables.load import Tables
+    from kedge.compat.target import Gpu, Target
+
+_OWN_SOURCES = ("image", "file", "label")  # facts of the very image, not of a table
+
+
+def find_need(traits: ImageTraits, tables: Tables) -> Need:
+    """What the image asks of a driver."""
+    cuda, built_for = traits.cuda.value, traits.driver.value
+    row = tables.find_cuda(cuda) if cuda else None
+    min_driver = row.min_driver if row is not None else ""
+    if row is not None and row.stands_for and built_for:
+        min_driver = built_for  # of this very build, where the row is of another one
+    return Need(
+        cuda,
+        built_for=built_for,
+        carries_compat=carries_compat(traits),
+        branches=find_branches(traits, tables),
+        min_driver=min_driver,
+        minor_floor=row.minor_floor if row is not None else "",
+    )
+
+
+def carries_compat(traits: ImageTraits) -> bool | None:
+    """Whether the image has a libcuda of its own; NVIDIA's monthly images all do."""
+    return True if traits.compat or traits.release else None
+
+
+def find_branches(traits: ImageTraits, tables: Tables) -> list[int]:
+    """The host branches that the image's libcuda runs with; empty: not known.
+
+    What the image itself lists is all there is. Rows of one CUDA minor list different ones for the same package, so
+    together they count.
+    """
+    told = [int(word) for word in traits.compat_branches.value.split() if word.isascii() and word.isdigit()]
+    if told and traits.compat_branches.source.startswith(_OWN_SOURCES):
+        return told
+    minor = order(traits.cuda.value)[:2]
+    rows = [row for row in tables.cuda if len(minor) == 2 and order(row.version)[:2] == minor]
+    return sorted({*told, *(branch for row in rows for branch in row.compat_branches)})
+
+
+def find_machine(target: Target, gpu: Gpu, tables: Tables) -> Machine:
+    """The driver of a target, as its GPU meets it."""
+    return Machine(
+        target.driver,
+        takes_forward_compat=takes_forward_compat(gpu),
+        cuda=major_minor(target.cuda) or find_offered_cuda(target.driver, tables),
+        first_branch=find_first_branch(gpu, tables),
+        last_branch=gpu.last_driver_branch,
+    )
+
+
+def takes_forward_compat(gpu: Gpu) -> bool | None:
+    """Whether a GPU runs the libcuda of an image; of workstation cards only the server editions do, by their names."""
+    if gpu.takes_forward_compat is None and gpu.kind == "workstation":
+        return is_data_center(gpu.name)
+    return gpu.takes_forward_compat
+
+
+def find_first_branch(gpu: Gpu, tables: Tables) -> int | None:
+    """The driver branch that came with the first CUDA for a GPU: older ones do not know it; None: not known."""
+    first = order(gpu.first_cuda)[:2]
+    drivers = [order(row.min_driver) for row in tables.cuda if row.min_driver and order(row.version)[:2] == first]
+    return min(drivers)[0] if first and drivers else None
+
+
+def find_offered_cuda(driver: str, tables: Tables) -> str:
+    """The newest CUDA that a driver runs by itself: 12.2 for 535.104.05; empty where that is not known."""
+    branch = order(driver)[:1]
+    offered = [order(row.version)[:2] for row in tables.cuda if row.min_driver and order(row.min_driver)[:1] <= branch]
+    return ".".join(str(field) for field in max(offered)) if branch and offered else ""

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The tables of CUDA releases, GPUs and NGC images: those that come with kedge, and what the user's kedge learned.
+
+Shipped figures are never replaced: what was learned fills the fields that they leave empty. A shipped table that is
+damaged is an error; a learned one that is damaged is a problem to warn about, and the rows that can be read count.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from pathlib import Path
+
+from kedge.compat.tables.cells import CUDA, GPUS, RELEASES, TableKind, split_pattern
+from kedge.compat.tables.rows import CudaRelease, GpuModel, NgcRelease
+from kedge.compat.tables.text import LARGEST, ParsedTable, parse_table
+from kedge.compat.versions import order
+from kedge.errors import TableProblem
+from kedge.frozen import list_names, replace
+
+SHIPPED = Path(__file__).parents[2] / "data"
+_SCHEMES = ("docker://", "dockerd://", "oras://")
+_MOST_PROBLEMS = 5  # of learned rows: each becomes a warning
+_HUB = ("docker.io/", "index.docker.io/", "registry-1.docker.io/", "")
+_NVIDIA = "nvcr.io/nvidia/"
+
+
+class Tables:
+    """All rows, and how to find one."""
+
+    def __init__(
+        self,
+        cuda: Iterable[CudaRelease],
+        gpus: Iterable[GpuModel],
+        releases: Iterable[NgcRelease],
+        *,
+        learned: Iterable[NgcRelease] = (),
+        problems: Iterable[TableProblem] = (),
+    ) -> None:
+        self.cuda = tuple(cuda)
+        self.gpus = tuple(gpus)
+        self.learned = tuple(learned)
+        self.problems = tuple(problems)  # of the learned rows
+        self.shipped = tuple(releases)
+        self._exact = {(row.image, row.tag): row for row in self.shipped if "{" not in row.tag}
+        self._patterns: dict[tuple[str, str], list[NgcRelease]] = {}
+        for row in self.shipped:
+            if "{" in row.tag:
+                self._patterns.setdefault((row.image, row.tag.partition("{")[0]), []).append(row)
+        self._learned = {(row.image, row.tag): row for row in self.learned}
+
+    @functools.cached_property
+    def releases(self) -> tuple[NgcRelease, ...]:
+        """The rows of images: shipped ones with what was learned about them, then those that are learned only."""
+        rows = [merge_rows(row, self._learned.get((row.image, row.tag))) for row in self.shipped]
+        return (*rows, *(row for row in self.learned if self._find_shipped(row.image, row.tag) is None))
+
+    @functools.cached_property
+    def images(self) -> tuple[str, ...]:
+        """The repositories that have rows."""
+        return tuple(dict.fromkeys(row.image for row in (*self.shipped, *self.learned)))
+
+    def find_release(self, image: str, tag: str) -> NgcRelease | None:
+        """The row of one tag; a row that stands for several is narrowed to what is true of this one."""
+        name = normalize_image(image)
+        shipped, learned = self._find_shipped(name, tag), self._learned.get((name, tag))
+        return merge_rows(shipped, learned) if shipped is not None else learned
+
+    def list_releases(self, image: str) -> tuple[NgcRelease, ...]:
+        """A row for each tag of a repository that is known, newest first; patterns are written out."""
+        return self._list_releases(normalize_image(image))
+
+    def find_cuda(self, version: str) -> CudaRelease | None:
+        """The row of a toolkit: of 12.3.2 for `12.3.2.001`; else the newest of that minor, which says so."""
+        wanted = order(version)
+        if len(wanted) < 2:
+            return None
+        near = [(order(row.version), row) for row in self.cuda if order(row.version)[:2] == wanted[:2]]
+        exact = next((row for fields, row in near if fields == wanted[: len(fields)]), None)
+        if exact is not None or not near:
+            return exact
+        return replace(max(near, key=lambda pair: pair[0])[1], stands_for=version)
+
+    def _find_shipped(self, image: str, tag: str) -> NgcRelease | None:
+        found = self._exact.get((image, tag))
+        if found is not None:
+            return found
+        for row in self._patterns.get((image, tag.partition("-")[0] + "-"), ()):
+            for name, flavour in list_flavours(row.tag):
+                if name == tag:
+                    return narrow_row(row, tag, flavour)
+        return None
+
+    @functools.cache  # noqa: B019 - tables live as long as the process
+    def _list_releases(self, image: str) -> tuple[NgcRelease, ...]:
+        rows = []
+        for row in self.releases:
+            if row.image == image and "{" in row.tag:
+                tags = [narrow_row(row, name, flavour) for name, flavour in _list_real_names(row.tag)]
+                rows += [merge_rows(each, self._learned.get((image, each.tag))) for each in tags]
+            elif row.image == image:
+                rows.append(row)
+        return tuple(sorted(rows, key=lambda row: (order(row.tag), row.tag), reverse=True))
+
+
+def load_tables(learned: Path | None = None) -> Tables:
+    """The shipped tables, and the rows of a file that `kedge data update` wrote; a file that is not there is empty."""
+    if learned is None:
+        return _load(None, 0, 0)
+    try:
+        state = learned.stat()
+    except OSError:
+        return _load(None, 0, 0)
+    return _load(learned, state.st_mtime_ns, state.st_size)
+
+
+@functools.lru_cache(maxsize=4)
+def _load(learned: Path | None, changed: int, size: int) -> Tables:
+    """Read it all; a file that has changed is another one."""
+    del changed, size
+    rows, problems = read_learned(learned) if learned else ((), ())
+    cuda, gpus, releases = _load_shipped(SHIPPED)
+    return Tables(cuda, gpus, releases, learned=rows, problems=problems)
+
+
+@functools.lru_cache(maxsize=1)
+def _load_shipped(folder: Path) -> tuple[list[CudaRelease], list[GpuModel], list[NgcRelease]]:
+    cuda, gpus, releases = (_read_shipped(folder / kind.file, kind) for kind in (CUDA, GPUS, RELEASES))
+    return (
+        [row for _, row in cuda.rows],
+        [row for _, row in gpus.rows],
+        [row for _, row in releases.rows],
+    )
+
+
+def _read_shipped(path: Path, kind: TableKind) -> ParsedTable:
+    try:
+        data = path.read_bytes()
+    except OSError as problem:
+        hint = "kedge is not installed as a whole: install it again"
+        raise TableProblem(f"{path}: {problem.strerror}", context={"file": str(path)}, hint=hint) from problem
+    table = parse_table(data, str(path), kind)
+    if table.problems:
+        raise table.problems[0]
+    return table
+
+
+def read_learned(path: Path) -> tuple[tuple[NgcRelease, ...], tuple[TableProblem, ...]]:
+    """The rows of a learned file that can be read, and what is wrong with the others; nothing is raised."""
+    try:
+        with path.open("rb") as file:
+            table = parse_table(file.read(LARGEST + 1), str(path), RELEASES)
+    except FileNotFoundError:
+        return (), ()
+    except OSError as problem:
+        hint = "learned rows are left out; 'kedge data update' reads them again"
+        return (), (TableProblem(f"{path}: {problem.strerror}", context={"file": str(path)}, hint=hint),)
+    except TableProblem as problem:
+        return (), (problem,)
+    return tuple(row for _, row in table.rows), table.problems[:_MOST_PROBLEMS]
+
+
+def check_file(path: Path, kind: TableKind | None = None) -> ParsedTable:
+    """Read a file of rows that somebody wants to contribute; OSError and TableProblem are raised."""
+    with path.open("rb") as file:
+        return parse_table(file.read(LARGEST + 1), str(path), kind)
+
+
+def normalize_image(text: str) -> str:
+    """`nvcr.io/nvidia/pytorch` of `docker://nvcr.io/nvidia/pytorch:24.03-py3`, `nvcr.io#nvidia/pytorch`, `nvidia/cuda`.
+
+    NVIDIA publishes the images of `cuda` on Docker Hub, too, under the same tags.
+    """
+    name = text.strip()
+    for scheme in _SCHEMES:
+        name = name.removeprefix(scheme)
+    name = name.replace("#", "/", 1).partition("@")[0]
+    folder, slash, last = name.rpartition("/")
+    name = (folder + slash + last.partition(":")[0]).lower()
+    for prefix in _HUB:
+        if name == f"{prefix}nvidia/cuda" or (not prefix and name.startswith("nvidia/")):
+            return _NVIDIA + name.removeprefix(prefix).removeprefix("nvidia/")
+    return name
+
+
+def list_flavours(pattern: str) -> list[tuple[str, str]]:
+    """All names of the tags that a pattern stands for, and the flavour each has.
+
+    The table writes flavours as NVIDIA's folders are called, `devel-cudnn8`; the tags say `cudnn8-devel`. Both count.
+    """
+    split = split_pattern(pattern)
+    if split is None:
+        return [(pattern, "")]
+    before, flavours, after = split
+    names = [(f"{before}{flavour}{after}", flavour) for flavour in flavours]
+    turned = [(f"{before}{turn_flavour(flavour)}{after}", flavour) for flavour in flavours if "-" in flavour]
+    return names + turned
+
+
+def turn_flavour(flavour: str) -> str:
+    """`cudnn8-devel` of `devel-cudnn8`."""
+    first, dash, last = flavour.partition("-")
+    return f"{last}-{first}" if dash else flavour
+
+
+def _list_real_names(pattern: str) -> list[tuple[str, str]]:
+    """Each tag once, as registries have it."""
+    before, flavours, after = split_pattern(pattern) or (pattern, (), "")
+    return [(f"{before}{turn_flavour(flavour)}{after}", flavour) for flavour in flavours]
+
+
+def narrow_row(row: NgcRelease, tag: str, flavour: str) -> NgcRelease:
+    """What a row for several tags says about one of them: images without cuDNN or NCCL have no version of it."""
+    base, _, extra = flavour.partition("-")
+    cudnn = [each for each in row.cudnn.split(";") if each] if extra.startswith("cudnn") else []
+    wanted = extra.removeprefix("cudnn")
+    cudnn = [each for each in cudnn if not wanted or each.split(".")[0] == wanted]
+    return replace(
+        row,
+        tag=tag,
+        cudnn=" or ".join(cudnn),
+        nccl="" if base == "base" else " or ".join(row.nccl.split(";")),
+    )
+
+
+def merge_rows(shipped: NgcRelease, learned: NgcRelease | None) -> NgcRelease:
+    """A row with its empty fields filled from another one of the same tag; figures that are there stay."""
+    if learned is None:
+        return shipped
+    changes: dict[str, object] = {}
+    for name in list_names(NgcRelease):
+        value = getattr(learned, name)
+        if value and not getattr(shipped, name):
+            changes[name] = value
+    capabilities = _join_capabilities(shipped, learned)
+    if capabilities != shipped.capabilities:
+        changes["capabilities"] = capabilities
+    if not changes:
+        return shipped
+    return replace(shipped, **changes, source=f"{shipped.source}; {learned.source}")
+
+
+def _join_capabilities(shipped: NgcRelease, learned: NgcRelease) -> str:
+    """Lists by architecture: one that is learned stands beside what notes state, which is no list of the image."""
+    parts = [part for part in shipped.capabilities.split("; ") if part]
+    known = {_architecture_of(part) for part in parts}
+    new = [part for part in learned.capabilities.split("; ") if part and _architecture_of(part) not in known]
+    return "; ".join(parts + new)
+
+
+def _architecture_of(part: str) -> str:
+    if part.endswith("(stated)"):
+        return "stated"
+    name, colon, _ = part.partition(": ")
+    return name if colon else "amd64"

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Specifications of the Container Device Interface, which --device reads: usable, and not older than the driver."""
+
+from __future__ import annotations
+
+import re
+
+from kedge.doctor.finding import OK, WARNING, Finding
+from kedge.doctor.gpu.host import GpuHost, look_at_gpus
+from kedge.doctor.surroundings import Surroundings
+from kedge.runtime.devices.cdi import FOLDERS, Specification, read_specifications
+from kedge.runtime.devices.cdi_hooks import as_mappings
+
+NAME = "cdi"
+_DOCS = f"guides/doctor.md#{NAME}"
+_VERSION = re.compile(r"\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
+_MAKE = (
+    "administrators make it anew with 'nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml'; --nv needs none of it"
+)
+
+
+def check_cdi(surroundings: Surroundings) -> list[Finding]:
+    """Every specification in the two usual folders."""
+    gpus = look_at_gpus(surroundings)
+    view = gpus.host.view
+    specifications, problems = read_specifications(view, list(FOLDERS))
+    findings = [
+        Finding(NAME, WARNING, problem, "--device does not know what it describes", _MAKE, _DOCS)
+        for problem in problems
+    ]
+    findings += [_judge(specification, gpus) for specification in specifications]
+    if not findings and gpus.has_gpu:
+        return [Finding(NAME, OK, "there are no specifications, so '--device' knows no GPU; '--nv' needs none")]
+    return findings
+
+
+def _judge(specification: Specification, gpus: GpuHost) -> Finding:
+    paths = _list_paths(specification)
+    missing = [path for path in paths if not gpus.host.view.kind(path)]
+    versions = {found[1] for path in paths if (found := _VERSION.search(path))}
+    running = gpus.driver.version
+    if missing or (running and versions and running not in versions and specification.kind.startswith("nvidia.com/")):
+        said = f"it is for driver {', '.join(sorted(versions))}, and {running or 'another one'} runs"
+        told = said if versions and running and running not in versions else f"{missing[0]} is not there"
+        return Finding(
+            NAME,
+            WARNING,
+            f"{specification.path} is older than the driver: {told}",
+            "a container with --device gets files that are not there, or of the wrong version",
+            _MAKE,
+            _DOCS,
+        )
+    names = ", ".join(list(specification.devices)[:8]) or "none"
+    return Finding(NAME, OK, f"{specification.path}: {specification.kind} has the devices {names}")
+
+
+def _list_paths(specification: Specification) -> list[str]:
+    """The files and nodes of the host that it names."""
+    paths = []
+    for edits in (specification.edits, *specification.devices.values()):
+        paths += [str(each.get("hostPath") or "") for each in as_mappings(edits.get("mounts"))]
+        paths += [str(each.get("hostPath") or each.get("path") or "") for each in as_mappings(edits.get("deviceNodes"))]
+    return [path for path in paths if path.startswith("/")]

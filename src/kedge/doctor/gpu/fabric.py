@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Fast networks between GPUs and between nodes: NVSwitch and its manager, InfiniBand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kedge.doctor.finding import NOTE, OK, WARNING, Finding
+from kedge.doctor.gpu.host import GpuHost, look_at_gpus
+from kedge.doctor.surroundings import Surroundings
+from kedge.runtime.devices.fabric import list_fabric
+
+if TYPE_CHECKING:
+    from kedge.runtime.views import View
+
+NAME = "fabric"
+_DOCS = f"guides/doctor.md#{NAME}"
+_ADAPTERS = "/sys/class/infiniband"
+_NODES = "/dev/infiniband"
+_MANAGER = "nv-fabricmanage"  # as the kernel cuts the name of nv-fabricmanager
+_MANAGER_SOCKET = "/var/run/nvidia-fabricmanager/socket"
+_MOST_PROCESSES = 20000
+
+
+def check_fabric(surroundings: Surroundings) -> list[Finding]:
+    """What is there of them, and what keeps MPI and NCCL from using it."""
+    gpus = look_at_gpus(surroundings)
+    view = gpus.host.view
+    findings = _judge_switches(gpus)
+    adapters = view.names(_ADAPTERS)
+    if adapters:
+        findings += _judge_adapters(view, adapters)
+        if gpus.has_gpu and gpus.driver.usable and not view.kind("/dev/gdrdrv"):
+            why = "small messages between GPUs of different nodes go through the processor's memory; a little slower"
+            fix = "administrators load the module 'gdrdrv' (GDRCopy), if it is wanted"
+            findings.append(Finding(NAME, NOTE, "/dev/gdrdrv is not there", why, fix, _DOCS))
+    others = [node for node in list_fabric(view) if node != _NODES]
+    if others:
+        findings.append(Finding(NAME, OK, f"also here: {', '.join(others)}"))
+    return findings
+
+
+def _judge_switches(gpus: GpuHost) -> list[Finding]:
+    """Machines with NVSwitch need a service that joins the GPUs; before that CUDA does not start."""
+    switches = [name for name in gpus.driver.nodes if name.startswith("nvidia-nvswitch")]
+    if not switches:
+        return []
+    if gpus.host.view.kind(_MANAGER_SOCKET) or _is_running(gpus.host.view, _MANAGER):
+        return [Finding(NAME, OK, "NVSwitch, and its fabric manager runs")]
+    return [
+        Finding(
+            NAME,
+            WARNING,
+            "this machine has NVSwitch, but no fabric manager is seen to run",
+            "without it CUDA does not start (error 802, system not yet initialized)",
+            "'systemctl status nvidia-fabricmanager' tells; if it is down, use another node, and tell the "
+            "administrators. Inside a container the service is not seen, and may run all the same",
+            _DOCS,
+        )
+    ]
+
+
+def _is_running(view: View, name: str) -> bool:
+    numbers = [each for each in view.names("/proc") if each.isdigit()][:_MOST_PROCESSES]
+    return any((view.read(f"/proc/{each}/comm", 64) or b"").strip() == name.encode() for each in numbers)
+
+
+def _judge_adapters(view: View, adapters: list[str]) -> list[Finding]:
+    nodes = [f"{_NODES}/{name}" for name in view.names(_NODES) if name.startswith("uverbs")]
+    if not nodes:
+        what = f"there are adapters ({', '.join(adapters)}), but no {_NODES}/uverbs*"
+        why = "MPI and NCCL fall back to TCP, which is many times slower, without a word"
+        fix = "administrators load the module 'ib_uverbs'; inside a container, start it with the devices"
+        return [Finding(NAME, WARNING, what, why, fix, _DOCS)]
+    refused = [node for node in nodes if not view.can_use(node)]
+    if len(refused) == len(nodes):
+        what, why = f"{refused[0]} may not be opened by you", "MPI and NCCL fall back to TCP, which is much slower"
+        return [
+            Finding(NAME, WARNING, what, why, "ask the administrators; jobs may be allowed what logins are not", _DOCS)
+        ]
+    shown = [f"{adapter} {_read_port(view, adapter)}".rstrip() for adapter in adapters]
+    if not any("ACTIVE" in each for each in shown):
+        what = f"no port is up: {', '.join(shown)}"
+        why = "MPI and NCCL cannot use these adapters"
+        return [Finding(NAME, WARNING, what, why, "use another node, and tell the administrators", _DOCS)]
+    return [Finding(NAME, OK, ", ".join(shown))]
+
+
+def _read_port(view: View, adapter: str) -> str:
+    """`ACTIVE, 200 Gb/sec (4X HDR)` of an adapter's first port."""
+    folder = f"{_ADAPTERS}/{adapter}/ports/1"
+    state = (view.read(f"{folder}/state", 64) or b"").decode(errors="replace").rpartition(":")[2].strip()
+    rate = (view.read(f"{folder}/rate", 64) or b"").decode(errors="replace").strip()
+    return ", ".join(each for each in (state, rate if state == "ACTIVE" else "") if each)

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A CUDA toolkit of this machine, which people compare with images: the driver decides, and the toolkit does not."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from kedge.compat.rules.needs import find_offered_cuda
+from kedge.compat.tables.load import load_tables
+from kedge.compat.versions import is_at_least, order
+from kedge.doctor.finding import NOTE, Finding
+from kedge.doctor.gpu.host import GpuHost
+
+_VARIABLES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
+_SMALL = 64 << 10
+_MOST = 50  # toolkits below /usr/local, folders of PATH
+
+
+def judge_toolkit(gpus: GpuHost, driver: str) -> list[Finding]:
+    """A note where the toolkit here is newer than what the driver runs: containers will not be what it lets expect."""
+    folder, version = find_toolkit(gpus)
+    offered = find_offered_cuda(driver, load_tables()) if version else ""
+    if not offered or is_at_least(offered, ".".join(version.split(".")[:2])):
+        return []
+    return [
+        Finding(
+            "gpu-driver",
+            NOTE,
+            f"a CUDA toolkit {version} is installed here ({folder}), but driver {driver} runs CUDA up to {offered}",
+            "images bring their own toolkit: what runs in them is decided by the driver; nvcc and the toolkit of this "
+            "machine make no difference",
+            f"choose images by the driver: 'kedge recommend IMAGE'; for CUDA {version} ask for a newer driver",
+            "guides/doctor.md#gpu-driver",
+        )
+    ]
+
+
+def find_toolkit(gpus: GpuHost) -> tuple[str, str]:
+    """Where the toolkit is that this shell would use, and its version; empty where there is none."""
+    environ, view = gpus.host.environ, gpus.host.view
+    places = [environ.get(name, "") for name in _VARIABLES]
+    searched = environ.get("PATH", "").split(":")[:_MOST]
+    places += [folder.removesuffix("/bin") for folder in searched if view.kind(f"{folder}/nvcc") == "f"]
+    numbered = [name for name in view.names("/usr/local") if name.startswith("cuda-")][:_MOST]
+    places += ["/usr/local/cuda", *(f"/usr/local/{name}" for name in sorted(numbered, reverse=True))]
+    for folder in dict.fromkeys(place.rstrip("/") for place in places if place.startswith("/")):
+        version = _read_version(gpus, folder)
+        if version:
+            return folder, version
+    return "", ""
+
+
+def _read_version(gpus: GpuHost, folder: str) -> str:
+    view = gpus.host.view
+    try:
+        told = json.loads(view.read(f"{folder}/version.json", _SMALL) or b"null")
+        version = told["cuda"]["version"]
+    except (ValueError, RecursionError, KeyError, TypeError):
+        found = re.match(rb"CUDA Version (\d[\d.]{1,20})", view.read(f"{folder}/version.txt", _SMALL) or b"")
+        version = found[1].decode() if found else ""
+    return ".".join(str(field) for field in order(version)[:3]) if isinstance(version, str) else ""
