@@ -343,7 +343,7 @@ def test_explain_of_a_hostile_folder_is_clean_and_quick(tmp_path: Path) -> None:
 def test_explain_of_sif_with_an_oci_config_of_wrong_types(tmp_path: Path, value: object) -> None:
     from kedge.compat.tables.load import load_tables
     from kedge.formats.singularityd.inspect import InspectReport
-    from kedge.ops.image_traits import _read_inspection
+    from kedge.ops.file_traits import _read_inspection
     from kedge.ops.inspect import Inspection
 
     section = {key: value for key in ("Env", "Labels", "Entrypoint", "Cmd")}

@@ -7,17 +7,17 @@ import datetime
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
-from kedge.errors import CorruptImage, UnsupportedFormat
+from kedge.errors import CorruptImage
 from kedge.formats.singularityd import SourceRecord
 from kedge.layers.limits import FlattenOptions
 from kedge.layers.source import LayerSource
 from kedge.model.digest import Digest
-from kedge.model.manifest import Descriptor, ImageConfig, Manifest
+from kedge.model.manifest import Descriptor, ImageConfig
 from kedge.model.platform import Platform
 from kedge.model.progress import Progress, Task
 from kedge.model.reference import Reference
 from kedge.ops.image_source import LayeredImage
-from kedge.ops.resolve import Resolved, compare_platform, read_config
+from kedge.ops.resolve import Resolved, compare_platform, read_config, refuse_artifacts
 from kedge.ops.workplace import Workplace
 from kedge.registry.stream import BlobStream
 from kedge.store.download import IngestOptions
@@ -99,28 +99,6 @@ def make_record(resolved: Resolved, config: ImageConfig, wanted: Platform) -> So
         platform=image_platform(config, wanted),
         created=parse_time(config.created),
     )
-
-
-def refuse_artifacts(resolved: Resolved) -> None:
-    """Raise for what lives in registries too, but is no container image."""
-    manifest = resolved.manifest
-    if manifest.is_sif:
-        raise UnsupportedFormat(
-            f"{resolved.reference} is a SIF file in a registry, not a layered image",
-            hint=f"pull it as oras://{resolved.reference.registry}/{resolved.reference.name}",
-        )
-    if not manifest.layers:
-        raise CorruptImage(f"{resolved.reference} has no layers")
-    if not _is_image(manifest):
-        raise UnsupportedFormat(
-            f"{resolved.reference} is no container image: its config is of type {manifest.config.media_type}",
-            hint="models, charts and signatures live in registries too; check the name",
-        )
-
-
-def _is_image(manifest: Manifest) -> bool:
-    kind = manifest.config.media_type
-    return not kind or kind.endswith(("image.config.v1+json", "container.image.v1+json")) or kind == "application/json"
 
 
 def short_name(layer: Descriptor) -> str:

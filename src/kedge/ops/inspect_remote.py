@@ -19,12 +19,12 @@ from kedge.formats.sif.reader import SifReader
 from kedge.formats.singularityd import SourceRecord, describe
 from kedge.model.manifest import ImageConfig
 from kedge.model.reference import Reference, Transport
-from kedge.ops.fetch import make_record, refuse_artifacts
+from kedge.ops.fetch import make_record
 from kedge.ops.fetch_sif import SifSource, find_sif_source
 from kedge.ops.image_source import ImageSource
 from kedge.ops.inspect import Inspection, inspect_config, inspect_file, inspect_path, is_archive
 from kedge.ops.open_local import open_local_image
-from kedge.ops.resolve import read_config, resolve
+from kedge.ops.resolve import read_config, refuse_artifacts, resolve
 from kedge.ops.workplace import Workplace
 from kedge.store.store import Store
 

@@ -11,8 +11,7 @@ from kedge.compat.image.traits import ImageTraits, Layer
 from kedge.frozen import replace
 from kedge.model.manifest import ImageConfig, Index, Manifest
 from kedge.model.reference import Reference, Transport
-from kedge.ops.fetch import refuse_artifacts
-from kedge.ops.resolve import Resolved, read_config
+from kedge.ops.resolve import Resolved, read_config, refuse_artifacts
 
 if TYPE_CHECKING:
     from kedge.compat.tables.load import Tables

@@ -13,12 +13,14 @@ from dataclasses import dataclass
 
 from kedge.errors import (
     AccessDenied,
+    CorruptImage,
     FileProblem,
     ImageNotFound,
     NetworkFailed,
     NoMatchingPlatform,
     RateLimited,
     RegistryProtocolError,
+    UnsupportedFormat,
 )
 from kedge.model.digest import Digest
 from kedge.model.manifest import (
@@ -189,6 +191,28 @@ def read_config(resolved: Resolved, store: Store) -> tuple[bytes, ImageConfig]:
         raw = resolved.client.read_blob(resolved.reference.repository, descriptor, MAXIMUM_CONFIG)
         store.add_blob(raw)
     return raw, parse_config(raw, where=f"the config of {resolved.reference}")
+
+
+def refuse_artifacts(resolved: Resolved) -> None:
+    """Raise for what lives in registries too, but is no container image."""
+    manifest = resolved.manifest
+    if manifest.is_sif:
+        raise UnsupportedFormat(
+            f"{resolved.reference} is a SIF file in a registry, not a layered image",
+            hint=f"pull it as oras://{resolved.reference.registry}/{resolved.reference.name}",
+        )
+    if not manifest.layers:
+        raise CorruptImage(f"{resolved.reference} has no layers")
+    if not _is_image(manifest):
+        raise UnsupportedFormat(
+            f"{resolved.reference} is no container image: its config is of type {manifest.config.media_type}",
+            hint="models, charts and signatures live in registries too; check the name",
+        )
+
+
+def _is_image(manifest: Manifest) -> bool:
+    kind = manifest.config.media_type
+    return not kind or kind.endswith(("image.config.v1+json", "container.image.v1+json")) or kind == "application/json"
 
 
 def compare_platform(found: Platform, reference: Reference, workplace: Workplace) -> None:
