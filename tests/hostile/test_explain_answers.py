@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from kedge.compat.tables.load import load_tables
 from kedge.errors import (
     CorruptImage,
     DigestMismatch,
@@ -32,6 +33,7 @@ from tests.builders.images import kedge
 from tests.fakes.http_server import Reply
 from tests.fakes.registry import FakeRegistry
 
+TABLES = load_tables()
 NAME = "team/app"
 STEERING = "\x1b[2J\x1b]0;owned\x07\u202egnp\u200b\r\n"
 
@@ -43,7 +45,7 @@ def workplace(folder: Path) -> Workplace:
 def read(registry: FakeRegistry, folder: Path, tag: str = "1") -> Explanation:
     began = time.monotonic()
     try:
-        return explain(Reference.parse(f"docker://{registry.host}/{NAME}:{tag}"), workplace(folder))
+        return explain(Reference.parse(f"docker://{registry.host}/{NAME}:{tag}"), workplace(folder), tables=TABLES)
     finally:
         assert time.monotonic() - began < 20
 
@@ -260,7 +262,7 @@ def test_explain_body_that_trickles_without_end_is_left(tmp_path: Path, monkeypa
     monkeypatch.setattr("kedge.registry.client._SMALL_SECONDS", 0.5)
     began = time.monotonic()
     with trickle(b'{"schemaVersion":2,') as host, pytest.raises(NetworkFailed):
-        explain(Reference.parse(f"docker://{host}/{NAME}:1"), workplace(tmp_path))
+        explain(Reference.parse(f"docker://{host}/{NAME}:1"), workplace(tmp_path), tables=TABLES)
     assert time.monotonic() - began < 10
 
 
@@ -333,7 +335,7 @@ def test_explain_of_a_hostile_folder_is_clean_and_quick(tmp_path: Path) -> None:
         (box / name).parent.mkdir(parents=True, exist_ok=True)
         (box / name).write_text(text, encoding="utf-8")
     began = time.monotonic()
-    traits = explain(Reference.parse(str(box)), workplace(tmp_path)).traits
+    traits = explain(Reference.parse(str(box)), workplace(tmp_path), tables=TABLES).traits
     assert time.monotonic() - began < 10
     assert all(fact.value.isprintable() and fact.source.isprintable() for fact in traits.known.values())
     assert all(note.isprintable() for note in traits.notes)
@@ -341,11 +343,10 @@ def test_explain_of_a_hostile_folder_is_clean_and_quick(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_explain_of_sif_with_an_oci_config_of_wrong_types(tmp_path: Path, value: object) -> None:
-    from kedge.compat.tables.load import load_tables
     from kedge.formats.singularityd.inspect import InspectReport
     from kedge.ops.file_traits import _read_inspection
     from kedge.ops.inspect import Inspection
 
     section = {key: value for key in ("Env", "Labels", "Entrypoint", "Cmd")}
-    found = _read_inspection("x", Inspection(InspectReport(), section), load_tables(), "amd64")
+    found = _read_inspection("x", Inspection(InspectReport(), section), TABLES, "amd64")
     assert found.name == "x"
