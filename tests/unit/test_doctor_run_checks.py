@@ -6,7 +6,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import signal
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +18,7 @@ import pytest
 from kedge.doctor import table
 from kedge.doctor.environment.process_limits import check_open_files
 from kedge.doctor.finding import FAIL, OK, SKIPPED, WARNING, Finding
-from kedge.doctor.run_checks import list_checks, run_alone, run_checks
+from kedge.doctor.run_checks import list_checks, run_checks
 from kedge.doctor.surroundings import Check, Surroundings
 from kedge.errors import UsageError
 from kedge.posix import bounded
@@ -25,13 +27,15 @@ from kedge.posix.spawn import start_of
 from kedge.settings import Settings
 
 HOUR = 3600
+LATE = re.compile(r"did not answer in [\d.]+ s")
 
 
-def make_surroundings(root: str = "/") -> Surroundings:
-    return Surroundings({"HOME": "/nowhere"}, Settings.load({}, {"HOME": "/nowhere"}), root=root)
+def make_surroundings(root: str = "/", patience: float = 20.0) -> Surroundings:
+    """With patience for what is to answer: other tests may keep this machine busy."""
+    return Surroundings({"HOME": "/nowhere"}, Settings.load({}, {"HOME": "/nowhere"}), root=root, patience=patience)
 
 
-def make_check(name: str, run: Callable[[Surroundings], list[Finding]], seconds: float = 5.0) -> Check:
+def make_check(name: str, run: Callable[[Surroundings], list[Finding]], seconds: float = 60.0) -> Check:
     return Check(name, name, "Environment", run, seconds)
 
 
@@ -40,14 +44,15 @@ def hang(_: Surroundings) -> list[Finding]:
     return []
 
 
-def find_one(check: Check, seconds: float = 5.0) -> Finding:
-    (finding,) = run_checks(make_surroundings(), checks=[check], seconds=seconds).findings
+def find_one(check: Check) -> Finding:
+    """What comes of one check, whose seconds count as they are."""
+    (finding,) = run_checks(make_surroundings(patience=1.0), checks=[check], seconds=HOUR).findings
     return finding
 
 
 def is_over(pid: int) -> bool:
     """Whether a process is gone, or dead and not yet waited for."""
-    for _ in range(200):
+    for _ in range(1000):
         if start_of(pid) <= 0:
             return True
         time.sleep(0.01)
@@ -65,7 +70,7 @@ def test_run_checks_returns_findings_in_the_order_of_the_checks() -> None:
 def test_run_checks_hung_check_is_a_finding_that_says_for_how_long() -> None:
     finding = find_one(make_check("nfs", hang, 0.2))
     assert finding.level == WARNING
-    assert finding.what == "did not answer in 0.2 s"
+    assert LATE.fullmatch(finding.what)
     assert finding.why
     assert "kedge doctor --patience 5 --only nfs" in finding.fix
     assert finding.docs
@@ -79,10 +84,51 @@ def test_run_checks_hung_check_is_killed_with_what_it_started(tmp_path: Path) ->
         run_program(["sh", "-c", f"echo $$ >>{marks}; exec sleep {HOUR}"])
         return []
 
-    find_one(make_check("program", start_and_hang, 0.7))
+    find_one(make_check("program", start_and_hang, 3.0))
     pids = [int(line) for line in marks.read_text().split()]
     assert len(pids) == 2
     assert all(is_over(pid) for pid in pids)
+
+
+def test_run_checks_program_that_outlives_its_check_is_killed(tmp_path: Path) -> None:
+    """As a scheduler's program that hangs, where the check answers that it does."""
+    mark = tmp_path / "pid"
+
+    def start_and_leave(_: Surroundings) -> list[Finding]:
+        argv = ["sh", "-c", f"echo $$ >{mark}; exec sleep {HOUR}"]
+        threading.Thread(target=run_program, args=[argv], daemon=True).start()
+        while not (mark.exists() and mark.read_text()):
+            time.sleep(0.01)
+        return [Finding("program", OK, "left")]
+
+    assert find_one(make_check("program", start_and_leave)).what == "left"
+    assert is_over(int(mark.read_text()))
+
+
+def test_run_checks_killed_children_are_buried_the_next_time(tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+
+    def note_and_hang(surroundings: Surroundings) -> list[Finding]:
+        mark.write_text(str(os.getpid()))
+        return hang(surroundings)
+
+    find_one(make_check("late", note_and_hang, 2.0))
+    assert is_over(int(mark.read_text()))
+    find_one(make_check("quick", lambda _: [Finding("quick", OK, "x")]))
+    with pytest.raises(ChildProcessError):
+        os.waitpid(int(mark.read_text()), os.WNOHANG)
+
+
+def test_run_checks_signals_of_the_caller_are_let_through_again() -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    told = find_one(make_check("mask", lambda _: [Finding("mask", OK, repr(signal.pthread_sigmask(0, [])))])).what
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
+    assert told == repr(before)
+
+
+def test_run_checks_answer_without_end_is_cut_off() -> None:
+    endless = [Finding("endless", OK, "x" * (2 << 20))]
+    assert find_one(make_check("endless", lambda _: endless)).what == "its process was killed by SIGKILL"
 
 
 def test_run_checks_signals_that_are_ignored_do_not_keep_a_check_alive(tmp_path: Path) -> None:
@@ -93,7 +139,7 @@ def test_run_checks_signals_that_are_ignored_do_not_keep_a_check_alive(tmp_path:
         mark.write_text(str(os.getpid()))
         return hang(surroundings)
 
-    find_one(make_check("stubborn", ignore_and_hang, 0.3))
+    find_one(make_check("stubborn", ignore_and_hang, 2.0))
     assert is_over(int(mark.read_text()))
 
 
@@ -101,19 +147,19 @@ def test_run_checks_pipe_in_place_of_a_proc_file_costs_one_check(tmp_path: Path)
     (tmp_path / "proc/self").mkdir(parents=True)
     os.mkfifo(tmp_path / "proc/self/limits")
     checks = [make_check("open-files", check_open_files, 0.3), make_check("well", lambda _: [Finding("well", OK, "x")])]
-    diagnosis = run_checks(make_surroundings(str(tmp_path)), checks=checks)
+    diagnosis = run_checks(make_surroundings(str(tmp_path), patience=1.0), checks=checks, seconds=HOUR)
     by_check = {each.check: each for each in diagnosis.findings}
-    assert by_check["open-files"].what.startswith("did not answer in 0.3 s")
+    assert LATE.fullmatch(by_check["open-files"].what)
     assert by_check["well"].level == OK
 
 
 def test_run_checks_the_whole_is_bounded_however_many_hang() -> None:
-    checks = [make_check(f"hang{number}", hang, 0.5) for number in range(40)]
-    diagnosis = run_checks(make_surroundings(), checks=checks, seconds=0.4)
+    checks = [make_check(f"hang{number}", hang, 2.0) for number in range(40)]
+    diagnosis = run_checks(make_surroundings(patience=1.0), checks=checks, seconds=1.5)
     assert len(diagnosis.findings) == 40
-    begun = [each for each in diagnosis.findings if each.what.startswith("did not answer in 0.")]
+    begun = [each for each in diagnosis.findings if LATE.fullmatch(each.what)]
     left = [each for each in diagnosis.findings if each.what == "had no time: other checks took all of it"]
-    assert len(begun) >= 10
+    assert 1 <= len(begun) <= 16
     assert len(begun) + len(left) == 40
     assert {each.level for each in left} == {SKIPPED}
     assert not diagnosis.has_failed
@@ -218,12 +264,6 @@ def test_run_checks_only_what_was_named_runs() -> None:
     diagnosis = run_checks(make_surroundings(), ["kernel", "clock"])
     assert {each.check for each in diagnosis.findings} == {"kernel", "clock"}
     assert diagnosis.summary.startswith("2 checks, 0 problems, 0 warnings")
-
-
-def test_run_alone_guards_work_that_is_in_no_table() -> None:
-    (finding,) = run_alone("image", lambda: hang(make_surroundings()), seconds=0.2)
-    assert finding.check == "image"
-    assert finding.what.startswith("did not answer")
 
 
 def test_list_checks_names_are_unique_and_groups_are_known() -> None:

@@ -59,13 +59,6 @@ def run_checks(
     )
 
 
-def run_alone(name: str, work: Callable[[], list[Finding]], *, seconds: float) -> list[Finding]:
-    """The findings of one piece of work that is in no table, under the same guard."""
-    check = Check(name, name, "", lambda _: work(), seconds)
-    outcome = run_bounded([Task(name, partial(_answer, name, work), seconds)], seconds=seconds)[name]
-    return _read_outcome(check, outcome)
-
-
 def _choose(checks: Sequence[Check], names: Collection[str] | None) -> list[Check]:
     if not names:
         return list(checks)

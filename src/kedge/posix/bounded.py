@@ -23,7 +23,9 @@ from kedge.posix.spawn import close_all, list_inherited, list_private
 ANSWERED, LATE, DIED, REFUSED = "answered", "late", "died", "refused"
 _AT_ONCE = 16  # children: a login node may allow few processes
 _LONGEST_ANSWER = 1 << 20
-_REAP_TRIES = 20
+_REAP_TRIES = 20  # of a millisecond each
+_MASKED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+_unburied: set[int] = set()  # children that were killed and had not ended yet: a zombie each, until the next time
 
 
 @frozen
@@ -48,7 +50,8 @@ class Outcome:
 def run_bounded(tasks: Sequence[Task], *, seconds: float, at_once: int = _AT_ONCE) -> dict[str, Outcome]:
     """Run all of them, in children that have our memory; the outcomes by name, after `seconds` at the latest.
 
-    A child that is late is killed, with all it has started, and left alone: what hangs in the kernel never ends.
+    A child that is late is killed and left alone: what hangs in the kernel never ends. What a child has started is
+    killed with it, and when it has answered.
     """
     race = _Race(tasks, time.monotonic() + seconds, at_once)
     gc.freeze()  # a collection in a child would copy all of the memory
@@ -85,7 +88,6 @@ class _Race:
         self._end = end
         self._at_once = at_once
         self._poll = select.poll()
-        self._late: list[int] = []
 
     def run(self) -> None:
         """Start, listen and kill until every task has its outcome."""
@@ -103,12 +105,12 @@ class _Race:
             self.outcomes[task.name] = Outcome(LATE if time.monotonic() >= self._end else REFUSED, 0.0)
 
     def end(self) -> None:
-        """Kill who is still at work, as after an interrupt; bury those of the killed that are dead already."""
+        """Kill who is still at work, as after an interrupt; bury those of the killed that are dead by now."""
         for pipe in list(self._working):
             self._finish(pipe, LATE)
-        for pid in self._late:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
+        for pid in list(_unburied):
+            if _bury(pid) is not None:
+                _unburied.discard(pid)
 
     def _start(self) -> None:
         while self._waiting and len(self._working) < self._at_once and time.monotonic() < self._end:
@@ -130,7 +132,10 @@ class _Race:
         child = self._working[pipe]
         piece = os.read(pipe, 1 << 16)
         child.answer += piece
-        if not piece or len(child.answer) > _LONGEST_ANSWER:
+        if len(child.answer) > _LONGEST_ANSWER:
+            os.kill(child.pid, signal.SIGKILL)
+            self._finish(pipe, DIED)
+        elif not piece:
             self._finish(pipe, ANSWERED if child.answer.endswith(b"\n") else DIED)
 
     def _finish(self, pipe: int, state: str) -> None:
@@ -138,25 +143,34 @@ class _Race:
         seconds = child.seconds
         self._poll.unregister(pipe)
         os.close(pipe)
-        status = 0
+        # Before it is buried, so that its number is nobody else's: a program that hangs would outlive it.
+        with contextlib.suppress(OSError):  # it has not begun, or is alone and gone
+            os.killpg(child.pid, signal.SIGKILL)
         if state == LATE:
-            self._late.append(child.pid)
-            for kill, target in ((os.killpg, child.pid), (os.kill, child.pid)):
-                with contextlib.suppress(OSError):  # the first fails where the child has not yet begun
-                    kill(target, signal.SIGKILL)
-        else:
-            status = _reap(child.pid)
+            os.kill(child.pid, signal.SIGKILL)
+            _unburied.add(child.pid)
+        status = 0 if state == LATE else _reap(child.pid)
         self.outcomes[child.task.name] = Outcome(state, seconds, child.answer, status)
 
 
 def _fork(task: Task, writing: int) -> int:
     parent = os.getpid()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that there are threads: a child that hangs for that is late, and no more
-        pid = os.fork()
+    # A signal to all of the terminal's processes must not raise KeyboardInterrupt in a child that runs our code still.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _MASKED)
+    pid = -1
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that there are threads: a child that hangs for that is late, and no more
+            pid = os.fork()
+    finally:
+        if pid:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
     if pid:
         return pid
     try:
+        for number in _MASKED:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         _leave_parent(parent, writing)
         answer = task.work()
         while answer:
@@ -172,8 +186,6 @@ def _leave_parent(parent: int, kept: int) -> None:
     control_process(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, signal.SIG_DFL)
     close_all([file for file in (*list_inherited(), *list_private()) if file != kept])
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for stream in (0, 1, 2):
@@ -183,10 +195,19 @@ def _leave_parent(parent: int, kept: int) -> None:
 def _reap(pid: int) -> int:
     """The status of a child that has closed its pipe, which ends at once; 0 where it does not."""
     for _ in range(_REAP_TRIES):
-        with contextlib.suppress(ChildProcessError):
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            if ended:
-                code = os.waitstatus_to_exitcode(status)
-                return code if code >= 0 else 128 - code
+        status = _bury(pid)
+        if status is not None:
+            return status
         time.sleep(0.001)
+    _unburied.add(pid)
     return 0
+
+
+def _bury(pid: int) -> int | None:
+    """The status of a child that has ended, as a shell shows it; 0 where another has taken it; None: it lives."""
+    try:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return 0
+    code = os.waitstatus_to_exitcode(status)
+    return None if not ended else code if code >= 0 else 128 - code
