@@ -298,7 +298,7 @@ def diagnose(
 
 def _open_tables(progress: Progress | None, settings: dict[str, object]) -> tuple[Workplace, Tables]:
     workplace = _open_workplace(None, progress, settings)
-    return workplace, load_known_tables(os.environ, workplace.settings, workplace.progress)
+    return workplace, load_known_tables(os.environ, workplace.progress)
 
 
 def _set_variables(variables: Mapping[str, str]) -> dict[str, str]:

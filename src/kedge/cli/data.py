@@ -65,7 +65,7 @@ def _list(arguments: argparse.Namespace, console: Console) -> int:
     from kedge.ops.data import summarize_tables
 
     del arguments
-    found = summarize_tables(console.environ, console.settings)
+    found = summarize_tables(console.environ)
     if console.json:
         console.print_json(as_dict(found))
         return 0
@@ -86,7 +86,7 @@ def _show(arguments: argparse.Namespace, console: Console) -> int:
     from kedge.compat.tables.load import load_tables
     from kedge.ops.data import learned_path, show_rows
 
-    tables = load_tables(learned_path(console.environ, console.settings))
+    tables = load_tables(learned_path(console.environ))
     for problem in tables.problems[:_FEW]:
         console.progress.warn(f"learned rows: {problem.message}")
     sections = show_rows(" ".join(arguments.what), tables)

@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         if len(arguments.images) > 1:
             raise UsageError("--html makes the page of one image", hint="call it once for each image")
         refuse_existing(arguments.html, force=arguments.force)  # before anything is asked
-    tables = load_known_tables(console.environ, console.settings, console.progress)
+    tables = load_known_tables(console.environ, console.progress)
     target = read_target(arguments, console, tables)
     if len(arguments.images) > 1:
         return _compare(arguments, console, tables, target)

@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     from kedge.ops.recommend import recommend_tag
     from kedge.ops.workplace import Workplace
 
-    tables = load_known_tables(console.environ, console.settings, console.progress)
+    tables = load_known_tables(console.environ, console.progress)
     repository = find_repository(arguments.image, tables)
     target = read_target(arguments, console, tables)
     access = read_access(arguments, console, Reference.parse(f"docker://{repository.name}"))

@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     result = search(
         arguments.words,
         Workplace(console.settings, console.progress),
-        load_known_tables(console.environ, console.settings, console.progress),
+        load_known_tables(console.environ, console.progress),
         catalogs=_choose_catalogs(arguments),
         limit=arguments.limit,
     )

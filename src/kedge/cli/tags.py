@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     from kedge.ops.workplace import Workplace
 
     query = _read_query(arguments, console)
-    tables = load_known_tables(console.environ, console.settings, console.progress)
+    tables = load_known_tables(console.environ, console.progress)
     repository = find_repository(arguments.repository, tables)
     if repository.tag and not query.match:
         query = replace(query, match=repository.tag)

@@ -17,15 +17,14 @@ from kedge.errors import TableProblem, UnknownGpu, UsageError
 from kedge.frozen import as_dict, frozen, list_names
 from kedge.model.nearest import propose
 from kedge.posix.files import explained
-from kedge.settings import Settings, xdg_directory
+from kedge.settings import xdg_directory
 
 _NO_FIGURES = ("source", "notes", "same_month", "stands_for")
 _KEYS = {"cuda": ("version",), "gpus": ("name",), "releases": ("image", "tag")}
 
 
-def learned_path(environ: Mapping[str, str], settings: Settings | None = None) -> Path:
+def learned_path(environ: Mapping[str, str]) -> Path:
     """Where rows that were learned are kept: in the home, which login and compute nodes share."""
-    del settings
     return xdg_directory(environ, "XDG_DATA_HOME", ".local/share") / "tables" / RELEASES.file
 
 
@@ -77,9 +76,9 @@ class CheckedFile:
     notes: tuple[str, ...]  # rows that say what a shipped one says, too
 
 
-def summarize_tables(environ: Mapping[str, str], settings: Settings | None = None) -> DataSummary:
+def summarize_tables(environ: Mapping[str, str]) -> DataSummary:
     """How many rows there are, how new, and what was learned when."""
-    path = learned_path(environ, settings)
+    path = learned_path(environ)
     tables = load_tables(path)
     newest = {CUDA.name: _newest(row.version for row in tables.cuda), GPUS.name: ""}
     counts = {CUDA.name: len(tables.cuda), GPUS.name: len(tables.gpus), RELEASES.name: len(tables.releases)}

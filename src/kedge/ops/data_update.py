@@ -84,7 +84,7 @@ def update_tables(workplace: Workplace, environ: Mapping[str, str], request: Upd
         read_since(request.since)
     if not 0 < request.limit <= _MOST:
         raise UsageError(f"--limit takes a number from 1 to {_MOST}, not {request.limit}")
-    path = learned_path(environ, workplace.settings)
+    path = learned_path(environ)
     shipped = load_tables()
     repositories = [find_repository(image, shipped) for image in request.images]
     with _open_learned(path, workplace, request) as learned, workplace.open_store() as store:
@@ -159,18 +159,24 @@ class _Update:
 
     def learn(self, repository: Repository) -> None:
         """One image: list its tags, choose, read."""
-        image = repository.image
+        with self._workplace.open_access() as access:
+            client = RegistryClient(repository.registry, access)
+            tags = self._list_tags(repository, client)
+            if tags is not None:
+                self._learn_tags(repository, tags, client)
+
+    def _list_tags(self, repository: Repository, client: RegistryClient) -> list[str] | None:
+        """All tags of an image; None, with the reason noted, where they cannot be had."""
         try:
-            client = RegistryClient(repository.registry, self._workplace.open_access())
-            tags = list(client.list_tags(repository.path))
-        except (RateLimited, NetworkFailed) as problem:
-            self.stopped = problem
-            self.images.append(ImageUpdate(image, problem=problem.message))
-            return
+            return list(client.list_tags(repository.path))
         except KedgeError as problem:
-            self.images.append(ImageUpdate(image, problem=problem.message))
-            return
-        wanted = self._choose(image, tags)
+            if isinstance(problem, RateLimited | NetworkFailed):
+                self.stopped = problem
+            self.images.append(ImageUpdate(repository.image, problem=problem.message))
+            return None
+
+    def _learn_tags(self, repository: Repository, tags: Sequence[str], client: RegistryClient) -> None:
+        wanted = self._choose(repository.image, tags)
         chosen = tuple(wanted[: self._request.limit])
         learned: list[str] = []
         skipped: list[tuple[str, str]] = []
@@ -179,7 +185,8 @@ class _Update:
                 self._read_all(repository, chosen, learned, skipped, client)
         finally:
             left = len(wanted) - len(chosen)
-            self.images.append(ImageUpdate(image, len(tags), chosen, left, tuple(learned), tuple(skipped)))
+            done = ImageUpdate(repository.image, len(tags), chosen, left, tuple(learned), tuple(skipped))
+            self.images.append(done)
 
     def _choose(self, image: str, tags: Sequence[str]) -> list[str]:
         """The releases that the tables do not know in full and nobody has read yet, the newest first."""

@@ -36,7 +36,7 @@ def make_image_check(text: str) -> Check:
 def _check_image(reference: Reference, surroundings: Surroundings) -> list[Finding]:
     settings, environ = surroundings.settings, surroundings.environ
     try:
-        tables = load_known_tables(environ, settings, Silent())
+        tables = load_known_tables(environ, Silent())
         target = choose_target(surroundings, tables)
         found = _explain(reference, replace(settings, retries=0), target, tables, is_offline=surroundings.is_offline)
     except KedgeError as problem:
@@ -56,7 +56,7 @@ def explain_checked(text: str, surroundings: Surroundings) -> tuple[Explanation,
     """What the check of an image found out, for a page: from the store, where the check left it, and the tables."""
     settings, environ = surroundings.settings, surroundings.environ
     try:
-        tables = load_known_tables(environ, settings, Silent())
+        tables = load_known_tables(environ, Silent())
         target = choose_target(surroundings, tables)
         found = explain(Reference.parse(text), Workplace(settings), target=target, offline=True, tables=tables)
         return found, chart_explanation(found, tables)

@@ -56,7 +56,7 @@ def _judge(
     from kedge.ops.queue_target import describe_queues
 
     try:
-        tables = load_tables(learned_path(environ, settings))
+        tables = load_tables(learned_path(environ))
         traits = _read_traits(image, queue, settings, tables)
         if traits is None:
             return None

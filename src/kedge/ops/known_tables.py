@@ -13,7 +13,6 @@ from kedge.model.nearest import propose
 from kedge.model.progress import Progress
 from kedge.model.reference import Reference, Transport
 from kedge.ops.data import learned_path
-from kedge.settings import Settings
 
 
 @frozen
@@ -36,9 +35,9 @@ class Repository:
         return normalize_image(self.name)
 
 
-def load_known_tables(environ: Mapping[str, str], settings: Settings, progress: Progress) -> Tables:
+def load_known_tables(environ: Mapping[str, str], progress: Progress) -> Tables:
     """The shipped tables with what this user's kedge learned; damage in the latter is a warning."""
-    tables = load_tables(learned_path(environ, settings))
+    tables = load_tables(learned_path(environ))
     for problem in tables.problems:
         progress.warn(problem.message)
     return tables

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kedge.compat.tables.load import Tables
 from kedge.errors import KedgeError, NetworkFailed, UsageError
+from kedge.posix.questions import answer_within
 
 if TYPE_CHECKING:
     from kedge.ops.workplace import Workplace
@@ -77,41 +78,26 @@ def _ask(
     from kedge.registry.catalog import NgcCatalog
     from kedge.registry.hub_search import HubCatalog
 
-    answers: dict[str, CatalogAnswer] = {}
-    problems: dict[str, KedgeError] = {}
     with workplace.open_access(patient=False) as access:
-        known: dict[str, NgcCatalog | HubCatalog] = {
-            NGC: NgcCatalog(access.transport),
-            HUB: HubCatalog(access.transport),
-        }
-        chosen = [known[name] for name in catalogs]
-        threads = [
-            threading.Thread(
-                target=_note, args=(each.title, each.search, (text, limit), answers, problems), daemon=True
-            )
-            for each in chosen
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(_PATIENCE)
-    titles = [each.title for each in chosen]
-    late = {title: NetworkFailed(f"{title} did not answer within {_PATIENCE:.0f} s") for title in titles}
-    said = {title: answers[title] for title in titles if title in answers}
-    return said, {title: problems.get(title, late[title]) for title in titles if title not in said}
+        ngc, hub = NgcCatalog(access.transport), HubCatalog(access.transport)
+        known: dict[str, NgcCatalog | HubCatalog] = {NGC: ngc, HUB: hub}
+        unknown = next((name for name in catalogs if name not in known), None)
+        if unknown is not None:
+            raise UsageError(f"there is no catalogue '{unknown[:40]}'", hint=f"there are {NGC} and {HUB}")
+        chosen = {known[name].title: known[name] for name in catalogs}
+        asked = {title: partial(_note, each.search, text, limit) for title, each in chosen.items()}
+        told = answer_within(_PATIENCE, asked)
+    late = {title: NetworkFailed(f"{title} did not answer within {_PATIENCE:.0f} s") for title in chosen}
+    outcomes = {title: told.get(title, late[title]) for title in chosen}
+    said = {title: each for title, each in outcomes.items() if not isinstance(each, KedgeError)}
+    return said, {title: each for title, each in outcomes.items() if isinstance(each, KedgeError)}
 
 
-def _note(
-    title: str,
-    ask: Callable[[str, int], CatalogAnswer],
-    asked: tuple[str, int],
-    answers: dict[str, CatalogAnswer],
-    problems: dict[str, KedgeError],
-) -> None:
+def _note(ask: Callable[[str, int], CatalogAnswer], text: str, limit: int) -> CatalogAnswer | KedgeError:
     try:
-        answers[title] = ask(*asked)
+        return ask(text, limit)
     except KedgeError as problem:
-        problems[title] = problem
+        return problem
 
 
 def _merge(found: dict[str, tuple[CatalogEntry, ...]], known: list[CatalogEntry]) -> tuple[CatalogEntry, ...]:
