@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from kedge.compat.image.image_values import clean_text
 from kedge.errors import NetworkFailed, RateLimited, RegistryProtocolError
-from kedge.registry.catalog import NgcCatalog, read_text
+from kedge.registry.catalog import NgcCatalog
 from kedge.registry.hub_search import HubCatalog
 from tests.builders.registry_access import make_access
 from tests.fakes.http_server import FakeServer, Recorded, Reply
@@ -108,7 +109,7 @@ def test_catalog_that_says_no_is_a_named_error(tmp_path: Path, reply: Reply, kin
     assert len(server.log) == 1  # it is not asked again
 
 
-def test_read_text_is_one_short_line() -> None:
-    assert read_text("a\r\n\tb\x00c\u202ed") == "a b c d"
-    assert len(read_text("long " * 1000)) <= 300
-    assert read_text(5) == read_text(None) == ""
+def test_clean_text_is_one_short_line() -> None:
+    assert clean_text("a\r\n\tb\x00c\u202ed") == "a b c d"
+    assert len(clean_text("long " * 1000, 300)) <= 300
+    assert clean_text(5) == clean_text(None) == ""

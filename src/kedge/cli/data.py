@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kedge.cli.options import add_dry_run, add_settings
 from kedge.errors import TableProblem
 from kedge.frozen import as_dict, list_names
+from kedge.model.counting import count_things
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
@@ -141,15 +142,11 @@ def _check(arguments: argparse.Namespace, console: Console) -> int:
     for note in found.notes:
         console.print(f"{found.path} {note}")
     new = f"{found.new} {'is' if found.new == 1 else 'are'} new to it"
-    console.print(f"{_count(found.rows, 'good row')} for the table '{found.table}'; {new}")
+    console.print(f"{count_things(found.rows, 'good row')} for the table '{found.table}'; {new}")
     if found.problems:
-        message = f"{found.path}: {_count(len(found.problems), 'row')} cannot be taken as written"
+        message = f"{found.path}: {count_things(len(found.problems), 'row')} cannot be taken as written"
         raise TableProblem(message, context={"file": found.path}, hint="the lines above say where, and what is wanted")
     return 0
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _update(arguments: argparse.Namespace, console: Console) -> int:
@@ -170,13 +167,15 @@ def _update(arguments: argparse.Namespace, console: Console) -> int:
     for each in result.images:
         _print_image(each, console)
     if result.stopped is not None:
-        kept = f"; {_count(result.learned, 'tag')} learned before are kept" if result.learned else ""
+        kept = f"; {count_things(result.learned, 'tag')} learned before are kept" if result.learned else ""
         console.progress.warn(f"stopped: {result.stopped.message}{kept}")
         if result.stopped.hint:
             console.progress.warn(result.stopped.hint)
         return result.stopped.exit_code
     if not console.dry_run:
-        console.print(f"learned {_count(result.learned, 'tag')}" + (f" ({result.path})" if result.learned else ""))
+        console.print(
+            f"learned {count_things(result.learned, 'tag')}" + (f" ({result.path})" if result.learned else "")
+        )
     return 1 if all(each.problem for each in result.images) else 0
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from kedge.doctor.finding import FAIL, SKIPPED, WARNING, Finding
 from kedge.doctor.surroundings import Check
 from kedge.frozen import NOTHING, frozen
+from kedge.model.counting import count_things
 
 GROUPS = ("Containers", "GPU", "Cluster", "Storage", "Network", "Environment", "Image")  # of Check.group
 
@@ -35,8 +36,8 @@ class Diagnosis:
     def summary(self) -> str:
         """`31 checks, 2 problems, 1 warning, 0.6 s`."""
         names = {each.name for each in self.checks} | {each.check for each in self.findings}
-        parts = [_count(len(names), "check"), _count(self.count(FAIL), "problem")]
-        parts.append(_count(self.count(WARNING), "warning"))
+        parts = [count_things(len(names), "check"), count_things(self.count(FAIL), "problem")]
+        parts.append(count_things(self.count(WARNING), "warning"))
         if self.count(SKIPPED):
             parts.append(f"{self.count(SKIPPED)} skipped")
         return ", ".join([*parts, f"{self.total_seconds:.1f} s"])
@@ -65,7 +66,3 @@ class Diagnosis:
             "seconds": {name: round(each, 4) for name, each in self.seconds.items()},
             "total_seconds": round(self.total_seconds, 4),
         }
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"

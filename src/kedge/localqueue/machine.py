@@ -11,6 +11,7 @@ from kedge.errors import InvalidSetting, RequestRefused
 from kedge.frozen import frozen
 from kedge.host.limits import read_limits
 from kedge.localqueue.request import Need, Request
+from kedge.model.counting import count_things
 from kedge.model.memory import shorten_memory
 
 _PLENTY = 1 << 60  # where nothing says how much memory there is
@@ -63,12 +64,12 @@ def refuse_too_much(request: Request, machine: Machine) -> None:
     if request.gpus > len(machine.gpus):
         there = f"has {len(machine.gpus)}" if machine.gpus else "has none"
         raise RequestRefused(
-            f"the job asks for {_count(request.gpus, 'GPU')}, and this machine {there}",
-            hint=f"ask for {_count(len(machine.gpus), 'GPU')}" if machine.gpus else "leave out the GPUs",
+            f"the job asks for {count_things(request.gpus, 'GPU')}, and this machine {there}",
+            hint=f"ask for {count_things(len(machine.gpus), 'GPU')}" if machine.gpus else "leave out the GPUs",
         )
     if request.cpus > machine.cpus:
         raise RequestRefused(
-            f"the job asks for {_count(request.cpus, 'processor')}, and {machine.cpus} may be used here",
+            f"the job asks for {count_things(request.cpus, 'processor')}, and {machine.cpus} may be used here",
             hint=f"tasks times processors per task can be {machine.cpus} at most",
         )
     if (request.memory or 0) > machine.memory:
@@ -77,7 +78,3 @@ def refuse_too_much(request: Request, machine: Machine) -> None:
             f"the job asks for {shorten_memory(request.memory or 0)} of memory, and {there} may be used here",
             hint=f"ask for {there} or less",
         )
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" + ("" if number == 1 else "s")

@@ -84,6 +84,11 @@ def split_repository(image: str, text: str) -> tuple[str, str | None, Digest | N
     return folder + slash + last, tag if colon else None, digest
 
 
+def is_tag(text: str) -> bool:
+    """Whether the distribution specification allows it as a tag."""
+    return len(text) <= _MAXIMUM_TAG and _TAG.match(text) is not None
+
+
 def check_tag(tag: str, text: str) -> None:
     """Raise unless `tag` is one the distribution specification allows."""
     if not tag:

@@ -6,12 +6,12 @@ Nothing is run. A few known places are looked at, of each file a bounded part.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kedge.compat.image.image_values import clean_text
+from kedge.compat.image.toolkit_version import read_toolkit
 from kedge.compat.image.traits import Fact
 from kedge.compat.versions import order
 from kedge.errors import InvalidReference
@@ -36,6 +36,7 @@ _LIBRARIES = (
     "/usr/lib",
     "/lib",
 )
+_CUDA = "/usr/local/cuda"
 _TOOLKIT = (
     "/usr/local/cuda/lib64",
     "/usr/local/cuda/targets/x86_64-linux/lib",
@@ -76,7 +77,7 @@ def _list_facts(view: View, environment: Mapping[str, str]) -> Iterator[tuple[st
     yield "os", _read_system(view)
     yield "glibc", _read_c_library(view)
     yield "python", _read_python(view, environment)
-    yield "cuda", _read_toolkit(view)
+    yield "cuda", read_toolkit(_CUDA, view.read)
     yield from _read_driver(view)
     yield from _read_library_names(view)
     yield "mpi", _read_mpi(view, environment)
@@ -122,20 +123,6 @@ def _read_python(view: View, environment: Mapping[str, str]) -> Fact:
         if found:
             return Fact(found[1], f"file {path}")
     return Fact()
-
-
-def _read_toolkit(view: View) -> Fact:
-    path = "/usr/local/cuda/version.json"
-    try:
-        told = json.loads(view.read(path, _SMALL) or b"null")
-    except (ValueError, RecursionError):
-        told = None
-    version = told["cuda"].get("version") if isinstance(told, dict) and isinstance(told.get("cuda"), dict) else None
-    if isinstance(version, str) and order(version):
-        return Fact(clean_text(version, 30), f"file {path}")
-    path = "/usr/local/cuda/version.txt"
-    found = re.match(rb"CUDA Version (\d+(?:\.\d+)+)", view.read(path, _SMALL) or b"")
-    return Fact(found[1].decode(), f"file {path}") if found else Fact()
 
 
 def _read_driver(view: View) -> Iterator[tuple[str, Fact]]:

@@ -11,6 +11,7 @@ from kedge.compat.image.traits import ImageTraits
 from kedge.compat.verdict import Verdict
 from kedge.doctor.finding import FAIL, LEVELS, NOTE, OK, SKIPPED, WARNING, Finding
 from kedge.frozen import frozen
+from kedge.model.counting import count_things
 from kedge.pages.chart_picture import make_chart_picture
 from kedge.pages.facts_part import make_facts, make_summary
 from kedge.pages.findings_part import make_findings, make_quiet_findings
@@ -67,9 +68,9 @@ def _make_page(
 def _make_banner(findings: Sequence[Finding], verdict: Verdict | None) -> Markup:
     """The worse of two answers as the sentence, the other one below it."""
     counts = Counter(each.level for each in findings)
-    failed, warned = _count(counts[FAIL], "problem"), _count(counts[WARNING], "warning")
+    failed, warned = count_things(counts[FAIL], "problem"), count_things(counts[WARNING], "warning")
     words = " and ".join(text for text, level in ((failed, FAIL), (warned, WARNING)) if counts[level])
-    more = f"{counts[OK]} of {_count(len(findings), 'finding')} in order."
+    more = f"{counts[OK]} of {count_things(len(findings), 'finding')} in order."
     if verdict is not None and verdict.runs is False:
         more = f"Of this machine: {words or 'nothing that kedge looks for is wrong'}. {more}"
         return make_banner(find_outcome_look(verdict.outcome), verdict.headline, more)
@@ -80,10 +81,6 @@ def _make_banner(findings: Sequence[Finding], verdict: Verdict | None) -> Markup
     if counts[WARNING]:
         return make_banner(Look("exclamation", "fair", "It works, with limits"), words, more)
     return make_banner(Look("check", "good", "All in order"), "nothing that kedge looks for is wrong here", more)
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _make_image_part(verdict: Verdict | None) -> Markup | None:

@@ -12,7 +12,9 @@ import re
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+from kedge.compat.image.image_values import clean_text
 from kedge.errors import NetworkFailed, RateLimited, RegistryProtocolError
+from kedge.model.image_name import is_tag
 from kedge.registry.hints import is_web_page
 from kedge.registry.secret import redact_url
 from kedge.registry.transport import Request, Response, Transport, split_url
@@ -21,9 +23,8 @@ NGC_ADDRESS = "https://api.ngc.nvidia.com"
 LARGEST_ANSWER = 8 << 20  # bytes; a hundred results have about 300 kB
 SECONDS = 15.0  # for one answer, to its last byte
 MOST_RESULTS = 100  # that are asked for at once
-_LONGEST_TEXT = 300
+LONGEST_TEXT = 300  # characters of a description
 _NAME = re.compile(r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*){0,3}\Z")
-_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +82,15 @@ def _read_resource(resource: dict[str, object]) -> CatalogEntry | None:
     if "/" not in path:
         return None
     told = {str(each.get("key")): each.get("value") for each in list_mappings(resource.get("attributes"))}
-    tag = next((tag for tag in (resource.get("latestTag"), told.get("latestTag")) if is_tag(tag)), "")
-    updated = read_text(resource.get("dateModified") or resource.get("updatedDate"), 40)
+    tags = (resource.get("latestTag"), told.get("latestTag"))
+    tag = next((tag for tag in tags if isinstance(tag, str) and is_tag(tag)), "")
+    updated = clean_text(resource.get("dateModified") or resource.get("updatedDate"), 40)
     return CatalogEntry(
         name=f"nvcr.io/{path}",
         catalog=NgcCatalog.title,
-        title=read_text(resource.get("displayName"), 80),
-        description=read_text(resource.get("description") or resource.get("shortDescription")),
-        latest_tag=str(tag),
+        title=clean_text(resource.get("displayName"), 80),
+        description=clean_text(resource.get("description") or resource.get("shortDescription"), LONGEST_TEXT),
+        latest_tag=tag,
         updated=updated[:10] if re.match(r"\d{4}-\d\d-\d\d", updated) else "",
     )
 
@@ -134,15 +136,6 @@ def list_mappings(value: object) -> list[dict[str, object]]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
-def read_text(value: object, longest: int = _LONGEST_TEXT) -> str:
-    """Text as one line without control characters, cut where it is long."""
-    if not isinstance(value, str):
-        return ""
-    shown = "".join(letter if letter.isprintable() else " " for letter in value[: longest * 4])
-    line = " ".join(shown.split())
-    return line if len(line) <= longest else line[: longest - 1].rstrip() + "…"
-
-
 def read_count(value: object) -> int | None:
     """A number that counts something."""
     if not isinstance(value, int) or isinstance(value, bool):
@@ -153,8 +146,3 @@ def read_count(value: object) -> int | None:
 def read_name(value: object) -> str:
     """The path of a repository, where it is one that could be pulled; else nothing."""
     return value if isinstance(value, str) and len(value) <= 255 and _NAME.match(value) else ""
-
-
-def is_tag(value: object) -> bool:
-    """Whether this can be a tag."""
-    return isinstance(value, str) and bool(_TAG.match(value))

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
+from kedge.compat.image.image_values import clean_text
 from kedge.registry.catalog import (
+    LONGEST_TEXT,
     MOST_RESULTS,
     CatalogAnswer,
     CatalogEntry,
@@ -13,7 +15,6 @@ from kedge.registry.catalog import (
     list_mappings,
     read_count,
     read_name,
-    read_text,
 )
 from kedge.registry.transport import Transport
 
@@ -44,7 +45,7 @@ def _read_repository(result: dict[str, object]) -> CatalogEntry | None:
     return CatalogEntry(
         name=f"docker.io/{path}" if "/" in path else f"docker.io/library/{path}",
         catalog=HubCatalog.title,
-        description=read_text(result.get("short_description")),
+        description=clean_text(result.get("short_description"), LONGEST_TEXT),
         stars=read_count(result.get("star_count")),
         pulls=read_count(result.get("pull_count")),
         is_official=result.get("is_official") is True,

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from urllib.parse import urljoin
 
 from kedge.errors import RegistryProtocolError
+from kedge.model.image_name import is_tag
 from kedge.registry.hints import explain_web_page, is_web_page
 from kedge.registry.secret import redact_url
 from kedge.registry.session import Call, Session
 
 _OK = frozenset({200})
-_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")  # what is no tag cannot be pulled, and may steer terminals
 _LINK = re.compile(r'<([^<>]*)>((?:[^<>"]|"[^"]*")*)')  # an address may hold commas, which part links, too
 _NEXT = re.compile(r';\s*rel\s*=\s*"?next"?\s*(?:[;,]|\Z)', re.IGNORECASE)
 
@@ -66,7 +66,8 @@ class TagWalk:
         tags = document.get("tags") or []  # null where there is none
         if not isinstance(tags, list):
             raise RegistryProtocolError(f"the list of tags of {self._session.repository} is not a list")
-        usable = dict.fromkeys(tag for tag in tags if isinstance(tag, str) and _TAG.match(tag))
+        # what is no tag cannot be pulled, and may steer terminals
+        usable = dict.fromkeys(tag for tag in tags if isinstance(tag, str) and is_tag(tag))
         fresh = [tag for tag in usable if tag not in self._seen]
         self._seen.update(fresh)
         self._fruitless = 0 if fresh else self._fruitless + 1

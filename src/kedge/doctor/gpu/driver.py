@@ -10,6 +10,7 @@ from kedge.doctor.gpu.host import find_other_driver, look_at_gpus
 from kedge.doctor.gpu.toolkit import judge_toolkit
 from kedge.doctor.surroundings import Surroundings
 from kedge.host.gpu_probe import MISMATCH, GpuProbe, ProbedGpu, probe_gpus
+from kedge.model.counting import count_things
 from kedge.runtime.devices.missing import find_job, has_grant
 from kedge.runtime.devices.selection import VARIABLE, select_cards
 from kedge.runtime.options import RunOptions
@@ -60,7 +61,7 @@ def check_devices(surroundings: Surroundings) -> list[Finding]:
     if lacks:
         return lacks
     usable, refused = gpus.driver.usable, gpus.driver.refused
-    shown = f"{_count(len(usable), 'GPU')}: {', '.join(card.node for card in usable)}"
+    shown = f"{count_things(len(usable), 'GPU')}: {', '.join(card.node for card in usable)}"
     if refused:
         shown += f" ({len(refused)} more {'is' if len(refused) == 1 else 'are'} not for this process)"
     return [Finding(name, OK, shown)]
@@ -137,7 +138,7 @@ def _judge_gpu(number: int, gpu: ProbedGpu) -> list[Finding]:
         fix = "wait a minute; if it stays so, the service nvidia-fabricmanager does not run: " + _TELL
         findings.append(Finding(name, FAIL, what, why, fix, docs))
     if gpu.is_partitioned and gpu.parts:
-        what = f"GPU {number} is divided by MIG: {_count(len(gpu.parts), 'part')} for this process"
+        what = f"GPU {number} is divided by MIG: {count_things(len(gpu.parts), 'part')} for this process"
         why = "a CUDA program uses one part of it, never several"
         fix = f"choose one with CUDA_VISIBLE_DEVICES={gpu.parts[0]}; in a job the scheduler does that"
         findings.append(Finding(name, NOTE, what, why, fix, docs))
@@ -176,14 +177,13 @@ def check_selection(surroundings: Surroundings) -> list[Finding]:
         return [Finding(name, WARNING, _end(what), why, fix, docs)]
     job = find_job(surroundings.environ)
     if value is None and job and gpus.driver.usable and not has_grant(surroundings.environ):
-        what = f"this {job} job was given no GPU, but {_count(len(gpus.driver.usable), 'GPU')} can be opened"
+        what = f"this {job} job was given no GPU, but {count_things(len(gpus.driver.usable), 'GPU')} can be opened"
         why = "nothing keeps its programs from GPUs that other jobs were given: both get slow, or run out of memory"
         return [Finding(name, WARNING, what, why, f"ask for GPUs in the job, or hide them: 'export {VARIABLE}='", docs)]
     granted = _list_granted(surroundings)
     if value is None and granted and len(granted) < len(gpus.driver.usable):
-        what = (
-            f"this {job} job was given {_count(len(granted), 'GPU')} ({','.join(granted)}), but {VARIABLE} is not set"
-        )
+        given = f"{count_things(len(granted), 'GPU')} ({','.join(granted)})"
+        what = f"this {job} job was given {given}, but {VARIABLE} is not set"
         why = f"programs see all {len(gpus.driver.usable)} GPUs, those of other jobs too: sbatch --export=NIL, "
         why += "'env -i' and 'ssh' lose the variable"
         fix = "start programs with srun, which sets it for every task, or leave out what drops it"
@@ -215,10 +215,6 @@ def _describe(probe: GpuProbe) -> str:
     ]
     cuda = f", CUDA up to {probe.cuda}" if probe.cuda else ""
     return f"driver {probe.driver or 'of a version it does not tell'}{cuda}; {', '.join(shown)}"
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def _end(sentence: str) -> str:

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import json
-import re
-
+from kedge.compat.image.toolkit_version import read_toolkit
 from kedge.compat.rules.needs import find_offered_cuda
 from kedge.compat.tables.load import load_tables
 from kedge.compat.versions import is_at_least, order
@@ -13,7 +11,6 @@ from kedge.doctor.finding import NOTE, Finding
 from kedge.doctor.gpu.host import GpuHost
 
 _VARIABLES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
-_SMALL = 64 << 10
 _MOST = 50  # toolkits below /usr/local, folders of PATH
 
 
@@ -45,18 +42,7 @@ def find_toolkit(gpus: GpuHost) -> tuple[str, str]:
     numbered = [name for name in view.names("/usr/local") if name.startswith("cuda-")][:_MOST]
     places += ["/usr/local/cuda", *(f"/usr/local/{name}" for name in sorted(numbered, reverse=True))]
     for folder in dict.fromkeys(place.rstrip("/") for place in places if place.startswith("/")):
-        version = _read_version(gpus, folder)
-        if version:
-            return folder, version
+        found = read_toolkit(folder, view.read)
+        if found:
+            return folder, ".".join(str(field) for field in order(found.value)[:3])
     return "", ""
-
-
-def _read_version(gpus: GpuHost, folder: str) -> str:
-    view = gpus.host.view
-    try:
-        told = json.loads(view.read(f"{folder}/version.json", _SMALL) or b"null")
-        version = told["cuda"]["version"]
-    except (ValueError, RecursionError, KeyError, TypeError):
-        found = re.match(rb"CUDA Version (\d[\d.]{1,20})", view.read(f"{folder}/version.txt", _SMALL) or b"")
-        version = found[1].decode() if found else ""
-    return ".".join(str(field) for field in order(version)[:3]) if isinstance(version, str) else ""

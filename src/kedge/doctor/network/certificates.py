@@ -12,6 +12,7 @@ from pathlib import Path
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.doctor.surroundings import Surroundings
 from kedge.frozen import frozen
+from kedge.model.counting import count_things
 from kedge.registry.tls import SYSTEM_BUNDLES
 
 _DOCS = "guides/doctor.md#certificates"
@@ -70,14 +71,20 @@ def _judge_setting(path: Path, name: str) -> list[Finding]:
         why = "every pull over https ends with this error"
         fix = f"{_PEM}; or leave it out: unset KEDGE_CA_BUNDLE, or take ca_bundle out of config.toml"
         return [Finding("certificates", FAIL, what, why, fix, _DOCS)]
-    return [Finding("certificates", OK, f"{name}: {path} has {_count(bundle.count)}"), *_judge_times(path, bundle)]
+    return [
+        Finding("certificates", OK, f"{name}: {path} has {count_things(bundle.count, 'certificate')}"),
+        *_judge_times(path, bundle),
+    ]
 
 
 def _judge_variable(name: str, path: Path) -> list[Finding]:
     bundle = read_bundle(path)
     if bundle.problem:
         return [_refuse_variable(name, f"names {path}, which {bundle.problem}")]
-    return [Finding("certificates", OK, f"{name}: {path} has {_count(bundle.count)}"), *_judge_times(path, bundle)]
+    return [
+        Finding("certificates", OK, f"{name}: {path} has {count_things(bundle.count, 'certificate')}"),
+        *_judge_times(path, bundle),
+    ]
 
 
 def _refuse_variable(name: str, what: str) -> Finding:
@@ -156,7 +163,3 @@ def _has_something(place: Path) -> bool:
         return any(place.iterdir()) if place.is_dir() else place.stat().st_size > 0
     except OSError:
         return False
-
-
-def _count(number: int) -> str:
-    return f"{number} certificate" if number == 1 else f"{number} certificates"

@@ -19,7 +19,8 @@ from kedge.compat.rules.libcuda_choice import (
     cuda_major,
     is_data_center,
 )
-from kedge.runtime.devices.driver import is_version, order_version
+from kedge.compat.versions import order
+from kedge.runtime.devices.driver import is_version
 from kedge.runtime.devices.libraries import split_name
 from kedge.runtime.environment.library_path import find_library_folders
 from kedge.runtime.facts import LIBRARIES
@@ -94,7 +95,7 @@ def find_carried(view: View) -> Carried | None:
 
 def compare_drivers(view: View, carried: Carried, version: str, cards: list[Card]) -> Decision:
     """Which of the two libcuda it is, by the rule that `kedge explain` tells beforehand."""
-    ours, theirs = order_version(version), order_version(carried.version)
+    ours, theirs = order(version), order(carried.version)
     if ours and ours < theirs:
         read_branches(view, carried)
     wanted, offered = cuda_major(theirs[0], carried.cuda), cuda_major(ours[0]) if ours else 0

@@ -60,11 +60,6 @@ def is_version(text: str) -> bool:
     return 2 <= len(parts) <= 4 and all(part.isascii() and part.isdigit() and len(part) < 6 for part in parts)
 
 
-def order_version(text: str) -> tuple[int, ...]:
-    """A version as numbers, to compare."""
-    return tuple(int(part) for part in text.split(".")) if is_version(text) else ()
-
-
 def read_cards(view: View, nodes: list[str]) -> list[Card]:
     """The cards in the order of their numbers: by place on the bus. Where /proc does not tell, by their nodes."""
     cards = []

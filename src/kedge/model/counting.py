@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Numbers of things, as people read them."""
+
+from __future__ import annotations
+
+
+def count_things(number: int, thing: str) -> str:
+    """`1 tag`, `3 tags`."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
