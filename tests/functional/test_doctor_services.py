@@ -22,6 +22,7 @@ from kedge.doctor.network.credentials import check_logins
 from kedge.doctor.network.reach import check_registries
 from kedge.doctor.run_checks import run_checks
 from kedge.doctor.surroundings import Surroundings
+from kedge.frozen import replace
 from kedge.ops.doctor import diagnose
 from kedge.ops.remembered import recall_node
 from kedge.settings import Settings
@@ -34,6 +35,8 @@ from tests.fakes.registry import FakeRegistry, Policy, nvcr
 from tests.requirements import require_program, require_user_namespaces
 
 KEY = "nvapi-" + "pl4nted" * 8
+PATIENCE = 20.0  # for what answers: other tests keep this machine busy
+LONG = 30.0  # seconds, in which what never answers must have been given up
 NAMES = ["proxies", "registries", "certificates", "credentials", "logins", "scheduler", "site"]
 
 
@@ -52,7 +55,7 @@ class World:
 
     def surround(self, **environ: str) -> Surroundings:
         full = {name: value for name, value in {**self.environ, **environ}.items() if value}
-        return Surroundings(full, Settings.load(environ=full))
+        return Surroundings(full, Settings.load(environ=full), patience=PATIENCE)
 
 
 @pytest.fixture
@@ -121,8 +124,8 @@ def test_logins_registry_that_stalls_is_not_waited_for(world: World) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         world.proxy.routes = {"nvcr.io:443": silent.getsockname()[1]}
         began = time.monotonic()
-        (finding,) = check_logins(world.surround(NGC_API_KEY=KEY))
-        assert time.monotonic() - began < 1.5
+        (finding,) = check_logins(replace(world.surround(NGC_API_KEY=KEY), patience=1.0))
+        assert time.monotonic() - began < LONG
     assert finding.level == NOTE
     assert "is not known" in finding.what
 
@@ -131,15 +134,16 @@ def test_checks_of_services_end_in_time_when_everything_stalls(world: World, tmp
     programs = tmp_path / "bin"
     programs.mkdir()
     for name in ("sinfo", "docker-credential-own"):
-        (programs / name).write_text("#!/bin/sh\nexec sleep 30\n")
+        (programs / name).write_text("#!/bin/sh\nexec sleep 60\n")
         (programs / name).chmod(0o755)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         world.proxy.routes = dict.fromkeys(("nvcr.io:443", "registry-1.docker.io:443"), silent.getsockname()[1])
         (tmp_path / ".docker").mkdir()
         (tmp_path / ".docker/config.json").write_text(json.dumps({"credHelpers": {"nvcr.io": "own"}}))
         began = time.monotonic()
-        diagnosis = run_checks(world.surround(PATH=f"{programs}:{os.environ['PATH']}", NGC_API_KEY=KEY), NAMES)
-        assert time.monotonic() - began < 2.0
+        surroundings = world.surround(PATH=f"{programs}:{os.environ['PATH']}", NGC_API_KEY=KEY)
+        diagnosis = run_checks(replace(surroundings, patience=3.0), NAMES)
+        assert time.monotonic() - began < LONG
     assert KEY not in repr(diagnosis.findings)
     assert any(each.check == "registries" and each.level == WARNING for each in diagnosis.findings)
 
@@ -148,6 +152,7 @@ BLACK_HOLE = """
 import socket, sys, time
 from kedge.doctor.run_checks import run_checks
 from kedge.doctor.surroundings import Surroundings
+from kedge.frozen import replace
 from kedge.settings import Settings
 names = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 names.bind(("127.0.0.1", 53))  # a name server that never answers
@@ -158,7 +163,8 @@ for each in waiting:  # once these wait to be taken, the kernel drops what comes
     each.connect_ex(("127.0.0.9", 443))
 environ = {"HOME": sys.argv[1], "PATH": "/usr/bin:/bin", "NGC_API_KEY": "nvapi-" + "x1" * 20}
 began = time.monotonic()
-diagnosis = run_checks(Surroundings(environ, Settings.load(environ=environ)), ["proxies", "registries", "logins"])
+surroundings = Surroundings(environ, Settings.load(environ=environ), patience=3.0)
+diagnosis = run_checks(surroundings, ["proxies", "registries", "logins"])
 print(time.monotonic() - began)
 for each in diagnosis.findings:
     print(each.level, each.what)
@@ -178,8 +184,8 @@ def test_checks_of_services_end_in_time_where_packets_vanish(tmp_path: Path) -> 
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     seconds, *told = done.stdout.splitlines()
-    assert float(seconds) < 2.0
-    assert "warning nvcr.io: no answer within 1 s" in told
+    assert float(seconds) < LONG
+    assert "warning nvcr.io: no answer within 3 s" in told
     assert "warning registry-1.docker.io: the name service does not answer" in told
     assert any(line.startswith("note whether nvcr.io takes the login is not known") for line in told)
 
@@ -199,9 +205,9 @@ def user(ngc: NgcSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[
     return {**environ, "PATH": os.environ["PATH"]}
 
 
-def check_image(user: dict[str, str], image: str, site: str = "") -> list[Finding]:
+def check_image(user: dict[str, str], image: str, site: str = "", patience: float = PATIENCE) -> list[Finding]:
     environ = {**user, **({"KEDGE_SITE": site} if site else {})}
-    surroundings = Surroundings(environ, Settings.load(environ=environ))
+    surroundings = Surroundings(environ, Settings.load(environ=environ), patience=patience)
     return [each for each in diagnose(surroundings, ["site"], image=image).findings if each.check == "image"]
 
 
@@ -235,15 +241,13 @@ def test_image_that_the_registry_does_not_have(user: dict[str, str]) -> None:
 
 
 def test_image_of_a_registry_that_stalls_is_told_from_the_tables(ngc: NgcSite, user: dict[str, str]) -> None:
-    ngc.registry.server.fail("GET", delay=5.0, times=20)
-    began = time.monotonic()
+    ngc.registry.server.fail("GET", delay=10.0, times=20)
     try:
-        findings = check_image(user, "nvcr.io/nvidia/pytorch:24.05-py3")
+        findings = check_image(user, "nvcr.io/nvidia/pytorch:24.05-py3", patience=3.0)
     finally:
         ngc.registry.server.faults.clear()
-    assert time.monotonic() - began < 2.0
     assert findings[0].what.startswith("nvcr.io/nvidia/pytorch:24.05-py3: PyTorch ")
-    assert findings[-1].what == "nvcr.io did not tell of nvidia/pytorch:24.05-py3 within 1.2 s"
+    assert findings[-1].what == "nvcr.io did not tell of nvidia/pytorch:24.05-py3 within 3.6 s"
 
 
 def test_image_file_that_is_cut_short(user: dict[str, str], tmp_path: Path) -> None:
@@ -263,17 +267,17 @@ def test_nodes_that_a_job_saw_are_known_on_the_login_node(user: dict[str, str]) 
     site = load_site("zih-alpha", (Folder(SHIPPED, "shipped"),))
     login = {**user, "KEDGE_SITE": "zih-alpha"}
     settings = Settings.load(environ=login)
-    findings = diagnose(Surroundings(login, settings, site=site), ["compute-nodes"]).findings
+    findings = diagnose(Surroundings(login, settings, site=site, patience=PATIENCE), ["compute-nodes"]).findings
     assert [(each.level, "in a job of the queue alpha" in each.fix) for each in findings] == [(NOTE, True)]
     job = {**login, "SLURM_JOB_ID": "1", "SLURM_JOB_PARTITION": "alpha"}
-    findings = diagnose(Surroundings(job, settings, site=site), ["compute-nodes"]).findings
+    findings = diagnose(Surroundings(job, settings, site=site, patience=PATIENCE), ["compute-nodes"]).findings
     assert [each.level for each in findings] == [OK]
     assert findings[0].what.startswith("kept for the login node: ")
     seen = recall_node("zih-alpha", "alpha", login, settings)
     assert seen is not None
     assert seen.facts.architecture
     assert seen.facts.glibc
-    findings = diagnose(Surroundings(login, settings, site=site), ["compute-nodes"]).findings
+    findings = diagnose(Surroundings(login, settings, site=site, patience=PATIENCE), ["compute-nodes"]).findings
     assert [each.level for each in findings] == [OK]
     assert findings[0].what.startswith("alpha: ")
     assert f"seen by a job on {os.uname().nodename}" in findings[0].what

@@ -29,7 +29,7 @@ class Machine:
         self.folder = folder
         self.environ = {"HOME": str(folder / "home"), "PATH": f"{folder}:/bin:/usr/bin"}
         self.site = load_site(site, FOLDERS)
-        self.seen = Surroundings(self.environ, Settings.load(environ=self.environ), site=self.site)
+        self.seen = Surroundings(self.environ, Settings.load(environ=self.environ), site=self.site, patience=20.0)
 
     def add(self, name: str, script: str) -> None:
         path = self.folder / name
@@ -81,9 +81,9 @@ def test_scheduler_that_says_nothing_is_told_in_time(machine: Machine) -> None:
     machine.add("sbatch", "exit 1")
     machine.add("sinfo", '[ "$1" = --version ] && echo "slurm 23.11.4" && exit; exec sleep 60')
     began = time.monotonic()
-    finding = only(check_scheduler(machine.seen), WARNING)
-    assert time.monotonic() - began < 1.5
-    assert finding.what.startswith("slurm 23.11.4 did not answer 'sinfo -h -a -o %R' within 1.1 s")
+    finding = only(check_scheduler(replace(machine.seen, patience=2.0)), WARNING)
+    assert time.monotonic() - began < 30
+    assert finding.what.startswith("slurm 23.11.4 did not answer 'sinfo -h -a -o %R' within 2.2 s")
 
 
 @pytest.mark.parametrize(

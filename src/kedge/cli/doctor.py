@@ -41,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=_read_patience,
         default=1.0,
-        help="give every check N times its time, on a slow machine; servers still have a second to answer",
+        help="give every check N times its time, on a slow machine or network",
     )
     parser.add_argument("--html", metavar="FILE", help="write a page for a browser, too")
     parser.add_argument(

@@ -36,8 +36,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     for word in arguments.jobs:
         job = find_job(cluster, word)
         statuses = read_status(cluster, job)
-        told.append(_as_dict(job, statuses, cluster))
-        if not console.json:
+        if console.json:
+            told.append(_as_dict(job, statuses, cluster))
+        else:
             _show(job, statuses, cluster, console)
     if console.json:
         console.print_json(told[0] if len(told) == 1 else told)
@@ -48,6 +49,8 @@ def _as_dict(job: FoundJob, statuses: Sequence[JobStatus], cluster: Cluster) -> 
     from kedge.ops.submit import show_output
 
     record = job.record
+    # Logs are read for these alone: an array may have thousands of tasks that failed for one reason.
+    explained = [each for each in statuses if each.state is State.FAILED][:_SHOWN_TASKS]
     return {
         "id": job.id,
         "name": record.name if record else statuses[0].name,
@@ -55,16 +58,22 @@ def _as_dict(job: FoundJob, statuses: Sequence[JobStatus], cluster: Cluster) -> 
         "scheduler": cluster.backend.name,
         "script": str(record.script) if record else None,
         "output": show_output(record) if record else None,
-        "tasks": [_describe_task(job, each, cluster) for each in statuses],
+        "tasks": [
+            {
+                **each.as_dict(),
+                "why": cluster.backend.explain(each) or each.reason,
+                **(_describe_clue(job, each) if each in explained else {}),
+            }
+            for each in statuses
+        ],
     }
 
 
-def _describe_task(job: FoundJob, status: JobStatus, cluster: Cluster) -> dict[str, object]:
+def _describe_clue(job: FoundJob, status: JobStatus) -> dict[str, object]:
     from kedge.ops.job_clues import find_job_clue
 
     clue = find_job_clue(job.record, status)
-    told = {"clue": clue.as_dict()} if clue is not None else {}
-    return {**status.as_dict(), "why": cluster.backend.explain(status) or status.reason, **told}
+    return {"clue": clue.as_dict()} if clue is not None else {}
 
 
 def _show(job: FoundJob, statuses: Sequence[JobStatus], cluster: Cluster, console: Console) -> None:

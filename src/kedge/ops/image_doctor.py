@@ -21,9 +21,8 @@ from kedge.ops.known_tables import load_known_tables
 from kedge.ops.targets import find_target
 from kedge.ops.workplace import Workplace
 from kedge.posix.questions import answer_within
-from kedge.settings import Settings
 
-_PATIENCE = 1.2  # seconds for the registry; then the tables alone are asked
+_REGISTRY_SECONDS = 1.2  # then the tables alone are asked
 _SECONDS = 1.7
 
 
@@ -38,7 +37,7 @@ def _check_image(reference: Reference, surroundings: Surroundings) -> list[Findi
     try:
         tables = load_known_tables(environ, Silent())
         target = choose_target(surroundings, tables)
-        found = _explain(reference, replace(settings, retries=0), target, tables, is_offline=surroundings.is_offline)
+        found = _explain(reference, surroundings, target, tables)
     except KedgeError as problem:
         return [explain_problem(reference.redacted, problem)]
     late = []
@@ -64,23 +63,23 @@ def explain_checked(text: str, surroundings: Surroundings) -> tuple[Explanation,
         return None  # the check has said why
 
 
-def _explain(
-    reference: Reference, settings: Settings, target: Target, tables: Tables, *, is_offline: bool
-) -> Explanation | str:
+def _explain(reference: Reference, surroundings: Surroundings, target: Target, tables: Tables) -> Explanation | str:
     """The explanation, or a sentence where the registry did not answer in time."""
+    workplace = Workplace(replace(surroundings.settings, retries=0))
+    seconds = _REGISTRY_SECONDS * surroundings.patience
 
     def ask() -> Explanation | KedgeError:
         try:
-            return explain(reference, Workplace(settings), target=target, offline=is_offline, tables=tables)
+            return explain(reference, workplace, target=target, tables=tables)
         except KedgeError as problem:
             return problem
 
-    if reference.is_local or is_offline:
-        return explain(reference, Workplace(settings), target=target, offline=is_offline, tables=tables)
-    answer = answer_within(_PATIENCE, {NAME: ask}).get(NAME)
+    if reference.is_local or surroundings.is_offline:
+        return explain(reference, workplace, target=target, offline=surroundings.is_offline, tables=tables)
+    answer = answer_within(seconds, {NAME: ask}).get(NAME)
     if isinstance(answer, KedgeError):
         raise answer
-    return answer or f"{reference.registry} did not tell of {reference.name} within {_PATIENCE:g} s"
+    return answer or f"{reference.registry} did not tell of {reference.name} within {seconds:g} s"
 
 
 def choose_target(surroundings: Surroundings, tables: Tables) -> Target:

@@ -9,12 +9,12 @@ from kedge.host.mpi import find_mpi
 
 NAME = "mpi"
 _DOCS = f"guides/doctor.md#{NAME}"
-_PATIENCE = 0.8  # seconds
+_SECONDS = 0.8  # for a launcher to say what it is
 
 
 def check_mpi(surroundings: Surroundings) -> list[Finding]:
     """Which one a user of this environment gets, and of what version."""
-    found = find_mpi(surroundings.environ, deadline=_PATIENCE)
+    found = find_mpi(surroundings.environ, deadline=_SECONDS * surroundings.patience)
     if found is None:
         why = "'mpirun' of the host cannot start ranks in containers; jobs on one node, and those of srun, need none"
         fix = "load a module, as in 'module load openmpi', or start ranks with 'srun --mpi=pmix'"

@@ -51,17 +51,11 @@ def check_scheduler(surroundings: Surroundings) -> list[Finding]:
     wrong = _find_broken_settings(surroundings.environ, site) or _find_missing(tools, site)
     if wrong is not None:
         return [wrong]
-    answers = answer_within(
-        SECONDS,
-        {
-            "version": partial(_ask, tools.version, surroundings.environ),
-            "queues": partial(_ask, tools.queues, surroundings.environ),
-        },
-    )
+    answers = _ask_all(surroundings, {"version": tools.version, "queues": tools.queues})
     version = _read_version(answers.get("version"))
     told = answers.get("queues")
     if told is None:
-        return [_explain_late(tools, version)]
+        return [_explain_late(tools, version, SECONDS * surroundings.patience)]
     if told.status:
         return [_explain_refusal(tools, version, told)]
     names = list(dict.fromkeys(re.findall(tools.queue_line, told.text, re.MULTILINE)))
@@ -69,8 +63,14 @@ def check_scheduler(surroundings: Surroundings) -> list[Finding]:
     return [Finding("scheduler", OK, shown), *_compare(site, names)]
 
 
-def _ask(argv: Sequence[str], environ: Mapping[str, str]) -> Finished:
-    return run_program(argv, environment=dict(environ), timeout=SECONDS, check=False)
+def _ask_all(surroundings: Surroundings, questions: Mapping[str, Sequence[str]]) -> dict[str, Finished]:
+    """What programs of the scheduler say, by name; those that do not answer in time are not among them."""
+    seconds, environ = SECONDS * surroundings.patience, dict(surroundings.environ)
+    asked = {
+        name: partial(run_program, argv, environment=environ, timeout=seconds, check=False)
+        for name, argv in questions.items()
+    }
+    return answer_within(seconds, asked)
 
 
 def _find_broken_settings(environ: Mapping[str, str], site: Site) -> Finding | None:
@@ -101,11 +101,11 @@ def _find_missing(tools: Tools, site: Site) -> Finding | None:
     )
 
 
-def _explain_late(tools: Tools, version: str) -> Finding:
+def _explain_late(tools: Tools, version: str, seconds: float) -> Finding:
     return Finding(
         "scheduler",
         WARNING,
-        f"{version or tools.title} did not answer '{' '.join(tools.queues)}' within {SECONDS:g} s",
+        f"{version or tools.title} did not answer '{' '.join(tools.queues)}' within {seconds:g} s",
         "the scheduler is busy or down: submissions wait, or fail",
         f"try it yourself: time {tools.queues[0]}. If it stays slow, tell the site; jobs that run are not touched",
         _SCHEDULER,
@@ -167,7 +167,7 @@ def check_mpi_plugins(surroundings: Surroundings) -> list[Finding]:
         return []
     if _find_broken_settings(surroundings.environ, site) is not None:
         return []
-    told = answer_within(SECONDS, {"list": partial(_ask, ("srun", "--mpi=list"), surroundings.environ)}).get("list")
+    told = _ask_all(surroundings, {"list": ("srun", "--mpi=list")}).get("list")
     plugins = parse_plugins((told.output + told.errors).decode(errors="replace")) if told is not None else []
     if not plugins:
         return []  # the check of the scheduler says what is wrong with it
@@ -205,7 +205,7 @@ def check_accounts(surroundings: Surroundings) -> list[Finding]:
     if site is None or site.scheduler != "slurm" or find_program("sacctmgr") is None:
         return []
     argv = ("sacctmgr", "-n", "-P", "show", "assoc", f"user={_find_user(surroundings.environ)}", "format=Account")
-    told = answer_within(SECONDS, {"accounts": partial(_ask, argv, surroundings.environ)}).get("accounts")
+    told = _ask_all(surroundings, {"accounts": argv}).get("accounts")
     accounts = _read_accounts(told)
     if not accounts:
         return []  # no accounts are kept here, or the database does not answer: it is asked again at submission

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
+from kedge.doctor.storage.places import is_folder
 from kedge.doctor.surroundings import Surroundings
 from kedge.jobs.place import find_record_root
 from kedge.model.site import Site, expand_path
@@ -113,10 +114,10 @@ def check_job_records(surroundings: Surroundings) -> list[Finding]:
     present = root
     while not os.path.exists(present) and present != present.parent:  # noqa: PTH110 - its own raises where we may not look
         present = present.parent
-    is_folder = os.path.isdir(present)  # noqa: PTH112 - as above
-    if is_folder and os.access(present, os.W_OK | os.X_OK):
+    can_hold = is_folder(present)
+    if can_hold and os.access(present, os.W_OK | os.X_OK):
         return [Finding("job-records", OK, str(root))]
-    reason = "cannot be written" if is_folder else "is a file"
+    reason = "cannot be written" if can_hold else "is a file"
     return [
         Finding(
             "job-records",

@@ -16,7 +16,7 @@ from kedge.runtime.devices.selection import VARIABLE, select_cards
 from kedge.runtime.options import RunOptions
 
 _PAGE = "guides/doctor.md"
-_PATIENCE = 1.5  # seconds; a driver that must first wake its GPUs may take longer, and is told of then
+_SECONDS = 1.5  # a driver that must first wake its GPUs may take longer, and is told of then
 _TELL = "use another node, and tell the administrators"
 
 
@@ -73,7 +73,7 @@ def check_nvml(surroundings: Surroundings) -> list[Finding]:
     if not gpus.has_gpu or find_other_driver(gpus):
         return []
     path = gpus.libraries.find("libnvidia-ml")
-    probe = probe_gpus(_PATIENCE, gpus.locate(path) if path else "")
+    probe = probe_gpus(_SECONDS * surroundings.patience, gpus.locate(path) if path else "")
     findings = judge_probe(probe, gpus.driver.version or gpus.libraries.version)
     return findings + judge_parts(surroundings.environ.get(VARIABLE, ""), probe)
 

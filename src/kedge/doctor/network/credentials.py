@@ -22,6 +22,7 @@ from kedge.registry.credentials import NGC_USER, PAIRS, CredentialSources
 from kedge.registry.docker_config import AuthFile, normalize_key, read_auth_file
 from kedge.registry.reach import LoginAnswer, try_login
 from kedge.registry.secret import Secret
+from kedge.settings import home_directory
 
 _DOCS = "guides/doctor.md#credentials"
 _NGC_VARIABLES = ("NGC_API_KEY", "NGC_CLI_API_KEY")
@@ -41,8 +42,7 @@ class Held:
 
 def check_credentials(surroundings: Surroundings) -> list[Finding]:
     """Everything about logins that can be known without sending one."""
-    home = Path(surroundings.environ.get("HOME") or "/")
-    sources = CredentialSources(environ=surroundings.environ, home=home)
+    sources = CredentialSources(environ=surroundings.environ, home=home_directory(surroundings.environ))
     findings = [*_judge_variables(sources), *_judge_files(sources)]
     held = list(_list_held(sources))
     for each in held:
@@ -59,9 +59,10 @@ def check_logins(surroundings: Surroundings) -> list[Finding]:
         access = open_access(surroundings)
     except KedgeError:
         return []  # the check of registries says so
+    seconds = SECONDS * surroundings.patience
     with access:
         wanted = [name for name in _ASKED if _has_login(name, access.sources)]
-        answers = answer_within(SECONDS, {name: partial(try_login, name, access, SECONDS) for name in wanted})
+        answers = answer_within(seconds, {name: partial(try_login, name, access, seconds) for name in wanted})
     return [_explain_answer(name, answers.get(name)) for name in wanted]
 
 

@@ -39,7 +39,7 @@ def check_proxies(surroundings: Surroundings) -> list[Finding]:
     if surroundings.is_offline:
         findings += [Finding("proxies", OK, f"{name} is set (not asked)") for name in proxies]
     else:
-        findings += _judge_listening(proxies)
+        findings += _judge_listening(proxies, SECONDS * surroundings.patience)
     return findings or [Finding("proxies", OK, "none are set")]
 
 
@@ -110,8 +110,8 @@ def _find_odd(item: str) -> str:
     return ""
 
 
-def _judge_listening(proxies: Mapping[str, Proxy]) -> list[Finding]:
-    listening = is_listening_within({each.url for each in proxies.values()}, SECONDS)
+def _judge_listening(proxies: Mapping[str, Proxy], seconds: float) -> list[Finding]:
+    listening = is_listening_within({each.url for each in proxies.values()}, seconds)
     findings = []
     for name, proxy in proxies.items():
         if listening[proxy.url]:
@@ -157,7 +157,7 @@ def check_registries(surroundings: Surroundings) -> list[Finding]:
     with access:
         mirrors = list_mirrors(access.registries)
         places = [Endpoint(name, "") for name in REGISTRIES] + [each for group in mirrors.values() for each in group]
-        reached = probe_registries(dict.fromkeys(places), access, SECONDS)
+        reached = probe_registries(dict.fromkeys(places), access, SECONDS * surroundings.patience)
     return findings + judge_reach(reached, mirrors, surroundings)
 
 
@@ -210,7 +210,8 @@ def judge_reach(
 
 def _explain_silence(kind: Kind, group: list[Reach], surroundings: Surroundings, *, is_covered: bool) -> Finding:
     hosts = " and ".join(each.host for each in group)
-    what = f"{hosts}: {_SENTENCES.get(kind, str(kind))}" + _say_proxy(group[0])
+    told = f"no answer within {SECONDS * surroundings.patience:g} s" if kind is Kind.TIMEOUT else str(kind)
+    what = f"{hosts}: {_SENTENCES.get(kind, told)}" + _say_proxy(group[0])
     if is_covered:
         why = "images are pulled from the mirror that registries.conf names, which answers"
         return Finding(
@@ -260,7 +261,6 @@ _SENTENCES = {
     Kind.CERTIFICATE: "the certificate is signed by an authority that is not trusted here",
     Kind.CERTIFICATE_TIME: "the certificate is not valid at this machine's time",
     Kind.CERTIFICATE_NAME: "the certificate is for another name",
-    Kind.TIMEOUT: f"no answer within {SECONDS:g} s",
 }
 _PRIVATE = (
     "a proxy of the site that opens TLS, or a registry with an authority of its own: pulls are refused",

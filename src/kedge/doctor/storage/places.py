@@ -42,7 +42,7 @@ def look_at(path: Path, origin: str, surroundings: Surroundings) -> Place:
         space: Space | None = free_space(existing)
         status = os.statvfs(existing)
         files_left = status.f_favail if status.f_files else None
-        shares_home = home.is_dir() and home.stat().st_dev == existing.stat().st_dev
+        shares_home = is_folder(home) and home.stat().st_dev == existing.stat().st_dev
     except (KedgeError, OSError):
         space, files_left, shares_home = None, None, False
     can_write = os.access(existing, os.W_OK | os.X_OK)
@@ -51,7 +51,12 @@ def look_at(path: Path, origin: str, surroundings: Surroundings) -> Place:
 
 def find_existing(path: Path) -> Path:
     """The folder itself, or the nearest one above it that is there."""
-    return next(each for each in (path, *path.parents) if each.is_dir() or each == each.parent)
+    return next(each for each in (path, *path.parents) if is_folder(each) or each == each.parent)
+
+
+def is_folder(path: Path) -> bool:
+    """Whether it is one; Path.is_dir raises where a folder above may not be entered, and that is for us to say."""
+    return os.path.isdir(path)  # noqa: PTH112
 
 
 def check_store(surroundings: Surroundings) -> list[Finding]:
@@ -110,7 +115,7 @@ def describe_room(space: Space) -> str:
 def check_home(surroundings: Surroundings) -> list[Finding]:
     """Whether there is a home, and whether its quota is used up."""
     home = home_directory(surroundings.environ)
-    return [judge_home(look_at(home, "HOME", surroundings), home.is_dir())]
+    return [judge_home(look_at(home, "HOME", surroundings), is_folder(home))]
 
 
 def judge_home(place: Place, is_there: bool) -> Finding:

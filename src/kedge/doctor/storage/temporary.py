@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
-from kedge.doctor.storage.places import Place, describe_room, find_existing, look_at
+from kedge.doctor.storage.places import Place, describe_room, find_existing, is_folder, look_at
 from kedge.doctor.surroundings import Surroundings
 from kedge.errors import KedgeError
 from kedge.model.size import format_size
@@ -24,10 +24,11 @@ def check_temporary(surroundings: Surroundings) -> list[Finding]:
     settings = surroundings.settings
     path = settings.temporary_directory
     origin = str(settings.sources["temporary_directory"])
-    flags = os.statvfs(path).f_flag if path.is_dir() else 0
-    kept_on = describe_place(str(path)) if path.is_dir() else ""
+    is_there = is_folder(path)
+    flags = os.statvfs(path).f_flag if is_there else 0
+    kept_on = describe_place(str(path)) if is_there else ""
     place = look_at(path, origin, surroundings)
-    return [judge_temporary(place, is_there=path.is_dir(), kept_on=kept_on, is_noexec=bool(flags & os.ST_NOEXEC))]
+    return [judge_temporary(place, is_there=is_there, kept_on=kept_on, is_noexec=bool(flags & os.ST_NOEXEC))]
 
 
 def judge_temporary(place: Place, *, is_there: bool, kept_on: str, is_noexec: bool) -> Finding:
