@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import shutil
@@ -20,7 +21,9 @@ FOLDER = f"/usr/lib/{os.uname().machine}-linux-gnu"
 @functools.cache
 def build_nvml() -> Path:
     """The library that FAKE_NVML_* variables rule; built once."""
-    target = Path(tempfile.mkdtemp(prefix="kedge-nvml-")) / "libnvidia-ml.so"
+    folder = Path(tempfile.mkdtemp(prefix="kedge-nvml-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    target = folder / "libnvidia-ml.so"
     command = [require_program("gcc"), "-std=gnu11", "-shared", "-fPIC", "-o", str(target), str(SOURCE)]
     subprocess.run(command, check=True, timeout=60)
     return target

@@ -80,9 +80,7 @@ def case(number: int, *values: object) -> object:
 
 def read_image(name: str, **environment: str) -> ImageTraits:
     """An image by its name and the variables of its config, with what the tables know of its tag."""
-    return read_traits(
-        name, environment=environment, labels={}, history=(), tables=TABLES, architecture="amd64"
-    )  # fmt: skip
+    return read_traits(name, environment=environment, labels={}, history=(), tables=TABLES, architecture="amd64")
 
 
 def ask(image: ImageTraits, gpu: str, driver: str, **facts: object) -> Verdict:

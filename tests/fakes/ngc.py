@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from kedge.compat.image.table_facts import read_row
 from kedge.compat.tables.load import load_tables
 from kedge.compat.tables.rows import NgcRelease
@@ -69,6 +71,13 @@ class NgcSite:
     def environment(self) -> dict[str, str]:
         """What a kedge needs in its environment to believe that this is nvcr.io."""
         return {"HTTPS_PROXY": self.proxy.url, "KEDGE_CA_BUNDLE": str(self.authority.certificate), "NO_PROXY": ""}
+
+    def lead(self, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+        """Let this process be a user with this home who reaches it, and forget what others asked and broke."""
+        for name, value in {**self.environment, "HOME": str(home)}.items():
+            monkeypatch.setenv(name, value)
+        self.registry.server.log.clear()
+        self.registry.server.faults.clear()
 
 
 @contextlib.contextmanager

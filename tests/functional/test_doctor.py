@@ -19,8 +19,6 @@ from tests.requirements import REPOSITORY, open_way, require_program, require_ro
 
 KEDGE = [sys.executable, "-m", "kedge"]
 NOBODY = "64321"  # a user that no database knows
-
-
 PATIENCE = ("--patience", "8")  # other tests keep this machine busy
 
 
@@ -57,7 +55,7 @@ def test_doctor_only_takes_a_group_as_the_list_names_it(tmp_path: Path) -> None:
     found = read_findings(run_doctor(tmp_path, "--json", "--only", "Containers,locale"))
     assert {"kernel", "user-namespaces", "locale"} <= set(found)
     assert "store" not in found
-    assert run_doctor(tmp_path, "--only", "gpu").returncode == 0
+    assert set(read_findings(run_doctor(tmp_path, "--json", "--only", "gpu"))) >= {"gpu-driver"}
 
 
 def test_doctor_report_and_page_are_two_files(tmp_path: Path) -> None:
@@ -142,8 +140,10 @@ def test_doctor_runs_for_an_unprivileged_user(tmp_path: Path) -> None:
         timeout=60,
     )
     found = read_findings(done)
-    assert found["user-namespaces"]["level"] == "ok", done.stderr
-    assert found["overlay"]["what"] in ("the kernel's works",) or found["overlay"]["level"] in ("note", "warning")
+    tried = subprocess.run([*words, require_program("unshare"), "--user", "--mount", "true"], check=False, cwd="/")
+    can = tried.returncode == 0  # where the system allows it to users at all
+    assert (found["user-namespaces"]["level"] == "ok") == can, done.stderr
+    assert found["overlay"]["level"] in (("ok", "note", "warning") if can else ("skipped",))
     assert found["home"]["level"] == "ok"
     assert not list(home.iterdir())  # it has changed nothing
 
@@ -282,4 +282,5 @@ def test_doctor_page_of_an_image_shows_its_verdict_and_chart(tmp_path: Path) -> 
     run_doctor(tmp_path, *words)
     text = page.read_text()
     assert "24.03-py3" in text
-    assert text.count("<svg") >= 1  # the chart of drivers and tags
+    assert 'class="chart"' in text
+    assert 'id="verdict"' in text

@@ -29,11 +29,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NgcSite]:
 
 @pytest.fixture
 def ngc(shared: NgcSite, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> NgcSite:
-    for name, value in shared.environment.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    shared.registry.server.log.clear()
-    shared.registry.server.faults.clear()
+    shared.lead(monkeypatch, tmp_path)
     return shared
 
 

@@ -135,7 +135,7 @@ def test_problems_are_bounded() -> None:
     started = time.monotonic()
     table = parse_table(f"{HEADER}\n{'x,' * 30}\n".encode() + b"bad\n" * 200_000, "rows.csv")
     assert len(table.problems) <= 101
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
 
 
 # Learned rows never break a command

