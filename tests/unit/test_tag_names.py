@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from itertools import pairwise
 
 import pytest
 
-from kedge.compat.image.tag_names import ATTACHMENT, DATE, MOVING, OTHER, is_newer, read_tag, sort_tags
+from kedge.compat.image.tag_names import ATTACHMENT, DATE, MOVING, OTHER, is_newer, read_tag, sort_names
 
 CUDA = "nvcr.io/nvidia/cuda"
 
@@ -82,8 +83,12 @@ ORDERS = {
 }
 
 
+def sort_tags(tags: Iterable[str], image: str = "") -> list[str]:
+    return [name.text for name in sort_names(read_tag(tag, image) for tag in tags)]
+
+
 @pytest.mark.parametrize("name", ORDERS)
-def test_sort_tags_is_the_order_people_read(name: str) -> None:
+def test_sort_names_is_the_order_people_read(name: str) -> None:
     expected = ORDERS[name]
     for seed in range(5):
         shuffled = list(expected)
@@ -91,7 +96,7 @@ def test_sort_tags_is_the_order_people_read(name: str) -> None:
         assert sort_tags(shuffled, CUDA if name == "cuda" else "") == expected
 
 
-def test_sort_tags_takes_any_text() -> None:
+def test_sort_names_takes_any_text() -> None:
     odd = ["", "-", "--", "...", "9" * 5000, "1." * 60, "٣.٤", "v", "cuda", "1-" + "-" * 100, "a\x00b", "²"]
     assert sorted(sort_tags(odd)) == sorted(odd)
 

@@ -127,13 +127,8 @@ def _read_month(version: str, words: list[str], found: dict[str, str]) -> str:
     return f"20{monthly[1]}-{int(monthly[2]):02}" if monthly and is_usual else ""
 
 
-def sort_tags(tags: Iterable[str], image: str = "") -> list[str]:
-    """Tags as people read them: `latest`, then the newest first; those not understood come last, in natural order."""
-    return [name.text for name in sort_names(read_tag(tag, image) for tag in tags)]
-
-
 def sort_names(names: Iterable[TagName]) -> list[TagName]:
-    """The same, of tags that are read already."""
+    """Tags as people read them: `latest`, then the newest first; those not understood come last, in natural order."""
     return sorted(names, key=_make_key)
 
 
