@@ -24,7 +24,7 @@ from kedge.doctor.run_checks import run_checks
 from kedge.doctor.surroundings import Surroundings
 from kedge.frozen import replace
 from kedge.ops.doctor import diagnose
-from kedge.ops.remembered import recall_node
+from kedge.ops.remembered import recall_nodes
 from kedge.settings import Settings
 from kedge.sites.profile import SHIPPED, Folder, load_site
 from tests.builders.certificates import make_authority
@@ -273,8 +273,7 @@ def test_nodes_that_a_job_saw_are_known_on_the_login_node(user: dict[str, str]) 
     findings = diagnose(Surroundings(job, settings, site=site, patience=PATIENCE), ["compute-nodes"]).findings
     assert [each.level for each in findings] == [OK]
     assert findings[0].what.startswith("kept for the login node: ")
-    seen = recall_node("zih-alpha", "alpha", login, settings)
-    assert seen is not None
+    (seen,) = recall_nodes("zih-alpha", "alpha", login, settings)
     assert seen.facts.architecture
     assert seen.facts.glibc
     findings = diagnose(Surroundings(login, settings, site=site, patience=PATIENCE), ["compute-nodes"]).findings

@@ -12,15 +12,13 @@ from typing import Any
 
 import pytest
 
-from kedge.model.progress import Silent
+from kedge.model.progress import Progress, Silent
 from kedge.ops.remembered import (
     NodeFacts,
     find_job_queue,
     find_node_folder,
-    recall_node,
     recall_nodes,
     remember_node,
-    remember_once_a_day,
 )
 from kedge.settings import Settings
 from kedge.sites.profile import find_folders, load_site
@@ -62,8 +60,11 @@ def remember(environ: dict[str, str], facts: NodeFacts = FACTS) -> Path:
     return path
 
 
-def recall(environ: dict[str, str], site: str = "zih-alpha", queue: str = "alpha") -> Any:
-    return recall_node(site, queue, environ, Settings.load(environ=environ))
+def recall(
+    environ: dict[str, str], site: str = "zih-alpha", queue: str = "alpha", progress: Progress | None = None
+) -> Any:
+    """What was seen last."""
+    return next(iter(recall_nodes(site, queue, environ, Settings.load(environ=environ), progress)), None)
 
 
 def change(path: Path, **values: object) -> None:
@@ -172,7 +173,7 @@ def test_remembered_hostile_values_are_passed_over_with_a_warning(
     path = remember(in_job(login))
     change(path, **values)
     progress = Warnings()
-    assert recall_node("zih-alpha", "alpha", login, Settings.load(environ=login), progress) is None
+    assert recall(login, progress=progress) is None
     assert len(progress.said) == 1
     assert str(path) in progress.said[0]
     assert progress.said[0].isprintable()
@@ -183,7 +184,7 @@ def test_remembered_files_that_are_something_else_are_passed_over(login: dict[st
     path = remember(in_job(login))
     path.write_bytes(data)
     progress = Warnings()
-    assert recall_node("zih-alpha", "alpha", login, Settings.load(environ=login), progress) is None
+    assert recall(login, progress=progress) is None
     assert len(progress.said) == 1
 
 
@@ -193,7 +194,7 @@ def test_remembered_links_pipes_and_foreign_files_are_passed_over(login: dict[st
     path.symlink_to(tmp_path / "elsewhere.json")
     os.mkfifo(path.parent / "zih-alpha~pipe.json")
     progress = Warnings()
-    assert recall_node("zih-alpha", "alpha", login, Settings.load(environ=login), progress) is None
+    assert recall(login, progress=progress) is None
     assert len(progress.said) == 2
 
 
@@ -220,33 +221,3 @@ def test_remembered_where_nothing_can_be_written_is_no_error(login: dict[str, st
     environ = in_job(login)
     assert remember_node(environ, Settings.load(environ=environ), FACTS) is None
     assert recall(login) is None
-
-
-def test_remembered_once_a_day_looks_once(login: dict[str, str], tmp_path: Path) -> None:
-    environ, looks = in_job(login), list[int]()
-
-    def look() -> NodeFacts:
-        looks.append(1)
-        return FACTS
-
-    settings = Settings.load(environ=environ)
-    assert remember_once_a_day(environ, settings, look) is not None
-    assert remember_once_a_day(environ, settings, look) is None
-    assert len(looks) == 1
-    mark = next(tmp_path.glob("kedge-seen-*"))
-    os.utime(mark, (time.time() - 2 * 86400,) * 2)
-    assert remember_once_a_day(environ, settings, look) is not None
-    assert len(looks) == 2
-    assert remember_once_a_day(login, settings, look) is None  # no job
-
-
-def test_remembered_mark_is_not_followed(login: dict[str, str], tmp_path: Path) -> None:
-    environ, victim = in_job(login), tmp_path / "victim"
-    settings = Settings.load(environ=environ)
-    remember_once_a_day(environ, settings, lambda: FACTS)
-    mark = next(tmp_path.glob("kedge-seen-*"))
-    mark.unlink()
-    mark.symlink_to(victim)
-    os.utime(mark, (0, 0), follow_symlinks=False)
-    remember_once_a_day(environ, settings, lambda: FACTS)
-    assert not victim.exists()

@@ -29,7 +29,6 @@ from kedge.settings import Settings
 from kedge.sites.profile import find_folders, load_site
 
 STALE_AFTER = 90 * 86400.0  # seconds; drivers are replaced a few times a year
-_AGAIN_AFTER = 86400.0  # seconds; what a node is changes no sooner
 _VERSION = 1
 _LIMIT = 64 << 10  # bytes; ours have three thousand
 _MOST_FILES = 256
@@ -112,35 +111,6 @@ def remember_node(environ: Mapping[str, str], settings: Settings, facts: NodeFac
     except (OSError, KedgeError):
         return None
     return path
-
-
-def remember_once_a_day(environ: Mapping[str, str], settings: Settings, look: Callable[[], NodeFacts]) -> Path | None:
-    """The same for commands that must not be slowed: a file of this node says that today's look is done."""
-    queue = find_job_queue(environ)
-    if not queue:
-        return None
-    name = hashlib.sha256(queue.encode(errors="surrogateescape")).hexdigest()[:16]
-    mark = settings.temporary_directory / f"kedge-seen-{os.getuid()}-{name}"
-    try:
-        if abs(time.time() - mark.lstat().st_mtime) < _AGAIN_AFTER:
-            return None
-        mark.unlink()
-    except OSError:
-        pass  # the first look here
-    try:
-        # never through a link that somebody else put into a folder for all
-        os.close(os.open(mark, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_WRONLY, 0o600))
-        return remember_node(environ, settings, look())
-    except (OSError, KedgeError):
-        return None
-
-
-def recall_node(
-    site: str, queue: str, environ: Mapping[str, str], settings: Settings, progress: Progress | None = None
-) -> Remembered | None:
-    """What was seen last on a node of the queue; None: nothing was."""
-    found = recall_nodes(site, queue, environ, settings, progress)
-    return found[0] if found else None
 
 
 def recall_nodes(
@@ -254,7 +224,7 @@ def _is_flag(value: object) -> bool:
 
 def _is_moment(value: object) -> bool:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and 0.0 < float(str(value)) < time.time() + _AHEAD
+    return is_number and 0.0 < float(str(value)) < time.time() + _AHEAD  # by its text: a huge int has no float
 
 
 def _is_count(value: object) -> bool:
