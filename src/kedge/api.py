@@ -229,6 +229,7 @@ def tags(
         gpu=gpu,
         driver=driver,
         site=site,
+        architecture=query.architecture,
         environ=os.environ,
         settings=workplace.settings,
         tables=tables,

@@ -19,7 +19,7 @@ from tests.builders.sif import fixture_path
 from tests.fakes.ngc import NgcSite, open_ngc
 
 IMAGE = "docker://nvcr.io/nvidia/pytorch:24.01-py3"
-TARGET = ("--gpu", "H100", "--driver", "550.54.15")
+TARGET = ("--gpu", "H100", "--driver", "550.54.15", "--arch", "amd64")
 
 
 @pytest.fixture(scope="module")

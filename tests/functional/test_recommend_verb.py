@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,17 @@ from typing import Any
 import pytest
 
 from kedge.cli.main import main
+from kedge.compat.tables.load import Tables, load_tables
 from kedge.errors import NothingFits, SiteProblem, UnknownGpu, UsageError
+from kedge.frozen import replace
+from tests.builders.gpu_hosts import make_host
 from tests.fakes.http_server import Reply
 from tests.fakes.ngc import NgcSite, open_ngc
 
-V100 = ("--gpu", "V100", "--driver", "535.104.05")
+V100 = ("--gpu", "V100", "--driver", "535.104.05", "--arch", "amd64")
+
+
+H200_OLD = ("--gpu", "H200", "--driver", "515")
 
 
 @pytest.fixture(scope="module")
@@ -100,14 +107,14 @@ def test_recommend_for_a_queue_of_a_site(ngc: NgcSite, capsys: pytest.CaptureFix
 def test_recommend_without_a_driver_says_the_tag_of_each_branch(
     ngc: NgcSite, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["recommend", "pytorch", "--gpu", "V100"]) == 0
+    assert main(["recommend", "pytorch", "--gpu", "V100", "--arch", "amd64"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "nvcr.io/nvidia/pytorch: the tag depends on the driver of Tesla V100, which is not known"
     assert "  driver 535 (CUDA 12.2): 23.10-py3" in lines
     assert lines[-1] == "  get:   kedge pull docker://nvcr.io/nvidia/pytorch:TAG"
     (find,) = [line for line in lines if line.startswith("  find:  ")]
     assert all(word in find for word in ("kedge doctor", "nvidia-smi", "--driver"))
-    document = ask(capsys, "pytorch", "--gpu", "V100")
+    document = ask(capsys, "pytorch", "--gpu", "V100", "--arch", "amd64")
     assert [document[name] for name in ("tag", "reference", "command", "best")] == [None] * 4
     assert {"branch": 535, "cuda": "12.2", "tag": "23.10-py3", "outcome": "native"} in document["by_driver"]
 
@@ -129,8 +136,11 @@ def test_recommend_of_a_match(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) 
 def test_recommend_where_nothing_fits_says_why(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["recommend", "pytorch", "--gpu", "K40", "--driver", "470"]) == NothingFits.exit_code
     printed = capsys.readouterr()
-    assert "have had no kernels for Tesla K40" in printed.err
-    assert "kedge tags nvcr.io/nvidia/pytorch" in printed.err
+    assert "No PyTorch image of NGC is known to have kernels for Tesla K40" in printed.err
+    assert "'kedge recommend cuda' with the same options names a CUDA image" in printed.err
+    assert main(["recommend", "cuda", "--gpu", "K40", "--driver", "470"]) == 0
+    assert main(["recommend", "pytorch", *H200_OLD]) == NothingFits.exit_code
+    assert "kedge tags nvcr.io/nvidia/pytorch" in capsys.readouterr().err
     assert main(["--json", "recommend", "pytorch", "--gpu", "K40"]) == NothingFits.exit_code
     assert json.loads(capsys.readouterr().out)["error"] == "nothing-fits"
 
@@ -151,3 +161,65 @@ def test_recommend_wrong_use_asks_nobody(
     assert main(["recommend", *words]) == status
     assert said in capsys.readouterr().err
     assert not ngc.registry.server.log
+
+
+def test_recommend_by_a_driver_alone_asks_for_the_gpu(
+    ngc: NgcSite, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kedge.ops.targets.gather_host", lambda _: make_host({"/dev/null": ""}))  # no GPU here
+    for words in (["pytorch"], ["pytorch", "--driver", "535"], ["cuda", "--driver", "535"]):
+        assert main(["recommend", *words]) == UsageError.exit_code
+        printed = capsys.readouterr()
+        assert not printed.out
+        assert (
+            "name the GPU: --gpu A100 --driver 535.104.05; or the queue that is meant: --on SITE:QUEUE" in printed.err
+        )
+    assert not ngc.registry.server.log
+
+
+def test_recommend_where_too_little_is_known_names_what_is_missing(
+    ngc: NgcSite, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["recommend", "jax", "--gpu", "H200", "--driver", "580", "--offline"]
+    assert main(words) == NothingFits.exit_code
+    printed = capsys.readouterr().err
+    assert "kernels of 4" in printed
+    assert "hint: 'kedge data update' learns what the configs of nvcr.io/nvidia/jax say" in printed
+    known = [row for row in load_tables().list_releases("nvcr.io/nvidia/jax")]
+    learned = [replace(row, cuda="12.8.0", capabilities="") for row in known]
+    tables = Tables(load_tables().cuda, load_tables().gpus, learned)
+    monkeypatch.setattr("kedge.ops.known_tables.load_known_tables", lambda *_: tables)
+    assert main(words) == NothingFits.exit_code
+    printed = capsys.readouterr().err
+    assert "not known are kernels of 4\n" in printed
+    assert "kedge data update" not in printed
+    assert "hint: 'kedge explain nvcr.io/nvidia/jax:TAG' shows what is known" in printed
+
+
+@pytest.mark.parametrize(
+    ("here", "named", "runs"),
+    [
+        ("x86_64", "", True),
+        ("aarch64", "", False),
+        ("aarch64", "amd64", True),
+        ("x86_64", "arm64", False),
+    ],
+)
+def test_explain_tags_and_recommend_judge_a_named_gpu_for_one_processor(
+    ngc: NgcSite, capsys: pytest.CaptureFixture[str], here: str, named: str, *, runs: bool
+) -> None:
+    """Images for arm64 have no kernels for a T4: by --arch, or else by the machine that asks."""
+    words = ["--gpu", "T4", "--driver", "580", *(["--arch", named] if named else [])]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "uname", lambda: os.uname_result(("Linux", "login1", "6.1", "#1", here)))
+        advice = ask(capsys, "pytorch", *words)
+        assert main(["explain", "--json", "nvcr.io/nvidia/pytorch:25.10-py3", *words]) == 0
+        explained = json.loads(capsys.readouterr().out)
+        assert main(["tags", "--json", "pytorch", "--match", "25.10-py3", *words]) == 0
+        listing = json.loads(capsys.readouterr().out)
+    assert explained["verdict"]["runs"] is runs
+    assert (listing["tags"][0]["outcome"] == "native") is runs
+    assert (advice["tag"] == "25.10-py3") is runs
+    for document in (explained["target"], listing, advice):
+        told = [note for note in document["notes"] if "as this machine is; --arch" in note]
+        assert len(told) == (0 if named else 1)

@@ -120,7 +120,7 @@ def test_tags_since_and_match(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_tags_that_run_there(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) -> None:
-    document = ask(capsys, "pytorch", "--runs-here", "--gpu", "V100", "--driver", "535.104.05")
+    document = ask(capsys, "pytorch", "--runs-here", "--gpu", "V100", "--driver", "535.104.05", "--arch", "amd64")
     rows = {row["tag"]: row for row in document["tags"]}
     assert "V100" in document["target"]
     assert "24.01-py3" in rows

@@ -37,7 +37,7 @@ def open_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NgcSite]:
 
 @pytest.fixture
 def ngc(site: NgcSite, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> NgcSite:
-    for name, value in {**site.environment, "HOME": str(tmp_path)}.items():
+    for name, value in {**site.environment, "HOME": str(tmp_path), "KEDGE_ARCH": "amd64"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
     return site

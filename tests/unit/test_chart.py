@@ -127,3 +127,12 @@ def test_chart_of_an_image_that_no_table_has_is_empty() -> None:
     chart = make_chart("docker.io/library/debian", TABLES, make_target("A100", "535.104.05"), tag="12")
     assert chart.rows == ()
     assert make_chart(f"docker://{PYTORCH}", TABLES, None).image == PYTORCH
+
+
+def test_chart_is_of_the_processor_that_is_judged() -> None:
+    of_amd64 = make_chart(PYTORCH, TABLES, make_target("T4", "580.95.05"), tag="25.10-py3")
+    of_arm64 = make_chart(
+        PYTORCH, TABLES, replace(make_target("T4", "580.95.05"), architecture="arm64"), tag="25.10-py3"
+    )
+    assert read_cell(of_amd64, "25.10-py3", "580") == NATIVE
+    assert read_cell(of_arm64, "25.10-py3", "580") == NO

@@ -32,7 +32,10 @@ def find(findings: list[Finding], words: str) -> Finding:
 
 
 def target(gpu: str, driver: str) -> Target:
-    return find_target(gpu=gpu, driver=driver, environ={}, settings=Settings.load(environ={}), tables=load_tables())
+    settings = Settings.load(environ={})
+    return find_target(
+        gpu=gpu, driver=driver, architecture="amd64", environ={}, settings=settings, tables=load_tables()
+    )
 
 
 @pytest.mark.parametrize(

@@ -220,10 +220,12 @@ def test_driver_that_no_longer_drives_the_card() -> None:
 
 
 def test_driver_that_does_not_know_the_card_yet() -> None:
-    mode, sentence, remedy = ask(make_need(), Machine("535.104.05", first_branch=570), "NVIDIA B200")
+    machine = Machine("535.104.05", first_branch=570, capability="10.0")
+    mode, sentence, remedy = ask(make_need(), machine, "NVIDIA B200")
     assert mode == rule.NO
     assert sentence == (
-        "Driver 535.104.05 is older than NVIDIA B200: 570 is the first branch that knows it. Programs see no GPU."
+        "Driver 535.104.05 is too old for NVIDIA B200: no driver before branch 570 knows compute capability 10.0. "
+        "Programs see no GPU."
     )
     assert remedy == "Look up the driver again: these two do not go together."
 

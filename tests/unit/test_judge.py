@@ -93,7 +93,7 @@ def test_judge_releases_on_gpus_and_drivers(gpu: str, tag: str) -> None:
         ),
         (
             *("25.10", "B200", "535.104.05"),
-            "does not run on NVIDIA B200 with driver 535.104.05: driver 535.104.05 is older than that GPU",
+            "does not run on NVIDIA B200 with driver 535.104.05: driver 535.104.05 is too old for that GPU",
         ),
         (
             *("26.07", "A100", "550.54.14"),
@@ -173,11 +173,24 @@ def test_judge_login_node_is_told_to_name_a_gpu() -> None:
     verdict = judge(read("24.01-py3"), target, TABLES)
     assert verdict.outcome == UNKNOWN
     assert verdict.headline == (
-        "not known whether its GPU programs run where the job goes: this machine (login1) has no GPU"
+        "not known whether its GPU programs run where the job goes: this machine (login1) has no NVIDIA GPU"
     )
     gpu = next(each for each in verdict.judgements if each.subject == "gpu")
-    assert gpu.sentence == "There is no GPU on this machine (login1), so this is about its processor only."
-    assert gpu.remedy == "Name the GPU and driver of the nodes with --gpu and --driver, or a queue with --site."
+    assert gpu.sentence == "There is no NVIDIA GPU on this machine (login1), so this is about its processor only."
+    assert gpu.remedy == (
+        "Name the queue that is meant with --on SITE:QUEUE, or the GPU and driver with --gpu and --driver."
+    )
+
+
+def test_judge_release_whose_cuda_is_not_known_is_not_taken_for_one_without() -> None:
+    target = Target("this machine (login1)", has_gpus=False, architecture="amd64")
+    traits = read("26.08-py3")
+    assert not traits.cuda
+    verdict = judge(traits, target, TABLES)
+    assert (verdict.outcome, verdict.headline.partition(":")[0]) == (
+        UNKNOWN,
+        "not known whether its GPU programs run where the job goes",
+    )
 
 
 def test_judge_image_without_cuda_runs_where_there_is_no_gpu() -> None:
@@ -208,9 +221,43 @@ def test_judge_mixed_queue_is_decided_by_the_worst_and_says_which() -> None:
         "does not run on Tesla V100 with driver 580.95.05: it has no kernels for that GPU; it runs on NVIDIA A100"
     )
     assert verdict.judgements[0].sentence == (
-        "queue gpu of site x has GPUs of several kinds (NVIDIA A100: native, Tesla V100: no); Tesla V100 decides."
+        "There are GPUs of several kinds, and the one where it is worst decides. "
+        "It runs natively on NVIDIA A100; does not run on Tesla V100."
     )
     assert verdict.judgements[0].remedy == "Ask for one kind of GPU in the job."
+
+
+def test_judge_kinds_of_gpu_that_fare_alike_are_all_named() -> None:
+    gpus = (find_gpu("A100", TABLES), find_gpu("V100", TABLES))
+    verdict = judge(read("24.11-py3"), Target("x", "named", gpus, driver="580.95.05", architecture="amd64"), TABLES)
+    assert verdict.headline == "runs natively on NVIDIA A100 and Tesla V100 with driver 580.95.05"
+    assert not any("several kinds" in each.sentence for each in verdict.judgements)
+
+
+def test_judge_processor_that_nobody_named_is_said_to_be_this_machines() -> None:
+    traits = replace(read("24.01-py3"), architectures=("amd64",))
+    target = replace(
+        make_target("V100", "550.54.14", architecture="arm64"), architecture_source="this machine", origin="named"
+    )
+    verdict = judge(traits, target, TABLES)
+    assert verdict.headline == (
+        "does not run on Tesla V100 with driver 550.54.14: "
+        "the image is for amd64, and it is judged for arm64, as this machine is"
+    )
+    assert verdict.failures[0].remedy == (
+        "Where the nodes have amd64, ask again with --arch amd64; else take a tag that has arm64."
+    )
+
+
+def test_judge_by_tables_alone_claims_no_image_for_another_processor() -> None:
+    traits = replace(read("25.10-py3"), architecture="arm64")
+    verdict = judge(traits, make_target("GH200", "580.95.05", architecture="arm64"), TABLES)
+    told = [each for each in verdict.judgements if each.subject == "processor"]
+    assert [each.sentence for each in told] == ["Whether there is an image for arm64 is not known."]
+    seen = judge(
+        replace(traits, architectures=("amd64", "arm64")), make_target("GH200", "580", architecture="arm64"), TABLES
+    )
+    assert "There is an image for arm64." in [each.sentence for each in seen.judgements]
 
 
 def test_judge_wrong_processor_goes_before_all_else() -> None:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import pytest
 
 from kedge.compat.image.read_traits import read_config_traits, read_traits, split_name
-from kedge.compat.image.table_facts import read_capabilities
 from kedge.compat.image.traits import ImageTraits
+from kedge.compat.tables.load import load_tables
 from kedge.compat.tables.rows import CudaRelease, NgcRelease
 from kedge.model.manifest import parse_config
 
@@ -253,19 +253,17 @@ def test_read_traits_passes_over_history_that_is_no_text(history: tuple[object, 
 
 
 @pytest.mark.parametrize(
-    ("text", "architecture", "expected"),
+    ("tag", "architecture", "expected"),
     [
-        ("amd64: 7.5 8.0+PTX; arm64: 8.0 8.6 11.0+PTX (image env)", "arm64", "8.0 8.6 11.0+PTX"),
-        ("amd64: 7.5 8.0+PTX; arm64: 8.0 8.6 11.0+PTX (image env)", "amd64", "7.5 8.0+PTX"),
-        ("5.2 6.0 8.0+PTX (image env); 6.0+ (stated)", "amd64", "5.2 6.0 8.0+PTX"),
-        ("6.0+ (stated)", "amd64", "6.0+ (stated)"),
-        ("7.5 8.0 (CUDA_ARCH_LIST, amd64)", "amd64", "7.5 8.0"),
-        ("7.5 8.0 (CUDA_ARCH_LIST, amd64)", "arm64", ""),
-        ("", "amd64", ""),
+        ("25.10-py3", "arm64", "8.0 8.6 9.0 10.0 11.0 12.0+PTX"),
+        ("25.10-py3", "amd64", "7.5 8.0 8.6 9.0 10.0 12.0+PTX"),
+        ("24.01-py3", "arm64", ""),  # the list that is known is of amd64
     ],
 )
-def test_read_capabilities_of_rows(text: str, architecture: str, expected: str) -> None:
-    assert read_capabilities(text, architecture) == expected
+def test_read_traits_has_the_kernels_of_one_architecture(tag: str, architecture: str, expected: str) -> None:
+    name = f"nvcr.io/nvidia/pytorch:{tag}"
+    traits = read_traits(name, environment={}, labels={}, history=(), tables=load_tables(), architecture=architecture)
+    assert traits.capabilities.value == expected
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from kedge.compat.candidates import resolve_image
 from kedge.compat.image.read_traits import read_traits
 from kedge.compat.judge import judge
-from kedge.compat.recommend import Recommendation, advise, recommend
+from kedge.compat.recommend import NO_KERNELS, Recommendation, advise, recommend
 from kedge.compat.tables.gpus import find_gpu
 from kedge.compat.tables.load import Tables, load_tables
 from kedge.compat.tables.rows import NgcRelease
@@ -83,12 +83,11 @@ def test_recommend_short_names(text: str, image: str) -> None:
         ),
         (
             *("pytorch", "K40", "470.57.02"),
-            "PyTorch images of NGC have had no kernels for Tesla K40 (Kepler, 3.5) in any release that is known "
-            "(71 of 88 are).",
+            "No PyTorch image of NGC is known to have kernels for Tesla K40 (Kepler, 3.5): 71 of 88 surely have none.",
         ),
         (
             *("pytorch", "K40", "535.104.05"),
-            "No PyTorch image of NGC runs on Tesla K40 with driver 535.104.05: Driver 535.104.05 does not drive Tesla "
+            "No PyTorch image of NGC runs on Tesla K40 with driver 535.104.05. Driver 535.104.05 does not drive Tesla "
             "K40 any more: 470 is the last branch that does. Programs see no GPU.",
         ),
         (
@@ -110,7 +109,10 @@ def test_recommend_best_and_other_are_judged_by_the_same_rules() -> None:
     assert (found.other.tag, found.other.outcome) == ("24.11-py3", FORWARD)
     assert found.best.verdict.headline == "runs natively on Tesla V100 with driver 535.104.05"
     assert found.judged + found.skipped == 88
-    assert f"{found.skipped} of 88 tags are left out, as too little is known about them" in found.notes
+    (note,) = found.notes
+    assert note.startswith(
+        f"{found.skipped} of 88 tags are left out, as too little is known of them: not known are kernels of "
+    )
     assert found.as_dict()["reference"] == found.reference
 
 
@@ -165,7 +167,8 @@ def test_recommend_without_a_driver_where_all_branches_agree_is_one_answer() -> 
 def test_recommend_k40_without_a_driver_is_what_its_last_branch_gives() -> None:
     none = ask("pytorch", "K40", "")
     assert (none.best, none.by_driver) == (None, ())
-    assert none.sentence.startswith("PyTorch images of NGC have had no kernels for Tesla K40 (Kepler, 3.5)")
+    assert none.sentence.startswith("No PyTorch image of NGC is known to have kernels for Tesla K40 (Kepler, 3.5)")
+    assert none.reason == NO_KERNELS
     cuda = ask("cuda", "K40", "")
     assert cuda.reference == "nvcr.io/nvidia/cuda:11.4.3-devel-ubuntu20.04"
     assert cuda.notes == (
@@ -213,7 +216,8 @@ def test_recommend_end_of_life_only_where_nothing_else_fits() -> None:
 
 
 def test_recommend_other_architectures_are_said_not_to_be_known() -> None:
-    found = recommend("pytorch", make_target("GH200", "550.54.14", "arm64"), TABLES)
+    stated = [NgcRelease("nvcr.io/nvidia/pytorch", "24.05-py3", "PyTorch", cuda="12.4.1", capabilities="6.0+ (stated)")]
+    found = recommend("pytorch", make_target("GH200", "550.54.14", "arm64"), Tables(TABLES.cuda, TABLES.gpus, stated))
     assert found.best is not None
     assert any("has an image for arm64 is not known" in note for note in found.notes)
     known = recommend("pytorch", make_target("GH200", "580.95.05", "arm64"), TABLES)
@@ -221,16 +225,51 @@ def test_recommend_other_architectures_are_said_not_to_be_known() -> None:
     assert not any("arm64" in note for note in known.notes)
 
 
-def test_recommend_by_driver_alone() -> None:
-    found = recommend("cuda", Target("the login node", driver="535.104.05", architecture="amd64"), TABLES)
-    assert found.reference == "nvcr.io/nvidia/cuda:12.2.2-devel-ubuntu22.04"
+def test_recommend_lists_of_amd64_do_not_count_for_arm64() -> None:
+    rows = [NgcRelease("nvcr.io/nvidia/pytorch", "24.05-py3", "PyTorch", cuda="12.4.1", capabilities="8.0 9.0")]
+    tables = Tables(TABLES.cuda, TABLES.gpus, rows)
+    assert recommend("pytorch", make_target("H200", "550.54.15"), tables).best is not None
+    assert recommend("pytorch", make_target("GH200", "550.54.15", "arm64"), tables).best is None
+
+
+def test_recommend_by_driver_alone_claims_nothing() -> None:
+    for target in (
+        Target("a machine", driver="535.104.05", architecture="amd64"),
+        Target("the login node", has_gpus=False, driver="535.104.05", architecture="amd64"),
+    ):
+        for image in ("cuda", "pytorch"):
+            found = recommend(image, target, TABLES)
+            assert (found.best, found.judged) == (None, 0)
+            assert found.sentence == (
+                f"No GPU of {target.title} is known: name it with --gpu, or its queue with --on SITE:QUEUE."
+            )
+
+
+def test_recommend_says_what_is_missing_of_tags_it_leaves_out() -> None:
+    image = "nvcr.io/nvidia/jax"
+    rows = [NgcRelease(image, "24.05-py3", "JAX", cuda="12.4.1"), NgcRelease(image, "24.04-py3", "JAX")]
+    both = recommend("jax", make_target("H200", "580.95.05"), Tables(TABLES.cuda, TABLES.gpus, rows))
+    assert both.notes == (
+        "2 of 2 tags are left out, as too little is known of them: not known are kernels of 2, CUDA of 1",
+    )
+    one = recommend("jax", make_target("H200", "580.95.05"), Tables(TABLES.cuda, TABLES.gpus, rows[:1]))
+    assert one.notes[0].startswith("1 of 1 tag is left out")
+
+
+def test_recommend_advice_where_no_tag_serves_names_what_does() -> None:
+    name, target = "nvcr.io/nvidia/pytorch:24.03-py3", make_target("K40", "470.57.02")
+    traits = read_traits(name, environment={}, labels={}, history=(), tables=TABLES, architecture="amd64")
+    verdict = advise(judge(traits, target, TABLES), traits, target, TABLES)
+    assert [each.remedy for each in verdict.failures] == ["", ""]
+    assert verdict.judgements[-1].remedy == (
+        "Take another GPU; 'kedge recommend cuda' with the same options names a CUDA image that makes code for it."
+    )
+    assert recommend("cuda", target, TABLES).best is not None
 
 
 def test_recommend_nothing_known_of_the_target_or_the_image_says_so() -> None:
     nothing = recommend("pytorch", Target("this machine", has_gpus=False), TABLES)
-    assert nothing.sentence == (
-        "Neither GPU nor driver of this machine are known: name them with --gpu and --driver, or --site."
-    )
+    assert nothing.sentence.startswith("No GPU of this machine is known")
     unknown = ask("nothing-known", "A100", "535.104.05")
     assert unknown.sentence.startswith(
         "No tags of nvcr.io/nvidia/nothing-known are known. Those of NVIDIA's images are known for: cuda, "

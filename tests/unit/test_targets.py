@@ -3,19 +3,21 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
 import pytest
 
 from kedge.compat.tables.load import load_tables
+from kedge.compat.target import BUILT_IN, NAMED, THIS_MACHINE
 from kedge.errors import SiteProblem, UnknownGpu, UsageError
 from kedge.frozen import replace
 from kedge.host.gpu_probe import GpuProbe, ProbedGpu
 from kedge.ops.host_target import describe_host
 from kedge.ops.queue_target import split_queue
 from kedge.ops.remembered import NodeFacts, Remembered
-from kedge.ops.targets import find_target, parse_driver
+from kedge.ops.targets import find_target, parse_driver, require_gpus
 from kedge.settings import Settings
 from tests.builders.gpu_hosts import make_driver_tree, make_host
 
@@ -67,14 +69,56 @@ def test_target_named_gpu_and_driver(place: dict[str, object]) -> None:
     assert target.title == "NVIDIA H200 with driver 535.104"
     assert (target.origin, target.has_gpus, target.driver) == ("named", True, "535.104")
     assert target.gpus[0].capability == "9.0"
-    assert target.architecture == ""
-    assert target.notes == ()
 
 
-def test_target_named_gpu_without_driver_says_so(place: dict[str, object]) -> None:
-    target = find_target(gpu="K40", **place)  # type: ignore[arg-type]
-    assert target.driver == ""
-    assert any("not known" in note and "--driver" in note for note in target.notes)
+@pytest.mark.parametrize(("machine", "ours", "other"), [("x86_64", "amd64", "arm64"), ("aarch64", "arm64", "amd64")])
+def test_target_named_gpu_is_judged_for_this_machines_processor_and_says_so(
+    place: dict[str, object], monkeypatch: pytest.MonkeyPatch, machine: str, ours: str, other: str
+) -> None:
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "login1", "6.1", "#1", machine)))
+    target = find_target(gpu="T4", driver="580", **place)  # type: ignore[arg-type]
+    assert (target.architecture, target.architecture_source) == (ours, THIS_MACHINE)
+    assert target.notes == (f"judged for {ours}, as this machine is; --arch {other} judges for {other}",)
+    silent = find_target(site="ours:strange", **place)  # type: ignore[arg-type]
+    assert (silent.architecture, silent.architecture_source) == (ours, THIS_MACHINE)
+    told = find_target(site="ours:gpu", **place)  # type: ignore[arg-type]
+    assert (told.architecture, told.architecture_source, told.notes) == ("amd64", "", ())
+
+
+def test_target_processor_that_is_named_goes_before_all_else(place: dict[str, object]) -> None:
+    for name in ("amd64", "arm64"):
+        target = find_target(gpu="T4", driver="580", architecture=name, **place)  # type: ignore[arg-type]
+        assert (target.architecture, target.architecture_source, target.notes) == (name, NAMED, ())
+    settings = Settings.load({"architecture": "aarch64"}, place["environ"])  # type: ignore[arg-type]
+    of_flag = {**place, "settings": settings}
+    assert find_target(gpu="T4", **of_flag).architecture == "arm64"  # type: ignore[arg-type]
+    queue = find_target(site="ours:gpu", **of_flag)  # type: ignore[arg-type]
+    assert queue.architecture == "arm64"
+    assert queue.notes == ("judged for arm64, as --arch says, though site ours, queue gpu has amd64",)
+
+
+def test_target_gpu_that_is_built_with_its_processor(place: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "login1", "6.1", "#1", "x86_64")))
+    for name in ("GH200", "GB200", "Jetson AGX Orin"):
+        target = find_target(gpu=name, driver="580", **place)  # type: ignore[arg-type]
+        assert (target.architecture, target.architecture_source) == ("arm64", BUILT_IN)
+    assert find_target(gpu="9.0", driver="580", **place).architecture == "amd64"  # type: ignore[arg-type]
+
+
+def test_target_driver_without_a_gpu_is_no_machine_without_one(
+    place: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kedge.ops.targets.gather_host", lambda _: make_host({"/dev/null": ""}))
+    target = find_target(driver="535", **place)  # type: ignore[arg-type]
+    assert (target.title, target.has_gpus, target.gpus) == ("a machine with driver 535", True, ())
+    with pytest.raises(UsageError, match="a GPU of which nothing is known") as caught:
+        require_gpus(target)
+    assert caught.value.hint == (
+        "name the GPU: --gpu A100 --driver 535.104.05; or the queue that is meant: --on SITE:QUEUE"
+    )
+    here = find_target(**place)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="has no NVIDIA GPU"):
+        require_gpus(here)
 
 
 @pytest.mark.parametrize("text", ["abc", "5", "535.", "535.104.05.1.2", "12.4", "535; rm", "9" * 50])
@@ -228,11 +272,11 @@ def test_target_this_machine_with_two_kinds() -> None:
     assert sorted(gpu.capability for gpu in target.gpus) == ["7.0", "8.0"]
 
 
-def test_target_login_node_has_no_gpus_and_says_how_to_name_one() -> None:
+def test_target_login_node_has_no_gpus() -> None:
     target = describe_host(make_host({"/dev/null": ""}), load_tables(), probe=refuse_to_ask)
     assert target.has_gpus is False
     assert target.driver == ""
-    assert any("--on SITE:QUEUE" in note for note in target.notes)
+    assert target.notes == ()  # the verdict says it, where an image asks for one
 
 
 def test_target_gpus_that_are_not_ours_are_said() -> None:

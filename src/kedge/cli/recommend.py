@@ -23,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--match", metavar="GLOB", default="", help="only tags that fit, such as '*-tf2-py3'")
     parser.add_argument("--offline", action="store_true", help="ask nobody: what the tables know")
     add_login(parser)
-    add_settings(parser, "no_https", "ca_bundle", "retries")
+    add_settings(parser, "architecture", "no_https", "ca_bundle", "retries")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:

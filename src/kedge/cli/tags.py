@@ -31,7 +31,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.add_argument("repository", metavar="REPO", help="such as nvcr.io/nvidia/pytorch, or pytorch for short")
     parser.add_argument("--cuda", metavar="VERSION", default="", help="with this CUDA: 12, 12.4, '>=12', '>=11.8,<13'")
-    parser.add_argument("--arch", dest="machine", metavar="ARCH", default="", help="for this processor: amd64 or arm64")
+    parser.add_argument(
+        "--arch",
+        dest="machine",
+        metavar="ARCH",
+        default="",
+        help="for this processor, and judged for it: amd64 or arm64",
+    )
     parser.add_argument("--since", metavar="RELEASE", default="", help="this release and later ones: 24.01 or 2024-01")
     parser.add_argument("--match", metavar="GLOB", default="", help="whose name fits, such as '*-tf2-py3'")
     parser.add_argument("--runs-here", action="store_true", help="that run here, or on what the options below name")
@@ -56,7 +62,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     repository = find_repository(arguments.repository, tables)
     if repository.tag and not query.match:
         query = replace(query, match=repository.tag)
-    target = read_judged_target(arguments, console, tables, is_needed=query.runs_here)
+    target = read_judged_target(arguments, console, tables, architecture=query.architecture, is_needed=query.runs_here)
     access = read_access(arguments, console, Reference.parse(f"docker://{repository.name}"))
     workplace = Workplace(console.settings, console.progress, access)
     listing = list_image_tags(repository, workplace, tables, query=query, target=target, offline=arguments.offline)

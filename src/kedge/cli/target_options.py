@@ -36,7 +36,7 @@ def read_target(arguments: argparse.Namespace, console: Console, tables: Tables)
 
 
 def read_judged_target(
-    arguments: argparse.Namespace, console: Console, tables: Tables, *, is_needed: bool
+    arguments: argparse.Namespace, console: Console, tables: Tables, *, architecture: str, is_needed: bool
 ) -> Target | None:
     """The same; None where nothing was named and this machine has no GPU to judge by."""
     from kedge.ops.targets import find_judged_target
@@ -45,6 +45,7 @@ def read_judged_target(
         gpu=arguments.gpu,
         driver=arguments.driver,
         site=arguments.place,
+        architecture=architecture,
         environ=console.environ,
         settings=console.settings,
         tables=tables,

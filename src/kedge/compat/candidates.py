@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kedge.compat.image.read_traits import read_traits
+from kedge.compat.image.tag_filters import list_architectures
+from kedge.compat.image.tag_names import read_tag
 from kedge.compat.tables.load import normalize_image
 from kedge.compat.tables.rows import NgcRelease
 from kedge.compat.versions import order
+from kedge.frozen import replace
 
 if TYPE_CHECKING:
     from kedge.compat.image.traits import ImageTraits
@@ -50,7 +53,8 @@ def list_candidates(image: str, target: Target, tables: Tables, tags: Sequence[s
 def read_candidate(row: NgcRelease, architecture: str, tables: Tables) -> ImageTraits:
     """What the tables and the tag itself tell of an image."""
     name = f"{row.image}:{row.tag}"
-    return read_traits(name, environment={}, labels={}, history=(), tables=tables, architecture=architecture)
+    traits = read_traits(name, environment={}, labels={}, history=(), tables=tables, architecture=architecture)
+    return replace(traits, architectures=list_architectures(row, read_tag(row.tag, row.image)))
 
 
 def tells_architecture(row: NgcRelease, architecture: str) -> bool:

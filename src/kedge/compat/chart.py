@@ -73,7 +73,8 @@ def make_chart(
     """
     columns = _list_columns(tables, target)
     machine = _strip_target(target)
-    listed = _list_entries(image, tag, tables, traits)
+    architecture = (target.architecture if target else "") or (traits.architecture if traits else "")
+    listed = _list_entries(image, tag, tables, traits, architecture)
     entries = [entry for entry in listed if entry.is_known or entry.tag == tag]
     own = next((place for place, entry in enumerate(entries) if entry.tag == tag), None)
     best = _find_native(entries, machine, columns, tables)
@@ -109,10 +110,11 @@ class _Entry:
     name: str
     tag: str
     is_known: bool  # whether the tables have its CUDA, without which all is not known
+    architecture: str = ""  # of the processors it is judged for
     traits: ImageTraits | None = None
 
 
-def _list_entries(image: str, tag: str, tables: Tables, traits: ImageTraits | None) -> list[_Entry]:
+def _list_entries(image: str, tag: str, tables: Tables, traits: ImageTraits | None, architecture: str) -> list[_Entry]:
     """One tag for each version, newest first; of its flavours (`tf1-py3`, `tf2-py3`) the one that the image has."""
     flavour = _split_tag(tag)[1]
     groups: dict[tuple[int, ...], tuple[str, bool]] = {}
@@ -125,7 +127,9 @@ def _list_entries(image: str, tag: str, tables: Tables, traits: ImageTraits | No
         groups[order(tag)] = (tag, True)
     name = normalize_image(image)
     ordered = [groups[version] for version in sorted(groups, reverse=True)]
-    return [_Entry(f"{name}:{each}", each, known, traits if each == tag else None) for each, known in ordered]
+    return [
+        _Entry(f"{name}:{each}", each, known, architecture, traits if each == tag else None) for each, known in ordered
+    ]
 
 
 def _find_native(
@@ -142,7 +146,9 @@ def _find_native(
 
 
 def _read_entry(entry: _Entry, tables: Tables) -> ImageTraits:
-    return entry.traits or read_traits(entry.name, environment={}, labels={}, history=(), tables=tables)
+    return entry.traits or read_traits(
+        entry.name, environment={}, labels={}, history=(), tables=tables, architecture=entry.architecture
+    )
 
 
 def _split_tag(tag: str) -> tuple[str, str]:

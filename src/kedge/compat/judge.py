@@ -20,7 +20,16 @@ if TYPE_CHECKING:
     from kedge.compat.tables.load import Tables
     from kedge.compat.target import Target
 
-_NO_GPU = "Name the GPU and driver of the nodes with --gpu and --driver, or a queue with --site."
+_WAYS = {
+    NATIVE: "runs natively on",
+    MINOR: "runs by minor-version compatibility on",
+    FORWARD: "runs by forward compatibility on",
+    PTX: "runs with kernels compiled from PTX on",
+    UNKNOWN: "is not known to run on",
+    NO: "does not run on",
+}
+_NO_GPU = "Name the queue that is meant with --on SITE:QUEUE, or the GPU and driver with --gpu and --driver."
+_OF_GPUS = ("cuda", "driver", "cudnn", "nccl", "tensorrt", "capabilities", "release")  # what only images for GPUs have
 
 
 def judge(traits: ImageTraits, target: Target, tables: Tables) -> Verdict:
@@ -32,7 +41,7 @@ def judge(traits: ImageTraits, target: Target, tables: Tables) -> Verdict:
         return _judge_without_gpu(traits, target, others, wrong)
     found = [judge_gpu(traits, target, gpu, tables) for gpu in target.gpus or (Gpu(""),)]
     worst = max(found, key=lambda each: RANKS.index(each.outcome))
-    judgements = _order_judgements(found, target)
+    judgements = _order_judgements(found)
     judgements += judge_requirements(traits, target, tables, outcome=worst.outcome)
     if wrong is not None:
         headline = f"does not run on {target.title}: {_shorten(wrong)}"
@@ -44,34 +53,39 @@ def judge(traits: ImageTraits, target: Target, tables: Tables) -> Verdict:
 def _judge_without_gpu(
     traits: ImageTraits, target: Target, others: Sequence[Judgement], wrong: Judgement | None
 ) -> Verdict:
-    needs = bool(traits.cuda or traits.driver)
-    sentence = f"There is no GPU on {target.title}, so this is about its processor only."
-    none = Judgement("gpu", NOTE, sentence, _NO_GPU if needs else "", UNKNOWN if needs else NATIVE)
-    judgements = [*others, none]
+    needs = bool(traits.requires or any(getattr(traits, name) for name in _OF_GPUS))
+    judgements = list(others)
+    if needs:
+        sentence = f"There is no NVIDIA GPU on {target.title}, so this is about its processor only."
+        judgements.append(Judgement("gpu", NOTE, sentence, _NO_GPU, UNKNOWN))
     if wrong is not None:
         return _make_verdict(NO, f"does not run on {target.title}: {_shorten(wrong)}", judgements, traits, target)
     if needs:
-        headline = f"not known whether its GPU programs run where the job goes: {target.title} has no GPU"
+        headline = f"not known whether its GPU programs run where the job goes: {target.title} has no NVIDIA GPU"
         return _make_verdict(UNKNOWN, headline, judgements, traits, target)
     return _make_verdict(NATIVE, f"runs on {target.title}; nothing in it asks for a GPU", judgements, traits, target)
 
 
-def _order_judgements(found: Sequence[GpuJudgement], target: Target) -> list[Judgement]:
-    """Each sentence once; before those about several kinds of GPU, one that says which of them decides."""
+def _order_judgements(found: Sequence[GpuJudgement]) -> list[Judgement]:
+    """Each sentence once; where kinds of GPU differ, first one that says which of them decides."""
     judgements: list[Judgement] = []
     for each in sorted(found, key=lambda each: -RANKS.index(each.outcome)):
         judgements += [one for one in dict.fromkeys((each.driver, each.kernels)) if one not in judgements]
-    if len(found) > 1:
-        worst = max(found, key=lambda each: RANKS.index(each.outcome))
-        names = ", ".join(f"{each.gpu.name}: {each.outcome}" for each in found)
-        sentence = f"{target.title} has GPUs of several kinds ({names}); {worst.gpu.name} decides."
-        remedy = "Ask for one kind of GPU in the job." if len({each.outcome for each in found}) > 1 else ""
-        judgements.insert(0, Judgement("gpu", NOTE, sentence, remedy))
+    outcomes = sorted({each.outcome for each in found}, key=RANKS.index)
+    if len(outcomes) > 1:
+        told = "; ".join(f"{_WAYS[outcome]} {_name_gpus(found, outcome)}" for outcome in outcomes)
+        sentence = f"There are GPUs of several kinds, and the one where it is worst decides. It {told}."
+        judgements.insert(0, Judgement("gpu", NOTE, sentence, "Ask for one kind of GPU in the job."))
     return judgements
 
 
+def _name_gpus(found: Sequence[GpuJudgement], *outcomes: str) -> str:
+    names = list(dict.fromkeys(each.gpu.name for each in found if each.outcome in outcomes))
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
 def _make_headline(worst: GpuJudgement, found: Sequence[GpuJudgement], target: Target) -> str:
-    where = worst.gpu.name or target.title
+    where = _name_gpus(found, worst.outcome) or target.title
     if target.driver and target.driver not in where:
         where += f" with driver {target.driver}"
     reason = f": {worst.reason}" if worst.reason else ""
@@ -83,10 +97,8 @@ def _make_headline(worst: GpuJudgement, found: Sequence[GpuJudgement], target: T
         NO: f"does not run on {where}{reason}",
         UNKNOWN: f"not known whether it runs on {where}{reason}",
     }[worst.outcome]
-    better = [each.gpu.name for each in found if RANKS.index(each.outcome) < RANKS.index(UNKNOWN) and each is not worst]
-    if worst.outcome in (NO, UNKNOWN) and better:
-        headline += f"; it runs on {' and '.join(better)}"
-    return headline
+    better = _name_gpus(found, *RANKS[: min(RANKS.index(UNKNOWN), RANKS.index(worst.outcome))])
+    return f"{headline}; it runs on {better}" if worst.outcome in (NO, UNKNOWN) and better else headline
 
 
 def _make_verdict(

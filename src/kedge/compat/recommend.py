@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from kedge.compat.tables.load import Tables
     from kedge.compat.target import Target
 
+# Why nothing fits; empty where something does
+NO_KERNELS, NO_DRIVER, NO_PROCESSOR, NOT_KNOWN, SEVERAL = "kernels", "driver", "processor", "not-known", "several"
+_ANOTHER_GPU = "Take another GPU."
+_OTHER_BASE = (
+    "Take another GPU; 'kedge recommend cuda' with the same options names a CUDA image that makes code for it."
+)
+_CUDA = "nvcr.io/nvidia/cuda"
 WAYS = {
     NATIVE: "natively",
     MINOR: "by minor-version compatibility",
@@ -57,6 +64,7 @@ class Recommendation:
     skipped: int = 0  # tags of which too little is known
     notes: tuple[str, ...] = ()
     by_driver: tuple[DriverChoice, ...] = ()  # where the driver is not known: what to take with each branch
+    reason: str = ""  # where nothing fits: NO_KERNELS, or another of the words for it
 
     @property
     def reference(self) -> str:
@@ -64,9 +72,11 @@ class Recommendation:
         return f"{self.image}:{self.best.tag}" if self.best else ""
 
     def as_dict(self) -> dict[str, object]:
-        """All of it, as `--json` prints it."""
+        """What `--json` prints: all but the reason of a refusal, which is an error there."""
+        document = as_dict(self)
+        del document["reason"]
         return {
-            **as_dict(self),
+            **document,
             "tag": self.best.tag if self.best else None,
             "reference": self.reference or None,
             "best": self.best.as_dict() if self.best else None,
@@ -80,8 +90,8 @@ def recommend(image: str, target: Target, tables: Tables, *, tags: Sequence[str]
     rows = list_candidates(name, target, tables, tags)
     if not rows:
         return Recommendation(name, target.title, _tell_no_rows(name, tables))
-    if not target.driver and not target.gpus:
-        sentence = f"Neither GPU nor driver of {target.title} are known: name them with --gpu and --driver, or --site."
+    if not target.gpus:
+        sentence = f"No GPU of {target.title} is known: name it with --gpu, or its queue with --on SITE:QUEUE."
         return Recommendation(name, target.title, sentence)
     if target.gpus and all(gpu.brand == AMD for gpu in target.gpus):
         sentence = f"NGC's images are made for NVIDIA GPUs, and {target.gpus[0].name} is AMD's: take one made for ROCm."
@@ -92,7 +102,7 @@ def recommend(image: str, target: Target, tables: Tables, *, tags: Sequence[str]
 
 def advise(verdict: Verdict, traits: ImageTraits, target: Target, tables: Tables) -> Verdict:
     """The verdict, with the tag of the same image that would run, where this one does not, or not natively."""
-    if verdict.outcome in (NATIVE, UNKNOWN) or not (target.driver or target.gpus):
+    if verdict.outcome in (NATIVE, UNKNOWN) or not target.gpus:
         return verdict
     image = split_name(traits.name)[0]
     if image not in tables.images:  # a file may be called as an image is
@@ -100,8 +110,22 @@ def advise(verdict: Verdict, traits: ImageTraits, target: Target, tables: Tables
     found = recommend(image, target, tables)
     if not found.judged or (found.best is not None and found.best.outcome != NATIVE and verdict.outcome != NO):
         return verdict
-    advice = Judgement("image", NOTE, found.sentence, f"Take {found.reference}." if found.best else "")
-    return replace(verdict, judgements=(*verdict.judgements, advice))
+    judgements, remedy = verdict.judgements, f"Take {found.reference}." if found.best else ""
+    if found.reason == NO_KERNELS:  # then no other tag helps, though each rule for itself would advise one
+        judgements = tuple(
+            replace(each, remedy="") if each.level == FAIL and each.subject in ("driver", "gpu") else each
+            for each in judgements
+        )
+        remedy = tell_other_image(image, target, tables)
+    return replace(verdict, judgements=(*judgements, Judgement("image", NOTE, found.sentence, remedy)))
+
+
+def tell_other_image(image: str, target: Target, tables: Tables) -> str:
+    """What to do where no tag of an image has ever had kernels for a GPU: plain CUDA may still make code for it."""
+    if image == _CUDA:
+        return _ANOTHER_GPU
+    plain = recommend(_CUDA, target, tables)
+    return _OTHER_BASE if plain.best is not None or plain.by_driver else _ANOTHER_GPU
 
 
 class _Field:
@@ -115,11 +139,7 @@ class _Field:
         """What comes of each, one after the other."""
         for row, traits in zip(self.rows, self._traits, strict=True):
             verdict = judge(traits, target, self.tables)
-            outcome = verdict.outcome
-            if not target.gpus and outcome == UNKNOWN:
-                # nothing is known of the GPUs: what the driver says is all there is
-                outcome = next((each.outcome for each in verdict.judgements if each.subject == "driver"), UNKNOWN)
-            yield Choice(row.tag, outcome, verdict, row.is_end_of_life)
+            yield Choice(row.tag, verdict.outcome, verdict, row.is_end_of_life)
 
     def find_best(self, target: Target) -> Choice | None:
         """The one to take; the search ends at the first that nothing can be better than."""
@@ -135,11 +155,10 @@ def _recommend_for(field: _Field, target: Target) -> Recommendation:
     """For a target whose driver is known."""
     name, judged = field.name, list(field.judge(target))
     known = [choice for choice in judged if choice.outcome != UNKNOWN]
-    skipped, notes = len(judged) - len(known), _note_skipped(len(judged) - len(known), len(judged))
+    skipped, notes = len(judged) - len(known), _note_skipped(judged)
     best = _find_best(known)
     if best is None:
-        sentence = _tell_nothing(field, known, target)
-        return Recommendation(name, target.title, sentence, None, None, len(known), skipped, tuple(notes))
+        return _refuse(field, known, target, notes)
     newer = [each for each in known if order(each.tag) > order(best.tag) and each.outcome in WAYS]
     other = newer[0] if newer and not newer[0].is_end_of_life else None
     row = next(row for row in field.rows if row.tag == best.tag)
@@ -165,13 +184,25 @@ def _recommend_by_driver(field: _Field, target: Target) -> Recommendation:
     if len({(each.tag, each.outcome) for each in choices}) == 1:
         only = _recommend_for(field, replace(target, driver=str(choices[0].branch)))
         return _share_choice(only, choices, target)
-    known = [each for each in field.judge(replace(target, driver=str(branches[-1]))) if each.outcome != UNKNOWN]
-    skipped = len(field.rows) - len(known)
-    sentence = (
-        tell_choices(name, _name_target(target), choices, WAYS) if choices else _tell_nothing(field, known, target)
+    judged = list(field.judge(replace(target, driver=str(branches[-1]))))
+    known, notes = [each for each in judged if each.outcome != UNKNOWN], _note_skipped(judged)
+    if not choices:
+        return _refuse(field, known, target, notes)
+    sentence, skipped = tell_choices(name, _name_target(target), choices, WAYS), len(judged) - len(known)
+    return Recommendation(name, target.title, sentence, None, None, len(known), skipped, tuple(notes), choices)
+
+
+def _refuse(field: _Field, known: Sequence[Choice], target: Target, notes: Sequence[str]) -> Recommendation:
+    reason = _find_reason(known)
+    return Recommendation(
+        field.name,
+        target.title,
+        _tell_nothing(field, known, target, reason),
+        judged=len(known),
+        skipped=len(field.rows) - len(known),
+        notes=tuple(notes),
+        reason=reason,
     )
-    notes = tuple(_note_skipped(skipped, len(field.rows)))
-    return Recommendation(name, target.title, sentence, None, None, len(known), skipped, notes, choices)
 
 
 def _share_choice(only: Recommendation, choices: tuple[DriverChoice, ...], target: Target) -> Recommendation:
@@ -183,9 +214,21 @@ def _share_choice(only: Recommendation, choices: tuple[DriverChoice, ...], targe
     return replace(only, sentence=sentence, other=None, notes=notes, by_driver=choices)
 
 
-def _note_skipped(skipped: int, count: int) -> list[str]:
-    tags_are = "tag is" if skipped == 1 else "tags are"
-    return [f"{skipped} of {count} {tags_are} left out, as too little is known about them"] if skipped else []
+def _note_skipped(judged: Sequence[Choice]) -> list[str]:
+    """How many say nothing, and what is missing of them."""
+    skipped = [choice.verdict for choice in judged if choice.outcome == UNKNOWN]
+    if not skipped:
+        return []
+    missing = {"kernels": 0, "CUDA": 0, "need of a driver": 0}
+    for verdict in skipped:
+        for each in verdict.judgements:
+            if each.outcome == UNKNOWN and each.subject == "gpu":
+                missing["kernels"] += 1
+            elif each.outcome == UNKNOWN and each.subject == "driver":
+                missing["CUDA" if each.level == NOTE else "need of a driver"] += 1
+    told = ", ".join(f"{what} of {count}" for what, count in missing.items() if count)
+    are = "tag is" if len(skipped) == len(judged) == 1 else "tags are" if len(skipped) > 1 else "tags is"
+    return [f"{len(skipped)} of {len(judged)} {are} left out, as too little is known of them: not known are {told}"]
 
 
 def _find_best(known: Sequence[Choice]) -> Choice | None:
@@ -221,24 +264,32 @@ def _tell_no_rows(name: str, tables: Tables) -> str:
     return f"No tags of {name} are known. Those of NVIDIA's images are known for: {known}."
 
 
-def _tell_nothing(field: _Field, known: Sequence[Choice], target: Target) -> str:
+def _find_reason(known: Sequence[Choice]) -> str:
+    """What keeps all of them from running, if it is one thing."""
+    if not known:
+        return NOT_KNOWN
+    failing = [{each.subject for each in choice.verdict.failures} for choice in known]
+    for subject, reason in (("gpu", NO_KERNELS), ("driver", NO_DRIVER), ("processor", NO_PROCESSOR)):
+        if all(subject in subjects for subjects in failing):
+            return reason
+    return SEVERAL
+
+
+def _tell_nothing(field: _Field, known: Sequence[Choice], target: Target, reason: str) -> str:
     """Why nothing fits; where the driver is not known, nothing fits with any."""
     name, rows = field.name, field.rows
     label = next((row.framework for row in rows if row.framework), "") or name.rpartition("/")[2]
     where = _name_target(target)
-    if not known:
+    if reason == NOT_KNOWN:
         return f"Too little is known about the {label} images of NGC to say which of them runs on {where}."
-    failing = [{each.subject for each in choice.verdict.failures} for choice in known]
-    if all("gpu" in subjects for subjects in failing):
+    if reason == NO_KERNELS:
         gpus = " and ".join(f"{gpu.name} ({gpu.architecture}, {gpu.capability})" for gpu in target.gpus)
-        count = f"{len(known)} of {len(rows)} are"
-        return f"{label} images of NGC have had no kernels for {gpus} in any release that is known ({count})."
-    if not target.driver and all("processor" not in subjects for subjects in failing):
+        surely = f"{len(known)} of {len(rows)} surely have none" if len(known) < len(rows) else "none of them has any"
+        return f"No {label} image of NGC is known to have kernels for {gpus}: {surely}."
+    if not target.driver and reason != NO_PROCESSOR:
         return f"No {label} image of NGC is known to run on {where}, whatever driver it has."
-    if all("driver" in subjects for subjects in failing):
-        return f"No {label} image of NGC runs on {where}: {_find_sentence(known[-1], 'driver')}"
-    if all("processor" in subjects for subjects in failing):
-        return f"No {label} image of NGC runs on {where}: {_find_sentence(known[-1], 'processor')}"
+    if reason in (NO_DRIVER, NO_PROCESSOR):
+        return f"No {label} image of NGC runs on {where}. {_find_sentence(known[-1], reason)}"
     newest, oldest = known[0], known[-1]
     return (
         f"No {label} image of NGC is known to run on {where}. {newest.tag}, the newest, {newest.verdict.headline}; "

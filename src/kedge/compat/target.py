@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from kedge.frozen import frozen
 
+# Where the architecture is from that something is judged for, where the target itself does not say it
+NAMED, BUILT_IN, THIS_MACHINE = "--arch", "the GPU", "this machine"
+
 
 @frozen
 class Gpu:
@@ -21,6 +24,7 @@ class Gpu:
     last_cuda: str = ""  # the last toolkit that makes code for it; empty: current ones do
     memory: str = ""  # `80`, GB as the table has it
     count: int = 1
+    processor: str = ""  # arm64: of the machines it is built into, where that is one kind only
 
 
 @frozen
@@ -35,6 +39,7 @@ class Target:
     driver_source: str = ""  # where that is known from: `/proc/driver/nvidia/version`, `seen by a job on DATE`
     cuda: str = ""  # CUDA version that the driver offers; empty: by the table
     architecture: str = ""  # amd64, arm64
+    architecture_source: str = ""  # where that is from: empty for the machine's own, else one of those words
     cpu_features: frozenset[str] | None = None  # flags as /proc/cpuinfo names them; None: not known
     cpu: str = ""  # its model's name
     glibc: str = ""

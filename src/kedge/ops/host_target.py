@@ -52,9 +52,7 @@ def describe_host(host: HostFacts, tables: Tables, probe: Callable[..., GpuProbe
 
 
 def _note_absence(driver: Driver) -> list[str]:
-    if not driver.cards:
-        return ["this machine has no NVIDIA GPU: name the queue that is meant with '--on SITE:QUEUE', or a GPU"]
-    if not driver.usable:
+    if driver.cards and not driver.usable:
         return ["the GPUs of this machine are not for this process: it may not open their devices"]
     return []
 

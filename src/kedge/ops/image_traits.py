@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from kedge.compat.image.read_traits import read_traits, split_name
 from kedge.compat.image.table_facts import TABLE_ONLY
+from kedge.compat.image.tag_filters import list_architectures
+from kedge.compat.image.tag_names import read_tag
 from kedge.compat.image.traits import ImageTraits
 from kedge.errors import FileProblem, ImageNotFound, KedgeError, NetworkFailed, NoSpace, RateLimited
 from kedge.frozen import replace
@@ -38,19 +40,21 @@ def read_image_traits(
     try:
         return _read_anywhere(reference, workplace, tables, offline=offline, prefer=prefer)
     except (NetworkFailed, RateLimited, ImageNotFound) as problem:
-        known = read_table_traits(reference, tables)
+        known = read_table_traits(reference, tables, workplace.settings.architecture or prefer)
         if known is None or (isinstance(problem, ImageNotFound) and not offline):
             raise
         return replace(known, notes=(_explain_fallback(reference, problem, offline=offline), *known.notes))
 
 
-def read_table_traits(reference: Reference, tables: Tables) -> ImageTraits | None:
-    """What the tables alone know of a tag; None where they do not have it."""
+def read_table_traits(reference: Reference, tables: Tables, architecture: str = "") -> ImageTraits | None:
+    """What the tables alone know of a tag for one architecture; None where they do not have it."""
     name = name_reference(reference)
     image, tag = split_name(name)
-    if not tag or tables.find_release(image, tag) is None:
+    row = tables.find_release(image, tag) if tag else None
+    if row is None:
         return None
-    return read_traits(name, environment={}, labels={}, history=(), tables=tables)
+    traits = read_traits(name, environment={}, labels={}, history=(), tables=tables, architecture=architecture)
+    return replace(traits, architectures=list_architectures(row, read_tag(tag, image)))
 
 
 def _explain_fallback(reference: Reference, problem: KedgeError, *, offline: bool) -> str:

@@ -6,13 +6,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from kedge.compat.recommend import Choice, Recommendation, recommend
+from kedge.compat.recommend import NO_KERNELS, NOT_KNOWN, Choice, Recommendation, recommend, tell_other_image
+from kedge.compat.tables.learned import has_all
 from kedge.compat.tables.load import Tables
+from kedge.compat.tables.rows import NgcRelease
 from kedge.compat.target import Target
-from kedge.errors import NothingFits, UsageError
+from kedge.errors import NothingFits
 from kedge.frozen import frozen
 from kedge.ops.known_tables import Repository, propose_image
 from kedge.ops.tags import ask_registry, list_newer
+from kedge.ops.targets import require_gpus
 from kedge.ops.workplace import Workplace
 
 _SHOWN = 3
@@ -59,11 +62,7 @@ def recommend_tag(
     known = tables.list_releases(repository.image)
     if not known:
         raise _explain_unknown(repository, tables)
-    if not target.gpus and not target.driver:
-        raise UsageError(
-            f"neither a GPU nor a driver is known of {target.title}",
-            hint="name the queue that is meant with --on SITE:QUEUE, or a GPU: --gpu A100 --driver 535.104.05",
-        )
+    require_gpus(target)
     notes = [repository.note] if repository.note else []
     there = None if offline else ask_registry(repository, workplace, notes, has_tables=True)
     if offline:
@@ -76,7 +75,8 @@ def recommend_tag(
     caveats = [*(note for note in target.notes if target.driver or "driver" not in note), *found.notes]
     notes += _tell_newer(newer)
     if found.best is None and not found.by_driver:
-        raise _explain_nothing(found, repository, caveats, match=wanted)
+        hint = _find_remedy(found, repository, target, tables)
+        raise _explain_nothing(found, caveats, match=wanted, hint=hint)
     name, command = repository.name, ""
     if found.best is not None:
         name = f"{repository.name}:{found.best.tag}"
@@ -109,14 +109,26 @@ def _explain_unknown(repository: Repository, tables: Tables) -> NothingFits:
     )
 
 
-def _explain_nothing(
-    found: Recommendation, repository: Repository, caveats: Sequence[str], *, match: str
-) -> NothingFits:
-    hint = f"'kedge tags {repository.name}' with the same options shows what each tag needs"
+def _find_remedy(found: Recommendation, repository: Repository, target: Target, tables: Tables) -> str:
+    """What to do where nothing fits."""
+    if found.reason == NO_KERNELS:
+        return tell_other_image(repository.image, target, tables).rstrip(".")
+    if found.reason == NOT_KNOWN and _can_learn(tables.list_releases(repository.image)):
+        return f"'kedge data update' learns what the configs of {repository.name} say"
+    if found.reason == NOT_KNOWN:
+        return f"'kedge explain {repository.name}:TAG' shows what is known; 'kedge run --nv' on such a node tries it"
+    return f"'kedge tags {repository.name}' with the same options shows what each tag needs"
+
+
+def _can_learn(rows: Sequence[NgcRelease]) -> bool:
+    """Whether configs can tell what is missing: CUDA they do; kernels those of some images, of which one is known."""
+    lists_kernels = any(row.capabilities for row in rows)
+    return any(not row.cuda or (lists_kernels and not row.capabilities and not has_all(row)) for row in rows)
+
+
+def _explain_nothing(found: Recommendation, caveats: Sequence[str], *, match: str, hint: str) -> NothingFits:
     if match:
         hint += "; without --match there may be others"
-    elif found.skipped and not found.judged:
-        hint = f"'kedge data update' learns what is in the tags of {repository.name}"
     context = {"target": found.target, "tags judged": str(found.judged), "tags not known enough": str(found.skipped)}
     context |= {f"note {number}": note for number, note in enumerate(caveats, 1)}
     return NothingFits(found.sentence.rstrip("."), context=context, hint=hint)

@@ -116,6 +116,8 @@ def list_image_tags(
         shown = [row for row in _look(shown, repository, workplace, maker, notes) if _may_have(row, query.architecture)]
     shown = [maker.judge(row) for row in shown]
     notes += maker.list_notes(shown)
+    if target is not None and shown:
+        notes += [note for note in _list_target_notes(shown, target) if note not in notes]
     title = target.title if target else ""
     return TagListing(repository.name, tuple(shown), len(rows), there is not None, title, tuple(notes))
 
@@ -179,7 +181,7 @@ class _RowMaker:
             architectures=list_architectures(known, name),
             marks=tuple(self._list_marks(name, is_ending=known is not None and known.is_end_of_life)),
         )
-        return self.apply(row, traits)
+        return self.apply(row, replace(traits, architectures=row.architectures))
 
     def apply(self, row: TagRow, traits: ImageTraits, architectures: tuple[str, ...] = ()) -> TagRow:
         """A row with what these traits tell."""
@@ -267,7 +269,8 @@ def _filter_names(names: list[TagName], query: TagQuery, notes: list[str]) -> li
         told = [(name, is_since(name, since)) for name in chosen]
         silent = sum(answer is None for _, answer in told)
         if silent:
-            notes.append(f"{_count(silent, 'tag does', 'tags do')} not tell their age, and are left out by --since")
+            told_of = _count(silent, "tag does not tell its age, and is", "tags do not tell their age, and are")
+            notes.append(f"{told_of} left out by --since")
         chosen = [name for name, answer in told if answer]
     return chosen
 
@@ -298,19 +301,28 @@ def _filter_cuda(rows: list[TagRow], wanted: CudaRange, notes: list[str]) -> lis
 
 
 def _filter_running(rows: list[TagRow], target: Target | None, notes: list[str]) -> list[TagRow]:
-    from kedge.compat.rules.driver_branches import FIND_DRIVER
     from kedge.compat.verdict import NO, UNKNOWN
 
     there = [row for row in rows if row.is_there and JETSON not in row.marks]
     silent = sum(row.outcome == UNKNOWN for row in there)
     if silent:
         notes.append(f"whether {_count(silent, 'tag runs', 'tags run')} there is not known; left out by --runs-here")
-    if silent and target is not None and not target.driver:
-        notes.append(
-            f"the driver of {target.title} is not known: {FIND_DRIVER}; 'kedge recommend' with the same options names "
-            f"the newest tag for each driver branch"
-        )
+        notes += _list_target_notes(there, target) if target is not None else []
     return [row for row in there if row.outcome not in (NO, UNKNOWN)]
+
+
+def _list_target_notes(rows: Iterable[TagRow], target: Target) -> list[str]:
+    """What the answers rest on, and what would tell those that are open."""
+    from kedge.compat.rules.driver_branches import FIND_DRIVER
+    from kedge.compat.verdict import UNKNOWN
+
+    if target.driver or not any(row.outcome == UNKNOWN for row in rows):
+        return list(target.notes)
+    missing = (
+        f"the driver of {target.title} is not known: {FIND_DRIVER}; 'kedge recommend' with the same options names the "
+        f"newest tag for each driver branch"
+    )
+    return [missing, *(note for note in target.notes if "driver" not in note)]
 
 
 def _count(number: int, one: str, many: str) -> str:

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 
 from kedge.compat.tables.gpus import find_gpu
 from kedge.compat.tables.load import Tables
-from kedge.compat.target import Gpu, Target
+from kedge.compat.target import BUILT_IN, NAMED, THIS_MACHINE, Gpu, Target
 from kedge.errors import UsageError
 from kedge.frozen import replace
+from kedge.model.platform import Platform
 from kedge.ops.host_target import describe_host
 from kedge.ops.queue_target import find_queue_target
 from kedge.runtime.gather import gather_host
@@ -28,25 +29,30 @@ def find_target(
     gpu: str | None = None,
     driver: str | None = None,
     site: str | None = None,
+    architecture: str = "",
     environ: Mapping[str, str],
     settings: Settings,
     tables: Tables,
 ) -> Target:
     """The target that was asked for: `site` is SITE or SITE:QUEUE; what `gpu` and `driver` name holds over it.
 
-    Without a site and a GPU it is this machine. Raises UnknownGpu, SiteProblem or UsageError for what is not known.
+    Without a site and a GPU it is this machine. `architecture` is of its processors; the settings may name it, too.
+    Raises UnknownGpu, SiteProblem or UsageError for what is not known.
     """
     version = parse_driver(driver) if driver else ""
     named = tuple(find_gpu(word, tables) for word in gpu.split(",") if word.strip()) if gpu else ()
     if gpu and not named:
         raise UsageError("--gpu names no GPU", hint="write it as in '--gpu H200'")
     if site:
-        target = find_queue_target(site, environ, settings, tables)
+        target = _put_over(find_queue_target(site, environ, settings, tables), named, version)
     elif named:
-        return _describe_named(named, version)
+        target = _describe_named(named, version)
     else:
         target = describe_host(gather_host(environ), tables)
-    return _put_over(target, named, version)
+        if target.has_gpus or not version:
+            return _put_over(target, (), version)
+        target = _describe_named((), version)  # the driver of another machine: there is none on this one
+    return _settle_architecture(target, architecture, settings)
 
 
 def find_judged_target(
@@ -54,21 +60,36 @@ def find_judged_target(
     gpu: str | None = None,
     driver: str | None = None,
     site: str | None = None,
+    architecture: str = "",
     environ: Mapping[str, str],
     settings: Settings,
     tables: Tables,
     is_needed: bool = False,
 ) -> Target | None:
     """What was named; else this machine, where it has a GPU to judge by. Where one is needed, none is a UsageError."""
-    target = find_target(gpu=gpu, driver=driver, site=site, environ=environ, settings=settings, tables=tables)
-    if gpu or driver or site or target.has_gpus:
-        return target
+    target = find_target(
+        gpu=gpu,
+        driver=driver,
+        site=site,
+        architecture=architecture,
+        environ=environ,
+        settings=settings,
+        tables=tables,
+    )
     if is_needed:
-        raise UsageError(
-            f"{target.title} has no NVIDIA GPU, so nothing says which tags run",
-            hint="name the queue that is meant with --on SITE:QUEUE, or a GPU: --gpu A100 --driver 535",
-        )
-    return None
+        require_gpus(target)
+    return target if gpu or driver or site or target.has_gpus else None
+
+
+def require_gpus(target: Target) -> None:
+    """Raise UsageError where no GPU of the target is known: without one nobody can say which tags run there."""
+    if target.gpus:
+        return
+    why = "has no NVIDIA GPU" if target.has_gpus is False else "has a GPU of which nothing is known"
+    raise UsageError(
+        f"{target.title} {why}, so nothing says which tags run there",
+        hint="name the GPU: --gpu A100 --driver 535.104.05; or the queue that is meant: --on SITE:QUEUE",
+    )
 
 
 def parse_driver(text: str) -> str:
@@ -83,8 +104,7 @@ def parse_driver(text: str) -> str:
 
 
 def _describe_named(gpus: tuple[Gpu, ...], driver: str) -> Target:
-    names = " and ".join(gpu.name for gpu in gpus)
-    notes = () if driver else ("no driver was named: which one runs there is not known ('--driver VERSION' names it)",)
+    names = " and ".join(gpu.name for gpu in gpus) or "a machine"
     return Target(
         title=f"{names} with driver {driver}" if driver else names,
         origin="named",
@@ -92,7 +112,6 @@ def _describe_named(gpus: tuple[Gpu, ...], driver: str) -> Target:
         has_gpus=True,
         driver=driver,
         driver_source=_SAID if driver else "",
-        notes=notes,
     )
 
 
@@ -109,3 +128,39 @@ def _put_over(target: Target, gpus: tuple[Gpu, ...], driver: str) -> Target:
         return target
     notes = tuple(note for note in target.notes if not (driver and "driver" in note))
     return replace(target, title=title, notes=notes, origin="named" if target.origin == "host" else target.origin)
+
+
+def _settle_architecture(target: Target, wanted: str, settings: Settings) -> Target:
+    """The processors it is judged for: those named with --arch, its own, those its GPU is built with, this machine's.
+
+    Images of one tag have other kernels for other processors, so there must be one answer for all who ask.
+    """
+    own = target.architecture
+    if not wanted and (not own or settings.sources["architecture"].kind == "flag"):
+        wanted = settings.architecture or ""
+    named = Platform.parse(wanted).architecture if wanted else ""
+    if named and named != own:
+        told = (f"judged for {named}, as --arch says, though {target.title} has {own}",) if own else ()
+        return _set_architecture(target, named, NAMED, told)
+    if own:
+        return target
+    built = {gpu.processor for gpu in target.gpus}
+    if len(built) == 1 and built != {""}:
+        found = built.pop()
+        why = f"judged for {found}: machines with {target.gpus[0].name} have such processors"
+        return _set_architecture(target, found, BUILT_IN, (why,))
+    here = Platform.host().architecture
+    other = "arm64" if here == "amd64" else "amd64"
+    told = (f"judged for {here}, as this machine is; --arch {other} judges for {other}",)
+    return _set_architecture(target, here, THIS_MACHINE, told)
+
+
+def _set_architecture(target: Target, architecture: str, source: str, notes: tuple[str, ...]) -> Target:
+    return replace(
+        target,
+        architecture=architecture,
+        architecture_source=source,
+        cpu_features=None,
+        cpu="",
+        notes=(*target.notes, *notes),
+    )

@@ -26,7 +26,6 @@ _MONTH_NAMES = {
     "hpcx": ("hpcx", "HPC-X"),
     "min_driver": ("driver", "driver"),
 }
-_LIST = re.compile(r"\d+\.\d+[af]?(?: \d+\.\d+[af]?)*(?:\+PTX)?")
 
 
 def read_row(row: NgcRelease, tag: str, architecture: str) -> dict[str, Fact]:
@@ -47,7 +46,7 @@ def read_row(row: NgcRelease, tag: str, architecture: str) -> dict[str, Fact]:
         # a driver, or the branches that a plain `cuda` image states: either is of the libcuda that it brings
         "compat": "yes" if row.bundled_driver or (row.compat_branches and row.image.endswith("/cuda")) else "",
         "compat_branches": " ".join(str(branch) for branch in sorted(row.compat_branches)),
-        "capabilities": read_capabilities(row.capabilities, architecture),
+        "capabilities": row.capabilities_on(architecture),
     }
     return {name: Fact(value, source) if value else UNKNOWN for name, value in values.items()}
 
@@ -78,23 +77,6 @@ def _describe_month(text: str, known: Mapping[str, Fact]) -> str:
         if title and not known.get(name, UNKNOWN):
             told.append(f"{title} {value.strip()}")
     return f"{', '.join(told)} ({source}" if told and source else ", ".join(told)
-
-
-def read_capabilities(text: str, architecture: str) -> str:
-    """`7.5 8.0+PTX` of `amd64: 7.5 8.0+PTX; arm64: 8.0 (image env)`; `6.0+ (stated)` where only that is known."""
-    parts = [part.strip() for part in text.split(";")]
-    wanted = f"{architecture or 'amd64'}:"
-    named = any(part.startswith(("amd64:", "arm64:")) for part in parts)
-    for part in parts:
-        if named and not part.startswith(wanted):
-            continue
-        found = _LIST.match(part.removeprefix(wanted).strip())
-        if found and not part.endswith("(stated)"):
-            for machine in ("amd64", "arm64"):
-                if f", {machine})" in part and architecture not in ("", machine):
-                    return ""  # a list of the other architecture, which differs in the same tag
-            return found[0]
-    return next((part for part in parts if part.endswith("+ (stated)")), "")
 
 
 def _has_flavour(row: NgcRelease, tag: str, *words: str) -> bool:

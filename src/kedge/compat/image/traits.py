@@ -87,6 +87,11 @@ class ImageTraits:
         """The facts of TITLES, in that order, known or not."""
         return {name: getattr(self, name) for name in TITLES}
 
+    @property
+    def tells_processors(self) -> bool:
+        """Whether it is known which processors it is for; else `architecture` is no more than what was asked for."""
+        return bool(self.digest or self.architectures or self.size is not None)
+
     def as_dict(self) -> dict[str, object]:
         """All of it, as `--json` prints it."""
         return as_dict(self)

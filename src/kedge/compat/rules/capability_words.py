@@ -21,7 +21,7 @@ class Subject:
     def __init__(
         self, gpu: str, capability: str, *, cuda: str = "", cuda_range: tuple[str, str] = ("", ""), driver: str = ""
     ) -> None:
-        self.gpu = gpu
+        self.gpu = gpu  # empty: not known
         self.capability = capability
         self.cuda = ".".join(str(field) for field in order(cuda)[:3])
         self.cuda_range = cuda_range  # first and last toolkit that make code for the GPU
@@ -42,7 +42,8 @@ def tell_kernels(answer: KernelAnswer, subject: Subject) -> tuple[str, str]:
         return _tell_ptx(answer, subject)
     if answer.mode == rule.NO:
         return _tell_refusal(answer, subject), _find_remedy(answer, subject)
-    return _tell_unknown(answer, subject), ""
+    is_named = subject.gpu or answer.reason != rule.NO_CAPABILITY
+    return _tell_unknown(answer, subject), "" if is_named else "Name it with --gpu."
 
 
 def show_capability(pair: tuple[int, int] | None) -> str:
@@ -114,7 +115,8 @@ def _tell_unknown(answer: KernelAnswer, subject: Subject) -> str:
     if answer.reason == rule.NO_CAPABILITY:
         listed = answer.kernels.show()
         has = f" The image has kernels for {listed}." if listed else ""
-        return f"The compute capability of {subject.gpu} is not known.{has}"
+        what = f"The compute capability of {subject.gpu}" if subject.gpu else "Which GPU it meets there"
+        return f"{what} is not known.{has}"
     if answer.reason == rule.BELOW_STATED:
         stated = show_capability(answer.kernels.stated)
         return (

@@ -75,7 +75,7 @@ class Need:
 class Machine:
     """The driver that an image meets; what is not known is empty or None."""
 
-    __slots__ = ("cuda", "driver", "first_branch", "last_branch", "takes_forward_compat")
+    __slots__ = ("capability", "cuda", "driver", "first_branch", "last_branch", "takes_forward_compat")
 
     def __init__(
         self,
@@ -85,11 +85,13 @@ class Machine:
         cuda: str = "",
         first_branch: int | None = None,
         last_branch: int | None = None,
+        capability: str = "",
     ) -> None:
         self.driver = driver  # 535.104.05; or in short, as somebody names it: 535
         self.takes_forward_compat = takes_forward_compat  # whether its GPUs run the libcuda of an image
         self.cuda = cuda  # the CUDA that the driver offers; empty: by its branch
-        self.first_branch = first_branch  # older drivers do not know its GPU; None: not known
+        self.first_branch = first_branch  # older drivers know no GPU of its capability; None: not known
+        self.capability = capability
         self.last_branch = last_branch  # newer drivers do not drive its GPU any more; None: all do, or it is not known
 
     @property

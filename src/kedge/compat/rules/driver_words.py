@@ -90,7 +90,8 @@ def join_numbers(numbers: Iterable[int], last: str = "and") -> str:
 def _tell_driven(machine: Machine, answer: Answer, gpu: str) -> tuple[str, str]:
     name, driver = gpu or "this GPU", machine.driver
     if answer.reason == rule.NOT_YET_DRIVEN:
-        sentence = f"Driver {driver} is older than {name}: {machine.first_branch} is the first branch that knows it"
+        what = f"compute capability {machine.capability}" if machine.capability else "such GPUs"
+        sentence = f"Driver {driver} is too old for {name}: no driver before branch {machine.first_branch} knows {what}"
         return f"{sentence}. Programs see no GPU.", "Look up the driver again: these two do not go together."
     sentence = f"Driver {driver} does not drive {name} any more: {machine.last_branch} is the last branch that does"
     remedy = f"Choose a node whose driver is of branch {machine.last_branch} or older, or another GPU."

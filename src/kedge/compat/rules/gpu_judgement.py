@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kedge.compat.rules import capability_rule, driver_rule
+from kedge.compat.rules.capability_rule import read_kernels
 from kedge.compat.rules.capability_words import Subject, show_capability, tell_kernels
 from kedge.compat.rules.driver_words import name_cuda, name_libcuda, tell_driver
 from kedge.compat.rules.needs import find_machine, find_need
@@ -82,7 +83,7 @@ def judge_image_kernels(
         is_toolkit=traits.framework.value in _TOOLKITS,
         is_jetson=gpu.kind == "embedded",
     )
-    subject = Subject(gpu.name or "this GPU", gpu.capability, cuda=cuda, cuda_range=cuda_range, driver=driver)
+    subject = Subject(gpu.name, gpu.capability, cuda=cuda, cuda_range=cuda_range, driver=driver)
     if answer.reason in (capability_rule.NO_LIST, capability_rule.BELOW_STATED, capability_rule.CUDA_TOO_OLD):
         around = _judge_by_neighbours(traits, subject, tables)
         if around is not None:
@@ -112,10 +113,9 @@ def _judge_by_neighbours(traits: ImageTraits, subject: Subject, tables: Tables) 
 def _judge_by_statements(traits: ImageTraits, subject: Subject, tables: Tables) -> Judgement | None:
     """The same, by what NVIDIA's notes state of the releases before and after."""
     before, after = find_neighbours(traits, tables, is_stated=True)
-    first, second = (_read_row(row, subject, traits.architecture) for row in (before, after))
-    if before is None or after is None or first is None or second is None:
+    if before is None or after is None:
         return None
-    stated = show_capability(max(first.kernels.stated or (0, 0), second.kernels.stated or (0, 0)))
+    stated = show_capability(max(read_kernels(row.capabilities).stated or (0, 0) for row in (before, after)))
     answer = capability_rule.judge_kernels(
         f"{stated}+", subject.capability, cuda=subject.cuda, cuda_range=subject.cuda_range
     )
@@ -131,7 +131,7 @@ def _judge_by_statements(traits: ImageTraits, subject: Subject, tables: Tables) 
 def _read_row(row: NgcRelease | None, subject: Subject, architecture: str) -> capability_rule.KernelAnswer | None:
     if row is None:
         return None
-    return capability_rule.judge_kernels(row.capabilities, subject.capability, architecture=architecture)
+    return capability_rule.judge_kernels(row.capabilities_on(architecture), subject.capability)
 
 
 def _shorten_driver(answer: driver_rule.Answer, need: driver_rule.Need, machine: driver_rule.Machine) -> str:
@@ -140,7 +140,7 @@ def _shorten_driver(answer: driver_rule.Answer, need: driver_rule.Need, machine:
     reasons = {
         driver_rule.TOO_OLD: f"driver {machine.driver} is too old for {cuda}",
         driver_rule.NO_LONGER_DRIVEN: f"driver {machine.driver} is too new for that GPU",
-        driver_rule.NOT_YET_DRIVEN: f"driver {machine.driver} is older than that GPU",
+        driver_rule.NOT_YET_DRIVEN: f"driver {machine.driver} is too old for that GPU",
         driver_rule.NO_CUDA: "nothing is known about CUDA in it",
         driver_rule.NO_DRIVER: "the driver is not known",
         driver_rule.SHORT_DRIVER: f"driver {machine.driver} is named too short",
@@ -162,7 +162,9 @@ def _shorten_kernels(answer: capability_rule.KernelAnswer, subject: Subject) -> 
         capability_rule.CUDA_TOO_NEW: f"CUDA {subject.cuda} makes no code for that GPU",
         capability_rule.CUDA_TOO_OLD: f"CUDA {subject.cuda} does not know that GPU",
         capability_rule.BELOW_STATED: "NVIDIA states that the image is for newer GPUs",
-        capability_rule.NO_CAPABILITY: "the compute capability of the GPU is not known",
+        capability_rule.NO_CAPABILITY: "the compute capability of the GPU is not known"
+        if subject.gpu
+        else "which GPU it meets is not known",
     }
     fallback = "it has no kernels for that GPU" if answer.mode == NO else "which GPUs it has kernels for is not known"
     return reasons.get(answer.reason, fallback)

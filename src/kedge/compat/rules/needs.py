@@ -61,6 +61,7 @@ def find_machine(target: Target, gpu: Gpu, tables: Tables) -> Machine:
         cuda=major_minor(target.cuda) or find_offered_cuda(target.driver, tables),
         first_branch=find_first_branch(gpu, tables),
         last_branch=gpu.last_driver_branch,
+        capability=gpu.capability,
     )
 
 
@@ -72,7 +73,10 @@ def takes_forward_compat(gpu: Gpu) -> bool | None:
 
 
 def find_first_branch(gpu: Gpu, tables: Tables) -> int | None:
-    """The driver branch that came with the first CUDA for a GPU: older ones do not know it; None: not known."""
+    """The branch that came with the first CUDA for a GPU's capability: older ones do not know that; None: not known.
+
+    Boards that came later may need a newer one.
+    """
     first = order(gpu.first_cuda)[:2]
     drivers = [order(row.min_driver) for row in tables.cuda if row.min_driver and order(row.version)[:2] == first]
     return min(drivers)[0] if first and drivers else None

@@ -28,7 +28,8 @@ def find_neighbours(
         return None, None
     told = []
     for row in tables.list_releases(traits.name):
-        kernels = read_kernels(row.capabilities, traits.architecture)
+        listed = row.capabilities if is_stated else row.capabilities_on(traits.architecture)
+        kernels = read_kernels(listed)
         if kernels.stated is not None if is_stated else kernels:
             told.append((order(row.tag), row))
     before = [pair for pair in told if pair[0] < release]

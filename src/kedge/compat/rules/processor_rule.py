@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kedge.compat.target import THIS_MACHINE
 from kedge.compat.verdict import FAIL, OK, OPEN, WARNING, Judgement
 
 if TYPE_CHECKING:
@@ -18,13 +19,31 @@ def judge_processor(traits: ImageTraits, target: Target) -> list[Judgement]:
     if not ours or not any(offered):
         return []
     if ours not in offered:
-        what = " and ".join(each for each in offered if each)
-        sentence = f"The image is for {what}, and {target.title} has {ours}: programs stop with 'Exec format error'."
-        return [Judgement("processor", FAIL, sentence, f"Take a tag that has {ours}, or a node with {offered[0]}.")]
+        return [_refuse(" and ".join(each for each in offered if each), offered[0], target)]
+    if not traits.tells_processors:
+        return _judge_unseen(traits, target)
     if traits.architecture and traits.architecture != ours:
         sentence = f"What is told here is the image for {traits.architecture}; there is one for {ours}, too."
         return [Judgement("processor", OPEN, sentence, f"Ask for that one with --arch {ours}.")]
     return [Judgement("processor", OK, f"There is an image for {ours}."), *_judge_instructions(traits, target)]
+
+
+def _refuse(offered: str, first: str, target: Target) -> Judgement:
+    ours = target.architecture
+    if target.architecture_source == THIS_MACHINE:
+        sentence = f"The image is for {offered}, and it is judged for {ours}, as this machine is"
+        remedy = f"Where the nodes have {first}, ask again with --arch {first}; else take a tag that has {ours}."
+        return Judgement("processor", FAIL, f"{sentence}: there programs stop with 'Exec format error'.", remedy)
+    sentence = f"The image is for {offered}, and {target.title} has {ours}: programs stop with 'Exec format error'."
+    return Judgement("processor", FAIL, sentence, f"Take a tag that has {ours}, or a node with {first}.")
+
+
+def _judge_unseen(traits: ImageTraits, target: Target) -> list[Judgement]:
+    """By the tables alone, which do not say it of most tags; all of NVIDIA's have an image for amd64."""
+    ours = target.architecture
+    if ours == "amd64":
+        return _judge_instructions(traits, target)
+    return [Judgement("processor", OPEN, f"Whether there is an image for {ours} is not known.")]
 
 
 def _judge_instructions(traits: ImageTraits, target: Target) -> list[Judgement]:

@@ -101,6 +101,7 @@ def _make_gpu(cells: Cells) -> GpuModel:
         last_driver_branch=_read_branch(cells, "last_driver_branch"),
         takes_forward_compat=_read_forward(cells, "forward_compat_eligible"),
         source=_read_source(cells),
+        processor="arm64" if kind == "embedded" or cells["notes"].startswith("arm64 host") else "",
     )
 
 

@@ -145,6 +145,7 @@ def _describe(rows: Sequence[GpuModel], name: str, memory: str) -> Gpu:
         first_cuda=share(row.first_cuda for row in rows),
         last_cuda=share(row.last_cuda for row in rows),
         memory=memory,
+        processor=share(row.processor for row in rows),
     )
 
 

@@ -35,6 +35,7 @@ class GpuModel:
     last_driver_branch: int | None  # None: current ones
     takes_forward_compat: bool | None  # None: some boards of this kind do, others do not
     source: str
+    processor: str = ""  # arm64: of the machines it is built into; empty: of any
 
 
 @frozen
