@@ -525,7 +525,7 @@ def test_killed_runner_does_not_save_a_job_from_its_end(machine: Machine) -> Non
 
 
 def test_keeper_is_one_and_does_not_stay(machine: Machine) -> None:
-    first = machine.submit("sleep 1", "--exclusive")
+    first = machine.submit("sleep 5", "--exclusive")  # longer than the three below take on a busy machine
     ids = [machine.submit("true", "--exclusive") for _ in range(3)]
     assert len(machine.find_holders(machine.queue.keeper)) == 1
     for id in (first, *ids):
