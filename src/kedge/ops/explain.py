@@ -19,7 +19,7 @@ from kedge.frozen import replace as put
 from kedge.model.reference import Reference, Transport
 from kedge.ops.image_traits import read_image_traits, read_table_traits
 from kedge.ops.known_tables import propose_reference
-from kedge.ops.workplace import Workplace
+from kedge.ops.workplace import MORE_RETRIES, Workplace
 
 if TYPE_CHECKING:
     from kedge.registry.access import AccessOptions
@@ -81,7 +81,8 @@ def explain(
         traits = read_image_traits(reference, place, tables, offline=offline, prefer=prefer)
     except (ImageNotFound, NetworkFailed, AuthenticationFailed) as problem:
         meant = propose_reference(reference, tables) if reference.transport is Transport.DOCKER else ""
-        problem.hint = "; ".join(part for part in (meant, problem.hint) if part) or None
+        more = MORE_RETRIES if isinstance(problem, NetworkFailed) and place.is_hurried else ""
+        problem.hint = "; ".join(part for part in (meant, problem.hint, more) if part) or None
         raise
     verdict = None
     if target is not None:
@@ -99,7 +100,7 @@ def chart_explanation(explanation: Explanation, tables: Tables) -> Chart | None:
 
 def _prepare(workplace: Workplace, meter: _Meter, reference: Reference, tables: Tables) -> Workplace:
     """Count what is asked, and do not insist where the tables know it."""
-    settings = workplace.settings
+    workplace, settings = workplace.hurry(), workplace.settings
     if read_table_traits(reference, tables) is not None:
         settings = put(settings, retries=0)
     return replace(workplace, settings=settings, access=_count_with(workplace.access, meter))

@@ -44,7 +44,7 @@ def look_at_tags(
     if architecture:
         workplace = replace(workplace, settings=put(workplace.settings, architecture=architecture))
     task = workplace.progress.task(f"configs of {repository.name}", len(tags), "images")
-    with workplace.open_access() as access, workplace.open_store() as store:
+    with workplace.hurry().open_access() as access, workplace.open_store() as store:
         client = RegistryClient(repository.registry, access)
 
         def look(tag: str) -> Look:

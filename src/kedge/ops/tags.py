@@ -26,7 +26,7 @@ from kedge.errors import NetworkFailed, RateLimited
 from kedge.frozen import as_dict, frozen, replace
 from kedge.ops.known_tables import Repository
 from kedge.ops.look import look_at_tags
-from kedge.ops.workplace import Workplace
+from kedge.ops.workplace import MORE_RETRIES, Workplace
 
 # Marks
 DELETED, ENDING, ENDED, JETSON = "deleted", "end of life", "series ended", "Jetson"
@@ -131,12 +131,14 @@ def ask_registry(
     tags = []
     task = workplace.progress.task(f"tags of {repository.name}", None, "tags")
     try:
-        with workplace.open_access(patient=not has_tables) as access:
+        with workplace.hurry().open_access(patient=not has_tables) as access:
             for tag in RegistryClient(repository.registry, access).list_tags(repository.path):
                 tags.append(tag)
                 task.advance(1)
     except (NetworkFailed, RateLimited) as problem:
         if not has_tables:
+            if isinstance(problem, NetworkFailed):
+                problem.hint = "; ".join(part for part in (problem.hint, MORE_RETRIES) if part)
             raise
         notes.append(f"{problem.message}; kedge's tables are used instead, so some of the tags may be deleted by now")
         return None

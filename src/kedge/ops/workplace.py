@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from kedge.registry.access import Access, AccessOptions
 
 _PASSING_STORE = "kedge-store"
+_QUESTION_PATIENCE = 20.0  # seconds; who asks waits for the answer, who pulls may leave
+MORE_RETRIES = (
+    "--retries N, or the setting 'retries', asks more often"  # the hint where a hurried question had no answer
+)
 
 # Imports inside the methods below are late for start-up cost: few commands need them all.
 
@@ -61,6 +65,19 @@ class Workplace:
             # a configuration file says how new images are packed, which is no reason to pack others again
             recompress=settings.sources["compression"].kind in ("flag", "environment"),
         )
+
+    @property
+    def is_hurried(self) -> bool:
+        """Whether registries are asked for a short while only."""
+        return self.access is not None and self.access.patience is not None
+
+    def hurry(self) -> Workplace:
+        """The same for a question, which is given up sooner than a pull, unless somebody said how often to try."""
+        from kedge.registry.access import AccessOptions
+
+        if self.settings.sources["retries"].kind != "default":
+            return self
+        return replace(self, access=replace(self.access or AccessOptions(), patience=_QUESTION_PATIENCE))
 
     def open_access(self, *, patient: bool = True) -> Access:
         """Access to registries; an impatient one does not try again, for when there is another way."""

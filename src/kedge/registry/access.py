@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kedge.model.progress import Progress, Silent
@@ -28,6 +28,7 @@ class AccessOptions:
     no_https: bool = False
     ca_bundle: Path | None = None
     retries: int = 5
+    patience: float | None = None  # seconds after which nothing is tried again; None: as often as `retries` says
     count: Callable[[int, int], None] = lambda _answers, _received: None
 
 
@@ -83,7 +84,7 @@ def _transport_options(
     if bundle is None and environ.get("KEDGE_CA_BUNDLE"):
         bundle = Path(environ["KEDGE_CA_BUNDLE"])
     user = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "containers" / "certs.d"
-    return TransportOptions(
+    made = TransportOptions(
         user_agent=f"kedge/{VERSION}",
         retries=options.retries,
         ca_bundle=bundle,
@@ -92,3 +93,8 @@ def _transport_options(
         notify=progress.note,
         count=options.count,
     )
+    limit = options.patience
+    if limit is None:
+        return made
+    # half of it for one attempt, so that there is a second one
+    return replace(made, patience=limit, longest_wait=limit, connect_timeout=limit / 2, read_timeout=limit / 2)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import email.utils
 import http.client
+import math
 import random
 import socket
 import ssl
@@ -46,6 +47,7 @@ class TransportOptions:
     connect_timeout: float = 15.0
     read_timeout: float = 60.0
     retries: int = 5
+    patience: float = math.inf  # seconds after which a request is not tried again
     backoff: float = 0.5  # seconds before the first retry, doubled each time
     longest_wait: float = 60.0  # a server that asks for more is not waited for
     ca_bundle: Path | None = None
@@ -258,23 +260,27 @@ class Transport:
 
     def _send_patiently(self, request: Request) -> Response:
         attempts = 1 + (self.options.retries if request.retries is None else request.retries)
+        began = time.monotonic()
         for attempt in range(attempts):
             is_last = attempt == attempts - 1
             try:
                 response = self.send_once(request)
             except _UnansweredError as problem:
-                is_hopeless = problem.trouble.kind in BRIEF and attempt >= 1
+                is_hopeless = self._is_late(began) or (problem.trouble.kind in BRIEF and attempt >= 1)
                 if is_last or is_hopeless or problem.trouble.kind not in TRANSIENT:
                     raise problem.explain() from None
                 self._pause(attempt, None, f"{request.method} {redact_url(request.url)}: {problem.trouble.kind}")
                 continue
             asked = parse_retry_after(response.header("Retry-After"), time.time())
-            too_long = asked is not None and asked > self.options.longest_wait
+            too_long = self._is_late(began) or (asked is not None and asked > self.options.longest_wait)
             if response.status not in _RETRIED or is_last or too_long:
                 return response
             response.close()
             self._pause(attempt, asked, f"{redact_url(request.url)} answers {response.status}")
         raise AssertionError("the last attempt returns or raises")
+
+    def _is_late(self, began: float) -> bool:
+        return time.monotonic() - began > self.options.patience
 
     def _pause(self, attempt: int, asked: float | None, why: str) -> None:
         # Half fixed, half random: a thousand ranks that fail together must not come back together.
