@@ -331,7 +331,10 @@ def test_data_update_of_several_at_once_loses_nothing(tmp_path: Path) -> None:
     [
         (("explain", "--gpu", "H100", "--driver", "615.10.01", f"{PYTORCH}:26.09-py3"), "2.14.0a0+abcdef0"),
         (("tags", "--gpu", "H100", "--driver", "615.10.01", "pytorch:26.09-py3"), "13.4.0"),
-        (("recommend", "pytorch", "--gpu", "H100", "--driver", "615.10.01"), f"{PYTORCH}:26.09-py3\n"),
+        (
+            ("recommend", "pytorch", "--gpu", "H100", "--driver", "615.10.01", "--arch", "amd64"),
+            f"{PYTORCH}:26.09-py3\n",
+        ),
     ],
 )
 def test_data_learned_rows_serve_every_verb_and_damage_is_said(

@@ -64,6 +64,20 @@ def test_doctor_report_and_page_are_two_files(tmp_path: Path) -> None:
     assert "name the same file" in done.stderr
 
 
+def test_doctor_report_and_page_on_standard_output(tmp_path: Path) -> None:
+    report = run_doctor(tmp_path, "--only", "locale", "--report", "-")
+    assert report.stdout.startswith("kedge doctor: report of ")
+    page = run_doctor(tmp_path, "--only", "locale", "--html", "-")
+    assert page.stdout.startswith("<!DOCTYPE html>")
+    assert run_doctor(tmp_path, "--json", "--html", "-").returncode == 2
+    assert not Path("-").exists()
+
+
+def test_doctor_counts_one_variable_as_one(tmp_path: Path) -> None:
+    done = run_doctor(tmp_path, "--json", "--only", "variables", KEDGE_RETRIES="1")
+    assert read_findings(done)["variables"]["what"] == "1 variable of kedge, Apptainer or Singularity is set"
+
+
 def test_doctor_text_has_problems_first_with_their_remedy(tmp_path: Path) -> None:
     done = run_doctor(tmp_path, "--only", "binds,kernel", APPTAINER_BIND="/no/such/folder")
     assert done.returncode == DoctorFailed.exit_code

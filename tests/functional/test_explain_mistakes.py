@@ -5,15 +5,24 @@ from __future__ import annotations
 
 import json
 import pwd
+import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from kedge.errors import CorruptImage, ImageNotFound, NetworkFailed, WillNotRun
+from kedge.compat.tables.load import load_tables
+from kedge.errors import CorruptImage, ImageNotFound, NetworkFailed, UsageError, WillNotRun
+from kedge.model.reference import Reference
+from kedge.ops.explain import explain
+from kedge.ops.known_tables import find_repository
 from kedge.ops.registries import RegistryOptions
+from kedge.ops.tags import TagQuery, list_image_tags
+from kedge.ops.workplace import Workplace
 from kedge.registry.access import Access
+from kedge.settings import Settings
 from tests.builders.images import kedge
 from tests.builders.sif import fixture_path
 from tests.fakes.ngc import NgcSite, open_ngc
@@ -111,3 +120,38 @@ def test_submit_knows_what_explain_has_read_of_a_tag_of_the_tables(ngc: NgcSite,
     done = submit()
     assert done.returncode == WillNotRun.exit_code, done.stderr
     assert "the image is for amd64, and site tacc-vista, queue gh has arm64" in done.stderr
+
+
+def test_explain_through_a_proxy_that_hangs_gives_up_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question is not a pull: two attempts within the patience for it, where a pull makes six of a minute each."""
+    monkeypatch.setattr("kedge.ops.workplace._QUESTION_PATIENCE", 0.6)
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.getsockname()[1]}")
+        workplace = Workplace(Settings.load(environ={"HOME": str(tmp_path)}))
+        tables = load_tables()
+        for ask in (
+            lambda: explain(Reference.parse("docker://registry.example/a/b:1"), workplace, tables=tables),
+            lambda: list_image_tags(
+                find_repository("registry.example/a/b", tables), workplace, tables, query=TagQuery()
+            ),
+        ):
+            began = time.monotonic()
+            with pytest.raises(NetworkFailed) as caught:
+                ask()
+            assert time.monotonic() - began < 3
+            assert "--retries N, or the setting 'retries', asks more often" in str(caught.value.hint)
+
+
+def test_explain_tries_as_often_as_somebody_asks_for(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path)}
+    assert Workplace(Settings.load(environ=environ)).hurry().is_hurried
+    assert not Workplace(Settings.load({"retries": 5}, environ)).hurry().is_hurried
+    assert not Workplace(Settings.load(environ={**environ, "KEDGE_RETRIES": "2"})).hurry().is_hurried
+
+
+def test_explain_page_on_standard_output(tmp_path: Path) -> None:
+    done = kedge("explain", "--offline", "--html", "-", IMAGE, *TARGET, cache=tmp_path)
+    assert done.stdout.startswith("<!DOCTYPE html>")
+    assert done.stdout.rstrip().endswith("</html>")
+    refused = kedge("--json", "explain", "--offline", "--html", "-", IMAGE, *TARGET, cache=tmp_path, check=False)
+    assert refused.returncode == UsageError.exit_code

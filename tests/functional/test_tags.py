@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from kedge.cli.console import _draw_table
 from kedge.cli.main import main
+from kedge.cli.tags import fit_columns
 from kedge.errors import ImageNotFound, InvalidReference, NetworkFailed, RegistryProtocolError, UnknownGpu, UsageError
 from tests.fakes.http_server import Reply
 from tests.fakes.ngc import OTHERS, PYTORCH, NgcSite, open_ngc
@@ -217,3 +220,26 @@ def test_tags_of_images_that_no_table_knows(capsys: pytest.CaptureFixture[str]) 
 def test_tags_refuse_wrong_use_before_asking_anybody(ngc: NgcSite, words: list[str], status: int) -> None:
     assert main(["tags", *words]) == status
     assert not ngc.registry.server.log
+
+
+def test_tags_on_a_narrow_terminal_drop_columns_and_never_break_a_tag() -> None:
+    tag = "13.0.0-cudnn-runtime-ubuntu24.04"
+    columns = {
+        "tag": [tag],
+        "released": ["2025-08-06"],
+        "cuda": ["13.0.0"],
+        "system": ["Ubuntu 24.04"],
+        "arch": ["amd64,arm64"],
+        "runs there": ["yes (forward)"],
+    }
+    assert list(fit_columns(columns, 200)) == list(columns)
+    assert list(fit_columns(columns, 70)) == ["tag", "cuda", "runs there"]
+    assert list(fit_columns(columns, 50)) == ["tag", "runs there"]
+    assert list(fit_columns(columns, 20)) == ["tag"]
+    for width in (20, 50, 70):
+        stream = io.StringIO()
+        kept = fit_columns(columns, width)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("COLUMNS", str(width))
+            _draw_table(stream, list(kept), list(zip(*kept.values(), strict=True)), is_first_whole=True)
+        assert tag in stream.getvalue()

@@ -197,7 +197,7 @@ def test_loader_leaks_that_are_forced_into_containers_are_warnings() -> None:
     (finding,) = judge_loader_leaks({"LD_PRELOAD": "/usr/lib/x.so"})
     require_whole(finding, NOTE)
     (finding,) = judge_loader_leaks({"LD_LIBRARY_PATH": "/a:/b:"})
-    assert finding.what == "LD_LIBRARY_PATH has 2 folders, which stay outside"
+    assert finding.what == "what LD_LIBRARY_PATH names stays outside: 2 folders"
 
 
 def test_variables_that_are_misspelled_are_proposed() -> None:

@@ -91,7 +91,7 @@ def test_store_with_little_room_is_a_warning() -> None:
 
 def test_store_that_runs_out_of_files_is_a_warning() -> None:
     finding = require_whole(judge_store(replace(STORE, files_left=12), None), WARNING)
-    assert "only 12 more files" in finding.what
+    assert "there is room for 12 more files only" in finding.what
     assert "No space left on device" in finding.why
 
 

@@ -115,3 +115,23 @@ def test_progress_says_no_password_and_cannot_steer_the_terminal() -> None:
     reporter = Reporter(None, said.append, notes=True, details=True, warnings=True)
     reporter.warn("asked https://me:hunter2@keys.example for \x1b[2Jkey")
     assert said == ["warning: asked https://me:***@keys.example for \\x1b[2Jkey"]
+
+
+def test_format_amount_of_one_thing_is_no_plural() -> None:
+    assert (format_amount(1, "tags"), format_amount(2, "tags"), format_amount(0, "tags")) == (
+        "1 tag",
+        "2 tags",
+        "0 tags",
+    )
+
+
+def test_plain_display_tells_no_rate_of_a_few_things() -> None:
+    lines: list[str] = []
+    display = PlainDisplay(lines.append)
+    for done, unit in ((1, "tags"), (5000, "files")):
+        task = CountedTask("tags of x", None, unit, make_reporter([]))
+        task.began -= 0.2
+        task.done = done
+        display.end(task)
+    assert lines[0] == "tags of x: 1 tag in 0.2 s"
+    assert lines[1].endswith("files/s")

@@ -119,14 +119,19 @@ class Console:
         with self._undisturbed():
             self._out.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
 
-    def print_table(self, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        """Write a table: drawn on a terminal, aligned plain text elsewhere; with --json nothing."""
+    def print_table(
+        self, headings: Sequence[str], rows: Sequence[Sequence[object]], *, is_first_whole: bool = False
+    ) -> None:
+        """Write a table: drawn on a terminal, aligned plain text elsewhere; with --json nothing.
+
+        `is_first_whole`: cells of the first column, which people copy, are never broken.
+        """
         if self.json:
             return
         cells = [[str(cell) for cell in row] for row in rows]
         with self._undisturbed():
             if self._has_style(self._out):
-                _draw_table(self._out, headings, cells)
+                _draw_table(self._out, headings, cells, is_first_whole=is_first_whole)
             else:
                 self._out.write(align_table(headings, cells))
 
@@ -239,18 +244,23 @@ def align_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return text
 
 
-def _draw_table(stream: TextIO, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def _draw_table(
+    stream: TextIO, headings: Sequence[str], rows: Sequence[Sequence[str]], *, is_first_whole: bool
+) -> None:
     from rich import box
     from rich.console import Console as RichConsole
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
+    widest = max((len(row[0]) for row in rows), default=0) if is_first_whole else 0
+    for place, heading in enumerate(headings):
+        is_whole = is_first_whole and place == 0
+        table.add_column(heading, overflow="fold", no_wrap=is_whole, min_width=widest if is_whole else None)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))  # Text: no markup in names that users chose
-    RichConsole(file=stream, highlight=False).print(table)
+    console = RichConsole(file=stream, highlight=False)
+    console.print(table, width=max(console.width, widest + 1), crop=False)
 
 
 class _BarDisplay:

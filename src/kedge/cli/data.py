@@ -183,12 +183,13 @@ def _print_image(each: ImageUpdate, console: Console) -> None:
     if each.problem:
         console.progress.warn(f"{each.image}: {each.problem}")
         return
-    left = f"; {each.left} older ones are left for another time (--limit)" if each.left else ""
+    older = "older one is" if each.left == 1 else "older ones are"
+    left = f"; {each.left} {older} left for another time (--limit)" if each.left else ""
     if console.dry_run:
-        console.print(f"{each.image}: {len(each.wanted)} of {each.tags} tags would be read{left}")
+        console.print(f"{each.image}: {len(each.wanted)} of {count_things(each.tags, 'tag')} would be read{left}")
         _print_tags(each.wanted, console)
         return
-    console.print(f"{each.image}: {len(each.learned)} of {each.tags} tags learned{left}")
+    console.print(f"{each.image}: {len(each.learned)} of {count_things(each.tags, 'tag')} learned{left}")
     _print_tags(each.learned if console.verbosity else (), console)
     for tag, reason in each.skipped:
         console.progress.warn(f"{each.image}:{tag} is left out: {reason}")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kedge.doctor.surroundings import Surroundings
 
 _MOST_PATIENCE = 100
+_PRINTED = "-"  # for the name of a file: standard output
 _WIDEST = 100  # columns: longer lines are hard to read
 
 
@@ -43,9 +44,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=1.0,
         help="give every check N times its time, on a slow machine or network",
     )
-    parser.add_argument("--html", metavar="FILE", help="write a page for a browser, too")
+    parser.add_argument("--html", metavar="FILE", help="write a page for a browser, too; - prints it")
     parser.add_argument(
-        "--report", metavar="FILE", help="write a text file to attach to a request for help; secrets are removed"
+        "--report",
+        metavar="FILE",
+        help="write a text file to attach to a request for help; secrets are removed; - prints it",
     )
     parser.add_argument("--force", action="store_true", help="replace a file that is there")
     add_settings(parser, "site", "cache_directory", "temporary_directory", "node_directory", "ca_bundle")
@@ -68,13 +71,14 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
     if arguments.list:
         return _list(console)
-    _refuse_existing(arguments)
+    _refuse_files(arguments, console)
     surroundings = describe_surroundings(
         console.settings, console.environ, is_offline=arguments.offline, patience=arguments.patience
     )
     diagnosis = diagnose(surroundings, _choose_names(arguments), image=arguments.image)
     _write_files(diagnosis, surroundings, arguments, console)  # first: who reads the text may stop reading
-    _show(clean_diagnosis(diagnosis, surroundings, redact, is_sent=False), console)
+    if _PRINTED not in (arguments.html, arguments.report):
+        _show(clean_diagnosis(diagnosis, surroundings, redact, is_sent=False), console)
     return DoctorFailed.exit_code if diagnosis.has_failed else 0
 
 
@@ -103,14 +107,16 @@ def _choose_names(arguments: argparse.Namespace) -> list[str] | None:
     return names or None
 
 
-def _refuse_existing(arguments: argparse.Namespace) -> None:
+def _refuse_files(arguments: argparse.Namespace, console: Console) -> None:
     """Before anything is run, so that nobody waits for a refusal."""
     from kedge.posix.files import refuse_existing
 
     if arguments.html and arguments.html == arguments.report:
         raise UsageError("--html and --report name the same file", hint="give each its own")
     for name in (arguments.html, arguments.report):
-        if name:
+        if name == _PRINTED and console.json:
+            raise UsageError("--json and a file called - both print", hint="leave out one, or name a file")
+        if name and name != _PRINTED:
             refuse_existing(Path(name), force=arguments.force)
 
 
@@ -130,18 +136,25 @@ def _write_files(
 ) -> None:
     if not arguments.report and not arguments.html:
         return
-    from kedge.ops.doctor import write_private
     from kedge.ops.report import clean_diagnosis, make_report
 
     if arguments.report:
         command = " ".join(["kedge", *redact_arguments(sys.argv[1:])])
         text = make_report(diagnosis, surroundings, command=command, redact=redact)
-        write_private(Path(arguments.report), text, force=arguments.force)
-        console.progress.note(f"{arguments.report} is written, without secrets; read it before you send it")
+        _write(arguments.report, text, arguments, console, "without secrets; read it before you send it")
     if arguments.html:
         page = _make_page(clean_diagnosis(diagnosis, surroundings, redact, is_sent=True), surroundings, arguments.image)
-        write_private(Path(arguments.html), page, force=arguments.force)
-        console.progress.note(f"{arguments.html} is written; open it in a browser, or send it to the help desk")
+        _write(arguments.html, page, arguments, console, "open it in a browser, or send it to the help desk")
+
+
+def _write(name: str, text: str, arguments: argparse.Namespace, console: Console, note: str) -> None:
+    from kedge.ops.doctor import write_private
+
+    if name == _PRINTED:
+        console.write_bytes(text.encode("utf-8", "replace"))
+        return
+    write_private(Path(name), text, force=arguments.force)
+    console.progress.note(f"{name} is written; {note}")
 
 
 def _make_page(diagnosis: Diagnosis, surroundings: Surroundings, image: str | None) -> str:

@@ -31,7 +31,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--check", action="store_true", help=f"end with {WillNotRun.exit_code} where it will not run")
     parser.add_argument("--sources", action="store_true", help="say where each fact is known from")
     parser.add_argument("--offline", action="store_true", help="ask nobody: what the store and the tables know")
-    parser.add_argument("--html", metavar="FILE", type=Path, help="write one page to send to somebody, as well")
+    parser.add_argument(
+        "--html", metavar="FILE", type=Path, help="write one page to send to somebody, as well; - prints it"
+    )
     parser.add_argument("--force", action="store_true", help="write over a FILE that is there")
     add_login(parser)
     add_settings(parser, "architecture", "no_https", "ca_bundle", "library_url", "cache_directory", "retries")
@@ -46,20 +48,29 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
         if len(arguments.images) > 1:
             raise UsageError("--html makes the page of one image", hint="call it once for each image")
-        refuse_existing(arguments.html, force=arguments.force)  # before anything is asked
+        if not _is_printed(arguments):
+            refuse_existing(arguments.html, force=arguments.force)  # before anything is asked
+        elif console.json:
+            raise UsageError("--json and --html - both print", hint="leave out one, or name a file")
     tables = load_known_tables(console.environ, console.progress)
     target = read_target(arguments, console, tables)
     if len(arguments.images) > 1:
         return _compare(arguments, console, tables, target)
     found = _explain(arguments.images[0], arguments, console, tables, target)
-    if arguments.html is not None:
-        _write_page(found, tables, arguments.html, force=arguments.force)
+    if arguments.html is not None and not _is_printed(arguments):
+        _write_page(_make_page(found, tables), arguments.html, force=arguments.force)
         console.progress.note(f"written: {arguments.html}")
     if console.json:
         console.print_json(found.as_dict())
+    elif _is_printed(arguments):
+        console.write_bytes(_make_page(found, tables))
     else:
         show_explanation(found, tables, console, sources=arguments.sources)
     return _choose_status([found], arguments)
+
+
+def _is_printed(arguments: argparse.Namespace) -> bool:
+    return bool(arguments.html == Path("-"))
 
 
 def _explain(text: str, arguments: argparse.Namespace, console: Console, tables: Tables, target: Target) -> Explanation:
@@ -99,10 +110,9 @@ def _choose_status(found: list[Explanation], arguments: argparse.Namespace) -> i
     return WillNotRun.exit_code if arguments.check and False in runs else 0
 
 
-def _write_page(found: Explanation, tables: Tables, path: Path, *, force: bool) -> None:
+def _make_page(found: Explanation, tables: Tables) -> bytes:
     from kedge.ops.explain import chart_explanation
     from kedge.pages.explanation import render_explanation
-    from kedge.posix.files import atomic_output
 
     page = render_explanation(
         found.traits,
@@ -112,5 +122,11 @@ def _write_page(found: Explanation, tables: Tables, path: Path, *, force: bool) 
         made=time.strftime("%Y-%m-%d %H:%M %Z"),
         version=VERSION,
     )
+    return page.encode("utf-8", "replace")
+
+
+def _write_page(page: bytes, path: Path, *, force: bool) -> None:
+    from kedge.posix.files import atomic_output
+
     with atomic_output(path, force=force) as file:
-        file.write(page.encode("utf-8", "replace"))
+        file.write(page)

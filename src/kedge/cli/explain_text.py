@@ -12,6 +12,7 @@ from kedge.compat.image.table_facts import TABLE_ONLY
 from kedge.compat.image.traits import TITLES
 from kedge.compat.verdict import FAIL, NOTE, OK, OPEN, WARNING
 from kedge.errors import KedgeError
+from kedge.model.counting import count_things
 from kedge.model.size import format_size
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def _list_shape(traits: ImageTraits) -> Iterator[tuple[str, str]]:
         if pinned:
             yield _name(""), f"a tag can be made anew; {pinned} stays this very image"
     size = format_size(traits.size) if traits.size is not None else NOT_KNOWN
-    count = f" in {len(traits.layers)} layers" if traits.layers else ""
+    count = f" in {count_things(len(traits.layers), 'layer')}" if traits.layers else ""
     yield _name("Size"), size + count
     yield from list_layers(traits.layers)
 

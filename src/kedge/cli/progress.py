@@ -15,6 +15,7 @@ REFRESH_SECONDS = 0.1
 LINE_SECONDS = 10.0
 LINE_FRACTION = 0.1
 LONGEST_SILENCE = 60.0
+_MANY = 100  # things that are counted, of which a rate is told
 
 
 class Display(Protocol):
@@ -163,10 +164,11 @@ class PlainDisplay:
         self._write(describe_task(task))
 
     def end(self, task: CountedTask) -> None:
-        """Write the total, the time and the rate."""
+        """Write the total, the time and the rate; of a few things that are counted a rate says nothing."""
         self._shown.pop(id(task), None)
         seconds = task.elapsed()
-        rate = f", {format_amount(round(task.done / seconds), task.unit)}/s" if seconds >= 0.05 and task.done else ""
+        is_telling = seconds >= 0.05 and task.done >= (1 if task.unit == "bytes" else _MANY)
+        rate = f", {format_amount(round(task.done / seconds), task.unit)}/s" if is_telling else ""
         self._write(f"{task.label}: {format_amount(task.done, task.unit)} in {format_seconds(seconds)}{rate}")
 
     def line(self, text: str) -> None:
@@ -193,7 +195,7 @@ def describe_task(task: CountedTask) -> str:
 def format_amount(amount: int, unit: str = "bytes") -> str:
     """`1.9 GB`, `51,000 files`: decimal units, as network and disk makers count."""
     if unit != "bytes":
-        return f"{amount:,} {unit}"
+        return f"{amount:,} {unit.removesuffix('s') if amount == 1 else unit}"
     value = float(amount)
     for name in ("B", "kB", "MB", "GB"):
         if value < 999.5 or (name == "B" and value < 1000):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kedge.cli.options import add_settings
 from kedge.errors import UsageError
+from kedge.model.counting import count_things
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
@@ -72,7 +73,10 @@ def _show(result: SearchResult, arguments: argparse.Namespace, console: Console)
     for title, total in result.totals.items():
         shown = sum(1 for entry in result.entries if entry.catalog == title)
         if total > shown:
-            console.progress.note(f"{title} has {total} results, {shown} are shown; --limit N shows more")
+            are = "is" if shown == 1 else "are"
+            console.progress.note(
+                f"{title} has {count_things(total, 'result')}, {shown} {are} shown; --limit N shows more"
+            )
     if arguments.offline:
         console.progress.note("only the tables that come with kedge were searched")
     console.progress.note(f"the tags of an image: kedge tags {result.entries[0].name}")

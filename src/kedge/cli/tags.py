@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 from typing import TYPE_CHECKING
 
 from kedge.cli.login import add_login, read_access
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from kedge.ops.tags import TagListing, TagQuery, TagRow
 
 _SHOWN = 30
+_GAP = 3  # columns of a terminal between two of a table; before and after them it has one
+_LAST = ("released", "note", "arch", "cuda", "runs here", "runs there")  # those that stay longest, in this order
 _RUNS = {
     "native": "yes",
     "minor-version": "yes (minor)",
@@ -100,10 +103,14 @@ def _read_query(arguments: argparse.Namespace, console: Console) -> TagQuery:
 
 def _show(listing: TagListing, console: Console) -> None:
     if listing.rows:
-        columns = _choose_columns(listing)
-        console.print_table(list(columns), list(zip(*columns.values(), strict=True)))
+        found = _choose_columns(listing)
+        columns = fit_columns(found, shutil.get_terminal_size().columns) if console.is_terminal else found
+        console.print_table(list(columns), list(zip(*columns.values(), strict=True)), is_first_whole=True)
     else:
         console.print(f"no tags of {listing.name} fit" if listing.notes else f"{listing.name} has no tags")
+        hidden = [title for title in found if title not in columns]
+        if hidden:
+            console.progress.note(f"no room for: {', '.join(hidden)}; a wider terminal or --json shows them")
     more = listing.total - len(listing.rows)
     if more > 0:
         console.progress.note(f"and {more} more; --all shows them, --since, --cuda and --match choose among them")
@@ -129,6 +136,17 @@ def _choose_columns(listing: TagListing) -> dict[str, list[str]]:
         "note": [", ".join(row.marks) for row in rows],
     }
     return {title: cells for title, cells in columns.items() if title == "tag" or any(cells)}
+
+
+def fit_columns(columns: dict[str, list[str]], width: int) -> dict[str, list[str]]:
+    """Without those that a narrow terminal has no room for; the tag stays, and longest the verdict."""
+    kept = dict(columns)
+    ranked = sorted(list(columns)[1:], key=lambda title: _LAST.index(title) if title in _LAST else -1)
+    for title in ranked:
+        if sum(max(map(len, (name, *cells))) + _GAP for name, cells in kept.items()) + 2 <= width + _GAP:
+            break
+        del kept[title]
+    return kept
 
 
 def _name_framework(row: TagRow, *, is_one: bool) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kedge.doctor.finding import NOTE, OK, WARNING, Finding
 from kedge.doctor.surroundings import Surroundings
+from kedge.model.counting import count_things
 from kedge.runtime.environment.env_requests import REQUEST_PREFIXES
 from kedge.runtime.environment.leaks import is_guarded
 from kedge.settings import home_directory
@@ -86,6 +87,8 @@ def judge_loader_leaks(environ: Mapping[str, str]) -> list[Finding]:
         return findings
     folders = [each for each in environ.get("LD_LIBRARY_PATH", "").split(":") if each]
     shown = (
-        f"LD_LIBRARY_PATH has {len(folders)} folders, which stay outside" if folders else "no variable of the loader"
+        f"what LD_LIBRARY_PATH names stays outside: {count_things(len(folders), 'folder')}"
+        if folders
+        else "no variable of the loader"
     )
     return [Finding("loader-leaks", OK, shown)]

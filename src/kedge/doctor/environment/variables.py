@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.doctor.surroundings import Surroundings
 from kedge.errors import KedgeError
+from kedge.model.counting import count_things
 from kedge.model.nearest import propose
 from kedge.runtime.options import RunOptions
 from kedge.runtime.words.binds import collect_binds
@@ -54,7 +55,8 @@ def judge_variables(environ: Mapping[str, str], known: set[str]) -> list[Finding
     if findings:
         return findings
     count = sum(name.startswith(PREFIXES) for name in environ)
-    return [Finding("variables", OK, f"{count} of kedge, Apptainer or Singularity are set" if count else "none is set")]
+    shown = f"{count_things(count, 'variable')} of kedge, Apptainer or Singularity {'is' if count == 1 else 'are'} set"
+    return [Finding("variables", OK, shown if count else "none is set")]
 
 
 def _judge_misspelled(environ: Mapping[str, str], known: set[str]) -> list[Finding]:

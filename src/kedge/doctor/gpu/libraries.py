@@ -29,7 +29,8 @@ def check_libraries(surroundings: Surroundings) -> list[Finding]:
     findings += [*_judge_files(gpus), *_judge_compiler(gpus)]
     if not findings:
         count, where = len(gpus.libraries.names), ", ".join(gpus.libraries.folders)
-        findings.append(Finding(NAME, OK, f"{count} libraries of driver {gpus.libraries.version} in {where}"))
+        things = "library" if count == 1 else "libraries"
+        findings.append(Finding(NAME, OK, f"{count} {things} of driver {gpus.libraries.version} in {where}"))
     return [*findings, *_judge_others(gpus), *_judge_shell(gpus)]
 
 

@@ -11,6 +11,7 @@ from kedge.doctor.surroundings import Surroundings
 from kedge.errors import KedgeError
 from kedge.frozen import frozen
 from kedge.host.space import Space, find_better_place, find_mount, free_space
+from kedge.model.counting import count_things
 from kedge.model.size import format_size
 from kedge.settings import home_directory
 
@@ -86,7 +87,7 @@ def judge_store(place: Place, better: Space | None) -> Finding:
         return Finding("store", FAIL, f"{where}: {room}", why, f"kedge cache clean --days 30, or {move}", docs)
     if place.files_left is not None and place.files_left < _FEW_FILES:
         why = "quotas and file systems count files, too: 'No space left on device' with room to spare"
-        what = f"{where}: only {place.files_left} more files"
+        what = f"{where}: there is room for {count_things(place.files_left, 'more file')} only"
         return Finding("store", WARNING, what, why, f"remove folders with many small files, or {move}", docs)
     if place.space.usable < ROOM_FOR_IMAGE:
         why = "images with CUDA have several GB, and the store keeps layers and image file: about twice that"
