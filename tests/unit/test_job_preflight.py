@@ -110,3 +110,38 @@ def test_submit_reads_what_the_store_knows_of_a_name(registry: FakeRegistry, clu
     with pytest.raises(WillNotRun, match="does not run on Tesla V100"):
         plan(job, cluster, tmp_path)
     assert len(registry.server.log) == asked
+
+
+def test_submit_to_whole_nodes_warns_that_a_cuda_image_sees_no_gpu(tmp_path: Path) -> None:
+    whole = Queue("gh", is_default=True, gpus_per_node=1, gpu="GH200-96GB", arch="arm64", is_whole_node=True)
+    cluster = Cluster(replace(SITE, queues=(whole,)), find_backend("slurm"), "me", Records(tmp_path / "jobs"))
+    job = replace(GPU, gpus_per_node=0, image="nvcr.io/nvidia/pytorch:25.10-py3")
+    planned = plan(job, cluster, tmp_path)
+    assert planned.warnings == (
+        "the container will see no GPU: the nodes of gh have them, and nvcr.io/nvidia/pytorch:25.10-py3 is for "
+        "CUDA 13.0, but neither --gpus nor --nv was given; add --nv",
+    )
+    assert "--nv" not in planned.script
+    for other in (
+        replace(job, nv=True),
+        replace(job, nv=False),
+        replace(job, image="docker.io/library/ubuntu:24.04"),
+        replace(job, runtime="pyxis"),
+    ):
+        assert not any("will see no GPU" in warning for warning in plan(other, cluster, tmp_path).warnings)
+
+
+def test_submit_to_whole_nodes_with_nv_checks_the_image(tmp_path: Path) -> None:
+    whole = replace(V100, is_whole_node=True)
+    cluster = Cluster(replace(SITE, queues=(whole,)), find_backend("slurm"), "me", Records(tmp_path / "jobs"))
+    with pytest.raises(WillNotRun, match="does not run on Tesla V100"):
+        plan(replace(GPU, gpus_per_node=0, nv=True), cluster, tmp_path)
+
+
+def test_submit_to_a_gpu_that_no_tag_serves_advises_none(cluster: Cluster, tmp_path: Path) -> None:
+    with pytest.raises(WillNotRun) as caught:
+        plan(replace(GPU, image="nvcr.io/nvidia/pytorch:24.03-py3", queue="k40"), cluster, tmp_path)
+    assert caught.value.hint == (
+        "No tag of nvcr.io/nvidia/pytorch is known to serve that GPU; take another queue, or plain CUDA: "
+        "'kedge recommend cuda --on here:k40' names images that fit; --force submits it all the same"
+    )

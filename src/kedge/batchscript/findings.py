@@ -54,7 +54,7 @@ class Case:
     @property
     def has_gpus_unasked(self) -> bool:
         """Whether the queue gives whole nodes with their GPUs."""
-        return self.queue is not None and self.queue.is_whole_node and bool(self.queue.gpus_per_node)
+        return self.queue is not None and self.queue.gives_gpus_unasked
 
     @property
     def will_have_gpus(self) -> bool:

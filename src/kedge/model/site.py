@@ -40,6 +40,11 @@ class Queue:
     is_retired: bool = False  # switched off; kept because documents still name it
     note: str = ""
 
+    @property
+    def gives_gpus_unasked(self) -> bool:
+        """Whether jobs get whole nodes with their GPUs, though they ask for none."""
+        return self.is_whole_node and bool(self.gpus_per_node)
+
 
 @frozen
 class Site:

@@ -20,6 +20,7 @@ from kedge.settings import Settings
 if TYPE_CHECKING:
     from kedge.compat.image.traits import ImageTraits
     from kedge.compat.tables.load import Tables
+    from kedge.compat.target import Target
     from kedge.compat.verdict import Verdict
 
 # Imports inside the functions below are late: jobs without GPUs, and sites that do not say which they have, pay none.
@@ -32,24 +33,60 @@ def check_image(
     queue = site.find_queue(job.queue)
     if queue is None or not image.path or not job.uses_gpus or not (queue.gpu or queue.gpu_type):
         return ()
-    verdict = _judge(image, site, queue, settings, environ)
-    if verdict is None or verdict.runs is not False:
+    doubt = _judge(image, site, queue, settings, environ)
+    if doubt is None:
         return ()
-    failure = verdict.failures[0]
-    problem = f"{job.image} {verdict.headline}"
+    problem = f"{job.image} {doubt.verdict.headline}"
     if job.force:
-        return (f"{problem}. {failure.remedy}".strip(),)
+        return (f"{problem}. {doubt.remedy}".strip(),)
     raise WillNotRun(
         problem,
-        context={"site": site.name, "queue": queue.name, "why": failure.sentence},
-        hint=f"{failure.remedy} 'kedge recommend IMAGE --on {site.name}:{queue.name}' names images that fit; "
+        context={"site": site.name, "queue": queue.name, "why": doubt.verdict.failures[0].sentence},
+        hint=f"{doubt.remedy} 'kedge recommend {doubt.instead} --on {site.name}:{queue.name}' names images that fit; "
         "--force submits it all the same".lstrip(),
     )
 
 
+def warn_unseen_gpus(
+    job: Job, site: Site, image: StagedImage, settings: Settings, environ: Mapping[str, str]
+) -> tuple[str, ...]:
+    """A warning where nodes bring GPUs that nobody asked for, and a CUDA image would not see them."""
+    from kedge.ops.data import learned_path
+    from kedge.schedulers.container_words import uses_pyxis
+
+    queue = site.find_queue(job.queue)
+    if queue is None or not image.path or uses_pyxis(job, site):  # Pyxis brings them in by itself
+        return ()
+    from kedge.compat.tables.load import load_tables
+
+    try:
+        traits = _read_traits(image, queue, settings, load_tables(learned_path(environ)))
+    except (KedgeError, OSError):
+        return ()
+    if traits is None or not (traits.cuda or traits.driver):
+        return ()
+    cuda = f"CUDA {'.'.join(traits.cuda.value.split('.')[:2])}" if traits.cuda else "CUDA"
+    return (
+        f"the container will see no GPU: the nodes of {queue.name} have them, and {job.image} is for {cuda}, "
+        "but neither --gpus nor --nv was given; add --nv",
+    )
+
+
+class _Doubt:
+    """A verdict that it does not run, and what to do."""
+
+    __slots__ = ("instead", "remedy", "verdict")
+
+    def __init__(self, verdict: Verdict, remedy: str, instead: str) -> None:
+        self.verdict = verdict
+        self.remedy = remedy
+        self.instead = instead  # of which image there are tags that fit
+
+
 def _judge(
     image: StagedImage, site: Site, queue: Queue, settings: Settings, environ: Mapping[str, str]
-) -> Verdict | None:
+) -> _Doubt | None:
+    """What speaks against it; None where nothing does, as far as is known."""
     from kedge.compat.judge import judge
     from kedge.compat.tables.load import load_tables
     from kedge.ops.data import learned_path
@@ -60,9 +97,24 @@ def _judge(
         traits = _read_traits(image, queue, settings, tables)
         if traits is None:
             return None
-        return judge(traits, describe_queues(site, [queue], environ, settings, tables), tables)
+        target = describe_queues(site, [queue], environ, settings, tables)
+        verdict = judge(traits, target, tables)
+        return None if verdict.runs is not False else _find_remedy(verdict, traits, target, tables)
     except (KedgeError, OSError):
         return None  # a check that cannot be made keeps no job out of the queue
+
+
+def _find_remedy(verdict: Verdict, traits: ImageTraits, target: Target, tables: Tables) -> _Doubt:
+    """What the rule that failed advises; where no tag of the image has ever served the GPU, that would be untrue."""
+    from kedge.compat.image.read_traits import split_name
+    from kedge.compat.recommend import NO_KERNELS, recommend
+
+    name = split_name(traits.name)[0]
+    if name in tables.images and recommend(name, target, tables).reason == NO_KERNELS:
+        return _Doubt(
+            verdict, f"No tag of {name} is known to serve that GPU; take another queue, or plain CUDA:", "cuda"
+        )
+    return _Doubt(verdict, verdict.failures[0].remedy, "IMAGE")
 
 
 def _read_traits(image: StagedImage, queue: Queue, settings: Settings, tables: Tables) -> ImageTraits | None:
@@ -77,7 +129,7 @@ def _read_traits(image: StagedImage, queue: Queue, settings: Settings, tables: T
 
     repository, tag = split_name(name)
     if tag and tables.find_release(repository, tag) is not None:
-        return read_traits(name, environment={}, labels={}, history=(), tables=tables)
+        return read_traits(name, environment={}, labels={}, history=(), tables=tables, architecture=queue.arch)
     return None
 
 

@@ -112,11 +112,14 @@ def doubt_image(
     job: Job, site: Site, image: StagedImage, settings: Settings, environ: Mapping[str, str]
 ) -> tuple[str, ...]:
     """What speaks against the image on the GPUs of the queue; WillNotRun where that is certain."""
-    if not job.uses_gpus:
+    queue = site.find_queue(job.queue)
+    has_unseen = job.nv is None and not job.wants_gpus and queue is not None and queue.gives_gpus_unasked
+    if not job.uses_gpus and not has_unseen:
         return ()
-    from kedge.ops.job_preflight import check_image  # late: other jobs need none of it
+    from kedge.ops.job_preflight import check_image, warn_unseen_gpus  # late: other jobs need none of it
 
-    return check_image(job, site, image, settings, environ)
+    check = warn_unseen_gpus if has_unseen else check_image
+    return check(job, site, image, settings, environ)
 
 
 def _require_seen(kedge: str, site: Site, environ: Mapping[str, str]) -> None:
