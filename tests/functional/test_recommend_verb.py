@@ -137,7 +137,7 @@ def test_recommend_where_nothing_fits_says_why(ngc: NgcSite, capsys: pytest.Capt
     assert main(["recommend", "pytorch", "--gpu", "K40", "--driver", "470"]) == NothingFits.exit_code
     printed = capsys.readouterr()
     assert "No PyTorch image of NGC is known to have kernels for Tesla K40" in printed.err
-    assert "'kedge recommend cuda' with the same options names a CUDA image" in printed.err
+    assert "'kedge recommend cuda', with the same --gpu or --on, names a CUDA image" in printed.err
     assert main(["recommend", "cuda", "--gpu", "K40", "--driver", "470"]) == 0
     assert main(["recommend", "pytorch", *H200_OLD]) == NothingFits.exit_code
     assert "kedge tags nvcr.io/nvidia/pytorch" in capsys.readouterr().err

@@ -15,6 +15,7 @@ from kedge.cli.console import _draw_table
 from kedge.cli.main import main
 from kedge.cli.tags import fit_columns
 from kedge.errors import ImageNotFound, InvalidReference, NetworkFailed, RegistryProtocolError, UnknownGpu, UsageError
+from tests.builders.gpu_hosts import make_host
 from tests.fakes.http_server import Reply
 from tests.fakes.ngc import OTHERS, PYTORCH, NgcSite, open_ngc
 from tests.fakes.registry import FakeRegistry
@@ -220,6 +221,19 @@ def test_tags_of_images_that_no_table_knows(capsys: pytest.CaptureFixture[str]) 
 def test_tags_refuse_wrong_use_before_asking_anybody(ngc: NgcSite, words: list[str], status: int) -> None:
     assert main(["tags", *words]) == status
     assert not ngc.registry.server.log
+
+
+def test_tags_of_which_none_fits_say_so(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tags", "pytorch", "--since", "2031"]) == 0
+    assert capsys.readouterr().out == "no tags of nvcr.io/nvidia/pytorch fit\n"
+
+
+def test_tags_for_a_driver_without_a_gpu_say_what_is_missing(
+    ngc: NgcSite, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kedge.ops.targets.gather_host", lambda _: make_host({"/dev/null": ""}))  # no GPU here
+    notes = ask(capsys, "pytorch", "--driver", "535", "--limit", "2")["notes"]
+    assert any("a machine with driver 535 is not known: --gpu GPU names it" in note for note in notes)
 
 
 def test_tags_on_a_narrow_terminal_drop_columns_and_never_break_a_tag() -> None:

@@ -48,12 +48,12 @@ def test_processor_that_is_not_known_says_nothing() -> None:
 def test_processor_without_avx_is_warned_about_for_nvidias_images() -> None:
     image = make_image(architecture="amd64", release="24.01")
     old = Target("n1", architecture="amd64", cpu_features=frozenset({"sse4_2"}), cpu="Xeon X5670")
-    assert tell(judge_processor(image, old))[1:] == [
+    assert tell(judge_processor(image, old)) == [
         (WARNING, "NVIDIA's images ask for a processor with AVX, and n1 (Xeon X5670) has none.")
     ]
     new = Target("n1", architecture="amd64", cpu_features=frozenset({"avx", "avx2"}))
-    assert tell(judge_processor(image, new))[1:] == []
-    assert tell(judge_processor(make_image(architecture="amd64"), old))[1:] == []
+    assert tell(judge_processor(image, new)) == []
+    assert tell(judge_processor(make_image(architecture="amd64"), old)) == []
 
 
 def test_glibc_newer_on_the_host_is_apptainers_trap_and_not_kedges() -> None:

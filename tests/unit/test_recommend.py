@@ -219,10 +219,10 @@ def test_recommend_other_architectures_are_said_not_to_be_known() -> None:
     stated = [NgcRelease("nvcr.io/nvidia/pytorch", "24.05-py3", "PyTorch", cuda="12.4.1", capabilities="6.0+ (stated)")]
     found = recommend("pytorch", make_target("GH200", "550.54.14", "arm64"), Tables(TABLES.cuda, TABLES.gpus, stated))
     assert found.best is not None
-    assert any("has an image for arm64 is not known" in note for note in found.notes)
+    assert found.sentence.endswith(" Whether it has an image for arm64 is not known.")
     known = recommend("pytorch", make_target("GH200", "580.95.05", "arm64"), TABLES)
     assert known.reference == "nvcr.io/nvidia/pytorch:25.10-py3"
-    assert not any("arm64" in note for note in known.notes)
+    assert "arm64" not in known.sentence
 
 
 def test_recommend_lists_of_amd64_do_not_count_for_arm64() -> None:
@@ -262,7 +262,8 @@ def test_recommend_advice_where_no_tag_serves_names_what_does() -> None:
     verdict = advise(judge(traits, target, TABLES), traits, target, TABLES)
     assert [each.remedy for each in verdict.failures] == ["", ""]
     assert verdict.judgements[-1].remedy == (
-        "Take another GPU; 'kedge recommend cuda' with the same options names a CUDA image that makes code for it."
+        "Take another GPU; 'kedge recommend cuda', with the same --gpu or --on, "
+        "names a CUDA image that makes code for it."
     )
     assert recommend("cuda", target, TABLES).best is not None
 
@@ -304,3 +305,23 @@ def test_recommend_advice_is_for_images_not_for_files_of_the_same_name() -> None
     verdict = judge(traits, target, TABLES)
     assert verdict.outcome != NATIVE
     assert advise(verdict, traits, target, TABLES) is verdict
+
+
+def test_recommend_advice_for_what_runs_in_another_way_is_no_order() -> None:
+    name, target = "nvcr.io/nvidia/pytorch:24.03-py3", make_target("V100", "535.104.05")
+    traits = read_traits(name, environment={}, labels={}, history=(), tables=TABLES, architecture="amd64")
+    verdict = advise(judge(traits, target, TABLES), traits, target, TABLES)
+    assert (verdict.outcome, verdict.judgements[-1].remedy) == (
+        FORWARD,
+        "To run natively, take nvcr.io/nvidia/pytorch:23.10-py3.",
+    )
+
+
+def test_recommend_other_makers_boards_and_jetsons_are_told_apart() -> None:
+    amd = ask("pytorch", "MI300X", "")
+    assert (amd.reason, amd.best) == ("maker", None)
+    jetson = recommend("pytorch", make_target("Jetson AGX Orin", "540.4.0", "arm64"), TABLES)
+    assert jetson.sentence == (
+        "No tags of nvcr.io/nvidia/pytorch for Jetson boards such as Jetson AGX Orin are known; "
+        "their names end in -igpu."
+    )

@@ -179,6 +179,8 @@ def show_comparison(
         rows.append((name, outcome, *(value or NOT_KNOWN for value in facts), size))
     cells = [tuple(escape_controls(cell) for cell in row) for row in rows]
     console.print_table(("image", f"on {target.title}", "framework", "CUDA", "Python", "system", "size"), cells)
+    for note in target.notes:
+        console.progress.note(note)
 
 
 def _name(title: str) -> str:

@@ -89,7 +89,9 @@ def _show_branches(advice: Advice, console: Console) -> None:
         driver = f"driver {each.branch}" + (f" (CUDA {each.cuda})" if each.cuda else "")
         way = "" if each.outcome == NATIVE else f"  ({WAYS[each.outcome]}; none is known to run natively)"
         console.print(f"  {driver + ':':23} {each.tag}{way}")
-    console.print_hanging("  why:   ", "each is the newest that runs natively there with drivers of that branch")
+    console.print_hanging(
+        "  why:   ", "each is the newest that runs natively there with drivers of that branch, or else as is said"
+    )
     console.print_hanging("  find:  ", FIND_DRIVER)
     for caveat in advice.caveats:
         console.print_hanging("  but:   ", caveat)

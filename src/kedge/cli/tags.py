@@ -103,19 +103,23 @@ def _read_query(arguments: argparse.Namespace, console: Console) -> TagQuery:
 
 def _show(listing: TagListing, console: Console) -> None:
     if listing.rows:
-        found = _choose_columns(listing)
-        columns = fit_columns(found, shutil.get_terminal_size().columns) if console.is_terminal else found
-        console.print_table(list(columns), list(zip(*columns.values(), strict=True)), is_first_whole=True)
+        _show_rows(listing, console)
     else:
         console.print(f"no tags of {listing.name} fit" if listing.notes else f"{listing.name} has no tags")
-        hidden = [title for title in found if title not in columns]
-        if hidden:
-            console.progress.note(f"no room for: {', '.join(hidden)}; a wider terminal or --json shows them")
     more = listing.total - len(listing.rows)
     if more > 0:
         console.progress.note(f"and {more} more; --all shows them, --since, --cuda and --match choose among them")
     for note in listing.notes:
         console.progress.note(note)
+
+
+def _show_rows(listing: TagListing, console: Console) -> None:
+    found = _choose_columns(listing)
+    columns = fit_columns(found, shutil.get_terminal_size().columns) if console.is_terminal else found
+    console.print_table(list(columns), list(zip(*columns.values(), strict=True)), is_first_whole=True)
+    hidden = [title for title in found if title not in columns]
+    if hidden:
+        console.progress.note(f"no room for: {', '.join(hidden)}; a wider terminal or --json shows them")
 
 
 def _choose_columns(listing: TagListing) -> dict[str, list[str]]:

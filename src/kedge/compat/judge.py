@@ -10,7 +10,7 @@ from kedge.compat.rules.gpu_judgement import RANKS, GpuJudgement, judge_gpu
 from kedge.compat.rules.mpi_rule import judge_mpi
 from kedge.compat.rules.processor_rule import judge_processor
 from kedge.compat.rules.requirements_rule import judge_requirements
-from kedge.compat.target import Gpu
+from kedge.compat.target import Gpu, join_names
 from kedge.compat.verdict import FAIL, FORWARD, MINOR, NATIVE, NO, NOTE, PTX, UNKNOWN, Judgement, Verdict
 
 if TYPE_CHECKING:
@@ -80,8 +80,7 @@ def _order_judgements(found: Sequence[GpuJudgement]) -> list[Judgement]:
 
 
 def _name_gpus(found: Sequence[GpuJudgement], *outcomes: str) -> str:
-    names = list(dict.fromkeys(each.gpu.name for each in found if each.outcome in outcomes))
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    return join_names(each.gpu.name for each in found if each.outcome in outcomes)
 
 
 def _make_headline(worst: GpuJudgement, found: Sequence[GpuJudgement], target: Target) -> str:

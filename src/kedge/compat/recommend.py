@@ -13,6 +13,7 @@ from kedge.compat.rules.driver_branches import DriverChoice, list_branches, tell
 from kedge.compat.rules.needs import find_offered_cuda
 from kedge.compat.tables.gpus import AMD
 from kedge.compat.tables.rows import NgcRelease
+from kedge.compat.target import join_names
 from kedge.compat.verdict import FAIL, FORWARD, MINOR, NATIVE, NO, NOTE, PTX, UNKNOWN, Judgement, Verdict
 from kedge.compat.versions import order
 from kedge.frozen import as_dict, frozen, replace
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
 
 # Why nothing fits; empty where something does
 NO_KERNELS, NO_DRIVER, NO_PROCESSOR, NOT_KNOWN, SEVERAL = "kernels", "driver", "processor", "not-known", "several"
+OTHER_MAKER, NO_TAGS = "maker", "tags"
 _ANOTHER_GPU = "Take another GPU."
 _OTHER_BASE = (
-    "Take another GPU; 'kedge recommend cuda' with the same options names a CUDA image that makes code for it."
+    "Take another GPU; 'kedge recommend cuda', with the same --gpu or --on, names a CUDA image that makes code for it."
 )
 _CUDA = "nvcr.io/nvidia/cuda"
 WAYS = {
@@ -89,13 +91,13 @@ def recommend(image: str, target: Target, tables: Tables, *, tags: Sequence[str]
     name = resolve_image(image, tables)
     rows = list_candidates(name, target, tables, tags)
     if not rows:
-        return Recommendation(name, target.title, _tell_no_rows(name, tables))
+        return Recommendation(name, target.title, _tell_no_rows(name, target, tables), reason=NO_TAGS)
     if not target.gpus:
         sentence = f"No GPU of {target.title} is known: name it with --gpu, or its queue with --on SITE:QUEUE."
         return Recommendation(name, target.title, sentence)
     if target.gpus and all(gpu.brand == AMD for gpu in target.gpus):
         sentence = f"NGC's images are made for NVIDIA GPUs, and {target.gpus[0].name} is AMD's: take one made for ROCm."
-        return Recommendation(name, target.title, sentence)
+        return Recommendation(name, target.title, sentence, reason=OTHER_MAKER)
     field = _Field(name, rows, target.architecture, tables)
     return _recommend_for(field, target) if target.driver else _recommend_by_driver(field, target)
 
@@ -110,7 +112,9 @@ def advise(verdict: Verdict, traits: ImageTraits, target: Target, tables: Tables
     found = recommend(image, target, tables)
     if not found.judged or (found.best is not None and found.best.outcome != NATIVE and verdict.outcome != NO):
         return verdict
-    judgements, remedy = verdict.judgements, f"Take {found.reference}." if found.best else ""
+    judgements, remedy = verdict.judgements, ""
+    if found.best is not None:
+        remedy = f"Take {found.reference}." if verdict.outcome == NO else f"To run natively, take {found.reference}."
     if found.reason == NO_KERNELS:  # then no other tag helps, though each rule for itself would advise one
         judgements = tuple(
             replace(each, remedy="") if each.level == FAIL and each.subject in ("driver", "gpu") else each
@@ -162,10 +166,10 @@ def _recommend_for(field: _Field, target: Target) -> Recommendation:
     newer = [each for each in known if order(each.tag) > order(best.tag) and each.outcome in WAYS]
     other = newer[0] if newer and not newer[0].is_end_of_life else None
     row = next(row for row in field.rows if row.tag == best.tag)
-    if not tells_architecture(row, target.architecture):
-        notes.append(f"whether {name}:{best.tag} has an image for {target.architecture} is not known")
     ending = next((each for each in known if each.outcome == NATIVE and each.is_end_of_life), None)
     sentence = _tell_choice(name, best, other, target, ending=ending)
+    if not tells_architecture(row, target.architecture):
+        sentence += f" Whether it has an image for {target.architecture} is not known."
     return Recommendation(name, target.title, sentence, best, other, len(known), skipped, tuple(notes))
 
 
@@ -219,13 +223,13 @@ def _note_skipped(judged: Sequence[Choice]) -> list[str]:
     skipped = [choice.verdict for choice in judged if choice.outcome == UNKNOWN]
     if not skipped:
         return []
-    missing = {"kernels": 0, "CUDA": 0, "need of a driver": 0}
+    missing = {"kernels": 0, "CUDA": 0, "the driver needed": 0}
     for verdict in skipped:
         for each in verdict.judgements:
             if each.outcome == UNKNOWN and each.subject == "gpu":
                 missing["kernels"] += 1
             elif each.outcome == UNKNOWN and each.subject == "driver":
-                missing["CUDA" if each.level == NOTE else "need of a driver"] += 1
+                missing["CUDA" if each.level == NOTE else "the driver needed"] += 1
     told = ", ".join(f"{what} of {count}" for what, count in missing.items() if count)
     are = "tag is" if len(skipped) == len(judged) == 1 else "tags are" if len(skipped) > 1 else "tags is"
     return [f"{len(skipped)} of {len(judged)} {are} left out, as too little is known of them: not known are {told}"]
@@ -259,7 +263,11 @@ def _tell_choice(name: str, best: Choice, other: Choice | None, target: Target, 
     return sentence
 
 
-def _tell_no_rows(name: str, tables: Tables) -> str:
+def _tell_no_rows(name: str, target: Target, tables: Tables) -> str:
+    if any(gpu.kind == "embedded" for gpu in target.gpus) and name in tables.images:
+        return f"No tags of {name} for Jetson boards such as {target.gpus[0].name} are known; their names end in -igpu."
+    if name in tables.images:
+        return f"No tag of {name} is known that fits and has an image for {target.architecture}."
     known = ", ".join(sorted(image.removeprefix("nvcr.io/nvidia/") for image in tables.images))
     return f"No tags of {name} are known. Those of NVIDIA's images are known for: {known}."
 
@@ -278,12 +286,13 @@ def _find_reason(known: Sequence[Choice]) -> str:
 def _tell_nothing(field: _Field, known: Sequence[Choice], target: Target, reason: str) -> str:
     """Why nothing fits; where the driver is not known, nothing fits with any."""
     name, rows = field.name, field.rows
-    label = next((row.framework for row in rows if row.framework), "") or name.rpartition("/")[2]
+    frameworks = {row.framework for row in rows if row.framework}
+    label = frameworks.pop() if len(frameworks) == 1 else name.rpartition("/")[2]
     where = _name_target(target)
     if reason == NOT_KNOWN:
         return f"Too little is known about the {label} images of NGC to say which of them runs on {where}."
     if reason == NO_KERNELS:
-        gpus = " and ".join(f"{gpu.name} ({gpu.architecture}, {gpu.capability})" for gpu in target.gpus)
+        gpus = join_names(f"{gpu.name} ({gpu.architecture}, {gpu.capability})" for gpu in target.gpus)
         surely = f"{len(known)} of {len(rows)} surely have none" if len(known) < len(rows) else "none of them has any"
         return f"No {label} image of NGC is known to have kernels for {gpus}: {surely}."
     if not target.driver and reason != NO_PROCESSOR:
@@ -302,6 +311,5 @@ def _find_sentence(choice: Choice, subject: str) -> str:
 
 
 def _name_target(target: Target) -> str:
-    gpus = " and ".join(gpu.name for gpu in target.gpus)
-    where = gpus or target.title
+    where = join_names(gpu.name for gpu in target.gpus) or target.title
     return where if not target.driver or target.driver in where else f"{where} with driver {target.driver}"

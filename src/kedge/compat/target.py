@@ -3,10 +3,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kedge.frozen import frozen
 
 # Where the architecture is from that something is judged for, where the target itself does not say it
 NAMED, BUILT_IN, THIS_MACHINE = "--arch", "the GPU", "this machine"
+
+
+def join_names(names: Iterable[str]) -> str:
+    """`A100, H100 and V100`."""
+    listed = list(dict.fromkeys(names))
+    return " and ".join([", ".join(listed[:-1]), listed[-1]] if len(listed) > 1 else listed)
 
 
 @frozen

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from kedge.compat.image.traits import ImageTraits
 from kedge.compat.target import Target
-from kedge.compat.verdict import FORWARD, MINOR, NATIVE, NO, PTX, UNKNOWN, Verdict
+from kedge.compat.verdict import FORWARD, MINOR, NATIVE, NO, PTX, UNKNOWN, Judgement, Verdict
 from kedge.compat.versions import is_at_least
 from kedge.doctor.environment.leaks import list_user_sites
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
@@ -59,13 +59,20 @@ def _judge_verdict(verdict: Verdict) -> Iterator[Finding]:
     level = _HEADLINES.get(verdict.outcome, NOTE)
     main = next((each for each in verdict.judgements if each.level == FAIL), None)
     why = main.sentence if main is not None else "this is what the other findings of this image come to"
-    fix = main.remedy if main is not None else "the findings below say what to do, where something is to be done"
+    below = "the findings below say what to do, where something is to be done"
+    fix = (_tell_fix(main) if main is not None else "") or below
     yield Finding(NAME, level, verdict.headline, *(("", "") if level == OK else (why, fix)), _DOCS)
     for each in verdict.judgements:
         if each.level == OK or each is main:
             continue
         told = each.level if each.level in (FAIL, WARNING) else NOTE
-        yield Finding(NAME, told, each.sentence, "", each.remedy, _DOCS)
+        yield Finding(NAME, told, each.sentence, "", _tell_fix(each), _DOCS)
+
+
+def _tell_fix(judgement: Judgement) -> str:
+    """The remedy; options that it names are those of `explain`."""
+    is_option = any(word in judgement.remedy for word in ("--on ", "--gpu", "--driver", "--arch"))
+    return f"{judgement.remedy} These are options of 'kedge explain'." if is_option else judgement.remedy
 
 
 def _judge_notes(traits: ImageTraits) -> Iterator[Finding]:

@@ -82,7 +82,7 @@ def explain(
     except (ImageNotFound, NetworkFailed, AuthenticationFailed) as problem:
         meant = propose_reference(reference, tables) if reference.transport is Transport.DOCKER else ""
         more = MORE_RETRIES if isinstance(problem, NetworkFailed) and place.is_hurried else ""
-        problem.hint = "; ".join(part for part in (meant, problem.hint, more) if part) or None
+        problem.hint = "; ".join(part for part in (meant, problem.hint, more) if part).replace("?; ", "? ") or None
         raise
     verdict = None
     if target is not None:

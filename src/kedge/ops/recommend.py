@@ -6,7 +6,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from kedge.compat.recommend import NO_KERNELS, NOT_KNOWN, Choice, Recommendation, recommend, tell_other_image
+from kedge.compat.recommend import (
+    NO_KERNELS,
+    NOT_KNOWN,
+    OTHER_MAKER,
+    Choice,
+    Recommendation,
+    recommend,
+    tell_other_image,
+)
 from kedge.compat.tables.learned import has_all
 from kedge.compat.tables.load import Tables
 from kedge.compat.tables.rows import NgcRelease
@@ -73,6 +81,8 @@ def recommend_tag(
     newer = tuple(tag for tag in list_newer(repository.image, there or (), tables) if not match or tag in tags)
     # What the target says about a driver that is not known, the recommendation says better.
     caveats = [*(note for note in target.notes if target.driver or "driver" not in note), *found.notes]
+    if wanted:
+        caveats.append(f"of other tags than '{wanted}' nothing is said here")
     notes += _tell_newer(newer)
     if found.best is None and not found.by_driver:
         hint = _find_remedy(found, repository, target, tables)
@@ -113,6 +123,8 @@ def _find_remedy(found: Recommendation, repository: Repository, target: Target, 
     """What to do where nothing fits."""
     if found.reason == NO_KERNELS:
         return tell_other_image(repository.image, target, tables).rstrip(".")
+    if found.reason == OTHER_MAKER:
+        return "AMD's own are on Docker Hub, such as rocm/pytorch: 'kedge tags docker.io/rocm/pytorch'"
     if found.reason == NOT_KNOWN and _can_learn(tables.list_releases(repository.image)):
         return f"'kedge data update' learns what the configs of {repository.name} say"
     if found.reason == NOT_KNOWN:

@@ -108,7 +108,7 @@ def list_image_tags(
     names = [read_tag(tag, repository.image) for tag in dict.fromkeys([*(there or ()), *known])]
     maker = _RowMaker(repository, tables, target, None if there is None else frozenset(there), names)
     chosen = _filter_names(sort_names(names), query, notes)
-    rows = _filter_rows((maker.make(name) for name in chosen), query, notes)
+    rows = _filter_rows((maker.make(name) for name in chosen), query, notes, has_tables=bool(known))
     if query.runs_here:
         rows = _filter_running([maker.judge(row) for row in rows], target, notes)
     shown = rows if query.limit is None else rows[: query.limit]
@@ -277,14 +277,15 @@ def _filter_names(names: list[TagName], query: TagQuery, notes: list[str]) -> li
     return chosen
 
 
-def _filter_rows(rows: Iterable[TagRow], query: TagQuery, notes: list[str]) -> list[TagRow]:
+def _filter_rows(rows: Iterable[TagRow], query: TagQuery, notes: list[str], *, has_tables: bool) -> list[TagRow]:
     chosen = list(rows)
     if query.cuda:
         chosen = _filter_cuda(chosen, read_cuda_range(query.cuda), notes)
     if query.architecture:
         chosen = [row for row in chosen if _may_have(row, query.architecture)]
         silent = sum(not row.architectures for row in chosen)
-        if silent and not query.look:
+        is_sure = has_tables and query.architecture == "amd64"  # all of NVIDIA's have an image for it
+        if silent and not query.look and not is_sure:
             which = "the tag is" if silent == 1 else f"{silent} of these tags are"
             notes.append(f"whether {which} for {query.architecture}, too, is not known; --look asks the registry")
     return chosen
@@ -318,7 +319,11 @@ def _list_target_notes(rows: Iterable[TagRow], target: Target) -> list[str]:
     from kedge.compat.rules.driver_branches import FIND_DRIVER
     from kedge.compat.verdict import UNKNOWN
 
-    if target.driver or not any(row.outcome == UNKNOWN for row in rows):
+    if not any(row.outcome == UNKNOWN for row in rows):
+        return list(target.notes)
+    if not target.gpus and target.has_gpus is not False:
+        return [f"which GPU is meant by {target.title} is not known: --gpu GPU names it", *target.notes]
+    if target.driver:
         return list(target.notes)
     missing = (
         f"the driver of {target.title} is not known: {FIND_DRIVER}; 'kedge recommend' with the same options names the "

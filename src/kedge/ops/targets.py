@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from kedge.compat.tables.gpus import find_gpu
+from kedge.compat.tables.gpus import AMD, find_gpu
 from kedge.compat.tables.load import Tables
-from kedge.compat.target import BUILT_IN, NAMED, THIS_MACHINE, Gpu, Target
+from kedge.compat.target import BUILT_IN, NAMED, THIS_MACHINE, Gpu, Target, join_names
 from kedge.errors import UsageError
 from kedge.frozen import replace
 from kedge.model.platform import Platform
@@ -104,7 +104,7 @@ def parse_driver(text: str) -> str:
 
 
 def _describe_named(gpus: tuple[Gpu, ...], driver: str) -> Target:
-    names = " and ".join(gpu.name for gpu in gpus) or "a machine"
+    names = join_names(gpu.name for gpu in gpus) or "a machine"
     return Target(
         title=f"{names} with driver {driver}" if driver else names,
         origin="named",
@@ -119,7 +119,7 @@ def _put_over(target: Target, gpus: tuple[Gpu, ...], driver: str) -> Target:
     """The same place with other GPUs, another driver: what was known of the one that is there does not hold then."""
     title = target.title
     if gpus:
-        title += f" with {' and '.join(gpu.name for gpu in gpus)}"
+        title += f" with {join_names(gpu.name for gpu in gpus)}"
         target = replace(target, gpus=gpus, has_gpus=True)
     if driver:
         title += f" {'and' if gpus else 'with'} driver {driver}"
@@ -150,6 +150,8 @@ def _settle_architecture(target: Target, wanted: str, settings: Settings) -> Tar
         why = f"judged for {found}: machines with {target.gpus[0].name} have such processors"
         return _set_architecture(target, found, BUILT_IN, (why,))
     here = Platform.host().architecture
+    if target.gpus and all(gpu.brand == AMD for gpu in target.gpus):
+        return _set_architecture(target, here, THIS_MACHINE, ())  # what is to be said of them is another thing
     other = "arm64" if here == "amd64" else "amd64"
     told = (f"judged for {here}, as this machine is; --arch {other} judges for {other}",)
     return _set_architecture(target, here, THIS_MACHINE, told)

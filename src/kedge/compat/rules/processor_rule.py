@@ -25,7 +25,8 @@ def judge_processor(traits: ImageTraits, target: Target) -> list[Judgement]:
     if traits.architecture and traits.architecture != ours:
         sentence = f"What is told here is the image for {traits.architecture}; there is one for {ours}, too."
         return [Judgement("processor", OPEN, sentence, f"Ask for that one with --arch {ours}.")]
-    return [Judgement("processor", OK, f"There is an image for {ours}."), *_judge_instructions(traits, target)]
+    sentence = f"There is an image for {ours}." if len(offered) > 1 else f"The image is for {ours}."
+    return [Judgement("processor", OK, sentence), *_judge_instructions(traits, target)]
 
 
 def _refuse(offered: str, first: str, target: Target) -> Judgement:
