@@ -224,7 +224,8 @@ def test_image_of_a_registry_is_judged_for_a_site(
     folder = tmp_path / ".config/kedge/sites"
     folder.mkdir(parents=True)
     (folder / "mine.toml").write_text(
-        f'inherits = "nvidia"\ntitle = "Mine"\n[[queues]]\nname = "gpu"\ngpu = "L40S"\ndriver = "{driver}"\n'
+        'inherits = "nvidia"\ntitle = "Mine"\n[[queues]]\nname = "gpu"\ngpu = "L40S"\narch = "amd64"\n'
+        f'driver = "{driver}"\n'
     )
     findings = check_image(user, f"nvcr.io/nvidia/pytorch:{tag}", "mine")
     assert findings[0].what.startswith(f"nvcr.io/nvidia/pytorch:{tag}: PyTorch ")
