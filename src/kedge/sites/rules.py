@@ -10,7 +10,6 @@ import posixpath
 from collections.abc import Callable, Mapping
 
 from kedge.frozen import NOTHING, frozen, replace
-from kedge.model.counting import count_things
 from kedge.model.duration import shorten_duration
 from kedge.model.job import Job
 from kedge.model.memory import shorten_memory
@@ -104,7 +103,7 @@ def check_gpus(request: Request) -> Finding | None:
         cost = _SAME if job.queue == queue.name else _NEAR  # who names such a queue wants its GPUs
         return Finding(f"a job without GPUs waits for ever in {request.place}", replace(job, gpus_per_node=1), cost)
     if there is not None and wanted > there:
-        reason = f"{request.place} has {count_things(there, 'GPU')} on a node, and {wanted} were asked for"
+        reason = f"{request.place} has {_count(there, 'GPU')} on a node, and {wanted} were asked for"
         return Finding(reason, *_spread_gpus(request, wanted * job.node_count, there))
     if queue.max_gpus and wanted * job.node_count > queue.max_gpus:
         reason = (
@@ -132,10 +131,10 @@ def check_nodes(request: Request) -> Finding | None:
     """Not more nodes than one job can have, and not fewer."""
     wanted, most, least = request.job.node_count, request.most_nodes, request.queue.min_nodes
     if most is not None and wanted > most:
-        reason = f"{request.place} gives one job {count_things(most, 'node')} at most, and {wanted} were asked for"
+        reason = f"{request.place} gives one job {_count(most, 'node')} at most, and {wanted} were asked for"
         return Finding(reason, replace(request.job, nodes=most), _lose(wanted, most))
     if least and wanted < least:
-        reason = f"{request.place} is for {least} nodes and more, and {count_things(wanted, 'node')} was asked for"
+        reason = f"{request.place} is for {least} nodes and more, and {_count(wanted, 'node')} was asked for"
         return Finding(reason, replace(request.job, nodes=least), _LESS)
     return None
 
@@ -147,11 +146,11 @@ def check_cpus(request: Request) -> Finding | None:
         return None
     each = job.cpus_per_task or 1
     if each > there:
-        reason = f"a node of {request.place} has {count_things(there, 'CPU')}, and {each} were asked for each task"
+        reason = f"a node of {request.place} has {_count(there, 'CPU')}, and {each} were asked for each task"
         return Finding(reason, replace(job, cpus_per_task=there), _NEAR)
     if job.tasks_on_node * each <= there:
         return None
-    reason = f"a node of {request.place} has {count_things(there, 'CPU')}, and {job.tasks_on_node * each} are needed"
+    reason = f"a node of {request.place} has {_count(there, 'CPU')}, and {job.tasks_on_node * each} are needed"
     fit, total = there // each, job.task_count
     per_node = fit if job.tasks_per_node else None
     nodes, most = max(-(-total // fit), job.node_count), request.most_nodes
@@ -294,3 +293,9 @@ RULES: tuple[Callable[[Request], Finding | None], ...] = (
     check_refused,
     check_account,
 )
+
+
+def _count(number: int, thing: str) -> str:
+    from kedge.model.counting import count_things  # late: only a refusal counts things
+
+    return count_things(number, thing)
