@@ -38,6 +38,9 @@ def judge(said: str, uid: int) -> None:
     assert "\nchanged\n" in said
     assert re.findall(r"^status (\d+)$", said, re.MULTILINE) == ["7", "255"]
     assert "make the folder session:/upper" in said  # the dry run
+    assert "25.04-py3: does not run on Tesla V100 with driver 535.104.05: it has no kernels for that GPU" in said
+    assert re.search(r"^nvcr\.io/nvidia/pytorch:\d\d\.\d\d-py3$", said, re.MULTILINE)  # recommend
+    assert re.search(r"^\d+ checks, 0 problems", said, re.MULTILINE)  # doctor
     assert re.search(r"^process \d+ of the instance$", said, re.MULTILINE)
     assert re.search(r"^ten times .* took \d+ ms$", said, re.MULTILINE)
 
