@@ -42,7 +42,7 @@ from kedge.ops.recommend import Advice, recommend_tag
 from kedge.ops.report import clean_diagnosis
 from kedge.ops.search import SearchResult
 from kedge.ops.tags import TagListing, TagQuery, list_image_tags
-from kedge.ops.targets import find_judged_target, find_target
+from kedge.ops.targets import find_target, keep_judged
 from kedge.ops.unpack import PULL_POLICIES, Unpacked
 from kedge.ops.workplace import Workplace
 from kedge.posix.process import Finished, describe_status
@@ -225,7 +225,7 @@ def tags(
     query = query or TagQuery()
     workplace, tables = _open_tables(progress, settings)
     found = find_repository(repository, tables)
-    target = find_judged_target(
+    target = find_target(
         gpu=gpu,
         driver=driver,
         site=site,
@@ -233,11 +233,11 @@ def tags(
         environ=os.environ,
         settings=workplace.settings,
         tables=tables,
-        is_needed=query.runs_here,
     )
+    judged = keep_judged(target, is_named=bool(gpu or driver or site), is_needed=query.runs_here)
     if found.tag and not query.match:
         query = replace(query, match=found.tag)
-    return list_image_tags(found, workplace, tables, query=query, target=target, offline=offline)
+    return list_image_tags(found, workplace, tables, query=query, target=judged, offline=offline)
 
 
 def search(

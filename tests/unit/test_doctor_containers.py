@@ -16,13 +16,14 @@ from kedge.doctor.containers.overlay import judge_overlay
 from kedge.doctor.containers.seccomp import check_new_privileges, check_seccomp
 from kedge.doctor.containers.subordinate import judge_subordinate_ids
 from kedge.doctor.containers.trial import PLACE, USER_NAMESPACE, WORK, Refused, cover_place, try_namespaces
-from kedge.doctor.finding import FAIL, NOTE, OK, SKIPPED, WARNING, Finding
+from kedge.doctor.finding import FAIL, NOTE, OK, SKIPPED, WARNING
 from kedge.doctor.surroundings import Surroundings
 from kedge.errors import LimitReached, ProgramFailed
 from kedge.runtime.facts import HostFacts
 from kedge.runtime.namespaces import OTHER_NAMESPACES
 from kedge.runtime.views import TableView
 from kedge.settings import Settings
+from tests.builders.findings import require_whole
 from tests.requirements import require_user_namespaces
 
 EPERM = Refused(USER_NAMESPACE, errno.EPERM, "Operation not permitted")
@@ -36,14 +37,6 @@ def write(root: Path, name: str, text: str) -> None:
     path = root / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
-
-
-def require_whole(finding: Finding) -> Finding:
-    """Whatever is not well says why it matters, what helps, and where to read on."""
-    assert finding.why
-    assert finding.fix
-    assert finding.docs.startswith("guides/")
-    return finding
 
 
 SETTINGS = {

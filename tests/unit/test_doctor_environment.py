@@ -19,11 +19,12 @@ from kedge.doctor.environment.process_limits import (
     judge_processes,
 )
 from kedge.doctor.environment.variables import check_binds, judge_search_path, judge_variables, list_known
-from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
+from kedge.doctor.finding import FAIL, NOTE, OK, WARNING
 from kedge.doctor.surroundings import Surroundings
 from kedge.host.limits import Limits
 from kedge.runtime.views import TableView
 from kedge.settings import Settings
+from tests.builders.findings import require_whole
 
 LIMITS = """\
 Limit                     Soft Limit           Hard Limit           Units
@@ -41,14 +42,6 @@ def write_limits(root: Path, core: str = "0", files: str = "1024", locked: str =
     path = root / "proc/self/limits"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(LIMITS.format(core=core, files=files, locked=locked, hard=hard))
-
-
-def require_whole(finding: Finding, level: str) -> Finding:
-    assert finding.level == level
-    assert finding.why
-    assert finding.fix
-    assert finding.docs.startswith("guides/doctor.md#")
-    return finding
 
 
 def test_memory_of_a_login_node_is_too_little_for_a_pull() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
+from kedge.doctor.finding import FAIL, NOTE, OK, WARNING
 from kedge.doctor.storage.places import (
     Place,
     check_home,
@@ -30,6 +30,7 @@ from kedge.doctor.surroundings import Surroundings
 from kedge.frozen import replace
 from kedge.host.space import Space
 from kedge.settings import Settings
+from tests.builders.findings import require_whole
 from tests.requirements import require_root
 
 GIGA = 10**9
@@ -44,14 +45,6 @@ def make_surroundings(environ: dict[str, str]) -> Surroundings:
 
 def with_quota(left: int, limit: int) -> Space:
     return Space(ROOM.path, ROOM.free, ROOM.total, left, limit)
-
-
-def require_whole(finding: Finding, level: str) -> Finding:
-    assert finding.level == level
-    assert finding.why
-    assert finding.fix
-    assert finding.docs.startswith("guides/doctor.md#")
-    return finding
 
 
 def test_store_well_put_says_where_it_is_and_what_is_left() -> None:

@@ -21,7 +21,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def read_target(arguments: argparse.Namespace, console: Console, tables: Tables) -> Target:
+def read_target(arguments: argparse.Namespace, console: Console, tables: Tables, *, architecture: str = "") -> Target:
     """What was named; this machine where nothing was."""
     from kedge.ops.targets import find_target
 
@@ -29,6 +29,7 @@ def read_target(arguments: argparse.Namespace, console: Console, tables: Tables)
         gpu=arguments.gpu,
         driver=arguments.driver,
         site=arguments.place,
+        architecture=architecture,
         environ=console.environ,
         settings=console.settings,
         tables=tables,
@@ -39,15 +40,8 @@ def read_judged_target(
     arguments: argparse.Namespace, console: Console, tables: Tables, *, architecture: str, is_needed: bool
 ) -> Target | None:
     """The same; None where nothing was named and this machine has no GPU to judge by."""
-    from kedge.ops.targets import find_judged_target
+    from kedge.ops.targets import keep_judged
 
-    return find_judged_target(
-        gpu=arguments.gpu,
-        driver=arguments.driver,
-        site=arguments.place,
-        architecture=architecture,
-        environ=console.environ,
-        settings=console.settings,
-        tables=tables,
-        is_needed=is_needed,
-    )
+    target = read_target(arguments, console, tables, architecture=architecture)
+    is_named = bool(arguments.gpu or arguments.driver or arguments.place)
+    return keep_judged(target, is_named=is_named, is_needed=is_needed)

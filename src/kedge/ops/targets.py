@@ -55,30 +55,11 @@ def find_target(
     return _settle_architecture(target, architecture, settings)
 
 
-def find_judged_target(
-    *,
-    gpu: str | None = None,
-    driver: str | None = None,
-    site: str | None = None,
-    architecture: str = "",
-    environ: Mapping[str, str],
-    settings: Settings,
-    tables: Tables,
-    is_needed: bool = False,
-) -> Target | None:
-    """What was named; else this machine, where it has a GPU to judge by. Where one is needed, none is a UsageError."""
-    target = find_target(
-        gpu=gpu,
-        driver=driver,
-        site=site,
-        architecture=architecture,
-        environ=environ,
-        settings=settings,
-        tables=tables,
-    )
+def keep_judged(target: Target, *, is_named: bool, is_needed: bool) -> Target | None:
+    """The target, if it was named or has GPUs to judge by; where one is needed, none is a UsageError."""
     if is_needed:
         require_gpus(target)
-    return target if gpu or driver or site or target.has_gpus else None
+    return target if is_named or target.has_gpus else None
 
 
 def require_gpus(target: Target) -> None:

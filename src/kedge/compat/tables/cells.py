@@ -10,6 +10,7 @@ from typing import Any
 
 from kedge.compat.tables.rows import CudaRelease, GpuModel, NgcRelease
 from kedge.frozen import frozen
+from kedge.model.image_name import is_tag
 
 Cells = Mapping[str, str]
 
@@ -23,7 +24,6 @@ _STATED = re.compile(r"[1-9][0-9]?\.[0-9]\+ \(stated\)\Z")
 _NOTE = re.compile(r" \(([^()]*)\)\Z")
 _IMAGE = re.compile(r"[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+\Z")
 _REGISTRY = re.compile(r"[.:]|\Alocalhost\Z")
-_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z")
 _PATTERN = re.compile(r"([A-Za-z0-9_.-]+)\{([A-Za-z0-9_.,-]+)\}([A-Za-z0-9_.-]*)\Z")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
 KINDS = ("datacenter", "workstation", "consumer", "embedded")
@@ -109,7 +109,7 @@ def _make_release(cells: Cells) -> NgcRelease:
     image, tag = cells["image"], cells["tag"]
     if not _IMAGE.match(image) or not _REGISTRY.search(image.split("/", 1)[0]):
         raise CellProblem("image", f"'{image}' is no image with its registry", "such as nvcr.io/nvidia/pytorch")
-    if not _TAG.match(tag) and not split_pattern(tag):
+    if not is_tag(tag) and not split_pattern(tag):
         hint = "such as 24.03-py3, or 12.4.1-{base,devel}-ubuntu22.04 for several"
         raise CellProblem("tag", f"'{tag}' is no tag", hint)
     return NgcRelease(
@@ -146,28 +146,26 @@ def _read_source(cells: Cells) -> str:
 
 def _read_version(cells: Cells, column: str) -> str:
     """A version, without the note behind it; two of them may stand beside each other for two architectures."""
-    text = cells[column]
-    found = _clean_version(text) if text else ""
-    if found is None:
-        raise CellProblem(column, f"'{text}' is no version", "a version begins with a number, such as 12.4.1")
-    return found
+    return _clean_cell(cells, column, _clean_version, ("version", "a version begins with a number, such as 12.4.1"))
 
 
 def _read_versions(cells: Cells, column: str) -> str:
     """`8.2.4.12;8.2.4.15` of a row for several tags stays so; the `-1` of packages goes."""
-    text = cells[column]
-    found = _clean_versions(text) if text else ""
-    if found is None:
-        raise CellProblem(column, f"'{text}' is no version", "a version begins with a number, such as 8.9.7")
-    return found
+    return _clean_cell(cells, column, _clean_versions, ("version", "a version begins with a number, such as 8.9.7"))
 
 
 def _read_driver(cells: Cells, column: str) -> str:
     """`418` of `418.xx+`."""
+    words = ("version of a driver", "such as 535.104.05, or 470 for a branch")
+    return _clean_cell(cells, column, _clean_driver, words)
+
+
+def _clean_cell(cells: Cells, column: str, clean: Callable[[str], str | None], words: tuple[str, str]) -> str:
+    """What `clean` makes of a cell that is not empty; `words` say what it should be, and how that is written."""
     text = cells[column]
-    found = _clean_driver(text) if text else ""
+    found = clean(text) if text else ""
     if found is None:
-        raise CellProblem(column, f"'{text}' is no version of a driver", "such as 535.104.05, or 470 for a branch")
+        raise CellProblem(column, f"'{text}' is no {words[0]}", words[1])
     return found
 
 
