@@ -51,7 +51,7 @@ def test_submit_refuses_kernels_that_the_queue_has_no_gpu_for(cluster: Cluster, 
     problem = caught.value
     assert problem.message == f"{GPU.image} does not run on Tesla V100: it has no kernels for that GPU"
     assert "compute capability 7.0" in problem.context["why"]
-    assert "'kedge recommend IMAGE --on here:v100' names images that fit" in (problem.hint or "")
+    assert "'kedge recommend pytorch --on here:v100' names images that fit" in (problem.hint or "")
     assert (problem.hint or "").endswith("--force submits it all the same")
 
 

@@ -95,7 +95,7 @@ def recommend(image: str, target: Target, tables: Tables, *, tags: Sequence[str]
     if not target.gpus:
         sentence = f"No GPU of {target.title} is known: name it with --gpu, or its queue with --on SITE:QUEUE."
         return Recommendation(name, target.title, sentence)
-    if target.gpus and all(gpu.brand == AMD for gpu in target.gpus):
+    if all(gpu.brand == AMD for gpu in target.gpus):
         sentence = f"NGC's images are made for NVIDIA GPUs, and {target.gpus[0].name} is AMD's: take one made for ROCm."
         return Recommendation(name, target.title, sentence, reason=OTHER_MAKER)
     field = _Field(name, rows, target.architecture, tables)

@@ -110,11 +110,13 @@ def _find_remedy(verdict: Verdict, traits: ImageTraits, target: Target, tables: 
     from kedge.compat.recommend import NO_KERNELS, recommend
 
     name = split_name(traits.name)[0]
-    if name in tables.images and recommend(name, target, tables).reason == NO_KERNELS:
+    if name not in tables.images:
+        return _Doubt(verdict, verdict.failures[0].remedy, "IMAGE")
+    if recommend(name, target, tables).reason == NO_KERNELS:
         return _Doubt(
             verdict, f"No tag of {name} is known to serve that GPU; take another queue, or plain CUDA:", "cuda"
         )
-    return _Doubt(verdict, verdict.failures[0].remedy, "IMAGE")
+    return _Doubt(verdict, verdict.failures[0].remedy, name.rpartition("/")[2])
 
 
 def _read_traits(image: StagedImage, queue: Queue, settings: Settings, tables: Tables) -> ImageTraits | None:

@@ -133,7 +133,7 @@ class _Race:
         piece = os.read(pipe, 1 << 16)
         child.answer += piece
         if len(child.answer) > _LONGEST_ANSWER:
-            os.kill(child.pid, signal.SIGKILL)
+            _kill(child.pid)
             self._finish(pipe, DIED)
         elif not piece:
             self._finish(pipe, ANSWERED if child.answer.endswith(b"\n") else DIED)
@@ -147,7 +147,7 @@ class _Race:
         with contextlib.suppress(OSError):  # it has not begun, or is alone and gone
             os.killpg(child.pid, signal.SIGKILL)
         if state == LATE:
-            os.kill(child.pid, signal.SIGKILL)
+            _kill(child.pid)
             _unburied.add(child.pid)
         status = 0 if state == LATE else _reap(child.pid)
         self.outcomes[child.task.name] = Outcome(state, seconds, child.answer, status)
@@ -190,6 +190,11 @@ def _leave_parent(parent: int, kept: int) -> None:
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for stream in (0, 1, 2):
         os.dup2(nothing, stream)
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # where SIGCHLD is ignored the kernel buries the dead itself
+        os.kill(pid, signal.SIGKILL)
 
 
 def _reap(pid: int) -> int:
