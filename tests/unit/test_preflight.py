@@ -60,7 +60,12 @@ def test_preflight_gpu_older_than_all_kernels_is_refused() -> None:
 
 def test_preflight_ptx_that_the_driver_cannot_compile_is_refused() -> None:
     image = make_framework("12.9.1.010", "7.5 8.0+PTX")
-    assert "cannot compile its PTX" in refuse(image, "535.216.01", "NVIDIA H200").message
+    problem = refuse(image, "535.216.01", "NVIDIA H200")
+    assert problem.message == (
+        "this image does not run here: The image has no kernels for NVIDIA H200 (compute capability 9.0), only for 7.5 "
+        "8.0+PTX, and driver 535.216.01 cannot compile its PTX: it is older than the image's CUDA. Programs stop with "
+        "error 222, 'the provided PTX was compiled with an unsupported toolchain'."
+    )
     assert start(image, "580.95.05", "NVIDIA H200").warnings == []
 
 

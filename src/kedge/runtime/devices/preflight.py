@@ -50,23 +50,25 @@ def is_look(options: RunOptions) -> bool:
 
 def find_obstacle(image: ImageFacts, decision: Decision, driver: str, cards: list[Card]) -> tuple[str, str] | None:
     """What keeps GPU programs of the image from working, and the remedy; None where nothing is certain to."""
+    if decision.obstacle:
+        return decision.obstacle, decision.remedy
     cuda = read_image_variable(image, "CUDA_VERSION")
-    need = Need(cuda, carries_compat=decision.uses_image)
-    machine = Machine(driver)
+    need, machine = Need(cuda, carries_compat=decision.uses_image), Machine(driver)
     answer: Answer | None = None
     if driver and not decision.uses_image:
         answer = judge_driver(need, machine)
-        if decision.obstacle:
-            return decision.obstacle, decision.remedy
         if answer.mode == NO:
             from kedge.compat.rules.driver_words import tell_driver  # late, as are all words: only for a refusal
 
             return tell_driver(need, machine, answer)
     listed = next((text for text in (read_image_variable(image, name) for name in _LISTS) if text), "")
-    return _judge_cards(listed, cuda, cards, answer) if listed and cards else None
+    accepts_ptx = True if answer is None else answer.accepts_ptx
+    return _judge_cards(listed, cuda, cards, driver, accepts_ptx=accepts_ptx) if listed and cards else None
 
 
-def _judge_cards(listed: str, cuda: str, cards: list[Card], answer: Answer | None) -> tuple[str, str] | None:
+def _judge_cards(
+    listed: str, cuda: str, cards: list[Card], driver: str, *, accepts_ptx: bool | None
+) -> tuple[str, str] | None:
     """The obstacle of the first card whose kernels the image does not have; one that has them makes a start useful."""
     from kedge.compat.tables.gpu_index import find_capability  # late: most images have no list
 
@@ -75,12 +77,11 @@ def _judge_cards(listed: str, cuda: str, cards: list[Card], answer: Answer | Non
         known = find_capability(model)
         if known is None:
             return None
-        accepts = True if answer is None else answer.accepts_ptx
-        judged = judge_kernels(listed, known[0], cuda=cuda, accepts_ptx=accepts, is_jetson=known[1] == "embedded")
+        judged = judge_kernels(listed, known[0], cuda=cuda, accepts_ptx=accepts_ptx, is_jetson=known[1] == "embedded")
         if judged.mode != NO_KERNELS:
             return None
         if refused is None:
             from kedge.compat.rules.capability_words import Subject, tell_kernels  # late: as above
 
-            refused = tell_kernels(judged, Subject(model, known[0], cuda=cuda))
+            refused = tell_kernels(judged, Subject(model, known[0], cuda=cuda, driver=driver))
     return refused
