@@ -12,6 +12,7 @@ import os
 from kedge.posix.constants import (
     AT_EMPTY_PATH,
     AT_RECURSIVE,
+    KEYCTL_JOIN_SESSION_KEYRING,
     MOVE_MOUNT_F_EMPTY_PATH,
     MOVE_MOUNT_T_SYMLINKS,
     OPEN_TREE_CLONE,
@@ -199,6 +200,25 @@ def keep_capability(capability: int) -> None:
     zero = ctypes.c_ulong(0)
     arguments = ctypes.c_ulong(PR_CAP_AMBIENT_RAISE), ctypes.c_ulong(capability), zero, zero
     _check(_library.prctl(ctypes.c_int(PR_CAP_AMBIENT), *arguments))
+
+
+def join_session_keyring(call: int) -> None:
+    """keyctl(2), whose number differs between machines: a new session keyring, with nothing in it."""
+    null = ctypes.c_void_p(None)
+    number = _library.syscall(ctypes.c_long(call), ctypes.c_int(KEYCTL_JOIN_SESSION_KEYRING), null, null, null, null)
+    _check(min(0, number))
+
+
+def rename_process(name: bytes) -> None:
+    """Let /proc show a name in place of this process's command line, which everybody may read, and no variables.
+
+    Python has read both long ago. Fields of /proc/self/stat: proc(5).
+    """
+    with open("/proc/self/stat", "rb") as file:
+        fields = file.read().rpartition(b")")[2].split()
+    for start, end in (fields[45:47], fields[47:49]):
+        ctypes.memset(int(start), 0, int(end) - int(start))
+    ctypes.memmove(int(fields[45]), name, min(len(name), int(fields[46]) - int(fields[45]) - 1))
 
 
 class _FilterProgram(ctypes.Structure):
