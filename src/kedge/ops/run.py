@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 
 from kedge.ops.ready import locate, settle_overlays
+from kedge.posix.spawn import close_all, list_inherited_directories
 from kedge.runtime.base import choose_base
 from kedge.runtime.enter import Builder
 from kedge.runtime.environment.identity import make_group, make_passwd
@@ -165,13 +166,14 @@ def restrain(options: RunOptions, host: HostFacts) -> Restraint:
     """What the program is to be without; to be asked while the host's tree is the root."""
     restraint = Restraint(is_root=options.fakeroot or host.uid == 0)
     if wants_user_namespace(options, host.uid) and is_own_interpreter():
-        import kedge.posix.handover as handover  # late: where the system's Python runs this it is not needed
+        from kedge.posix import handover  # late: where the system's Python runs this it is not needed
 
         restraint.hands_over = handover.can_hand_over()
     if options.contain:
         from kedge.runtime.processes.containment import find_containment  # late: only with --contain
 
         restraint.contain = find_containment(host.machine)
+        close_all(list_inherited_directories())
     return restraint
 
 

@@ -33,8 +33,8 @@ _STATUS = 255
 _F_SETFD, _FD_CLOEXEC = 2, 1
 
 _GENERIC = {"execve": 221, "fcntl": 25, "fchmod": 52, "read": 63, "write": 64, "exit_group": 94}
-# For each machine: its number in ELF files and the flags it wants there, its system calls, and the instructions: point to
-# the table; load the number of a call and three arguments, make it, store its result, and go on with the next entry.
+# For each machine: its number in ELF files and the flags it wants there, its system calls, and the instructions, which
+# point to the table, load the number of a call and three arguments, make it, store its result, and take the next entry.
 _MACHINES = {
     "x86_64": (
         (62, 0),

@@ -209,16 +209,29 @@ def join_session_keyring(call: int) -> None:
     _check(min(0, number))
 
 
-def rename_process(name: bytes) -> None:
-    """Let /proc show a name in place of this process's command line, which everybody may read, and no variables.
+class ShownWords:
+    """What /proc shows of this process: its command line, which everybody may read, and its variables.
 
     Python has read both long ago. Fields of /proc/self/stat: proc(5).
     """
-    with open("/proc/self/stat", "rb") as file:
-        fields = file.read().rpartition(b")")[2].split()
-    for start, end in (fields[45:47], fields[47:49]):
-        ctypes.memset(int(start), 0, int(end) - int(start))
-    ctypes.memmove(int(fields[45]), name, min(len(name), int(fields[46]) - int(fields[45]) - 1))
+
+    def __init__(self) -> None:
+        with open("/proc/self/stat", "rb") as file:  # noqa: PTH123 - pathlib costs more than all of this module
+            fields = [int(each) for each in file.read().rpartition(b")")[2].split()[45:49]]
+        self._areas = [(fields[0], fields[1] - fields[0]), (fields[2], fields[3] - fields[2])]
+        self._before = [ctypes.string_at(start, size) for start, size in self._areas]
+
+    def replace(self, name: bytes) -> None:
+        """Let it be a name, and no variables."""
+        for start, size in self._areas:
+            ctypes.memset(start, 0, size)
+        start, size = self._areas[0]
+        ctypes.memmove(start, name, min(len(name), size - 1))
+
+    def restore(self) -> None:
+        """As it was."""
+        for (start, size), before in zip(self._areas, self._before, strict=True):
+            ctypes.memmove(start, before, size)
 
 
 class _FilterProgram(ctypes.Structure):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,6 +76,11 @@ def list_private() -> list[int]:
 def list_inherited() -> list[int]:
     """The open files beside the standard streams that this process was started with, or means a new program to have."""
     return [file for file, is_kept in _list_files() if is_kept]
+
+
+def list_inherited_directories() -> list[int]:
+    """Those of them that are directories: each is a way into the tree it lies in."""
+    return [file for file in list_inherited() if stat.S_ISDIR(os.fstat(file).st_mode)]
 
 
 def _list_files() -> list[tuple[int, bool]]:

@@ -19,10 +19,10 @@ def find_containment(machine: str) -> Callable[[], None] | None:
     call = key_call(machine)
 
     def contain() -> None:
-        try:
-            libc.join_session_keyring(call)
+        try:  # noqa: SIM105 - contextlib costs a start
+            libc.join_session_keyring(call)  # the kernel itself looks there, for file systems that need keys
         except OSError:
-            pass  # no keys in this kernel, or too many keyrings: the filter does without
+            pass  # a kernel without keys, one that forbids them here, or too many keyrings: there is the filter
         libc.filter_calls(program)
 
     return contain

@@ -94,7 +94,7 @@ def repeat_map(text: str) -> str:
 
 
 def _read(path: str) -> str:
-    with open(path, encoding="ascii") as file:  # noqa: PTH123 - pathlib costs more than all of this
+    with open(path, encoding="ascii") as file:
         return file.read()
 
 

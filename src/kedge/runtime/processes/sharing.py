@@ -113,8 +113,8 @@ class Sharing:
     """One process's part in it: `enter_or_build`, and where that says that there is nothing to enter, `publish`."""
 
     def __init__(self, *, is_hidden: bool = False) -> None:
-        # Whether the programs inside could look into this process: root could. Then it lets nobody look, and who wants to
-        # join waits until it has become its program.
+        # Whether programs inside could look into this process, as root could. Then it lets nobody look, and who joins
+        # waits until it has become its program.
         self._is_hidden = is_hidden
         self.must_fork = False  # the process-id namespace was joined: it begins with the next child
         self.note = ""  # what the builder wanted those who join to know

@@ -45,10 +45,13 @@ def run_supervised(start: Callable[[], None], *, with_init: bool = True, is_shar
     private = list_private()
     report_from, report_to = os.pipe()
     before = _Signals()
+    words = libc.ShownWords()
+    words.replace(_NAME)  # who joins is seen by what runs there, from the very beginning
     child = fork_process()
     if child == 0:
         os.close(report_from)
         _run_first(start, before, with_init=with_init, report_to=report_to, is_shared=is_shared)
+    words.restore()  # outside it is the user's command, as `ps` is to show it
     close_all([report_to, *private])
     _let_join(is_wanted=is_shared)
     _supervise(child, report_from)
@@ -60,6 +63,7 @@ def run_as_init(start: Callable[[], None], *, with_init: bool, outlives: bool = 
     The namespace ends with the process that made this one, unless it `outlives` it: then it is an instance, which stays
     when its program has ended, until a signal comes.
     """
+    libc.ShownWords().replace(_NAME)
     _run_first(start, _Signals(), with_init=with_init, outlives=outlives)
 
 
@@ -281,7 +285,7 @@ def _let_join(*, is_wanted: bool) -> None:
 def _become_plain() -> None:
     """Process 1 is seen by all that run in the container: it keeps nothing of the caller's.
 
-    At the root it is taken along into the container. What it was called with and its variables may hold keys.
+    At the root it is taken along into the container. Its command line and variables are gone already.
     """
     os.chdir("/")
     file = os.open("/proc/self/comm", os.O_WRONLY | os.O_CLOEXEC)  # the host's: nothing is mounted yet
@@ -289,4 +293,3 @@ def _become_plain() -> None:
         os.write(file, _NAME)
     finally:
         os.close(file)
-    libc.rename_process(_NAME)
