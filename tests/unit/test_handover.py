@@ -119,6 +119,12 @@ class TestHandingOver:
         assert done.stdout.strip() == str(errno.ENOENT)
         assert done.returncode == 255, "the first process ends when the report is out"
 
+    def test_a_complaint_needs_no_other_process(self) -> None:
+        done = hand_over(
+            'hand_over([Attempt("/no/such/program", ["x"], {})], "it cannot be started\\n"); print("here")'
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (255, "", "it cannot be started\n")
+
     def test_the_second_attempt_is_made_when_the_first_fails(self) -> None:
         done = hand_over('hand_over([Attempt("/no/such", ["x"], {}), Attempt("/bin/echo", ["echo", "second"], {})])')
         assert (done.returncode, done.stdout) == (0, "second\n")

@@ -166,9 +166,11 @@ def restrain(options: RunOptions, host: HostFacts) -> Restraint:
     """What the program is to be without; to be asked while the host's tree is the root."""
     restraint = Restraint(is_root=options.fakeroot or host.uid == 0)
     if wants_user_namespace(options, host.uid) and is_own_interpreter():
-        from kedge.posix import handover  # late: where the system's Python runs this it is not needed
+        # late: where the system's Python runs this it is not needed
+        from kedge.posix.handover import can_hand_over
+        from kedge.runtime.processes.handing_over import HandingOver
 
-        restraint.hands_over = handover.can_hand_over()
+        restraint.hand_over = HandingOver(explains=options.json) if can_hand_over() else None
     if options.contain:
         from kedge.runtime.processes.containment import find_containment  # late: only with --contain
 
@@ -463,7 +465,7 @@ def become(container: Starting, payload: Payload) -> int:
         container.sharing.publish()
     if not payload.argv:
         return 0  # a test or start script that the image does not have
-    problem = start_program(payload, hands_over=container.restraint.hands_over)
+    problem = start_program(payload, container.restraint.hand_over)
     container.way_back.take()
     from kedge.ops.fallback import explain_start  # late: only where the program cannot be started
 

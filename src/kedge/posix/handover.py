@@ -70,19 +70,31 @@ def can_hand_over() -> bool:
     return True
 
 
-def hand_over(attempts: list[Attempt]) -> OSError:
-    """Become the first of the programs that can be started; returns why the very first could not.
+def is_own_program(start: bytes) -> bool:
+    """Whether bytes are the beginning of a 64-bit program for this machine."""
+    machine = os.uname().machine
+    return (
+        start[:6] == b"\x7fELF\2\1"
+        and machine in _MACHINES
+        and start[18:20] == struct.pack("<H", _MACHINES[machine][0][0])
+    )
 
-    The program in memory cannot explain anything, so another process is there that can: this returns in that one, and
-    when it ends, so does the first. It ends at once where the program has started.
+
+def hand_over(attempts: list[Attempt], complaint: str = "") -> OSError:
+    """Become the first of the programs that can be started; where none can, say the complaint and end.
+
+    The program in memory can explain nothing. Without a complaint another process is there that can: this returns in
+    that one, with the reason why the very first program was not started, and when it ends, so does the first.
     """
+    program = _create_file()
+    if complaint:
+        _fill(program, make_program(attempts, program, complaint=os.fsencode(complaint)))
+        return _become(program, program)
     report_from, report_to = os.pipe()
     ended_from, ended_to = os.pipe()
-    program = _create_file()
-    inherited = (program, report_to, ended_from)
-    _fill(program, make_program(attempts, *inherited))
+    _fill(program, make_program(attempts, program, report_to, ended_from))
     if fork_detached():
-        for file in inherited:
+        for file in (program, report_to, ended_from):
             os.close(file)
         answer = os.read(report_from, 8)
         if not answer:
@@ -90,6 +102,10 @@ def hand_over(attempts: list[Attempt]) -> OSError:
         number = abs(int.from_bytes(answer, "little", signed=True))
         return OSError(number, os.strerror(number))
     os.close(ended_to)
+    return _become(program, program, report_to, ended_from)
+
+
+def _become(program: int, *inherited: int) -> OSError:
     for file in inherited:
         os.set_inheritable(file, True)
     try:
@@ -108,15 +124,16 @@ class Attempt:
         for text in (self.path, *self.argv, *self.environ):
             if b"\0" in text:
                 raise ValueError("embedded null byte")
+        self.size = sum(map(len, (*self.argv, *self.environ)))
 
 
 class _Table:
-    """A number of system calls, and behind them what they point to."""
+    """System calls, at most so many, and behind them what they point to."""
 
-    def __init__(self, calls: dict[str, int], size: int) -> None:
+    def __init__(self, calls: dict[str, int], most: int) -> None:
         self._calls = calls
         self._entries: list[bytes] = []
-        self._start = _TABLE + size * _ENTRY.size
+        self._start = _TABLE + most * _ENTRY.size
         self._data = bytearray(8)  # room for the byte that is read at the end
         self.scratch = self._start
 
@@ -138,7 +155,7 @@ class _Table:
         return self.put(struct.pack(f"<{len(addresses) + 1}Q", *addresses, 0))
 
     def render(self) -> bytes:
-        return b"".join(self._entries) + bytes(self._data)
+        return b"".join(self._entries).ljust(self._start - _TABLE, b"\0") + bytes(self._data)
 
 
 def _render_file(machine: tuple[int, int], code: bytes, table: bytes) -> bytes:
@@ -153,23 +170,28 @@ def _render_file(machine: tuple[int, int], code: bytes, table: bytes) -> bytes:
     return (identity + header + pieces + code).ljust(_GAP, b"\0") + table
 
 
-def make_program(attempts: list[Attempt], own: int, report: int, wait: int, *, machine: str = "") -> bytes:
-    """A program that makes the attempts in turn; if all fail it writes what the first one returned, 8 bytes, to the
-    descriptor `report`, waits until nobody holds the other end of `wait`, and ends with 255.
+def make_program(attempts: list[Attempt], own: int, *pipes: int, complaint: bytes = b"", machine: str = "") -> bytes:
+    """A program that makes the attempts in turn, and if all fail ends with 255.
 
-    `own` is the program's file: it takes its own permissions away, so that an image cannot start it in turn.
+    `own` is the program's file: it takes its own permissions away, so that an image cannot start it in turn. Of the two
+    pipes it writes to one what the first attempt returned, 8 bytes, and waits until nobody holds the other end of the
+    second; without pipes it prints the complaint.
     """
     numbers, calls, code = _MACHINES[machine or os.uname().machine]
     table = _Table(calls, len(attempts) + 7)
     table.add("fchmod", own, 0)
-    for descriptor in (own, report, wait):
+    for descriptor in (own, *pipes):
         table.add("fcntl", descriptor, _F_SETFD, _FD_CLOEXEC)
     results = []
     for attempt in attempts:
         pointers = table.put_list(attempt.argv), table.put_list(attempt.environ)
         results.append(table.add("execve", table.put(attempt.path + b"\0"), *pointers))
-    table.add("write", report, results[0], 8)
-    table.add("read", wait, table.scratch, 1)
+    if pipes:
+        report, wait = pipes
+        table.add("write", report, results[0], 8)
+        table.add("read", wait, table.scratch, 1)
+    else:
+        table.add("write", 2, table.put(complaint), len(complaint))
     table.add("exit_group", _STATUS)
     return _render_file(numbers, bytes.fromhex(code), table.render())
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from kedge.runtime.facts import Payload
     from kedge.runtime.processes.inner import InnerNamespaces
 
+    HandOver = Callable[[list[str], list[str], dict[str, str]], OSError]
+
 
 class Restraint:
     """What the program is to be without, and what stands in for it."""
@@ -29,7 +31,7 @@ class Restraint:
         self.emulate: Callable[[], None] | None = None  # lets calls that only a real root may make succeed unheard
         self.contain: Callable[[], None] | None = None  # keeps it off the caller's terminal and keys
         self.inner: InnerNamespaces | None = None  # fake root's own, to be entered last
-        self.hands_over = False  # whether the file of this interpreter must not be seen by the program
+        self.hand_over: HandOver | None = None  # where the program must not get hold of this interpreter's file
 
     def apply(self) -> None:
         """Give up the right to gain rights, and what else there is."""
@@ -57,11 +59,10 @@ def is_own_interpreter() -> bool:
         return False  # no /proc: nothing leads to it
 
 
-def start_program(payload: Payload, *, hands_over: bool = False) -> OSError:
+def start_program(payload: Payload, hand_over: HandOver | None = None) -> OSError:
     """Become the program, found along the container's own PATH; returns why it could not be started.
 
-    The problem's `filename` is the file that was there and could not be started, or None where there was none. With
-    `hands_over` the interpreter's own file is not to be had by /proc/self/exe: see `posix.handover`.
+    The problem's `filename` is the file that was there and could not be started, or None where there was none.
     """
     if "PWD" in payload.environ:
         try:
@@ -70,8 +71,8 @@ def start_program(payload: Payload, *, hands_over: bool = False) -> OSError:
             del payload.environ["PWD"]
     program, arguments = payload.argv[0], payload.argv[1:]
     paths = [program] if "/" in program else [f"{folder}/{program}" for folder in payload.search]
-    if hands_over:
-        return _hand_over(paths, arguments, payload)
+    if hand_over is not None:
+        return hand_over(paths, arguments, payload.environ)
     problem = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
     for path in paths:
         found = _try_path(path, arguments, payload)
@@ -85,8 +86,8 @@ def start_program(payload: Payload, *, hands_over: bool = False) -> OSError:
 def _try_path(path: str, arguments: list[str], payload: Payload) -> OSError:
     try:
         replace_process(path, [path, *arguments], payload.environ)
-    except ValueError:  # a NUL, or what is no text: an image's config can say so, and no program can get it
-        return _refuse_text()
+    except ValueError:
+        return refuse_text()
     except OSError as problem:
         if problem.errno != errno.ENOEXEC or _is_program(path):
             return problem
@@ -97,40 +98,8 @@ def _try_path(path: str, arguments: list[str], payload: Payload) -> OSError:
         return problem
 
 
-def _hand_over(paths: list[str], arguments: list[str], payload: Payload) -> OSError:
-    """The same by way of a program in memory, which cannot look for others: the first that may be executed it is."""
-    from kedge.posix.handover import Attempt, hand_over  # imported before the root was entered, where it is needed
-
-    number, place = errno.ENOENT, None
-    for path in paths:
-        if os.path.isfile(path) and os.access(path, os.X_OK):
-            break
-        if os.path.lexists(path):
-            number, place = errno.EACCES if os.path.exists(path) else errno.ENOENT, path
-    else:
-        return OSError(number, os.strerror(number), place)
-    try:
-        attempts = [Attempt(path, [path, *arguments], payload.environ)]
-        if _needs_shell(path):
-            attempts.append(Attempt("/bin/sh", ["/bin/sh", path, *arguments], payload.environ))
-    except ValueError:
-        return _refuse_text()
-    problem = hand_over(attempts)
-    problem.filename = path
-    return problem
-
-
-def _needs_shell(path: str) -> bool:
-    """Whether a file is text without an interpreter's name; what may not be read is taken for a program."""
-    try:
-        with open(path, "rb") as file:
-            start = file.read(4)
-    except OSError:
-        return False
-    return start[:2] != b"#!" and start != b"\x7fELF"
-
-
-def _refuse_text() -> OSError:
+def refuse_text() -> OSError:
+    """A NUL, or what is no text: an image's config can say so, and no program can get it."""
     return OSError(errno.EINVAL, "its arguments or variables hold what none can")
 
 
