@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 OTHERS_WRITE = 0o022
 OTHERS_ENTER = 0o077
+_NOBODY = 65534
 ANY_MODE = 0  # for what stands in a directory that others cannot enter
 
 
@@ -44,7 +45,7 @@ def find_risk_above(path: str) -> str:
     above = os.path.abspath(path)
     while above != "/":
         status = _look_at(above)
-        if status is not None and stat.S_ISLNK(status.st_mode) and status.st_uid not in (0, os.geteuid()):
+        if status is not None and stat.S_ISLNK(status.st_mode) and not _is_trusted(status.st_uid):
             return f"{above} is a symlink of user {status.st_uid}"
         above = os.path.dirname(above)
     above = os.path.dirname(os.path.realpath(path))
@@ -90,6 +91,16 @@ def make_refusal(path: Path | str, reason: str, hint: str) -> KedgeError:
     return FileProblem(f"kedge does not use {path}: {reason}", context=context, hint=hint)
 
 
+def find_foreign_hand(status: os.stat_result) -> str:
+    """Why a file that people write by hand is not the user's word, nor root's; empty: it is.
+
+    Its group may write: editors leave that to the umask, and many systems give each user a group.
+    """
+    if not _is_trusted(status.st_uid):
+        return f"it belongs to user {status.st_uid}"
+    return "everybody may write to it" if status.st_mode & stat.S_IWOTH else ""
+
+
 def open_own_file(path: Path | str, flags: int = os.O_RDONLY) -> int:
     """Open a regular file of the user's, and no link; the directory keeps others from writing to it."""
     file = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -112,6 +123,17 @@ def read_own_file(path: Path | str, limit: int) -> bytes:
             return stream.read(limit)
     finally:
         os.close(file)
+
+
+def _is_trusted(uid: int) -> bool:
+    """Whether that is this user or root; in a container the kernel shows all but its own users as nobody."""
+    if uid in (0, os.geteuid()):
+        return True
+    try:
+        with open("/proc/self/uid_map", "rb") as file:
+            return uid == _NOBODY and file.read(64).split() != [b"0", b"0", b"4294967295"]
+    except OSError:
+        return False
 
 
 def _look_at(path: str) -> os.stat_result | None:
