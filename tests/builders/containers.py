@@ -83,6 +83,7 @@ class Runner:
     folder: Path
     uid: int
     environment: dict[str, str] = field(default_factory=dict)
+    program: tuple[str, ...] = (sys.executable, "-m", "kedge")  # the checkout's, or one that was installed
 
     @property
     def home(self) -> Path:
@@ -91,11 +92,7 @@ class Runner:
 
     def argv(self, *words: str) -> list[str]:
         """The command line, as the user."""
-        kedge = [sys.executable, "-m", "kedge", *words]
-        if self.uid == os.getuid():
-            return kedge
-        user = str(self.uid)
-        return [require_program("setpriv"), "--reuid", user, "--regid", user, "--clear-groups", *kedge]
+        return as_user(self.uid, [*self.program, *words])
 
     def variables(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
         """The environment it runs with: nothing of the tester's own but where Python is."""
@@ -134,6 +131,14 @@ class Runner:
         done = self.run(*words, **named)  # type: ignore[arg-type]
         assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
         return done.stdout
+
+
+def as_user(uid: int, words: list[str]) -> list[str]:
+    """A command line that runs as this user."""
+    if uid == os.getuid():
+        return words
+    user = str(uid)
+    return [require_program("setpriv"), "--reuid", user, "--regid", user, "--clear-groups", *words]
 
 
 def run_after(

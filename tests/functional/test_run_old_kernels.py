@@ -1,48 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Containers on kernels that can less: no overlay for users (RHEL 8), no mount_setattr, no openat2, no pivot_root.
 
-The kernel is played: a module that Python loads at its start lets single calls fail, as an old kernel does.
+The kernel is played: `tests/builders/old_kernels.py`.
 """
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 
 import pytest
 
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox, run_after
+from tests.builders.old_kernels import play_refusals
 from tests.requirements import require_program, require_root
 
-REFUSALS = """\
-import errno, os
-import kedge.posix.libc as libc
-
-refused = os.environ["REFUSED"].split(",")
-mount = libc.mount
-
-def refuse(number):
-    def call(*arguments):
-        raise OSError(number, os.strerror(number))
-    return call
-
-def mount_some(source, target, kind, flags, data=""):
-    if kind in refused:
-        raise OSError(errno.EPERM, os.strerror(errno.EPERM), target)
-    mount(source, target, kind, flags, data)
-
-libc.mount = mount_some
-if "mount_setattr" in refused:
-    libc.set_mount_attributes = refuse(errno.ENOSYS)
-if "openat2" in refused:
-    libc.open_in_root = refuse(errno.ENOSYS)
-if "pivot_root" in refused:
-    libc.pivot_root = refuse(errno.EINVAL)
-if "flock" in refused:
-    import fcntl
-    fcntl.flock = refuse(errno.ENOSYS)
-"""
 SCRIPT = "ls /made/inside/hostname; ls -d /bin /opt/new; touch /x /made/x /made/inside/x 2>&1; cd ..; pwd"
 EXPECTED = [
     *("/made/inside/hostname", "/bin", "/opt/new"),
@@ -59,14 +31,6 @@ def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
 @pytest.fixture
 def image(runner: Runner) -> str:
     return str(give_to(runner, make_sandbox(runner.folder / "image")))
-
-
-def refuse(runner: Runner, *calls: str) -> dict[str, str]:
-    """The environment of a machine whose kernel refuses these."""
-    place = runner.folder / "site"
-    place.mkdir(exist_ok=True)
-    (place / "sitecustomize.py").write_text(REFUSALS)
-    return {"PYTHONPATH": f"{place}:{os.environ.get('PYTHONPATH', '')}", "REFUSED": ",".join(calls)}
 
 
 @pytest.mark.parametrize(
@@ -86,7 +50,7 @@ def test_exec_is_the_same_where_the_kernel_can_less(
     if way == "fuse-overlayfs":
         require_program("fuse-overlayfs")
     words = ("-B", "/etc:/made/inside:ro", "-B", "/usr:/opt/new", "--pwd", "/", image, "sh", "-c", SCRIPT)
-    done = runner.run("exec", "--verbose", *words, env=refuse(runner, *calls))
+    done = runner.run("exec", "--verbose", *words, env=play_refusals(runner.folder, *calls))
     assert done.stdout.splitlines() == EXPECTED, done.stderr
     assert way in done.stderr
 
@@ -97,7 +61,7 @@ def test_bind_readonly_is_so_below_too_without_mount_setattr(runner: Runner, ima
     (outer / "with space").mkdir(parents=True)
     setup = f"mount -t tmpfs -o mode=777 tmpfs '{outer}/with space'"
     words = ("exec", "-B", f"{outer}:/data:ro", image, "touch", "/data/with space/x")
-    done = run_after(setup, runner, *words, env=refuse(runner, "mount_setattr"))
+    done = run_after(setup, runner, *words, env=play_refusals(runner.folder, "mount_setattr"))
     assert "Read-only file system" in done.stderr
     assert done.returncode == 1
 
@@ -105,7 +69,7 @@ def test_bind_readonly_is_so_below_too_without_mount_setattr(runner: Runner, ima
 def test_exec_and_unpack_where_there_are_no_locks(runner: Runner) -> None:
     path = str(runner.home / "image.sif")
     runner.read("pull", path, "host:sh,ls")
-    env = refuse(runner, "flock")
+    env = play_refusals(runner.folder, "flock")
     for _ in range(2):
         assert runner.read("exec", "--root-from", "unpack", path, "ls", "-d", "/usr", env=env) == "/usr\n"
     runner.read("cache", "clean", "--node", "--force")

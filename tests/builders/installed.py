@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""kedge as users have it: installed from a wheel by pip, by uv, or in a prefix of its own, by the user and for the user.
+
+The wheel is written here as pyproject.toml says, because building one needs hatchling and so the network. It names no
+requirements: a `.pth` file shows the installed kedge those of the checkout's environment.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.builders.containers import as_user
+from tests.requirements import REPOSITORY
+
+PYTHON = "/usr/bin/python3"  # the system's: users can read it
+NO_UV = "uv is not installed"
+
+
+def write_wheel(folder: Path) -> Path:
+    """A wheel of the checkout."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    name, version = project["project"]["name"], project["project"]["version"]
+    scripts = project["tool"]["hatch"]["build"]["targets"]["wheel"]["shared-scripts"]
+    source = REPOSITORY / "src"
+    files = {
+        str(path.relative_to(source)): path.read_bytes()
+        for path in sorted((source / name).rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    files |= {f"{name}-{version}.data/scripts/{new}": (REPOSITORY / old).read_bytes() for old, new in scripts.items()}
+    about = f"{name}-{version}.dist-info"
+    files[f"{about}/METADATA"] = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n".encode()
+    files[f"{about}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    record = [f"{path},sha256={_digest(data)},{len(data)}" for path, data in files.items()]
+    files[f"{about}/RECORD"] = "\n".join([*record, f"{about}/RECORD,,", ""]).encode()
+    wheel = folder / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_STORED) as archive:
+        for path, data in files.items():
+            entry = zipfile.ZipInfo(path)
+            entry.external_attr = (0o100755 if "/scripts/" in path else 0o100644) << 16
+            archive.writestr(entry, data)
+    wheel.chmod(0o644)
+    return wheel
+
+
+def _digest(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+
+def install_in_venv(home: Path, uid: int, wheel: Path) -> Path:
+    """`python3 -m venv --copies`, whose interpreter is the user's own file, and pip."""
+    venv = home / "venv"
+    _run(home, uid, PYTHON, "-m", "venv", "--copies", "--without-pip", str(venv))
+    _pip(home, uid, wheel, "--python", str(venv / "bin/python"))
+    _show_requirements(home, uid, str(venv / "bin/python"))
+    return venv / "bin/kedge"
+
+
+def install_for_user(home: Path, uid: int, wheel: Path) -> Path:
+    """`pip install --user`."""
+    _pip(home, uid, wheel, "--python", PYTHON, more=("--user", "--break-system-packages"))
+    _show_requirements(home, uid, PYTHON, is_user=True)
+    return home / ".local/bin/kedge"
+
+
+def install_in_prefix(home: Path, uid: int, wheel: Path) -> Path:
+    """As conda does: an interpreter with its library, all of it the user's, and packages unpacked into it."""
+    prefix = home / "prefix"
+    real = Path(PYTHON).resolve()
+    library = Path(_run(home, uid, PYTHON, "-c", "import sysconfig; print(sysconfig.get_path('stdlib'))").strip())
+    left_out = shutil.ignore_patterns("config-*", "test", "idlelib", "lib2to3", "ensurepip", "EXTERNALLY-MANAGED")
+    shutil.copytree(library, prefix / "lib" / library.name, ignore=left_out, symlinks=False)
+    (prefix / "bin").mkdir()
+    shutil.copy(real, prefix / "bin/python3")
+    packages = Path(
+        _run(home, uid, str(prefix / "bin/python3"), "-c", "import site; print(site.getsitepackages()[0])").strip()
+    )
+    packages.mkdir(parents=True)
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(packages)
+    for script in packages.glob("*.data/scripts/*"):
+        text = script.read_text().replace("#!python", f"#!{prefix}/bin/python3", 1)
+        (prefix / "bin" / script.name).write_text(text)
+        (prefix / "bin" / script.name).chmod(0o755)
+    if os.getuid() == 0:
+        for path in (prefix, *prefix.rglob("*")):
+            os.chown(path, uid, uid, follow_symlinks=False)
+    _show_requirements(home, uid, str(prefix / "bin/python3"))
+    return prefix / "bin/kedge"
+
+
+def install_by_uv(home: Path, uid: int, wheel: Path) -> Path:
+    """`uv tool install`."""
+    uv = shutil.which("uv") or shutil.which("uv", path=sysconfig.get_path("scripts"))
+    if uv is None:
+        pytest.skip(NO_UV)
+    _run(home, uid, uv, "tool", "install", "--offline", "--no-index", "--python", PYTHON, str(wheel))
+    _show_requirements(home, uid, str(home / ".local/share/uv/tools/kedge/bin/python"))
+    return home / ".local/bin/kedge"
+
+
+INSTALLERS: dict[str, Callable[[Path, int, Path], Path]] = {
+    "venv": install_in_venv,
+    "user": install_for_user,
+    "prefix": install_in_prefix,
+    "uv": install_by_uv,
+}
+
+
+def _pip(home: Path, uid: int, wheel: Path, *before: str, more: tuple[str, ...] = ()) -> None:
+    words = ("install", "--quiet", "--no-index", "--no-deps", "--no-warn-script-location", *more, str(wheel))
+    _run(home, uid, sys.executable, "-m", "pip", "--disable-pip-version-check", *before, *words)
+
+
+def _show_requirements(home: Path, uid: int, python: str, *, is_user: bool = False) -> None:
+    call = "site.getusersitepackages()" if is_user else "site.getsitepackages()[0]"
+    place = Path(_run(home, uid, python, "-c", f"import site; print({call})").strip())
+    (place / "requirements.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+
+
+def _run(home: Path, uid: int, *words: str) -> str:
+    environment = {"HOME": str(home), "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        as_user(uid, list(words)), env=environment, cwd=home, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
+    return done.stdout
