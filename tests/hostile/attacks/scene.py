@@ -125,7 +125,7 @@ class Scene:
         self.mend_interpreter()
         with _terminal(self.uid) as (own, other), _victims(self) as (known, spared):
             spare = os.open(self.base / "outside", os.O_RDONLY)
-            words = [*command, *self._arguments(known), f"spared={spared.pid}", f"terminal={os.ttyname(other)}"]
+            words = [*command, *self.arguments(known), f"spared={spared.pid}", f"terminal={os.ttyname(other)}"]
             arguments, typed = self.base / "arguments", self.base / "typed"
             arguments.write_bytes(b"".join(os.fsencode(word) + b"\0" for word in words))
             try:
@@ -144,13 +144,29 @@ class Scene:
                 )
             finally:
                 os.close(spare)
-            details = _read_reports(done.stdout)
+            details = read_reports(done.stdout)
             details["killed"] = ["its process is gone"] if spared.poll() is not None else []
         details["typed"] = [text for text in (typed.read_text(errors="replace"),) if SECRET in text]
         details |= self._look_around(before)
         details["interpreter changed"] = self.mend_interpreter()
         signs = frozenset(name for name, found in details.items() if found)
         return Measured(signs, details, '"end"' in done.stdout, done.returncode, done.stderr)
+
+    def run(
+        self, *words: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """A plain command of the user's, from the project directory."""
+        return subprocess.run(
+            as_user(self.uid, [str(word) for word in words]),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=self.variables(env),
+            cwd=cwd or self.project,
+            timeout=120,
+            check=False,
+        )
 
     def mend_interpreter(self) -> list[str]:
         """What was changed of the interpreter; it is then as it was."""
@@ -170,8 +186,8 @@ class Scene:
             self.own(self.watched)
         return found
 
-    def _arguments(self, known: Mapping[str, str]) -> list[str]:
-        disk = os.stat(self.base).st_dev
+    def arguments(self, known: Mapping[str, str]) -> list[str]:
+        """Where the attacking program finds what, as NAME=VALUE."""
         given = {
             "key": self.home / ".ssh/id_ed25519",
             "project": self.project / "data",
@@ -180,7 +196,8 @@ class Scene:
             "readonly": "/data",
             "mountpoint": "/mountpoint",
             "node": self.node,
-            "disk": disk,
+            "disk": self.base.stat().st_dev,
+            "interpreter": self.watched.stat().st_ino if self.watched else 0,
             **self.servers,
             **known,
         }
@@ -208,7 +225,7 @@ def describe(path: Path) -> tuple[object, ...]:
     return content, status.st_mode, status.st_mtime_ns, status.st_uid, names
 
 
-def _read_reports(text: str) -> dict[str, list[str]]:
+def read_reports(text: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for line in text.splitlines():
         if not line.startswith('{"attack"'):

@@ -6,14 +6,16 @@ One start tries all of them: nothing may be reached but what the list says is op
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.builders.old_kernels import play_refusals
-from tests.hostile.attacks.attack import COLUMNS, OPEN, WAYS
+from tests.hostile.attacks.attack import OPEN, WAYS
 from tests.hostile.attacks.attack_list import ATTACKS
 from tests.hostile.attacks.conftest import Ground
 from tests.hostile.attacks.scene import Measured
-from tests.requirements import require_program
+from tests.requirements import require_program, require_root
 
 # How the root is made: the image's form, the flags, and what the kernel is played to refuse
 BUILDS: dict[str, tuple[str, tuple[str, ...], str]] = {
@@ -36,21 +38,54 @@ def attack(ground: Ground, way: str, build: str, where: str = "project", prefix:
     return scene.start([*words, "/bin/attack", "attack"], cwd, played, prefix)
 
 
-def judge(measured: Measured, way: str) -> list[str]:
-    """Attacks that reached what they must not."""
-    reached = []
+def judge(measured: dict[str, Measured], way: str, baseline: Measured) -> list[str]:
+    """Attacks whose outcome is not the expected one. What this host refuses to anybody shows nothing by failing."""
+    wrong = []
     for each in ATTACKS:
-        found = [text for sign in each.signs for text in measured.details.get(sign, [])]
+        found = [
+            f"{build}: {text}"
+            for build, one in measured.items()
+            for sign in each.signs
+            for text in one.details.get(sign, [])
+        ]
         if found and each.expect(way) != OPEN:
-            reached.append(f"{each.wants}: {found[0]}")
-    return reached
+            wrong.append(f"reached: {each.wants} ({len(found)} times): {found[0]}")
+        if not found and each.expect(way) == OPEN and baseline.signs.intersection(each.signs):
+            wrong.append(f"not reached: {each.wants}")
+    return wrong
 
 
-@pytest.mark.parametrize("build", BUILDS)
-@pytest.mark.parametrize("way", WAYS)
-def test_nothing_is_reached_but_what_is_open_by_design(ground: Ground, way: str, build: str) -> None:
-    if build in ("squashfuse", "fuse-overlayfs"):
-        require_program(build)
-    measured = attack(ground, way, build)
+@pytest.fixture(scope="module")
+def baseline(ground: Ground) -> Measured:
+    """The same attacks without any container: what this host gives to every program of the user's."""
+    measured = ground.scene.start([str(ground.scene.attack), "attack"], ground.scene.project)
     assert measured.is_whole, measured.errors
-    assert judge(measured, way) == []
+    return measured
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_reached_is_what_is_open_by_design(ground: Ground, baseline: Measured, way: str) -> None:
+    for program in ("squashfuse", "fuse-overlayfs"):
+        require_program(program)
+    measured = {build: attack(ground, way, build) for build in BUILDS}
+    measured |= {f"from {where}": attack(ground, way, "overlay", where) for where in ("home", "tmp")}
+    assert [one.errors for one in measured.values() if not one.is_whole] == []
+    wrong = judge(measured, way, baseline)
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if "--fakeroot" in way])
+def test_the_same_holds_with_subordinate_ids(ground: Ground, baseline: Measured, way: str) -> None:
+    require_root()
+    require_program("newuidmap")
+    scene = ground.scene
+    user = f"attacked:x:{scene.uid}:{scene.uid}::{scene.home}:/bin/sh\n"
+    for name, text in (("passwd", Path("/etc/passwd").read_text() + user), ("ids", "attacked:2000000:65536\n")):
+        (scene.base / name).write_text(text)
+    files = (("passwd", "passwd"), ("ids", "subuid"), ("ids", "subgid"))
+    mounts = "; ".join(f"touch /etc/{there} && mount --bind {scene.base}/{here} /etc/{there}" for here, there in files)
+    prefix = (require_program("unshare"), "--mount", "sh", "-ec", f'{mounts}; exec "$@"', "sh")
+    measured = attack(ground, way, "overlay", prefix=prefix)
+    assert measured.is_whole, measured.errors
+    wrong = judge({"overlay": measured}, way, baseline)
+    assert not wrong, "\n".join(wrong)

@@ -48,10 +48,11 @@ static void look_at_files(const char *attack, const char *folder)
         closedir(files);
 }
 
+/* Only kedge's interpreter, by its number: a hole must not harm the programs of whoever runs this. */
 static void change_program(const char *path)
 {
-    struct stat own, other;
-    if (stat("/proc/self/exe", &own) || stat(path, &other) || (own.st_dev == other.st_dev && own.st_ino == other.st_ino))
+    struct stat status;
+    if (!given("interpreter") || stat(path, &status) || status.st_ino != strtoul(given("interpreter"), NULL, 10))
         return;
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file >= 0)
