@@ -53,4 +53,4 @@ void attack_propagation(void);
 /* outside.c */
 int play_caller(const char *arguments, const char *typed);
 int play_victim(const char *name);
-int change_interpreter(int file);
+void change_interpreter(int file, int patience);

@@ -57,7 +57,7 @@ int main(int count, char **words)
         watch_newcomers();
     } else if (!strcmp(role, "program")) { /* the loader of an image has opened it for us */
         report("program", "the loader", "started");
-        change_interpreter(atoi(words[2]));
+        change_interpreter(atoi(words[2]), 20);
     } else {
         attempt_all();
         pid_t child = fork();

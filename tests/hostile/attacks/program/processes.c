@@ -13,7 +13,6 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 static pid_t first; /* the attacking program itself, and its parent: not others */
@@ -32,8 +31,9 @@ static void look_at_files(const char *attack, const char *folder)
     DIR *files = opendir(folder);
     struct dirent *entry;
     char path[600];
+    struct stat own, status;
+    fstat(1, &own); /* where our own reports go, which name secrets */
     while (files && (entry = readdir(files))) {
-        struct stat status;
         if (entry->d_name[0] == '.')
             continue;
         snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
@@ -41,7 +41,7 @@ static void look_at_files(const char *attack, const char *folder)
             continue;
         if (S_ISDIR(status.st_mode))
             look_at_directory(attack, path);
-        else if (S_ISREG(status.st_mode))
+        else if (S_ISREG(status.st_mode) && status.st_ino != own.st_ino)
             report_file(attack, path, AT_FDCWD, path);
     }
     if (files)
@@ -56,7 +56,7 @@ static void change_program(const char *path)
         return;
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file >= 0)
-        change_interpreter(file);
+        change_interpreter(file, 1);
     close(file);
 }
 
@@ -158,31 +158,41 @@ void attack_processes(void)
     }
 }
 
-/* A program that waits in an instance for whoever comes in, and looks at them all the time. */
+static volatile bool is_over = false;
+static void end_watch(int number) { is_over = number != 0; }
+
+/* A program that waits in a container for whoever comes in, and looks at them all the time, until SIGUSR1. */
 void watch_newcomers(void)
 {
-    static bool is_known[1 << 22];
-    struct timespec now, end;
-    bool is_first = true;
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    end.tv_sec += atoi(given("seconds"));
-    do {
+    static bool is_known[1 << 22], is_seen[1 << 22];
+    char number[32];
+    int seen = 0;
+    signal(SIGUSR1, end_watch);
+    alarm(60);
+    for (bool is_first = true; !is_over; is_first = false) {
         DIR *processes = opendir("/proc");
         struct dirent *entry;
         while (processes && (entry = readdir(processes))) {
             pid_t pid = atoi(entry->d_name);
             if (pid <= 0 || pid == getpid() || (is_known[pid] && pid != 1))
                 continue;
-            if (is_first)
+            if (is_first) {
                 is_known[pid] = true;
-            else
-                attack_process("newcomer ", pid);
+                continue;
+            }
+            seen += !is_seen[pid];
+            is_seen[pid] = true;
+            attack_process("newcomer ", pid);
         }
         if (processes)
             closedir(processes);
-        is_first = false;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-    } while (now.tv_sec < end.tv_sec);
+        if (is_first) {
+            snprintf(number, sizeof number, "%d", getpid());
+            report("ready", "process", number);
+        }
+    }
+    snprintf(number, sizeof number, "%d", seen);
+    report("seen", "newcomers", number);
 }
 
 /* The process whose number on the host is known: its memory, and what tracing gives. */
