@@ -33,6 +33,7 @@ bench: setup venv
 
 reference: venv
 	@.venv/bin/python scripts/make-reference
+	@.venv/bin/python scripts/make-threat-table
 
 format: venv
 	@.venv/bin/ruff format src tests bench

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""kedge as users have it: installed from a wheel by pip, by uv, or in a prefix of its own, by the user and for the user.
+"""kedge as users have it: installed by its user from a wheel, by pip, by uv, or in a prefix of its own.
 
 The wheel is written here as pyproject.toml says, because building one needs hatchling and so the network. It names no
 requirements: a `.pth` file shows the installed kedge those of the checkout's environment.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A kernel that can less: a module that Python loads at its start lets single calls of kedge fail, as an old one does."""
+"""A kernel that can less: a module that Python loads at its start lets single calls of kedge fail."""
 
 from __future__ import annotations
 

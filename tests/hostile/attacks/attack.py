@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-OPEN, HELD, REFUSED = "open", "held", "refused"
+OPEN, HELD, REFUSED, NOT_RUN = "open", "held", "refused", "—"
+_LETTERS = {"o": OPEN, "h": HELD, "r": REFUSED, "-": NOT_RUN}
 
 # The columns of the table in docs/threat-model.md, and two more that are tried
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -20,13 +21,12 @@ WAYS: dict[str, tuple[str, ...]] = {
     "--fakeroot --contain": ("--fakeroot", "--contain"),
     "--contain --pid": ("--contain", "--pid"),
 }
-# What of a way decides: which of the host's things it shares by design
+# The ways that share something with the host by design
+NOTHING: tuple[str, ...] = ()
 FILES = ("no flag", "--fakeroot")
 PROCESSES = (*FILES, "--contain", "--fakeroot --contain")
 VARIABLES = (*PROCESSES, "--contain --pid")
 EVERYTHING = tuple(WAYS)
-ROOT = tuple(way for way in WAYS if "--fakeroot" in way)
-NOTHING: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,15 @@ class Attack:
 
     wants: str
     signs: tuple[str, ...]  # what the attacking program reports with a secret in it, or what is seen outside
+    apptainer: str  # what the real Apptainer does in the five columns: o(pen), h(eld), r(efused), - (cannot be run)
     opens: tuple[str, ...] = NOTHING  # the ways of starting in which it succeeds
     why: str = ""  # the reason, for readers of the threat model
-    apptainer: str = ""  # what was measured in the five columns, as letters: o(pen), h(eld), r(efused), - (not run)
+    otherwise: str = HELD  # what becomes of it in all other ways
 
     def expect(self, way: str) -> str:
         """What is expected of a way of starting."""
-        return OPEN if way in self.opens else HELD
+        return OPEN if way in self.opens else self.otherwise
+
+    def expect_apptainer(self) -> list[str]:
+        """What is expected of Apptainer, in the order of the columns."""
+        return [_LETTERS[letter] for letter in self.apptainer]

@@ -3,57 +3,65 @@
 
 from __future__ import annotations
 
-from tests.hostile.attacks.attack import EVERYTHING, FILES, PROCESSES, VARIABLES, Attack
+from tests.hostile.attacks.attack import EVERYTHING, FILES, PROCESSES, REFUSED, VARIABLES, Attack
 
-_FILES = "your home, `/tmp`, `/var/tmp`, the current directory and `/dev` are bound; `--contain` leaves them out"
-_PROCESSES = "the host's processes are yours too; `--pid` and `--containall` hide them"
-_VARIABLES = "your environment is handed on; `--containall` and `--cleanenv` keep it out"
-_IPC = "shared memory of the host is used by MPI; `--ipc` and `--containall` give the container its own"
-_NETWORK = "the network is the host's, and with it loopback and abstract sockets; `--net` gives the container its own"
-_KEYS = "your keyrings are handed on, as to any program; `--contain` keeps them out"
-_TERMINAL = "it is the program's terminal too; `--contain` forbids typing into it"
-_SYS = "it is there with your rights, which are few; `--contain` makes it read-only"
-_HANDED = "what you opened for the program is handed on"
+_FILES = "Your home, `/tmp`, `/var/tmp`, the current directory and `/dev` are bound, writable. `--contain` leaves them out."
+_PROCESSES = "The host's processes are visible, and yours obey you. `--pid` and `--containall` hide them."
+_VARIABLES = "Your environment is passed on. `--cleanenv` and `--containall` keep it out."
+_IPC = "MPI needs the host's shared memory. `--ipc` and `--containall` give the container its own."
+_NETWORK = "The network namespace is the host's, and loopback and abstract sockets with it. `--net` gives another."
+_KEYS = "Your keyrings are passed on, as to any program. `--contain` keeps them out."
+_TERMINAL = (
+    "Your terminal is the program's terminal. `--contain` forbids it to type there; a kernel with "
+    "`dev.tty.legacy_tiocsti=0` forbids TIOCSTI to all."
+)
+_SYS = "It is there with your rights, which are few. `--contain` mounts it read-only."
+_PASSED = "A descriptor that you leave open for the program is passed on. Close it first (`9<&-`)."
 
+# Proved by test_attacks.py, and by test_peer.py for Apptainer
 ATTACKS = (
-    # -- files
-    Attack("read a key in your home by its path", ("home",), FILES, _FILES),
-    Attack("read a file of your project by its path", ("project",), FILES, _FILES),
-    Attack("read a file of yours in `/tmp`", ("temporary",), FILES, _FILES),
-    Attack("read a file of yours in `/dev/shm`", ("shared memory file",), FILES, _FILES),
-    Attack("read a file that is bound nowhere", ("outside",)),
-    Attack("read through a directory that you left open", ("descriptor",), EVERYTHING, _HANDED),
-    Attack("read past a mount by unmounting what covers it", ("covered",)),
-    Attack("read the host's root by binding `/proc/N/root` or `cwd`", ("bind of a root",)),
-    Attack("read the host's files by their handle", ("handle",)),
-    Attack("read the host's disks, memory and ports", ("devices",)),
-    Attack("write to a read-only bind", ("readonly written",)),
-    Attack("change images that are unpacked on the node", ("node written",)),
-    Attack("let a mount appear on the host", ("mount outside",)),
-    Attack("change anything that is bound nowhere", ("changed outside",)),
-    # -- processes
-    Attack("read the caller's files through `/proc/N/cwd`", ("process cwd",)),
-    Attack("read the caller's files through `/proc/N/root`", ("process root",)),
-    Attack("read the caller's files through `/proc/N/fd`", ("process fd",)),
-    Attack("read the caller's files through `/proc/N/map_files`", ("process map_files",)),
-    Attack("read your keys in `/proc/N/environ`", ("process environ",)),
-    Attack("read a secret of `--env` in `/proc/N/cmdline`", ("process cmdline",)),
-    Attack("read the memory of a process outside, or trace it", ("process memory",)),
-    Attack("enter the namespaces of a process outside", ("process namespaces",)),
-    Attack("change kedge's interpreter through `/proc/N/exe`", ("interpreter changed",)),
-    Attack("end a process of yours outside", ("killed",), PROCESSES, _PROCESSES),
-    # -- the kernel's
-    Attack("read your keys in its own environment", ("environment",), VARIABLES, _VARIABLES),
-    Attack("read a shared memory segment of yours", ("segment",), VARIABLES, _IPC),
-    Attack("read a message queue of yours", ("queue",), VARIABLES, _IPC),
-    Attack("ask a program of yours at a socket in `/tmp`", ("socket",), FILES, _FILES),
-    Attack("ask a program of yours at an abstract socket", ("abstract socket",), EVERYTHING, _NETWORK),
-    Attack("ask a program of yours at the loopback address", ("loopback",), EVERYTHING, _NETWORK),
-    Attack("read a key of your session keyring", ("session key",), FILES, _KEYS),
-    Attack("read a key of your user keyring", ("user key",), FILES, _KEYS),
-    Attack("type into your terminal (TIOCSTI)", ("typed",), FILES, _TERMINAL),
-    Attack("paste into your console (TIOCLINUX)", ("paste",), FILES, _TERMINAL),
-    Attack("read another terminal of yours", ("terminal",), FILES, _FILES),
-    Attack("write to `/sys`", ("sys", "sys remounted"), FILES, _SYS),
-    Attack("change settings of the kernel (`core_pattern` and others)", ("settings",)),
+    Attack("Read a key in your home by its path", ("home",), "ohhoh", FILES, _FILES),
+    Attack("Read a file of your project by its path", ("project",), "ohhoh", FILES, _FILES),
+    Attack("Read a file of yours in `/tmp`", ("temporary",), "ohhoh", FILES, _FILES),
+    Attack("Read a file of yours in `/dev/shm`", ("shared memory file",), "ohhoh", FILES, _FILES),
+    Attack("Read another terminal of yours", ("terminal",), "ohhoh", FILES, _FILES),
+    Attack("Talk to a program of yours at a socket in `/tmp`", ("socket",), "ohhoh", FILES, _FILES),
+    Attack("Read a file that is not bound", ("outside",), "hhhhh"),
+    Attack("Read through a directory that you left open", ("descriptor",), "ooooo", EVERYTHING, _PASSED),
+    Attack("Read what a mount covers, by unmounting", ("covered",), "hhhhh"),
+    Attack("Read the host's root by binding `/proc/N/root` or `cwd`", ("bind of a root",), "hhhhh"),
+    Attack("Read the host's files by handle (`open_by_handle_at`)", ("handle",), "hhhhh"),
+    Attack("Read disks and memory of the host through devices", ("devices",), "hhhhh"),
+    Attack("Write to a read-only bind", ("readonly written",), "hhhoo"),
+    Attack("Change images that kedge unpacked on the node", ("node written",), "-----"),
+    Attack("Make a mount appear on the host", ("mount outside",), "hhhhh"),
+    Attack("Change a file that is not bound", ("changed outside",), "hhhhh"),
+    Attack("Read your files through `/proc/N/cwd`", ("process cwd",), "hhhoh"),
+    Attack("Read your files through `/proc/N/root`", ("process root",), "hhhoh"),
+    Attack("Read your files through `/proc/N/fd`", ("process fd",), "hhhoh"),
+    Attack("Read your files through `/proc/N/map_files`", ("process map_files",), "hhhhh"),
+    Attack("Read your API keys in `/proc/N/environ`", ("process environ",), "hhhoh"),
+    Attack("Read a value of `--env` in `/proc/N/cmdline`", ("process cmdline",), "hhhhh"),
+    Attack("Read the memory of a process outside, or trace it", ("process memory",), "hhhoh"),
+    Attack("Enter the namespaces of a process outside (`setns`)", ("process namespaces",), "hhhoh"),
+    Attack("Change your Python interpreter through `/proc/N/exe`", ("interpreter changed",), "-----"),
+    Attack("Kill a process of yours outside", ("killed",), "oohoh", PROCESSES, _PROCESSES),
+    Attack("Read your API keys in its own environment", ("environment",), "oohoh", VARIABLES, _VARIABLES),
+    Attack("Read a System V shared memory segment of yours", ("segment",), "oohoh", VARIABLES, _IPC),
+    Attack("Read a POSIX message queue of yours", ("queue",), "oohoh", VARIABLES, _IPC),
+    Attack("Talk to a program of yours at an abstract socket", ("abstract socket",), "ooooo", EVERYTHING, _NETWORK),
+    Attack("Talk to a program of yours at 127.0.0.1", ("loopback",), "ooooo", EVERYTHING, _NETWORK),
+    Attack("Read a key of your session keyring", ("session key",), "ooooo", FILES, _KEYS),
+    Attack("Read a key of your user keyring", ("user key",), "ooooo", FILES, _KEYS),
+    Attack("Type into your terminal (TIOCSTI)", ("typed",), "ooooo", FILES, _TERMINAL),
+    Attack("Paste into your console (TIOCLINUX)", ("paste",), "ooooo", FILES, _TERMINAL),
+    Attack("Write to `/sys`", ("sys", "sys remounted"), "ooooo", FILES, _SYS),
+    Attack("Change kernel settings (`core_pattern` and others)", ("settings",), "hhhhh"),
+)
+# Proved by test_interpreter.py, test_joining.py and test_places.py, each in all ways
+STARTS = (
+    Attack("Change your Python interpreter with a `#!/proc/self/exe` script", (), "-----"),
+    Attack("The same while you enter an instance, or a rank joins", (), "-----"),
+    Attack("Read your files from kedge while you enter an instance", (), "-----"),
+    Attack("Start in a directory outside (`--pwd /proc/1/cwd`)", (), "-----", otherwise=REFUSED),
 )

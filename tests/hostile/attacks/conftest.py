@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What all attacks share: the programs, compiled once, and a scene with an installed kedge whose interpreter is the user's."""
+"""What all attacks share: the programs, compiled once, and a scene with kedge installed in it."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ import pytest
 from tests.builders.containers import USER, make_sandbox
 from tests.builders.installed import install_in_venv, write_wheel
 from tests.hostile.attacks.scene import Scene, compile_attack, make_scene, put_into
-from tests.requirements import open_way, require_program, require_user_namespaces
+from tests.requirements import require_program, require_user_namespaces
 
 
 @dataclass(frozen=True)
@@ -38,25 +37,17 @@ class Ground:
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
-    folder = tmp_path_factory.mktemp("attack-programs")
-    open_way(folder)
-    return Programs(*compile_attack(folder))
+    return Programs(*compile_attack(tmp_path_factory.mktemp("attack-programs")))
 
 
 @pytest.fixture(scope="package")
-def ground(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+def ground(programs: Programs) -> Iterator[Ground]:
     """kedge installed by its user, in an environment whose interpreter is a copy that the user may change."""
     require_user_namespaces()
     uid = os.getuid() or USER
-    wheels = tmp_path_factory.mktemp("wheels")
-    open_way(wheels)
     with make_scene(uid, programs.attack) as scene:
-        kedge = install_in_venv(scene.home, uid, write_wheel(wheels))
+        kedge = install_in_venv(scene.home, uid, write_wheel(scene.base))
         scene.watched = (kedge.parent / "python").resolve()
-        attack = scene.base / "attack"  # in a place that everybody can reach
-        shutil.copy(programs.attack, attack)
-        attack.chmod(0o755)
-        scene.attack = attack
         sandbox = scene.own(put_into(make_sandbox(scene.base / "sandbox"), programs.attack))
         yield Ground(scene, kedge, sandbox, pack(sandbox, scene.base / "image.sqsh"))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What stands around a container under attack: a home with secrets, processes, sockets, keys and a terminal of the caller.
+"""What stands around a container under attack: the caller's home with secrets, processes, sockets, keys, terminal.
 
 All secrets begin with the same word, so that any output that holds it has read one of them.
 """
@@ -27,6 +27,7 @@ from tests.builders.containers import as_user
 from tests.requirements import require_program
 
 SECRET = "canary-"
+FLAG = SECRET + "flag"  # what a command line says with --env
 PROGRAM = Path(__file__).parent / "program"
 MARKER = "marker-of-the-attack"
 # Reports that need no secret: what they say is the success itself
@@ -42,6 +43,7 @@ class Measured:
     is_whole: bool  # whether the attacking program ran to its end
     status: int
     errors: str
+    refusals: list[str]  # how typing into the terminal was refused: a filter says EPERM, a kernel without it EIO
 
 
 @dataclass
@@ -66,6 +68,15 @@ class Scene:
     @property
     def node(self) -> Path:
         return self.temporary / "node"
+
+    @property
+    def typed(self) -> Path:
+        """Where the caller notes what was typed into the terminal meanwhile."""
+        return self.base / "typed"
+
+    def as_caller(self, words: list[str]) -> list[str]:
+        """A command line that runs as the user."""
+        return as_user(self.uid, words)
 
     def own(self, path: Path) -> Path:
         """Give a tree to the user."""
@@ -98,7 +109,7 @@ class Scene:
         """The caller's environment, with a key in it."""
         return {
             "HOME": str(self.home),
-            "PATH": "/usr/bin:/bin",
+            "PATH": "/usr/bin:/bin:/usr/sbin:/sbin",
             "NGC_API_KEY": SECRET + "environment",
             "KEDGE_NODEDIR": str(self.node),
             "KEDGE_CACHEDIR": str(self.base / "cache"),
@@ -123,14 +134,15 @@ class Scene:
         """
         before = self.look()
         self.mend_interpreter()
+        self.typed.unlink(missing_ok=True)
         with _terminal(self.uid) as (own, other), _victims(self) as (known, spared):
             spare = os.open(self.base / "outside", os.O_RDONLY)
             words = [*command, *self.arguments(known), f"spared={spared.pid}", f"terminal={os.ttyname(other)}"]
-            arguments, typed = self.base / "arguments", self.base / "typed"
+            arguments = self.base / "arguments"
             arguments.write_bytes(b"".join(os.fsencode(word) + b"\0" for word in words))
             try:
                 done = subprocess.run(
-                    [*prefix, *as_user(self.uid, [str(self.attack), "caller", str(arguments), str(typed)])],
+                    [*prefix, *self.as_caller([str(self.attack), "caller", str(arguments), str(self.typed)])],
                     stdin=own,
                     capture_output=True,
                     text=True,
@@ -146,11 +158,13 @@ class Scene:
                 os.close(spare)
             details = read_reports(done.stdout)
             details["killed"] = ["its process is gone"] if spared.poll() is not None else []
-        details["typed"] = [text for text in (typed.read_text(errors="replace"),) if SECRET in text]
+        assert self.typed.exists(), done.stderr
+        details["typed"] = [text for text in (self.typed.read_text(errors="replace"),) if SECRET in text]
         details |= self._look_around(before)
         details["interpreter changed"] = self.mend_interpreter()
         signs = frozenset(name for name, found in details.items() if found)
-        return Measured(signs, details, '"end"' in done.stdout, done.returncode, done.stderr)
+        refusals = [line for line in done.stdout.splitlines() if "typing refused" in line]
+        return Measured(signs, details, '"end"' in done.stdout, done.returncode, done.stderr, refusals)
 
     def run(
         self, *words: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None
@@ -231,6 +245,8 @@ def read_reports(text: str) -> dict[str, list[str]]:
         if not line.startswith('{"attack"'):
             continue
         said = json.loads(line)
+        if said["found"] == FLAG and not said["attack"].endswith("cmdline"):
+            continue  # the program was given it
         if SECRET in said["found"] or said["attack"] in _STATES or said["attack"] == "program":
             found.setdefault(said["attack"], []).append(f"{said['how']}: {said['found']}")
     return found
@@ -273,14 +289,16 @@ def _victims(scene: Scene) -> Iterator[tuple[dict[str, str], subprocess.Popen[by
 
 
 @contextlib.contextmanager
-def make_scene(uid: int, attack: Path) -> Iterator[Scene]:
+def make_scene(uid: int, attack: Path, kind: type[Scene] = Scene) -> Iterator[Scene]:
     """A furnished scene; everything is removed at the end."""
     with contextlib.ExitStack() as stack:
         base = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kedge-attack-", dir=_place_outside())))
         temporary = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kedge-attack-", dir="/tmp")))
         shared = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kedge-attack-", dir="/dev/shm")))
         base.chmod(0o755)
-        scene = Scene(base, uid, attack, temporary)
+        scene = kind(base, uid, base / "attack", temporary)
+        shutil.copy(attack, scene.attack)  # to a place that everybody can reach
+        scene.attack.chmod(0o755)
         scene.furnish()
         scene.own(scene.write(shared / "secret", SECRET + "shm\n").parent)
         scene.servers = {"shm": str(shared / "secret"), **stack.enter_context(_servers(scene))}

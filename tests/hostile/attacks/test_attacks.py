@@ -14,7 +14,7 @@ from tests.builders.old_kernels import play_refusals
 from tests.hostile.attacks.attack import OPEN, WAYS
 from tests.hostile.attacks.attack_list import ATTACKS
 from tests.hostile.attacks.conftest import Ground
-from tests.hostile.attacks.scene import Measured
+from tests.hostile.attacks.scene import FLAG, Measured
 from tests.requirements import require_program, require_root
 
 # How the root is made: the image's form, the flags, and what the kernel is played to refuse
@@ -32,7 +32,7 @@ def attack(ground: Ground, way: str, build: str, where: str = "project", prefix:
     form, flags, refused = BUILDS[build]
     image = str(ground.sandbox if form == "sandbox" else ground.packed)
     binds = ("--bind", f"{scene.base}/readonly:/data:ro", "--bind", f"{scene.base}/mountpoint:/mountpoint")
-    words = [str(ground.kedge), "exec", *WAYS[way], *flags, *binds, "--env", "ATTACK_FLAG=canary-flag", image]
+    words = [str(ground.kedge), "exec", *WAYS[way], *flags, *binds, "--env", f"ATTACK_FLAG={FLAG}", image]
     cwd = {"home": scene.home, "project": scene.project, "tmp": "/tmp"}[where]
     played = play_refusals(scene.base, refused, path="") if refused else {}
     return scene.start([*words, "/bin/attack", "attack"], cwd, played, prefix)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Images that want to change kedge's interpreter, in the form of CVE-2019-5736, where it is the user's own file.
 
-Whatever kedge starts in an image may say that its interpreter is /proc/self/exe: the kernel then starts the very program
-that asked, with the image's dynamic loader, which opens it and writes to it as soon as nobody runs it.
+Whatever kedge starts in an image may say that its interpreter is /proc/self/exe: the kernel then starts the very
+program that asked, with the image's dynamic loader, which opens it and writes to it as soon as nobody runs it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 
 from kedge.formats.elf import read_elf
 from tests.builders.containers import make_sandbox
-from tests.hostile.attacks.attack import WAYS
+from tests.hostile.attacks.attack import COLUMNS, WAYS
 from tests.hostile.attacks.conftest import Ground, Programs
 from tests.hostile.attacks.scene import Scene, put_into
 from tests.requirements import require_program
@@ -102,7 +102,7 @@ def limited(kedge: Path) -> list[str]:
     return [require_program("timeout"), "--signal=KILL", "20", require_program("prlimit"), "--cpu=3", str(kedge)]
 
 
-@pytest.mark.parametrize("way", ["no flag", "--contain", "--containall", "--fakeroot --containall"])
+@pytest.mark.parametrize("way", COLUMNS)
 def test_an_instance_does_not_change_the_interpreter(ground: Ground, hostile: Path, way: str) -> None:
     """Neither when it starts, nor when somebody enters it."""
     scene = ground.scene

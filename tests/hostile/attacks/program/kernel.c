@@ -42,8 +42,7 @@ void attack_paths(void)
 void attack_environment(void)
 {
     for (char **each = environ; *each; each++)
-        if (strncmp(*each, "ATTACK_FLAG=", 12)) /* which was given to us by --env */
-            report_canary("environment", "getenv", *each, strlen(*each));
+        report_canary("environment", "getenv", *each, strlen(*each));
 }
 
 void attack_descriptors(void)

@@ -50,7 +50,10 @@ int play_caller(const char *arguments, const char *typed)
 {
     char text[4096];
     int status = 0;
-    ioctl(0, TIOCSCTTY, 0);
+    if (open("/dev/tty", O_RDONLY | O_CLOEXEC) < 0) { /* no terminal governs us yet */
+        setsid();
+        ioctl(0, TIOCSCTTY, 0);
+    }
     char **words = read_words(arguments);
     pid_t child = fork();
     if (child == 0) {

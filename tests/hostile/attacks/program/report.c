@@ -99,8 +99,10 @@ void report_reach(const char *attack, const char *how, int directory)
     for (size_t i = 0; i < SECRETS; i++)
         if (is_hidden[i])
             climb(attack, how, directory, given(secrets[i]) + 1);
-    if (is_hidden[1]) /* where the home is a file system of its own */
+    if (is_hidden[1]) { /* where the home, or what it is in, is a mount of its own */
         climb(attack, how, directory, ".ssh/id_ed25519");
+        climb(attack, how, directory, "home/.ssh/id_ed25519");
+    }
 }
 
 void try_apart(void (*attempt)(void))

@@ -37,7 +37,10 @@ static void type(int file, long (*call)(int))
     snprintf(text, sizeof text, CANARY "typed-%s ", way);
     for (const char *place = text; *place; place++) {
         letter[0] = *place;
-        if (call(file)) {
+        errno = 0;
+        long result = call(file);
+        if (result) {
+            report("typing refused", way, strerror(errno ? errno : (int)-result));
             return;
         }
     }
