@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tests.hostile.attacks.attack import EVERYTHING, FILES, PROCESSES, REFUSED, VARIABLES, Attack
 
-_FILES = "Your home, `/tmp`, `/var/tmp`, the current directory and `/dev` are bound, writable. `--contain` leaves them out."
+_FILES = "Your home, `/tmp`, `/var/tmp`, the current directory and `/dev` are writable. `--contain` leaves them out."
 _PROCESSES = "The host's processes are visible, and yours obey you. `--pid` and `--containall` hide them."
 _VARIABLES = "Your environment is passed on. `--cleanenv` and `--containall` keep it out."
 _IPC = "MPI needs the host's shared memory. `--ipc` and `--containall` give the container its own."
