@@ -11,6 +11,7 @@ _VARIABLES = "Your environment is passed on. `--cleanenv` and `--containall` kee
 _IPC = "MPI needs the host's shared memory. `--ipc` and `--containall` give the container its own."
 _NETWORK = "The network namespace is the host's, and loopback and abstract sockets with it. `--net` gives another."
 _KEYS = "Your keyrings are passed on, as to any program. `--contain` keeps them out."
+_NAMES = "The kernel shows them to every process of their owner."
 _TERMINAL = (
     "Your terminal is the program's terminal. `--contain` forbids it to type there; a kernel with "
     "`dev.tty.legacy_tiocsti=0` forbids TIOCSTI to all."
@@ -28,7 +29,8 @@ ATTACKS = (
     Attack("Talk to a program of yours at a socket in `/tmp`", ("socket",), "ohhoh", FILES, _FILES),
     Attack("Read a file that is not bound", ("outside",), "hhhhh"),
     Attack("Read through a directory that you left open", ("descriptor",), "ooooo", EVERYTHING, _PASSED),
-    Attack("Read what a mount covers, by unmounting", ("covered",), "hhhhh"),
+    Attack("Read through a descriptor that waits in a socket", ("queued descriptor",), "hhhhh"),
+    Attack("Read what a mount covers, by unmounting or `chroot`", ("covered",), "hhhhh"),
     Attack("Read the host's root by binding `/proc/N/root` or `cwd`", ("bind of a root",), "hhhhh"),
     Attack("Read the host's files by handle (`open_by_handle_at`)", ("handle",), "hhhhh"),
     Attack("Read disks and memory of the host through devices", ("devices",), "hhhhh"),
@@ -41,6 +43,7 @@ ATTACKS = (
     Attack("Read your files through `/proc/N/fd`", ("process fd",), "hhhoh"),
     Attack("Read your files through `/proc/N/map_files`", ("process map_files",), "hhhhh"),
     Attack("Read your API keys in `/proc/N/environ`", ("process environ",), "hhhoh"),
+    Attack("Read command lines of processes outside", ("command lines",), "oohoh", PROCESSES, _PROCESSES),
     Attack("Read a value of `--env` in `/proc/N/cmdline`", ("process cmdline",), "hhhhh"),
     Attack("Read the memory of a process outside, or trace it", ("process memory",), "hhhoh"),
     Attack("Enter the namespaces of a process outside (`setns`)", ("process namespaces",), "hhhoh"),
@@ -51,6 +54,7 @@ ATTACKS = (
     Attack("Read a POSIX message queue of yours", ("queue",), "oohoh", VARIABLES, _IPC),
     Attack("Talk to a program of yours at an abstract socket", ("abstract socket",), "ooooo", EVERYTHING, _NETWORK),
     Attack("Talk to a program of yours at 127.0.0.1", ("loopback",), "ooooo", EVERYTHING, _NETWORK),
+    Attack("Read the names of your keys (`/proc/keys`)", ("names of keys",), "ooooo", EVERYTHING, _NAMES),
     Attack("Read a key of your session keyring", ("session key",), "ooooo", FILES, _KEYS),
     Attack("Read a key of your user keyring", ("user key",), "ooooo", FILES, _KEYS),
     Attack("Type into your terminal (TIOCSTI)", ("typed",), "ooooo", FILES, _TERMINAL),

@@ -247,6 +247,8 @@ def read_reports(text: str) -> dict[str, list[str]]:
         said = json.loads(line)
         if said["found"] == FLAG and not said["attack"].endswith("cmdline"):
             continue  # the program was given it
+        if said["found"] == SECRET + "command":
+            said["attack"] = "command lines"  # of any process of the host's
         if SECRET in said["found"] or said["attack"] in _STATES or said["attack"] == "program":
             found.setdefault(said["attack"], []).append(f"{said['how']}: {said['found']}")
     return found
@@ -273,7 +275,7 @@ def _victims(scene: Scene) -> Iterator[tuple[dict[str, str], subprocess.Popen[by
     """A process of the user's with secrets in memory, and one that others may try to end."""
     queue = f"/kedge-attack-{os.getpid()}-{scene.uid}"
     holder = as_user(scene.uid, [str(scene.attack), "victim", queue])
-    spared = as_user(scene.uid, [require_program("sleep"), "100"])
+    spared = as_user(scene.uid, [str(scene.attack), "sleep", SECRET + "command"])
     variables = scene.variables()
     with (
         subprocess.Popen(holder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables, cwd=scene.home) as one,

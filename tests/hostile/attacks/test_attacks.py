@@ -11,48 +11,33 @@ from pathlib import Path
 import pytest
 
 from tests.builders.old_kernels import play_refusals
-from tests.hostile.attacks.attack import OPEN, WAYS
-from tests.hostile.attacks.attack_list import ATTACKS
+from tests.hostile.attacks.attack import WAYS
 from tests.hostile.attacks.conftest import Ground
+from tests.hostile.attacks.judging import list_missed, list_reached
 from tests.hostile.attacks.scene import FLAG, Measured
 from tests.requirements import require_program, require_root
 
-# How the root is made: the image's form, the flags, and what the kernel is played to refuse
-BUILDS: dict[str, tuple[str, tuple[str, ...], str]] = {
-    "overlay": ("sandbox", (), ""),
-    "underlay": ("sandbox", ("--underlay",), ""),
-    "fuse-overlayfs": ("sandbox", (), "overlay"),
-    "squashfuse": ("packed", ("--root-from", "squashfuse"), ""),
-    "unpacked": ("packed", ("--root-from", "unpack"), ""),
+# How the root is made: the image's form, the flags, what the kernel is played to refuse, and what --verbose says of it
+BUILDS: dict[str, tuple[str, tuple[str, ...], str, str]] = {
+    "overlay": ("sandbox", (), "", "kernel overlay"),
+    "underlay": ("sandbox", ("--underlay",), "", "the image is a folder"),
+    "fuse-overlayfs": ("sandbox", (), "overlay", "root: fuse-overlayfs"),
+    "squashfuse": ("packed", ("--root-from", "squashfuse"), "", "/squashfuse"),
+    "unpacked": ("packed", ("--root-from", "unpack"), "", "unpacked"),
 }
 
 
 def attack(ground: Ground, way: str, build: str, where: str = "project", prefix: tuple[str, ...] = ()) -> Measured:
     scene = ground.scene
-    form, flags, refused = BUILDS[build]
+    form, flags, refused, shown = BUILDS[build]
     image = str(ground.sandbox if form == "sandbox" else ground.packed)
     binds = ("--bind", f"{scene.base}/readonly:/data:ro", "--bind", f"{scene.base}/mountpoint:/mountpoint")
-    words = [str(ground.kedge), "exec", *WAYS[way], *flags, *binds, "--env", f"ATTACK_FLAG={FLAG}", image]
+    words = [str(ground.kedge), "exec", "--verbose", *WAYS[way], *flags, *binds, "--env", f"ATTACK_FLAG={FLAG}", image]
     cwd = {"home": scene.home, "project": scene.project, "tmp": "/tmp"}[where]
     played = play_refusals(scene.base, refused, path="") if refused else {}
-    return scene.start([*words, "/bin/attack", "attack"], cwd, played, prefix)
-
-
-def judge(measured: dict[str, Measured], way: str, baseline: Measured) -> list[str]:
-    """Attacks whose outcome is not the expected one. What this host refuses to anybody shows nothing by failing."""
-    wrong = []
-    for each in ATTACKS:
-        found = [
-            f"{build}: {text}"
-            for build, one in measured.items()
-            for sign in each.signs
-            for text in one.details.get(sign, [])
-        ]
-        if found and each.expect(way) != OPEN:
-            wrong.append(f"reached: {each.wants} ({len(found)} times): {found[0]}")
-        if not found and each.expect(way) == OPEN and baseline.signs.intersection(each.signs):
-            wrong.append(f"not reached: {each.wants}")
-    return wrong
+    measured = scene.start([*words, "/bin/attack", "attack"], cwd, played, prefix)
+    assert shown in measured.errors
+    return measured
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +55,7 @@ def test_what_is_reached_is_what_is_open_by_design(ground: Ground, baseline: Mea
     measured = {build: attack(ground, way, build) for build in BUILDS}
     measured |= {f"from {where}": attack(ground, way, "overlay", where) for where in ("home", "tmp")}
     assert [one.errors for one in measured.values() if not one.is_whole] == []
-    wrong = judge(measured, way, baseline)
+    wrong = [*list_reached(measured, way), *list_missed(measured, way, baseline)]
     assert not wrong, "\n".join(wrong)
 
 
@@ -87,5 +72,5 @@ def test_the_same_holds_with_subordinate_ids(ground: Ground, baseline: Measured,
     prefix = (require_program("unshare"), "--mount", "sh", "-ec", f'{mounts}; exec "$@"', "sh")
     measured = attack(ground, way, "overlay", prefix=prefix)
     assert measured.is_whole, measured.errors
-    wrong = judge({"overlay": measured}, way, baseline)
+    wrong = [*list_reached({"overlay": measured}, way), *list_missed({"overlay": measured}, way, baseline)]
     assert not wrong, "\n".join(wrong)

@@ -19,7 +19,8 @@ import pytest
 from tests.builders.containers import as_user, make_sandbox
 from tests.hostile.attacks.attack import WAYS
 from tests.hostile.attacks.conftest import Ground, Programs
-from tests.hostile.attacks.scene import Scene, put_into, read_reports
+from tests.hostile.attacks.judging import list_reached
+from tests.hostile.attacks.scene import FLAG, Scene, put_into, read_reports
 
 JOINS = 8
 # Without the caller's variables: those of the program may be read by those it shares a container with
@@ -60,7 +61,7 @@ def wait_for(read: Callable[[], str], pattern: str) -> str:
     raise AssertionError(f"nothing like {pattern} in: {read()}")
 
 
-def list_reached(reports: str) -> list[str]:
+def list_shown(reports: str) -> list[str]:
     found = read_reports(reports)
     return [f"{name}: {texts[0]}" for name, texts in found.items() if name.startswith(("newcomer", "program"))]
 
@@ -79,7 +80,7 @@ def test_newcomers_to_an_instance_show_nothing_of_the_host(ground: Ground, waiti
         reports = join_often(scene, enter, lambda: log.read_text(errors="replace"))
     finally:
         scene.run(ground.kedge, "instance", "stop", name)
-    wrong = list_reached(reports)
+    wrong = list_shown(reports)
     assert not wrong, "\n".join(wrong)
     assert scene.mend_interpreter() == []
 
@@ -102,6 +103,24 @@ def test_ranks_that_join_show_nothing_of_the_host(ground: Ground, waiting: Path,
     ):
         reports = join_often(scene, enter, lambda: log.read_text(errors="replace"), launch)
     assert first.returncode == 0
-    wrong = list_reached(reports)
+    wrong = list_shown(reports)
     assert not wrong, "\n".join(wrong)
     assert scene.mend_interpreter() == []
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if "--pid" not in way])
+def test_a_program_that_enters_an_instance_reaches_no_more_than_one_that_it_starts(ground: Ground, way: str) -> None:
+    scene = ground.scene
+    name = f"entered-{uuid.uuid4().hex[:8]}"
+    binds = ("--bind", f"{scene.base}/readonly:/data:ro", "--bind", f"{scene.base}/mountpoint:/mountpoint")
+    started = scene.run(ground.kedge, "instance", "start", *WAYS[way], *binds, ground.sandbox, name)
+    assert started.returncode == 0, started.stderr
+    clean = ("--cleanenv",) if "--containall" in way else ()  # each program of an instance says this for itself
+    words = [str(ground.kedge), "exec", *clean, "--env", f"ATTACK_FLAG={FLAG}", f"instance://{name}"]
+    try:
+        measured = scene.start([*words, "/bin/attack", "attack"], scene.project)
+    finally:
+        scene.run(ground.kedge, "instance", "stop", name)
+    assert measured.is_whole, measured.errors
+    wrong = list_reached({"entered": measured}, way)
+    assert not wrong, "\n".join(wrong)

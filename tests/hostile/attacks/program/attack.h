@@ -25,6 +25,7 @@ void attack_processes(void);
 void attack_process(const char *attack, pid_t pid);
 void watch_newcomers(void);
 void attack_numbered_process(void);
+void attack_parent_namespaces(void);
 void attack_host_process(void);
 
 /* kernel.c */
@@ -46,6 +47,7 @@ void attack_sys(void);
 void attack_readonly_bind(void);
 void attack_node(void);
 void attack_covered(void);
+void attack_chroot(void);
 void attack_bind_of_root(void);
 void attack_handles(void);
 void attack_propagation(void);

@@ -45,6 +45,19 @@ void attack_environment(void)
         report_canary("environment", "getenv", *each, strlen(*each));
 }
 
+/* Descriptors that wait in a socket's queue belong to whoever has the socket. */
+static void receive_files(const char *how, int file)
+{
+    char byte, space[CMSG_SPACE(8 * sizeof(int))];
+    struct iovec piece = {&byte, 1};
+    struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
+    if (recvmsg(file, &message, MSG_DONTWAIT) < 0)
+        return;
+    for (struct cmsghdr *each = CMSG_FIRSTHDR(&message); each; each = CMSG_NXTHDR(&message, each))
+        for (size_t i = 0; i < (each->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++)
+            report_reach("queued descriptor", how, ((int *)CMSG_DATA(each))[i]);
+}
+
 void attack_descriptors(void)
 {
     char how[40];
@@ -55,6 +68,8 @@ void attack_descriptors(void)
         snprintf(how, sizeof how, "descriptor %d", file);
         if (S_ISDIR(status.st_mode))
             report_reach("descriptor", how, file);
+        if (S_ISSOCK(status.st_mode))
+            receive_files(how, file);
     }
 }
 
@@ -121,22 +136,23 @@ static long search(long keyring, const char *name)
 
 void attack_keys(void)
 {
+    report_file("names of keys", "/proc/keys", AT_FDCWD, "/proc/keys");
     if (!given("session-key"))
         return;
     long session_key = atol(given("session-key")), user_key = atol(given("user-key")), ring = atol(given("user-ring"));
-    read_key("session key", "search", search(KEY_SPEC_SESSION_KEYRING, "kedge-attack-session"));
+    read_key("session key", "search", search(KEY_SPEC_SESSION_KEYRING, CANARY "name-session"));
     read_key("session key", "number", session_key);
-    read_key("user key", "search", search(KEY_SPEC_USER_KEYRING, "kedge-attack-user"));
-    read_key("user key", "user session", search(KEY_SPEC_USER_SESSION_KEYRING, "kedge-attack-user"));
+    read_key("user key", "search", search(KEY_SPEC_USER_KEYRING, CANARY "name-user"));
+    read_key("user key", "user session", search(KEY_SPEC_USER_SESSION_KEYRING, CANARY "name-user"));
     read_key("user key", "number", user_key);
     /* a keyring that belongs to the same user can be linked by its number, and what is linked is possessed */
     syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL);
     if (!syscall(SYS_keyctl, KEYCTL_LINK, ring, KEY_SPEC_SESSION_KEYRING))
-        read_key("user key", "linked", search(KEY_SPEC_SESSION_KEYRING, "kedge-attack-user"));
+        read_key("user key", "linked", search(KEY_SPEC_SESSION_KEYRING, CANARY "name-user"));
     if (!syscall(SYS_keyctl, KEYCTL_LINK, session_key, KEY_SPEC_SESSION_KEYRING))
         read_key("session key", "linked", session_key);
     if (!syscall(SYS_keyctl, KEYCTL_LINK, atol(given("session-ring")), KEY_SPEC_SESSION_KEYRING))
-        read_key("session key", "keyring linked", search(KEY_SPEC_SESSION_KEYRING, "kedge-attack-session"));
+        read_key("session key", "keyring linked", search(KEY_SPEC_SESSION_KEYRING, CANARY "name-session"));
 }
 
 static void read_device(const char *path)

@@ -12,8 +12,9 @@
 
 static void (*const attempts[])(void) = {
     attack_environment, attack_paths, attack_descriptors, attack_processes, attack_numbered_process,
+    attack_parent_namespaces,
     attack_memory_sharing, attack_sockets, attack_keys, attack_devices, attack_settings, attack_other_terminal,
-    attack_sys, attack_readonly_bind, attack_node, attack_covered, attack_bind_of_root, attack_handles};
+    attack_sys, attack_readonly_bind, attack_node, attack_covered, attack_chroot, attack_bind_of_root, attack_handles};
 
 static void attempt_all(void)
 {
@@ -51,6 +52,8 @@ int main(int count, char **words)
     remember_arguments(count, words);
     if (!strcmp(role, "caller"))
         return play_caller(words[2], words[3]);
+    if (!strcmp(role, "sleep"))
+        return sleep(100);
     if (!strcmp(role, "victim"))
         return play_victim(words[2]);
     if (!strcmp(role, "watch")) {

@@ -107,6 +107,16 @@ void attack_covered(void)
     }
 }
 
+/* Out of a root by a directory that lies outside of the next one. */
+void attack_chroot(void)
+{
+    int outside = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (chroot("/proc") || fchdir(outside))
+        return;
+    for (int i = 0; i < 30 && !chdir(".."); i++)
+        report_reach("covered", "chroot", AT_FDCWD);
+}
+
 void attack_bind_of_root(void)
 {
     char source[64];

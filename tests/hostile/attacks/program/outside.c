@@ -32,8 +32,8 @@ static char **read_words(const char *path)
     static const char *const names[] = {"session-key", "user-key", "session-ring", "user-ring"};
     long keys[4];
     syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL);
-    keys[0] = add_key("kedge-attack-session", CANARY "session-key", KEY_SPEC_SESSION_KEYRING);
-    keys[1] = add_key("kedge-attack-user", CANARY "user-key", KEY_SPEC_USER_KEYRING);
+    keys[0] = add_key(CANARY "name-session", CANARY "session-key", KEY_SPEC_SESSION_KEYRING);
+    keys[1] = add_key(CANARY "name-user", CANARY "user-key", KEY_SPEC_USER_KEYRING);
     keys[2] = syscall(SYS_keyctl, KEYCTL_GET_KEYRING_ID, KEY_SPEC_SESSION_KEYRING, 0);
     keys[3] = syscall(SYS_keyctl, KEYCTL_GET_KEYRING_ID, KEY_SPEC_USER_KEYRING, 0);
     for (char *word = text; word < text + length && count < MOST_WORDS - 4; word += strlen(word) + 1)

@@ -9,8 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/nsfs.h>
+#include <sys/ioctl.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,11 +30,11 @@ static void look_at_directory(const char *attack, const char *path)
 }
 
 /* What was handed to this very program is no secret of another process that has it too. */
-static bool is_ours(const struct stat *status)
+static bool is_ours(const struct stat *status, int except)
 {
     struct stat own;
     for (int file = 3; file < 256; file++)
-        if (!fstat(file, &own) && own.st_dev == status->st_dev && own.st_ino == status->st_ino)
+        if (file != except && !fstat(file, &own) && own.st_dev == status->st_dev && own.st_ino == status->st_ino)
             return true;
     return false;
 }
@@ -47,7 +50,7 @@ static void look_at_files(const char *attack, const char *folder)
         if (entry->d_name[0] == '.')
             continue;
         snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        if (stat(path, &status) || is_ours(&status))
+        if (stat(path, &status) || is_ours(&status, -1))
             continue;
         if (S_ISDIR(status.st_mode))
             look_at_directory(attack, path);
@@ -91,6 +94,31 @@ static void look_at_memory(const char *attack, const char *process)
     if (maps)
         fclose(maps);
     close(memory);
+}
+
+/* Descriptors taken out of a process, without its /proc. */
+static void take_files(const char *attack, pid_t pid)
+{
+    int process = syscall(SYS_pidfd_open, pid, 0);
+    for (int file = 0; process >= 0 && file < 32; file++) {
+        struct stat status;
+        int taken = syscall(SYS_pidfd_getfd, process, file, 0);
+        if (taken >= 0 && !fstat(taken, &status) && S_ISDIR(status.st_mode) && !is_ours(&status, taken))
+            report_reach(attack, "pidfd_getfd", taken);
+        close(taken);
+    }
+    close(process);
+}
+
+/* The user namespace above ours, and what may be entered from there. */
+void attack_parent_namespaces(void)
+{
+    int file = open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
+    for (int depth = 0; file >= 0 && depth < 4; depth++) {
+        file = ioctl(file, NS_GET_PARENT);
+        if (file >= 0 && !setns(file, CLONE_NEWUSER))
+            report("process namespaces", "NS_GET_PARENT", CANARY "entered");
+    }
 }
 
 static void enter_namespaces(const char *attack, const char *process)
@@ -143,6 +171,8 @@ void attack_process(const char *prefix, pid_t pid)
     char process[64], folder[64];
     snprintf(process, sizeof process, "/proc/%d", pid);
     look_at(prefix, process);
+    snprintf(folder, sizeof folder, "%sfd", prefix);
+    take_files(folder, pid);
     snprintf(folder, sizeof folder, "/proc/%d/task", pid);
     DIR *tasks = opendir(folder);
     struct dirent *entry;
