@@ -16,16 +16,61 @@ import sys
 import sysconfig
 import tomllib
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.builders.containers import as_user
+from tests.builders.containers import Runner, as_user, each_role, give_to
 from tests.requirements import REPOSITORY
 
 PYTHON = "/usr/bin/python3"  # the system's: users can read it
 NO_UV = "uv is not installed"
+
+
+@dataclass(frozen=True)
+class InstalledRunner(Runner):
+    """Runs an installed kedge from where users stand; what tests start from / starts there too."""
+
+    place: Path = Path("/tmp")
+    package: Path = Path("/")  # where its modules are
+
+    def variables(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Nothing of the checkout's."""
+        inherited = super().variables(more)
+        return {name: value for name, value in inherited.items() if name not in ("PYTHONPATH", "KEDGE_KEEP")}
+
+    def run(
+        self,
+        *words: str,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | str | None = None,
+        stdin: str | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run to the end, from the user's place."""
+        return super().run(*words, env=env, cwd=self.place if cwd in (None, "/") else cwd, stdin=stdin)
+
+
+# How kedge was installed, and where its user stands: each once, not each with each
+INSTALLED = (("venv", "home"), ("user", "project"), ("prefix", "/tmp"), ("uv", "project"))
+
+
+def each_installed(how: str, where: str) -> Iterator[InstalledRunner]:
+    """A fixture's body: an ordinary user who has installed kedge so and stands there, with secrets in the home."""
+    for plain in each_role("user"):
+        project = plain.home / "projects/run"
+        project.mkdir(parents=True)
+        for name in (".ssh/id_ed25519", ".ngc/config", ".docker/config.json"):
+            (plain.home / name).parent.mkdir()
+            (plain.home / name).write_text("text-of-the-canary")
+        give_to(plain, plain.home)
+        kedge = INSTALLERS[how](plain.home, plain.uid, write_wheel(plain.folder))
+        place = {"home": plain.home, "project": project}.get(where, Path(where))
+        package = next(path.parent for path in plain.home.rglob("kedge/cli") if "__pycache__" not in path.parts)
+        # some tests give another home, and so the user's packages would be elsewhere
+        environment = {"PYTHONUSERBASE": str(plain.home / ".local")} if how == "user" else {}
+        yield InstalledRunner(plain.folder, plain.uid, environment, (str(kedge),), place, package)
 
 
 def write_wheel(folder: Path) -> Path:

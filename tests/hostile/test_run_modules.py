@@ -11,8 +11,6 @@ import pytest
 import kedge
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 
-PACKAGE = Path(kedge.__file__).parent
-
 
 @pytest.fixture(scope="module", params=["user", "root"])
 def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
@@ -20,10 +18,16 @@ def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
 
 
 @pytest.fixture(scope="module")
-def image(runner: Runner) -> str:
+def package() -> Path:
+    """Where the kedge that is run has its modules."""
+    return Path(kedge.__file__).parent
+
+
+@pytest.fixture(scope="module")
+def image(runner: Runner, package: Path) -> str:
     """An image in which every module of kedge, at its place on this host, tells that it was loaded."""
     folder = make_sandbox(runner.folder / "image")
-    for path in PACKAGE.rglob("*.py"):
+    for path in package.rglob("*.py"):
         twin = folder / path.relative_to("/")
         twin.parent.mkdir(parents=True, exist_ok=True)
         twin.write_text("import os\nos.write(2, b'LOADED FROM THE IMAGE\\n')\nos._exit(77)\n")
