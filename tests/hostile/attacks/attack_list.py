@@ -35,6 +35,7 @@ ATTACKS = (
     Attack("Read the host's files by handle (`open_by_handle_at`)", ("handle",), "hhhhh"),
     Attack("Read disks and memory of the host through devices", ("devices",), "hhhhh"),
     Attack("Write to a read-only bind", ("readonly written",), "hhhoo"),
+    Attack("Change the image that it runs from", ("image written",), "hhhhh"),
     Attack("Change images that kedge unpacked on the node", ("node written",), "-----"),
     Attack("Make a mount appear on the host", ("mount outside",), "hhhhh"),
     Attack("Change a file that is not bound", ("changed outside",), "hhhhh"),

@@ -49,6 +49,7 @@ def ground(programs: Programs) -> Iterator[Ground]:
         kedge = install_in_venv(scene.home, uid, write_wheel(scene.base))
         scene.watched = (kedge.parent / "python").resolve()
         sandbox = scene.own(put_into(make_sandbox(scene.base / "sandbox"), programs.attack))
+        scene.images.append(sandbox)
         yield Ground(scene, kedge, sandbox, pack(sandbox, scene.base / "image.sqsh"))
 
 

@@ -56,6 +56,7 @@ class Scene:
     temporary: Path
     servers: dict[str, str] = field(default_factory=dict)
     watched: Path | None = None  # the interpreter, where it is the user's own
+    images: list[Path] = field(default_factory=list)  # folders that containers run from
 
     @property
     def home(self) -> Path:
@@ -219,14 +220,16 @@ class Scene:
 
     def _look_around(self, before: dict[str, object]) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
-        for sign, folder in (
-            ("readonly written", self.base / "readonly"),
-            ("node written", self.node),
-            ("mount outside", self.base / "mountpoint"),
+        for sign, folders in (
+            ("readonly written", [self.base / "readonly"]),
+            ("image written", self.images),
+            ("node written", [self.node]),
+            ("mount outside", [self.base / "mountpoint"]),
         ):
-            marker = folder / MARKER
-            found[sign] = [str(marker)] if marker.exists() else []
-            marker.unlink(missing_ok=True)
+            markers = [marker for folder in folders for marker in folder.rglob(MARKER)]
+            found[sign] = [str(marker) for marker in markers]
+            for marker in markers:
+                marker.unlink()
         found["changed outside"] = [path for path, state in self.look().items() if state != before[path]]
         return found
 

@@ -24,7 +24,7 @@ from tests.hostile.attacks.scene import FLAG, Scene, put_into, read_reports
 
 JOINS = 8
 # Without the caller's variables: those of the program may be read by those it shares a container with
-ENTER = ("exec", "--cleanenv", "--env", "HARMLESS=1")
+ENTER = ("exec", "--cleanenv")
 OUT = ("--no-mount", "tmp,home,cwd")
 
 
@@ -76,7 +76,7 @@ def test_newcomers_to_an_instance_show_nothing_of_the_host(ground: Ground, waiti
     assert started.returncode == 0, started.stderr
     try:
         log = next((scene.home / ".local/state/kedge/instances").rglob(f"{name}.out"))
-        enter = [str(ground.kedge), *ENTER, f"instance://{name}"]
+        enter = [str(ground.kedge), *ENTER, "--env", f"ATTACK_FLAG={FLAG}", f"instance://{name}"]
         reports = join_often(scene, enter, lambda: log.read_text(errors="replace"))
     finally:
         scene.run(ground.kedge, "instance", "stop", name)

@@ -24,6 +24,7 @@ def peer(programs: Programs) -> Iterator[Ground]:
     require_peer()
     with make_scene(PEER_USER, programs.attack, PeerScene) as scene:
         sandbox = scene.own(put_into(make_sandbox(scene.base / "sandbox"), programs.attack))
+        scene.images.append(sandbox)
         yield Ground(scene, scene.attack, sandbox, pack(sandbox, scene.base / "image.sqsh"))
 
 

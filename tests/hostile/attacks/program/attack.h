@@ -45,6 +45,7 @@ void attack_other_terminal(void);
 /* mounts.c */
 void attack_sys(void);
 void attack_readonly_bind(void);
+void attack_image(void);
 void attack_node(void);
 void attack_covered(void);
 void attack_chroot(void);

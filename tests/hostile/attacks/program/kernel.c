@@ -129,6 +129,21 @@ static void read_key(const char *attack, const char *how, long key)
         report_canary(attack, how, text, (size_t)length < sizeof text ? (size_t)length : sizeof text);
 }
 
+#ifdef __x86_64__
+/* The same by the system call of 32-bit programs, which have other numbers and low addresses. */
+static void read_key_int80(const char *attack, long key)
+{
+    static char text[256];
+    long length;
+    __asm__ volatile("int $0x80"
+                     : "=a"(length)
+                     : "0"(288L), "b"((long)KEYCTL_READ), "c"(key), "d"(text), "S"((long)sizeof text)
+                     : "memory");
+    if (length > 0 && (size_t)length < sizeof text)
+        report_canary(attack, "int80", text, length);
+}
+#endif
+
 static long search(long keyring, const char *name)
 {
     return syscall(SYS_keyctl, KEYCTL_SEARCH, keyring, "user", name, 0);
@@ -153,6 +168,12 @@ void attack_keys(void)
         read_key("session key", "linked", session_key);
     if (!syscall(SYS_keyctl, KEYCTL_LINK, atol(given("session-ring")), KEY_SPEC_SESSION_KEYRING))
         read_key("session key", "keyring linked", search(KEY_SPEC_SESSION_KEYRING, CANARY "name-session"));
+    read_key("session key", "request_key", syscall(SYS_request_key, "user", CANARY "name-session", NULL, 0));
+    read_key("user key", "request_key", syscall(SYS_request_key, "user", CANARY "name-user", NULL, 0));
+#ifdef __x86_64__
+    read_key_int80("session key", session_key); /* the last: a kernel without it ends us */
+    read_key_int80("user key", user_key);
+#endif
 }
 
 static void read_device(const char *path)

@@ -14,7 +14,7 @@ static void (*const attempts[])(void) = {
     attack_environment, attack_paths, attack_descriptors, attack_processes, attack_numbered_process,
     attack_parent_namespaces,
     attack_memory_sharing, attack_sockets, attack_keys, attack_devices, attack_settings, attack_other_terminal,
-    attack_sys, attack_readonly_bind, attack_node, attack_covered, attack_chroot, attack_bind_of_root, attack_handles};
+    attack_sys, attack_readonly_bind, attack_image, attack_node, attack_covered, attack_chroot, attack_bind_of_root, attack_handles};
 
 static void attempt_all(void)
 {

@@ -10,7 +10,12 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+#ifndef AT_RECURSIVE
+#define AT_RECURSIVE 0x8000
+#endif
 
 #define MOST 400
 static char points[MOST][512];
@@ -32,6 +37,8 @@ static int list_points(const char *place)
 
 static void make_writable(const char *place)
 {
+    struct { unsigned long set, clear, propagation, namespace; } change = {0, 1 /* MOUNT_ATTR_RDONLY */, 0, 0};
+    syscall(442 /* mount_setattr */, AT_FDCWD, place, AT_RECURSIVE, &change, sizeof change);
     int count = list_points(place);
     for (int i = 0; i < count; i++)
         for (int flags = 0; flags < 4; flags++)
@@ -74,6 +81,18 @@ void attack_readonly_bind(void)
     unshare(CLONE_NEWNS);
     make_writable(folder);
     write_marker("readonly bind remounted", folder);
+}
+
+/* The image that we run from, where no layer lies above it. */
+void attack_image(void)
+{
+    static const char *const places[] = {"/", "/bin", "/etc", "/.singularity.d"};
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 4; i++)
+            write_marker("image", places[i]);
+        unshare(CLONE_NEWNS);
+        make_writable("/");
+    }
 }
 
 void attack_node(void)
