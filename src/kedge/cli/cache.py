@@ -173,16 +173,12 @@ def _verify(arguments: argparse.Namespace, console: Console) -> None:
     found = cache.verify_cache(console.settings, console.progress)
     for path in found.changed:
         console.progress.warn(f"{path} has been changed since kedge delivered it; kedge leaves it as it is")
-    if console.json:
-        changed = [str(path) for path in found.changed]
-        console.print_json({"removed": [_as_dict(entry) for entry in found.broken], "changed": changed})
-        return
-    _report_removed(console, found.broken, "damaged and removed")
+    _report_removed(console, found.broken, "damaged and removed", changed=[str(path) for path in found.changed])
 
 
-def _report_removed(console: Console, removed: list[Entry], verb: str) -> None:
+def _report_removed(console: Console, removed: list[Entry], verb: str, **more: object) -> None:
     if console.json:
-        console.print_json({"removed": [_as_dict(entry) for entry in removed], "dry_run": console.dry_run})
+        console.print_json({"removed": [_as_dict(entry) for entry in removed], "dry_run": console.dry_run, **more})
     if console.verbosity or console.dry_run:
         for entry in removed:
             console.print(f"{entry.kind} {entry.name} ({format_size(entry.size)})")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from kedge.errors import FileProblem
+from kedge.errors import KedgeError
 from kedge.store.layout import Layout, hash_text
 from kedge.store.records import read_digest, read_fields
 
@@ -48,14 +48,18 @@ class Deliveries:
         return read_delivery(self.path(key))
 
     def note(self, record: DeliveryRecord) -> None:
-        """Add the paths of a record to what is known, where they are on the cache's file system: others may hang."""
-        device = self._layout.folder("records").stat().st_dev
-        fresh = [path.absolute() for path in record.paths if path.stat().st_dev == device]
+        """Add the paths of a record to what is known, where they are on the cache's file system: others may hang.
+
+        The users have their files by now: that none can be written, in a full cache or one of others, is no error.
+        """
         known = self.read(record.key)
-        if known is not None and known.digest == record.digest:
-            fresh += [path for path in known.paths if path not in fresh]
-        if fresh:
-            self._write(replace(record, paths=tuple(fresh[:_MOST_PATHS])))
+        with contextlib.suppress(KedgeError, OSError):
+            device = self._layout.folder("records").stat().st_dev
+            fresh = [path.absolute() for path in record.paths if path.stat().st_dev == device]
+            if known is not None and known.digest == record.digest:
+                fresh += [path for path in known.paths if path not in fresh]
+            if fresh:
+                self._write(replace(record, paths=tuple(fresh[:_MOST_PATHS])))
 
     def forget(self, key: str, path: Path) -> None:
         """Take out one path, and the record with its last; in a cache that we may only read nothing happens."""
@@ -63,7 +67,7 @@ class Deliveries:
         if known is None:
             return
         left = replace(known, paths=tuple(each for each in known.paths if each != path))
-        with contextlib.suppress(FileProblem, OSError):
+        with contextlib.suppress(KedgeError, OSError):
             if left.paths:
                 self._write(left)
             else:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from kedge.errors import FileProblem
+from kedge.errors import FileProblem, KedgeError
 from kedge.model.link_mode import LinkMode
 from kedge.posix.files import apply_umask, explained
 from kedge.store import transfer
@@ -58,6 +58,7 @@ class Images:
         self.deliveries = Deliveries(layout)
         self.warn: Callable[[str], None] = lambda _: None
         self._refused: set[Path] = set()  # files of users that are not what they were, as far as this process saw
+        self._hashed: dict[Path, tuple[int, ...]] = {}  # images of the cache that this process has read as they are
 
     def path(self, key: str) -> Path:
         """Where the image with that key stands, if it is there."""
@@ -102,13 +103,15 @@ class Images:
             return False
         if record is None and not is_thorough:  # its builder may be about to write it
             return False
-        if record is not None and not is_thorough and record.is_witnessed(status):
+        seen = (status.st_ino, status.st_size, status.st_ctime_ns, status.st_nlink)
+        if record is not None and not is_thorough and (record.is_witnessed(status) or self._hashed.get(path) == seen):
             return True
         if record is None or not _has_bytes(path, status, record):
             self._refuse(path, record)
             return False
+        self._hashed[path] = seen
         if not record.is_witnessed(status):
-            with contextlib.suppress(FileProblem, OSError):  # in a cache that we may only read it is hashed each time
+            with contextlib.suppress(KedgeError):  # in a cache that we may only read it is hashed each time
                 replace(record, is_linked=record.is_linked or status.st_nlink > 1).write(self._layout, path, status)
         return True
 
@@ -118,7 +121,7 @@ class Images:
         if record is None or not record.digest:
             why = "has no checksum (an older kedge made it)"
         self.warn(f"the cached image '{name}' {why}: kedge does not use it and makes it again")
-        with contextlib.suppress(FileProblem):  # in a cache that we may only read it just does not count
+        with contextlib.suppress(KedgeError):  # in a cache that we may only read it just does not count
             self._remove(path)
 
     def _remove(self, image: Path) -> None:
@@ -222,10 +225,7 @@ class Images:
                 how = transfer.copy_image(file, wish.target, fresh.digest, force=wish.force, is_trusted=lambda: True)
         if how is None:
             raise FileProblem(f"{fresh.path} changed while it was copied", hint="try again")
-        with contextlib.suppress(
-            OSError, FileProblem
-        ):  # the user has the file: a record that cannot be kept is no harm
-            self.deliveries.note(DeliveryRecord(fresh.key, fresh.digest, fresh.size, (wish.target,)))
+        self.deliveries.note(DeliveryRecord(fresh.key, fresh.digest, fresh.size, (wish.target,)))
         return how
 
     def _deliver_kept(self, key: str, wish: Handing) -> Delivery | None:
@@ -260,8 +260,11 @@ class Images:
         if stat.S_IMODE(status.st_mode) != apply_umask(IMAGE_MODE):  # another umask may have reigned then
             return False
         record = ImageRecord.read(found)
-        if record is not None:  # first, so that whatever happens it is hashed from now on
-            replace(record, is_linked=True).write(self._layout, found, status)
+        try:
+            if record is not None:  # first, so that whatever happens it is hashed from now on
+                replace(record, is_linked=True).write(self._layout, found, status)
+        except KedgeError:  # a cache that we may only read
+            return False
         return transfer.link_file(found, wish.target, force=wish.force)
 
     def _deliver_copy(self, key: str, wish: Handing) -> Delivery | None:
@@ -269,8 +272,7 @@ class Images:
             size = os.fstat(source.fileno()).st_size
             how = transfer.copy_image(source, wish.target, digest, force=wish.force, is_trusted=lambda: False)
             if how is not None:
-                with contextlib.suppress(OSError, FileProblem):
-                    self.deliveries.note(DeliveryRecord(key, digest, size, (wish.target,)))
+                self.deliveries.note(DeliveryRecord(key, digest, size, (wish.target,)))
                 return how
             self._give_up(key, path)
         return None
