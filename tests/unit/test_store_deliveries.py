@@ -17,6 +17,7 @@ from kedge.model.digest import Digest
 from kedge.model.link_mode import LinkMode
 from kedge.store import transfer
 from kedge.store.eviction import Kind
+from kedge.store.holds import Holds
 from kedge.store.images import Handing
 from kedge.store.records import ImageRecord
 from kedge.store.store import Store
@@ -85,6 +86,13 @@ def test_delivery_again_is_copied_from_the_users_file(store: Store, tmp_path: Pa
     assert store.deliver("key", Handing(tmp_path / "three.sif")) is Delivery.COPY, "from the second"
     assert (tmp_path / "three.sif").read_bytes() == CONTENT
     assert (tmp_path / "three.sif").stat().st_ino != (tmp_path / "two.sif").stat().st_ino
+
+
+def test_delivered_file_is_looked_at_only_as_long_as_it_has_the_bytes(store: Store, tmp_path: Path) -> None:
+    out = deliver_first(store, tmp_path / "out.sif")
+    assert store.images.find_delivered("key") == out
+    change_in_place(out)
+    assert store.images.find_delivered("key") is None
 
 
 def test_delivery_onto_the_file_itself_makes_a_new_one(store: Store, tmp_path: Path) -> None:
@@ -329,6 +337,45 @@ def test_copy_that_meets_a_full_disk_leaves_nothing(
         store.deliver("key", Handing(tmp_path / "two.sif"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.sif", "store"]
     assert store.find_at_hand("key") == tmp_path / "out.sif"
+
+
+def test_kill_between_the_move_and_the_record_loses_nothing(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.images.deliveries, "note", die)
+        with pytest.raises(KeyboardInterrupt):
+            store.build_into("key", write_image, Handing(tmp_path / "out.sif"))
+    assert (tmp_path / "out.sif").read_bytes() == CONTENT
+    assert (tmp_path / "out.sif").stat().st_nlink == 1
+    assert store.entries() == []
+    assert store.build_into("key", write_image, Handing(tmp_path / "two.sif")) is Delivery.MOVE
+
+
+def test_record_that_cannot_be_written_does_not_fail_the_delivery(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise NoSpace("full")
+
+    monkeypatch.setattr(store.images.deliveries, "_write", refuse)
+    deliver_first(store, tmp_path / "out.sif")
+    assert store.find_at_hand("key") is None
+
+
+def test_hold_is_no_change_of_the_image_and_keeps_it(store: Store) -> None:
+    holds, path = Holds(store.layout), store.build_image("key", write_image)
+    before = path.stat()
+    held = holds.hold(path, "job-1", "image.sqsh")
+    assert held.samefile(path)
+    assert path.stat().st_ctime_ns == before.st_ctime_ns
+    store.limit = 0
+    assert store.evict() == store.clean(list(Kind)) == []
+    holds.release("job-1")
+    assert [entry.kind for entry in store.evict()] == [Kind.IMAGE]
 
 
 def test_copies_need_no_thread(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,6 +77,13 @@ class Images:
         """A file that should have the image: the cache's, or else one of the user's, which may have changed since."""
         return self.find(key) or next((path for path, _, _ in self._open_delivered(key)), None)
 
+    def find_delivered(self, key: str) -> Path | None:
+        """A file of the user's that has the image, by a hash of all its bytes; for a look, as it may change at once."""
+        for path, file, digest in self._open_delivered(key):
+            if hash_open(file.fileno(), "sha256") == digest:
+                return path
+        return None
+
     def drop(self, key: str) -> None:
         """Take the image out of the cache; files of users stay."""
         self._remove(self.path(key))
