@@ -145,6 +145,27 @@ def test_pull_oras_is_stored_once_and_delivered_executable(tmp_path: Path, sif: 
     assert large == [], "the user's file has the same bytes"
 
 
+def test_unpack_never_takes_a_pulled_file_and_nothing_else(tmp_path: Path, sif: Path) -> None:
+    """The cache gave its only copy away: it is the pull's file that is read, as long as its bytes are the same."""
+    here = {"cache": tmp_path / "c", "cwd": tmp_path, "environment": {"KEDGE_NODEDIR": str(tmp_path / "node")}}
+    with FakeRegistry() as registry:
+        reference = f"oras://{registry.host}/sif/busybox:1"
+        kedge("push", sif, reference, **here)
+        kedge("pull", "--arch", "arm64", "x.sif", reference, **here)
+        registry.server.log.clear()
+        done = kedge("unpack", "--json", "--pull", "never", reference, **here)
+        assert (Path(json.loads(done.stdout)[0]["root"]) / "bin/busybox").exists()
+        kedge("cache", "clean", "--force", "--type", "image", **here)
+        kedge("cache", "clean", "--force", "--node", **here)
+        with (tmp_path / "x.sif").open("r+b") as file:
+            file.seek(300_000)
+            file.write(b"changed")
+        done = kedge("unpack", "--pull", "never", reference, check=False, **here)
+        assert not registry.server.seen("/blobs/")
+    assert done.returncode == ImageNotFound.exit_code, done.stderr
+    assert "x.sif has been changed since kedge delivered it" in done.stderr
+
+
 @pytest.mark.parametrize("form", ["sandbox", "squashfs", "oci-archive"])
 def test_pull_files_into_other_forms(tmp_path: Path, sif: Path, form: str) -> None:
     with FileServer(sif.read_bytes()) as files:
