@@ -76,13 +76,10 @@ def run_beside(work: Callable[[], Result]) -> Callable[[], Result]:
 def copy_hashed(source: BinaryIO, target: BinaryIO) -> str:
     """Copy a file as long as it is now; the SHA-256 of what was written, in hexadecimal."""
     found = new_hash("sha256")
-    size = left = os.fstat(source.fileno()).st_size
+    left = os.fstat(source.fileno()).st_size
     while piece := source.read(min(_PIECE, left)):
         hashed = run_beside(functools.partial(found.update, piece))
         target.write(piece)
-        target.flush()
-        with contextlib.suppress(OSError):  # let the disk begin now with what has to be there in the end
-            os.posix_fadvise(target.fileno(), size - left, len(piece), os.POSIX_FADV_DONTNEED)
         hashed()
         left -= len(piece)
     return found.hexdigest()
