@@ -61,7 +61,7 @@ def atomic_output(target: Path, *, mode: int = 0o644, force: bool = False, exact
             if exact:
                 os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
-        _publish(temporary, target, force=force)
+        publish(temporary, target, force=force)
     finally:
         with contextlib.suppress(OSError):  # what went wrong before says more than that there is nothing to remove
             temporary.unlink()
@@ -88,7 +88,8 @@ def refuse_existing(target: Path, *, force: bool = False) -> None:
         )
 
 
-def _publish(temporary: Path, target: Path, *, force: bool) -> None:
+def publish(temporary: Path, target: Path, *, force: bool) -> None:
+    """Give a complete file its name; the temporary one may be left, and is the caller's to remove."""
     with explained(target):
         if force:
             temporary.replace(target)

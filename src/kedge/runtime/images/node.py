@@ -242,7 +242,7 @@ def _describe_archive(reference: str) -> str:
         status = os.stat(path)
     except OSError:
         return ""
-    return f"{os.path.abspath(path)} {status.st_size:x}-{status.st_mtime_ns:x}-{status.st_ino:x}"
+    return f"{os.path.abspath(path)} {status.st_size:x}-{status.st_ctime_ns:x}-{status.st_ino:x}"
 
 
 def _is_readonly(place: str) -> bool:
