@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 
@@ -31,8 +32,23 @@ def redact(text: str) -> str:
 
 
 def escape_controls(text: str) -> str:
-    """The text with control characters, newlines and tabs apart, written as escapes."""
-    return "".join(c if (c >= " " and not "\x7f" <= c < "\xa0") or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
+    """The text with what steers a terminal or cannot be seen written as escapes, newlines and tabs apart.
+
+    Not control characters alone: those that turn the direction of text make a line read as another.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else _escape(c) for c in text)
+
+
+def escape_json(text: str) -> str:
+    """The same for a JSON document, which stays the same document: all such characters in it are in strings."""
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+
+
+def _escape(character: str) -> str:
+    number = ord(character)
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
 def redact_arguments(argv: Sequence[str]) -> list[str]:

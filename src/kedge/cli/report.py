@@ -41,7 +41,7 @@ def report_failure(problem: BaseException, argv: Sequence[str], options: GlobalO
     if isinstance(problem, OSError) and problem.filename is None:
         _silence_output()
     if options.debug:
-        _write_line(sys.stderr, redact("".join(traceback.format_exception(problem))).rstrip())
+        _write_line(sys.stderr, _make_safe("".join(traceback.format_exception(problem))).rstrip())
     if error is None:
         return _report_bug(problem, argv, options)
     if options.json:
@@ -120,7 +120,7 @@ def _report_bug(problem: BaseException, argv: Sequence[str], options: GlobalOpti
     hint = "please report it with the content of the log" if path else "please report it with the text above"
     error = KedgeError(message, context={"log": str(path)} if path else {}, hint=hint)
     if path is None:
-        _write_line(sys.stderr, text)
+        _write_line(sys.stderr, escape_controls(text))
     if options.json:
         _write_line(sys.stdout, json.dumps({**error.as_dict(), "error": "bug", "exit_code": BUG_STATUS}, indent=2))
     else:
