@@ -144,12 +144,13 @@ def format_bug(problem: BaseException, argv: Sequence[str]) -> str:
 
 def _write_log(text: str, environ: Mapping[str, str]) -> Path | None:
     from kedge.posix.files import write_atomically
+    from kedge.posix.folders import make_private
     from kedge.settings import xdg_directory
 
     folder = xdg_directory(environ, "XDG_STATE_HOME", ".local/state")
     path = folder / f"bug-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}.md"
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(folder)
         write_atomically(path, text.encode(errors="replace"), mode=0o600)
     except (KedgeError, OSError):
         return None
