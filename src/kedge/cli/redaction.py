@@ -10,7 +10,7 @@ from collections.abc import Sequence
 HIDDEN = "***"
 
 _USER_INFO = re.compile(
-    r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)(?P<user>[^\s/:@#?'\"]*):(?P<secret>[^\s/'\"]+)@", re.IGNORECASE
+    r"(?P<scheme>\b[a-z][a-z0-9+.-]{0,30}://)(?P<user>[^\s/:@#?'\"]*):(?P<secret>[^\s/'\"]+)@", re.IGNORECASE
 )
 _QUERY = re.compile(
     r"(?P<name>[?&](?:[\w.-]*(?:token|signature|secret|password|passwd|credential|key)[\w.-]*|sig)=)[^\s&#'\"]+",
