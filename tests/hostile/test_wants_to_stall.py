@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""An image, a server or a file wants to keep the processor busy: texts whose search takes the square of their length."""
+"""An image, a server or a file wants to keep the processor busy: texts whose search takes the square of their size."""
 
 from __future__ import annotations
 
