@@ -117,7 +117,7 @@ def judge_search_path(path: str, own: str, installed: str) -> Finding:
         fix = f"export PATH={installed}:$PATH, in ~/.bashrc; or install kedge where programs are looked for"
         return Finding("search-path", WARNING, "the command 'kedge' is not in PATH", why, fix, docs)
     if any(not folder.startswith("/") for folder in path.split(":")):
-        why = "programs of whatever folder you are in are started instead of the system's"
+        why = "kedge skips them, but your shell starts programs of whatever directory you are in"
         fix = "take '.', empty and relative entries out of PATH"
         return Finding("search-path", NOTE, "PATH has entries that depend on the current folder", why, fix, docs)
     return Finding("search-path", OK, f"kedge is {own}")
