@@ -40,7 +40,7 @@ def project(runner: Runner) -> Path:
     return give_to(runner, folder)
 
 
-def show(runner: Runner, *words: str, cwd: Path) -> str:
+def show(runner: Runner, *words: str, cwd: Path, status: int = 0) -> str:
     """What a terminal gets to see."""
     ours, theirs = pty.openpty()
     environ = runner.variables({"TERM": "xterm", "COLUMNS": "200", "NO_COLOR": "1"})
@@ -53,7 +53,7 @@ def show(runner: Runner, *words: str, cwd: Path) -> str:
     except OSError:  # EIO: the last writer is gone
         pass
     os.close(ours)
-    assert child.wait(60) == 0, seen
+    assert child.wait(60) == status, seen
     return seen.decode()
 
 
@@ -81,6 +81,11 @@ def test_labels_of_an_image_are_shown_as_text(runner: Runner, project: Path) -> 
     give_to(runner, image)
     for words in ((), ("--json",), ("--all",), ("--labels",)):
         refuse_planted(show(runner, "inspect", *words, str(image), cwd=project))
+
+
+def test_errors_are_shown_as_text(runner: Runner, project: Path) -> None:
+    for words in (("inspect", f"none{''.join(ALL)}"), ("inspect", "--json", f"none{''.join(ALL)}")):
+        refuse_planted(show(runner, *words, cwd=project, status=10))
 
 
 def test_escaped_json_is_the_same_document() -> None:

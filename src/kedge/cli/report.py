@@ -18,7 +18,7 @@ from typing import TextIO
 
 from kedge.cli.console import has_style
 from kedge.cli.options import GlobalOptions
-from kedge.cli.redaction import escape_controls, redact, redact_arguments
+from kedge.cli.redaction import escape_controls, escape_json, redact, redact_arguments
 from kedge.cli.signals import Terminated
 from kedge.errors import KedgeError, LimitReached
 from kedge.release import VERSION
@@ -45,7 +45,7 @@ def report_failure(problem: BaseException, argv: Sequence[str], options: GlobalO
     if error is None:
         return _report_bug(problem, argv, options)
     if options.json:
-        _write_line(sys.stdout, json.dumps(_redact_values(error.as_dict()), indent=2, ensure_ascii=False))
+        _write_line(sys.stdout, escape_json(json.dumps(_redact_values(error.as_dict()), indent=2, ensure_ascii=False)))
     else:
         color = has_style(sys.stderr, options, os.environ)
         _write_line(sys.stderr, render_error(error, color=color))
