@@ -58,3 +58,15 @@ def test_folders_above_get_the_same_mode_and_old_ones_keep_theirs(tmp_path: Path
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
         make_private(tmp_path / "file/below")
+
+
+@pytest.mark.parametrize("home", [".", "", "sub/.."])
+def test_settings_of_the_current_directory_are_not_read(runner: Runner, home: str) -> None:
+    folder = runner.folder / "cloned"
+    (folder / ".config/kedge").mkdir(parents=True, exist_ok=True)
+    (folder / "sub").mkdir(exist_ok=True)
+    (folder / ".config/kedge/config.toml").write_text('runtime = "enroot"\nnode_directory = "/planted"\n')
+    for environ in ({"HOME": home}, {"HOME": home, "XDG_CONFIG_HOME": ".config"}):
+        done = runner.run("exec", "--dry-run", "/", "true", env=environ, cwd=folder)
+        assert "enroot" not in done.stdout + done.stderr
+        assert "planted" not in runner.run("config", "list", env=environ, cwd=folder).stdout

@@ -16,6 +16,7 @@ import stat
 import time
 
 from kedge.posix import constants, libc
+from kedge.runtime.words.configured import list_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -319,10 +320,7 @@ def _require_absolute(path: str, origin: str) -> str:
 
 def _read_setting(environ: Mapping[str, str]) -> str:
     """The configured folder; the settings proper are loaded only where a file has a line for it that is not plain."""
-    home = environ.get("HOME", "")
-    base = environ.get("XDG_CONFIG_HOME", "")
-    own = f"{base if base.startswith('/') else home + '/.config'}/kedge/config.toml"
-    for path in (own, environ.get("KEDGE_SITE_CONFIG") or "/etc/kedge/config.toml"):
+    for path in list_files(environ):
         try:
             with open(path, encoding="utf-8", errors="replace") as file:
                 lines = [line.strip() for line in file.read(1 << 20).split("\n") if _SETTING in line]
