@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from kedge.posix.folders import make_private
+from kedge.registry.mirrors import load_registries, user_configuration
 from tests.builders.containers import Runner, each_role
 
 VERBS = (
@@ -70,3 +71,17 @@ def test_settings_of_the_current_directory_are_not_read(runner: Runner, home: st
         done = runner.run("exec", "--dry-run", "/", "true", env=environ, cwd=folder)
         assert "enroot" not in done.stdout + done.stderr
         assert "planted" not in runner.run("config", "list", env=environ, cwd=folder).stdout
+
+
+def test_mirrors_and_authorities_of_the_current_directory_are_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "containers").mkdir()
+    (tmp_path / "containers/registries.conf").write_text(
+        '[[registry]]\nlocation = "docker.io"\n[[registry.mirror]]\nlocation = "planted:1"\ninsecure = true\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    home, nothing = tmp_path / "home", tmp_path / "nothing"
+    assert load_registries({"XDG_CONFIG_HOME": "."}, home, nothing).rules == ()
+    assert user_configuration({"XDG_CONFIG_HOME": "."}, home) == home / ".config/containers"
+    assert len(load_registries({"XDG_CONFIG_HOME": str(tmp_path)}, home, nothing).rules) == 1
