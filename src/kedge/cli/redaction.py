@@ -52,20 +52,26 @@ def _escape(character: str) -> str:
 
 
 def redact_arguments(argv: Sequence[str]) -> list[str]:
-    """A command line without the values of options that carry secrets."""
+    """A command line without the values of options that carry secrets, variables of the user's programs among them."""
+    from kedge.batchscript.secret_text import mask_secrets  # late: only bugs and reports show command lines
+
     shown: list[str] = []
     hide_next = False
     short = next((option for word, option in _SHORT_SECRETS.items() if word in argv), None)
     for word in argv:
         option, equals, _ = word.partition("=")
         is_secret = _SECRET_OPTION.fullmatch(option) is not None and "stdin" not in option
-        if hide_next and not word.startswith("-"):
+        if shown and shown[-1] == "--env":
+            shown.append(f"{option}={HIDDEN}")
+        elif option == "--env" and equals:
+            shown.append(f"{option}={word.split('=')[1]}={HIDDEN}")
+        elif hide_next and not word.startswith("-"):
             shown.append(HIDDEN)
         elif is_secret and equals:
             shown.append(f"{option}={HIDDEN}")
         elif short is not None and word.startswith(short) and word != short:
             shown.append(f"{short}{HIDDEN}")
         else:
-            shown.append(redact(word))
+            shown.append(mask_secrets(redact(word)))
         hide_next = (is_secret and not equals) or word == short
     return shown
