@@ -289,7 +289,10 @@ def _check_owner(place: str) -> None:
 
 
 def _check_above(place: str) -> None:
-    """Refuse a folder for which others could put another one in its place, between this look and its use."""
+    """Refuse a folder for which others could put another one in its place, between this look and its use.
+
+    Stricter than `posix.private`, whose directories are opened and looked at again: this one is mounted by its name.
+    """
     folder = place
     while len(folder) > 1:
         folder = folder.rpartition("/")[0] or "/"
