@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.posix.folders import make_private
+from kedge.posix.private import make_private
 from kedge.registry.mirrors import load_registries, user_configuration
 from tests.builders.containers import Runner, each_role
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kedge.errors import InvalidSetting
 from kedge.posix.files import explained, write_atomically
-from kedge.posix.folders import make_private
+from kedge.posix.private import make_private
 from kedge.settings import SETTINGS, Setting, Settings, Source, check_key, parse_value, read_file, user_file
 
 

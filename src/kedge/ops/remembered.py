@@ -23,8 +23,7 @@ from kedge.model.progress import Progress, Silent
 from kedge.model.site import Site, expand_path
 from kedge.ops.site import choose_site
 from kedge.posix.files import write_atomically
-from kedge.posix.folders import make_private
-from kedge.posix.private import read_own_file
+from kedge.posix.private import make_private, read_own_file
 from kedge.schedulers.current_job import find_current_job
 from kedge.settings import Settings
 from kedge.sites.profile import find_folders, load_site

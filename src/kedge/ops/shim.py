@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kedge.errors import OutputExists, UsageError
 from kedge.posix.files import explained, write_atomically
-from kedge.posix.folders import make_private
+from kedge.posix.private import make_private
 from kedge.runtime.words.shim_file import PROGRAMS, is_shim, make_shim
 
 

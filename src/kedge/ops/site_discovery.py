@@ -14,7 +14,7 @@ from kedge.frozen import replace
 from kedge.model.site import Site
 from kedge.ops.site import look_around
 from kedge.posix.files import atomic_output, explained, refuse_existing
-from kedge.posix.folders import make_private
+from kedge.posix.private import make_private
 from kedge.posix.process import run_program
 from kedge.sites.compare import Difference, compare_sites
 from kedge.sites.detect import detect_scheduler

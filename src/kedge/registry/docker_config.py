@@ -13,7 +13,7 @@ from typing import Any
 
 from kedge.errors import InvalidSetting
 from kedge.posix.files import explained, write_atomically
-from kedge.posix.folders import make_private
+from kedge.posix.private import make_private
 from kedge.registry.secret import Secret
 
 _MAXIMUM = 4 << 20

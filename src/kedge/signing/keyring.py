@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from kedge.errors import KedgeError, KeyNotFound, StoreBusy, UsageError
 from kedge.posix.files import explained, write_atomically
-from kedge.posix.folders import make_private
+from kedge.posix.private import make_private
 from kedge.signing.keyfiles import read_key_file
 from kedge.signing.openpgp.keys import KeyBlock, make_public, merge_blocks, parse_public_key, split_blocks
 from kedge.signing.openpgp.packets import PUBLIC_SUBKEY, SECRET_SUBKEY, read_packets
