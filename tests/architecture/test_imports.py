@@ -75,6 +75,8 @@ CALL_OWNERS = {
     "os.execve": "kedge.posix",
     "os.execvp": "kedge.posix",
     "os.execvpe": "kedge.posix",
+    "shutil.which": "nobody",  # it takes programs from the current directory: kedge.posix.programs does not
+    "os.get_exec_path": "nobody",
     "eval": "nobody",
     "exec": "kedge.remote_call.runner",  # not in this process: the file is started by the image's Python
     "pickle.load": "kedge.remote_call.runner",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kedge.errors import OutputExists, UsageError
 from kedge.posix.files import explained, write_atomically
+from kedge.posix.private import make_private
 from kedge.runtime.words.shim_file import PROGRAMS, is_shim, make_shim
 
 
@@ -50,7 +51,7 @@ def install_shims(
             )
     if not dry_run:
         with explained(folder):
-            folder.mkdir(parents=True, exist_ok=True)
+            make_private(folder, 0o755)
         source = str(Path(__file__).resolve().parents[2])
         for program in PROGRAMS:
             path = folder / program

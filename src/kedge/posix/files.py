@@ -33,8 +33,9 @@ def remove_abandoned(target: Path) -> list[Path]:
         for found in target.parent.iterdir():
             if found.name.startswith(f"{_begin_temporary(target)}.") and owner_is_gone(found.name):
                 with contextlib.suppress(OSError):
-                    remove_tree(found)
-                    removed.append(found)
+                    if found.lstat().st_uid == os.geteuid():  # in /tmp others can leave things of such names, too
+                        remove_tree(found)
+                        removed.append(found)
     return removed
 
 

@@ -16,6 +16,7 @@ import stat
 import time
 
 from kedge.posix import constants, libc
+from kedge.runtime.words.configured import list_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ _SETTING = "node_directory"
 _LONGEST_NAME = 180
 _HIGH_FILE = 200  # the lock's least number: scripts number their own files, such as `exec 3>log`
 _PATIENCE, _PAUSE = 5.0, 0.005  # seconds: how long somebody may look whether an image is in use
+_UNKNOWN_OWNER = 65534  # in a container: root of the host, and all whom its user namespace does not know
 _WRITTEN_AFTER = 300.0  # seconds; the kernel writes what is 30 seconds old
 
 _NETWORK = (
@@ -283,6 +285,22 @@ def _check_owner(place: str) -> None:
         raise _refuse_place(place, f"it belongs to user {status.st_uid}")
     if status.st_mode & 0o022:
         raise _refuse_place(place, "others may write to it", f"take the right away: chmod go-w {place}")
+    _check_above(place)
+
+
+def _check_above(place: str) -> None:
+    """Refuse a folder for which others could put another one in its place, between this look and its use.
+
+    Stricter than `posix.private`, whose directories are opened and looked at again: this one is mounted by its name.
+    """
+    folder = place
+    while len(folder) > 1:
+        folder = folder.rpartition("/")[0] or "/"
+        status = os.stat(folder)
+        if status.st_uid not in (0, _UNKNOWN_OWNER, os.getuid()):
+            raise _refuse_place(place, f"{folder} belongs to user {status.st_uid}, who could replace it")
+        if status.st_mode & (0o002 | stat.S_ISVTX) == 0o002:
+            raise _refuse_place(place, f"everybody could replace it: {folder} is open to all and not sticky")
 
 
 def _refuse_place(place: str, reason: str, remedy: str = "") -> KedgeError:
@@ -305,10 +323,7 @@ def _require_absolute(path: str, origin: str) -> str:
 
 def _read_setting(environ: Mapping[str, str]) -> str:
     """The configured folder; the settings proper are loaded only where a file has a line for it that is not plain."""
-    home = environ.get("HOME", "")
-    base = environ.get("XDG_CONFIG_HOME", "")
-    own = f"{base if base.startswith('/') else home + '/.config'}/kedge/config.toml"
-    for path in (own, environ.get("KEDGE_SITE_CONFIG") or "/etc/kedge/config.toml"):
+    for path in list_files(environ):
         try:
             with open(path, encoding="utf-8", errors="replace") as file:
                 lines = [line.strip() for line in file.read(1 << 20).split("\n") if _SETTING in line]
