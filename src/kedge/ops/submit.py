@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -27,7 +25,8 @@ from kedge.model.site import Site
 from kedge.ops.clusters import Cluster
 from kedge.ops.job_image import NOW, StagedImage, place_image, pull_image, read_architecture
 from kedge.posix.files import require_writable
-from kedge.posix.process import run_into_files
+from kedge.posix.ourselves import own_program
+from kedge.posix.process import find_program, run_into_files
 from kedge.schedulers.backend import Place
 from kedge.settings import Settings
 from kedge.sites.checks import check_request
@@ -201,8 +200,8 @@ def recover_id(record: Record, cluster: Cluster) -> Record | None:
 
 def find_kedge() -> str:
     """The path of the command, as scripts name it: beside this Python, where it was installed, else on the PATH."""
-    beside = Path(sys.executable).parent / "kedge"
-    found = str(beside) if beside.exists() else shutil.which("kedge")
+    beside = own_program()
+    found = beside if Path(beside).exists() else find_program("kedge")
     if not found:
         raise FileProblem(
             "the command 'kedge' was not found, and jobs have to start it",

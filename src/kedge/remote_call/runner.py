@@ -5,9 +5,23 @@ It knows nothing of kedge, and it is `__main__` there: what was defined in the c
 """
 
 import os
-import pickle
 import sys
-import traceback
+
+
+def forget_relative(given):
+    """Forget what empty and relative entries of PYTHONPATH (`:/x`) mean: modules of whatever directory a job has."""
+    try:
+        there = [os.path.abspath(each) for each in given if each[:1] != "/"]
+    except OSError:  # the directory is gone
+        there = []
+    sys.path[:] = [each for each in sys.path if each[:1] == "/" and (each in given or each not in there)]
+
+
+if os.environ.get("PYTHONPATH"):
+    forget_relative(os.environ["PYTHONPATH"].split(":"))
+
+import pickle  # noqa: E402
+import traceback  # noqa: E402
 
 
 def define(call):

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import os
 import re
-import sys
-from pathlib import Path
 
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.doctor.storage.places import is_folder
 from kedge.doctor.surroundings import Surroundings
 from kedge.jobs.place import find_record_root
 from kedge.model.site import Site, expand_path
+from kedge.posix.ourselves import own_program
 from kedge.schedulers.current_job import find_current_job
 from kedge.sites.profile import is_retired
 from kedge.sites.rules import find_hidden_root
@@ -79,7 +78,7 @@ def check_shared_folders(surroundings: Surroundings) -> list[Finding]:
     if site is None or site.scheduler == "local":
         return []
     findings = []
-    kedge = str(Path(sys.executable).parent / "kedge")
+    kedge = own_program()
     hidden = find_hidden_root(kedge, site, environ)
     if hidden is not None:
         what = f"compute nodes of {site.name} do not see {hidden}, and kedge is installed there"
