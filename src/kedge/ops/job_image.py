@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from kedge.errors import FileProblem, InvalidJob, KedgeError, ProgramFailed
 from kedge.frozen import frozen
-from kedge.model.image_word import is_reference
 from kedge.model.job import Job
 from kedge.model.site import Site, expand_path
 from kedge.settings import Settings, xdg_directory
@@ -35,6 +34,8 @@ def place_image(job: Job, site: Site, settings: Settings, environ: Mapping[str, 
     """Decide about the image of a job; nothing is fetched yet."""
     if not job.image:
         return StagedImage("")
+    from kedge.model.image_word import is_reference  # late: not every job has an image
+
     if not is_reference(job.image) and Path(directory, job.image).exists():
         return StagedImage(str(Path(directory, job.image)))
     from kedge.model.reference import Reference, Transport  # late: a file is named by its path

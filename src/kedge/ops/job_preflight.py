@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kedge.errors import KedgeError, WillNotRun
-from kedge.model.image_word import is_reference
 from kedge.model.job import Job
 from kedge.model.site import Queue, Site
 from kedge.ops.job_image import StagedImage
@@ -122,6 +121,8 @@ def _find_remedy(verdict: Verdict, traits: ImageTraits, target: Target, tables: 
 
 def _read_traits(image: StagedImage, queue: Queue, settings: Settings, tables: Tables) -> ImageTraits | None:
     """What is known of the image here and now."""
+    from kedge.model.image_word import is_reference  # late: not every job has an image
+
     if not image.reference and not is_reference(image.path) and Path(image.path).exists():
         return _read_file(image.path, tables)
     name = image.reference or image.path

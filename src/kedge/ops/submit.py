@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,7 +26,6 @@ from kedge.model.site import Site
 from kedge.ops.clusters import Cluster
 from kedge.ops.job_image import NOW, StagedImage, place_image, pull_image, read_architecture
 from kedge.posix.files import require_writable
-from kedge.posix.ourselves import own_program
 from kedge.posix.process import find_program, run_into_files
 from kedge.schedulers.backend import Place
 from kedge.settings import Settings
@@ -200,8 +200,8 @@ def recover_id(record: Record, cluster: Cluster) -> Record | None:
 
 def find_kedge() -> str:
     """The path of the command, as scripts name it: beside this Python, where it was installed, else on the PATH."""
-    beside = own_program()
-    found = beside if Path(beside).exists() else find_program("kedge")
+    beside = Path(sys.prefix, "bin/kedge")
+    found = str(beside) if beside.exists() else find_program("kedge")
     if not found:
         raise FileProblem(
             "the command 'kedge' was not found, and jobs have to start it",

@@ -24,11 +24,6 @@ def own_interpreter() -> str:
     return sys.executable
 
 
-def own_program() -> str:
-    """Where `kedge` is when it was installed with this Python; nobody looked whether it is there."""
-    return f"{os.path.dirname(sys.executable)}/kedge"  # noqa: PTH120 - as above
-
-
 def _repeat_flags() -> list[str]:
     """What variables, which -E ignores, or options told this interpreter."""
     flags = ["-B"] if sys.dont_write_bytecode else []

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.doctor.storage.places import is_folder
 from kedge.doctor.surroundings import Surroundings
 from kedge.jobs.place import find_record_root
 from kedge.model.site import Site, expand_path
-from kedge.posix.ourselves import own_program
 from kedge.schedulers.current_job import find_current_job
 from kedge.sites.profile import is_retired
 from kedge.sites.rules import find_hidden_root
@@ -78,7 +78,7 @@ def check_shared_folders(surroundings: Surroundings) -> list[Finding]:
     if site is None or site.scheduler == "local":
         return []
     findings = []
-    kedge = own_program()
+    kedge = f"{sys.prefix}/bin/kedge"
     hidden = find_hidden_root(kedge, site, environ)
     if hidden is not None:
         what = f"compute nodes of {site.name} do not see {hidden}, and kedge is installed there"
