@@ -11,6 +11,7 @@ from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
 from kedge.cli.redaction import escape_controls, escape_json
 from kedge.formats.singularityd.inspect import Selection, render_document, render_text, select_document
+from kedge.model.image_word import is_reference
 from kedge.ops.inspect import Inspection, inspect_path, is_archive
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Inspect one image."""
     path = Path(arguments.image)
-    if path.exists() and not is_archive(path):  # most often; nothing else is imported then
+    # most often it is a file; nothing else is imported then
+    if not is_reference(arguments.image) and path.exists() and not is_archive(path):
         show_inspection(inspect_path(path), arguments, console)
         return 0
     from kedge.model.reference import Reference

@@ -21,6 +21,7 @@ from kedge.cli.options import GlobalOptions
 from kedge.cli.redaction import escape_controls, escape_json, redact, redact_arguments
 from kedge.cli.signals import Terminated
 from kedge.errors import KedgeError, LimitReached
+from kedge.posix.ourselves import own_interpreter
 from kedge.release import VERSION
 
 BUG_STATUS = 3
@@ -132,7 +133,7 @@ def format_bug(problem: BaseException, argv: Sequence[str]) -> str:
     """An issue report: what ran, on what, and where it broke, without secrets."""
     facts = {
         "kedge": VERSION,
-        "Python": f"{platform.python_version()} ({sys.executable})",
+        "Python": f"{platform.python_version()} ({own_interpreter()})",
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "command": " ".join(["kedge", *redact_arguments(argv)]),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

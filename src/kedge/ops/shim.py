@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.errors import OutputExists, UsageError
 from kedge.posix.files import explained, write_atomically
+from kedge.posix.ourselves import own_interpreter
 from kedge.posix.private import make_private
 from kedge.runtime.words.shim_file import PROGRAMS, is_shim, make_shim
 
@@ -58,7 +58,7 @@ def install_shims(
             if path.is_symlink():
                 with explained(path):
                     path.unlink()
-            write_atomically(path, os.fsencode(make_shim(program, sys.executable, source)), mode=0o755)
+            write_atomically(path, os.fsencode(make_shim(program, own_interpreter(), source)), mode=0o755)
     return [_judge(program, folder, environ) for program in PROGRAMS]
 
 

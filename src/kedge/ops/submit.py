@@ -203,7 +203,7 @@ def recover_id(record: Record, cluster: Cluster) -> Record | None:
 
 def find_kedge() -> str:
     """The path of the command, as scripts name it: beside this Python, where it was installed, else on the PATH."""
-    beside = Path(sys.executable).parent / "kedge"
+    beside = Path(sys.prefix, "bin/kedge")
     found = str(beside) if beside.exists() else find_program("kedge")
     if not found:
         raise FileProblem(

@@ -30,6 +30,7 @@ _PLACES = ("/var/tmp", "/tmp")  # the first that is on a disk of this node; stic
 _LEAST_ROOM = 1 << 30
 _SETTING = "node_directory"
 _LONGEST_NAME = 180
+_OF_THIS_MACHINE = ("docker-daemon", "dockerd", "podman", "containers-storage", "host")
 _HIGH_FILE = 200  # the lock's least number: scripts number their own files, such as `exec 3>log`
 _PATIENCE, _PAUSE = 5.0, 0.005  # seconds: how long somebody may look whether an image is in use
 _UNKNOWN_OWNER = 65534  # in a container: root of the host, and all whom its user namespace does not know
@@ -106,7 +107,7 @@ def find_named(reference: str, machine: str, environ: Mapping[str, str]) -> str:
 
 def is_volatile(reference: str) -> bool:
     """Whether what a reference means must be asked each time, because it names things of this machine."""
-    return reference.startswith(("docker-daemon:", "podman:", "host:"))
+    return reference.partition(":")[0].lower() in _OF_THIS_MACHINE
 
 
 def name_path(place: str, reference: str, machine: str) -> str:
@@ -127,7 +128,7 @@ def describe_name(reference: str, machine: str) -> str:
 
 def _settle_name(reference: str, machine: str) -> tuple[str, str]:
     """Without what may be secret, and without saying that it is for this machine."""
-    if reference.startswith(("http:", "https:")):
+    if reference[:6].lower().startswith(("http:", "https:")):
         import hashlib  # late: few images are fetched from an address, which may have a password in it
 
         reference = hashlib.sha256(reference.encode("utf-8", "surrogateescape")).hexdigest()
@@ -233,6 +234,7 @@ def read_boot() -> str:
 def _describe_archive(reference: str) -> str:
     """For a reference to a file or folder of this machine: its absolute name and its state."""
     scheme, _, rest = reference.partition(":")
+    scheme = scheme.lower()
     if scheme not in ("oci", "oci-archive", "docker-archive"):
         return ""
     path = rest.removeprefix("//")
