@@ -16,7 +16,7 @@ import stat
 import time
 
 from kedge.posix import constants, libc
-from kedge.runtime.words.configured import list_files
+from kedge.runtime.words.configured import read_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -325,16 +325,8 @@ def _require_absolute(path: str, origin: str) -> str:
 
 def _read_setting(environ: Mapping[str, str]) -> str:
     """The configured folder; the settings proper are loaded only where a file has a line for it that is not plain."""
-    for path in list_files(environ):
-        try:
-            with open(path, encoding="utf-8", errors="replace") as file:
-                lines = [line.strip() for line in file.read(1 << 20).split("\n") if _SETTING in line]
-        except OSError:
-            continue
-        lines = [line for line in lines if not line.startswith("#")]
-        if lines:
-            return _read_plain(lines, environ) or _load_setting(environ)
-    return ""
+    lines = read_lines(_SETTING, environ)
+    return (_read_plain(lines, environ) or _load_setting(environ)) if lines else ""
 
 
 def _read_plain(lines: list[str], environ: Mapping[str, str]) -> str:

@@ -7,13 +7,12 @@ Who shares is told by a file in memory: its lock is held while the container is 
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 
 from kedge.posix import libc
 from kedge.posix.constants import PR_SET_DUMPABLE
 from kedge.posix.spawn import parent_of, start_of
+from kedge.runtime.base import own_folder
 from kedge.runtime.processes.join import join
 
 TYPE_CHECKING = False
@@ -126,7 +125,7 @@ class Sharing:
     def enter_or_build(self, key: str) -> bool:
         """True when we are inside now. Else build, then `publish`: until then all others wait."""
         folder = f"{find_private_folder()}/sharing"
-        _own(folder, os.getuid())
+        own_folder(folder)
         path = f"{folder}/{_digest(key)}"
         while True:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -227,8 +226,7 @@ def find_private_folder() -> str:
     for place in _PLACES:
         folder = f"{place}/kedge-{uid}"
         try:
-            _own(folder, uid)
-            return folder
+            return own_folder(folder)
         except OSError:
             continue
     from kedge.errors import FileProblem  # late: only failures need it
@@ -238,15 +236,6 @@ def find_private_folder() -> str:
         context={"tried": ", ".join(f"{place}/kedge-{uid}" for place in _PLACES)},
         hint="if such a folder is there and not yours, ask who owns it to remove it",
     )
-
-
-def _own(path: str, uid: int) -> None:
-    try:
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        found = os.lstat(path)
-        if found.st_uid != uid or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022:
-            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), path) from None
 
 
 def _sweep(own: str) -> None:

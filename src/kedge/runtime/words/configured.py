@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -10,17 +12,29 @@ if TYPE_CHECKING:
 
 def read_configured(name: str, environ: Mapping[str, str]) -> str:
     """The text that the user's file has for it, else the site's; empty when neither says anything."""
+    lines = read_lines(name, environ)
+    return (_read_plain(name, lines) or _load(name, environ)) if lines else ""
+
+
+def read_lines(name: str, environ: Mapping[str, str]) -> list[str]:
+    """The lines with a name in them, of the first file that has any; what another user wrote is no setting."""
     for path in list_files(environ):
         try:
             with open(path, encoding="utf-8", errors="replace") as file:
-                text = file.read(1 << 20)
+                text = "" if _is_foreign(file.fileno()) else file.read(1 << 20)
         except (OSError, ValueError):
             continue
         lines = [line.strip() for line in text.split("\n") if name in line]
         lines = [line for line in lines if not line.startswith("#")]
         if lines:
-            return _read_plain(name, lines) or _load(name, environ)
-    return ""
+            return lines
+    return []
+
+
+def _is_foreign(file: int) -> bool:
+    from kedge.posix.private import find_foreign_hand  # late: many have no such file
+
+    return bool(find_foreign_hand(os.fstat(file)))
 
 
 def list_files(environ: Mapping[str, str]) -> tuple[str, str]:
