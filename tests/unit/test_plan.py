@@ -220,3 +220,23 @@ def test_operations_are_described_in_one_line_each() -> None:
 
 def test_operations_every_kind_can_be_performed() -> None:
     assert Builder("/nowhere", lambda level, text: None).kinds() == set(kinds())
+
+
+@pytest.mark.parametrize(
+    ("source", "guarded"),
+    [
+        ("/var", "/mnt/tmp/kedge-1000"),
+        ("/", "/mnt/var/tmp/kedge-1000"),
+        ("/var/tmp/kedge-1000", "/mnt"),
+        ("/var/tmp/kedge-1000/images", "/mnt"),
+        ("/way", "/mnt/kedge-1000"),
+    ],
+)
+def test_plan_images_on_the_node_are_read_only_wherever_they_appear(source: str, guarded: str) -> None:
+    request = make_request(contain=True)
+    request.host.view = TableView({**HOST, "/var/tmp/kedge-1000/images": None, "/way": "-> /var/tmp"})
+    request.store = "/var/tmp/kedge-1000"
+    request.binds = [Bind(source, "/mnt")]
+    mounts = [each for each in plan_container(request).rest if each[0] == "bind" and each[2] == NEW + guarded]
+    assert mounts
+    assert int(mounts[-1][3]) & MS_RDONLY

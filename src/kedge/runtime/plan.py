@@ -257,10 +257,21 @@ def plan_current_folder(request: Request, points: Points) -> None:
 
 
 def protect_store(request: Request, points: Points) -> None:
-    """Images that are unpacked on this node can be looked at, and not be changed, where a bind brings them along."""
-    store = request.store
-    if any(kind == "bind" and store.startswith(path.rstrip("/") + "/") for path, kind in points.covers):
-        points.add(("bind", OLD + store, NEW + store, GUARDED | MS_RDONLY, MAY))
+    """Images that are unpacked on this node can be looked at, and not be changed, wherever a bind brings them along."""
+    store = request.host.view.resolve(request.store) if request.store else ""
+    if not store:
+        return
+    guards: list[Operation] = []
+    for number, operation in enumerate(points.mounts):
+        if operation[0] != "bind" or not str(operation[1]).startswith(OLD):
+            continue
+        source = request.host.view.resolve(str(operation[1])[len(OLD) :]).rstrip("/")
+        if f"{store}/".startswith(f"{source}/"):
+            guards.append(("bind", OLD + store, str(operation[2]) + store[len(source) :], GUARDED | MS_RDONLY, MAY))
+        elif source.startswith(f"{store}/"):
+            _, origin, target, flags, *policy = operation
+            points.mounts[number] = ("bind", origin, target, int(flags) | MS_RDONLY, *policy)
+    points.add(*guards)
 
 
 def is_systems(folder: str) -> bool:
