@@ -30,7 +30,7 @@ from kedge.ops.clusters import Cluster
 from kedge.ops.job_handle import JobHandle
 from kedge.ops.job_status import survey
 from kedge.ops.submit import plan_submit, submit
-from kedge.remote_call.pack import RUNNER, Answer, Arguments, name_file, read_answer, write_call
+from kedge.remote_call.pack import Answer, Arguments, PackedCall, name_file, read_answer, write_call
 
 _GLANCE = 0.25  # seconds between two looks for results, which are files
 _ASK = 10.0  # seconds between two questions to the scheduler, for jobs that ended without a result
@@ -59,6 +59,7 @@ class _Pending:
     """One task that was submitted: the file its result will be, and the futures that wait for it."""
 
     result: Path
+    key: bytes  # of its call's seals
     futures: list[JobFuture]
     job: JobHandle
     index: int | None
@@ -75,7 +76,6 @@ class Executor(futures.Executor):
         self._cluster: Cluster
         self._cluster, self._settings = open_jobs(site)
         self._python = python
-        self._calls = self._cluster.records.root / "calls"
         self._pending: list[_Pending] = []
         self._folders: list[Path] = []
         self._lock = threading.Lock()
@@ -118,10 +118,10 @@ class Executor(futures.Executor):
         with self._lock:
             if self._is_shut:
                 raise RuntimeError("the executor was shut down, and takes no more calls")
-        folder = self._calls / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
+        folder = self._cluster.records.calls / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
         self._cluster.records.prepare()
-        needed = write_call(folder, function, tasks)
-        job = self._make_job(folder, needed, len(tasks), name)
+        call = write_call(folder, function, tasks)
+        job = self._make_job(folder, call, len(tasks), name)
         try:
             plan = plan_submit(job, self._cluster, self._settings, os.environ, str(Path.cwd()))
             handle = JobHandle(self._cluster, submit(plan).record)
@@ -132,7 +132,7 @@ class Executor(futures.Executor):
         for index, calls in enumerate(tasks):
             place = index if len(tasks) > 1 else None
             waiting = [JobFuture(handle, place) for _ in calls]
-            pending.append(_Pending(folder / name_file("result", place), waiting, handle, place))
+            pending.append(_Pending(folder / name_file("result", place), call.key, waiting, handle, place))
         with self._lock:
             self._folders.append(folder)
             self._pending += pending
@@ -141,10 +141,10 @@ class Executor(futures.Executor):
                 self._watcher.start()
         return list(itertools.chain.from_iterable(each.futures for each in pending))
 
-    def _make_job(self, folder: Path, needed: Sequence[str], count: int, name: str) -> Job:
+    def _make_job(self, folder: Path, call: PackedCall, count: int, name: str) -> Job:
         base = self._job
-        command = (self._python, "-u", str(folder / RUNNER), str(folder))
-        binds = (*base.binds, str(folder), *(each for each in needed)) if base.image else base.binds
+        command = (self._python, *call.words)
+        binds = (*base.binds, str(folder), *call.folders) if base.image else base.binds
         return replace(
             base,
             name=base.name if base.name != Job().name else name,
@@ -218,7 +218,7 @@ def _settle(pending: _Pending, files: set[Path], *, is_over: bool) -> bool:
 
 def _find_answer(pending: _Pending, files: set[Path], *, is_over: bool) -> Answer | None:
     """What the task brought back, or that it ended without; None while it may still come."""
-    answer = read_answer(pending.result) if pending.result in files else None
+    answer = read_answer(pending.result, pending.key) if pending.result in files else None
     if answer is not None:
         return answer
     has_ended = pending.job.record.folder / name_file("ended", pending.index) in files

@@ -17,6 +17,7 @@ from kedge.errors import FileProblem, InvalidSetting
 from kedge.frozen import NOTHING, frozen
 from kedge.model.nearest import propose
 from kedge.posix.files import explained
+from kedge.posix.private import find_foreign_hand, make_refusal
 
 FILE_LIMIT = 1 << 20  # a configuration file larger than this is something else
 
@@ -205,6 +206,8 @@ class _Merged:
         self.sources[name] = source
 
     def add_file(self, kind: str, path: Path) -> None:
+        if kind == "user":
+            _refuse_foreign(path)
         for name, (value, line) in read_file(path).items():
             self.put(name, value, Source(kind, f"{path} line {line}" if line else str(path)))
 
@@ -262,6 +265,17 @@ def find_variable(setting: Setting, environ: Mapping[str, str]) -> str | None:
     if setting.name == "registry_login":
         candidates.append("DOCKER_USERNAME")
     return next((name for name in candidates if environ.get(name)), None)
+
+
+def _refuse_foreign(path: Path) -> None:
+    """Settings choose programs and directories: those that another user wrote are not taken for this user's."""
+    try:
+        reason = find_foreign_hand(path.stat())
+    except OSError:
+        return  # reading it says what is wrong
+    if reason:
+        own = f"cp {path} {path}.own && mv -f {path}.own {path} && chmod go-w {path}"
+        raise make_refusal(path, reason, f"read it; to make it yours, type: {own}")
 
 
 def read_file(path: Path) -> dict[str, tuple[object, int | None]]:

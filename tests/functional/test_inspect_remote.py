@@ -45,9 +45,9 @@ def test_inspect_remote_fetches_manifest_and_config_only(tmp_path: Path) -> None
 
 
 def test_inspect_remote_uses_credentials_and_never_shows_them(tmp_path: Path) -> None:
-    with FakeRegistry(nvcr(users={"$oauthtoken": "the-key"}, private=frozenset({"team/rich"}))) as registry:
+    with FakeRegistry(nvcr(users={"user": "the-key"}, private=frozenset({"team/rich"}))) as registry:
         add_rich_image(registry)
-        key = {"APPTAINER_DOCKER_USERNAME": "$oauthtoken", "APPTAINER_DOCKER_PASSWORD": "the-key"}
+        key = {"APPTAINER_DOCKER_USERNAME": "user", "APPTAINER_DOCKER_PASSWORD": "the-key"}
         reference = f"docker://{registry.host}/team/rich:1"
         done = kedge("-v", "inspect", reference, cache=tmp_path / "c", environment=key)
     assert "maker: kedge tests" in done.stdout

@@ -594,7 +594,7 @@ def test_queue_of_another_user_is_refused(machine: Machine) -> None:
     require_root()
     machine.queue.make()
     os.chown(machine.queue.root, 1501, 1501)
-    assert "another user's" in machine.call("list", status=30).stderr
+    assert "it belongs to user 1501" in machine.call("list", status=30).stderr
     os.chown(machine.queue.root, 0, 0)
 
 

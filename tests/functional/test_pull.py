@@ -209,14 +209,14 @@ def test_pull_chooses_the_architecture_from_a_list(tmp_path: Path) -> None:
 
 
 def test_pull_from_a_registry_with_the_ways_of_nvcr(tmp_path: Path) -> None:
-    policy = nvcr(users={"$oauthtoken": "the-key"}, private=frozenset({"team/rich"}), gated={"team/gated": frozenset()})
+    policy = nvcr(users={"user": "the-key"}, private=frozenset({"team/rich"}), gated={"team/gated": frozenset()})
     with FakeRegistry(policy) as registry:
         add_rich_image(registry)
         add_rich_image(registry, "team/gated")
         reference = f"docker://{registry.host}/team/rich:1"
         refused = kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", check=False)
         assert refused.returncode == AuthenticationFailed.exit_code
-        key = {"APPTAINER_DOCKER_USERNAME": "$oauthtoken", "APPTAINER_DOCKER_PASSWORD": "the-key"}
+        key = {"APPTAINER_DOCKER_USERNAME": "user", "APPTAINER_DOCKER_PASSWORD": "the-key"}
         done = kedge("-v", "pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", environment=key)
         gated = kedge("pull", tmp_path / "g.sif", f"docker://{registry.host}/team/gated:1", cache=tmp_path / "c",
                       environment=key, check=False)  # fmt: skip

@@ -32,7 +32,7 @@ from tests.fakes.registry import FakeRegistry, Policy, nvcr
 
 PASSWORD = "p4ss-word-secret"
 LAYER = bytes(range(256)) * 4096  # 1 MiB
-USERS = {"user": PASSWORD, "$oauthtoken": "nvapi-secret"}
+USERS = {"user": PASSWORD}
 LOGIN = {"DOCKER_USERNAME": "user", "DOCKER_PASSWORD": PASSWORD}
 
 
@@ -86,13 +86,12 @@ def test_client_reads_everything_from_nvcr_anonymously(tmp_path: Path) -> None:
 
 def test_client_sends_key_to_token_service_only(tmp_path: Path) -> None:
     with open_registry(nvcr(users=USERS, private=frozenset({"team/app"}))) as registry:
-        environ = {"APPTAINER_DOCKER_USERNAME": "$oauthtoken", "APPTAINER_DOCKER_PASSWORD": "nvapi-secret"}
-        client = client_of(registry, tmp_path, environ)
+        client = client_of(registry, tmp_path, LOGIN)
         with client.open_blob("team/app", get_layers(client)[0]) as stream:
             assert b"".join(stream) == LAYER
         basic = [each for each in registry.server.log if each.authorization.startswith("Basic")]
         assert {each.path for each in basic} == {"/proxy_auth"}
-        assert basic[0].query["account"] == ["$oauthtoken"]
+        assert basic[0].query["account"] == ["user"]
 
 
 @pytest.mark.parametrize("field", ["token", "access_token"])

@@ -401,12 +401,34 @@ def test_verify_asks_the_key_server_unless_local(
     main(["sign", str(image)])
     assert main(["verify", "--url", url, str(image)]) == KeyNotFound.exit_code
     keys.keys[EVE.fingerprint] = armor_block(make_public(EVE))
-    assert main(["verify", "--url", url, str(image)]) == 0
+    assert main(["verify", "--url", url, "--trust-keyserver", str(image)]) == 0
     shown = capsys.readouterr()
     assert "[REMOTE]" in shown.out
-    assert f"warning: the key {EVE.fingerprint} is in none of your rings" in shown.err
     assert main(["verify", "--url", url, "--local", str(image)]) == KeyNotFound.exit_code
     assert ring.load_public() == []
+
+
+def test_verify_does_not_accept_a_key_that_only_the_server_vouches_for(
+    ring: KeyRing, image: Path, server: tuple[KeyServer, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys, url = server
+    ring.add_secret([EVE])
+    main(["sign", str(image)])
+    keys.keys[EVE.fingerprint] = armor_block(make_public(EVE))
+    capsys.readouterr()
+    assert main(["verify", "--url", url, str(image)]) == KeyNotFound.exit_code
+    shown = capsys.readouterr()
+    assert "Objects verified" not in shown.out
+    assert "for which only the key server vouches" in shown.err
+    pull = ["key", "pull", "--url", url, EVE.fingerprint]
+    assert f"kedge {' '.join(pull)}" in shown.err.replace("\n  ", " ")
+    assert main(["verify", "--json", "--url", url, str(image)]) == KeyNotFound.exit_code
+    told = json.loads(capsys.readouterr().out)
+    assert told["Error"]["context"]["reason"] == "fetched-key"
+    (signer,) = told["SignerKeys"]
+    assert not any(signer["Signer"][name] for name in ("KeyLocal", "KeyCheck", "DataCheck"))
+    assert main(pull) == 0
+    assert main(["verify", "--url", url, str(image)]) == 0
 
 
 def test_key_server_failure_is_said(ring: KeyRing) -> None:

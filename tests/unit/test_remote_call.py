@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import os
 import shutil
 import subprocess
@@ -13,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import JobFailed, UsageError
-from kedge.remote_call.pack import RUNNER, read_answer, write_call
+from kedge.remote_call.pack import PackedCall, read_answer, write_call
 
 # A program of its own, because what is in `__main__` is what notebooks and scripts have.
 PROGRAM = """
 import math, os, subprocess, sys
 from pathlib import Path
-from kedge.remote_call.pack import RUNNER, read_answer, write_call
+from kedge.remote_call.pack import read_answer, write_call
 
 BASE = 5
 class Point:
@@ -32,9 +34,9 @@ def outer(offset):
     return inner
 
 folder = Path(sys.argv[1])
-write_call(folder, outer(100), [[((Point(3),), {"times": 2})]])
-subprocess.run([sys.argv[2], str(folder / RUNNER), str(folder)], check=True, env={"PATH": os.environ["PATH"]})
-print(read_answer(folder / "result").values[0].x)
+packed = write_call(folder, outer(100), [[((Point(3),), {"times": 2})]])
+subprocess.run([sys.argv[2], *packed.words], check=True, env={"PATH": os.environ["PATH"]})
+print(read_answer(folder / "result", packed.key).values[0].x)
 """
 
 
@@ -45,7 +47,7 @@ import functools, os, subprocess, sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from kedge.remote_call.pack import RUNNER, read_answer, write_call
+from kedge.remote_call.pack import read_answer, write_call
 if TYPE_CHECKING:
     from nowhere import Nothing
 
@@ -70,24 +72,30 @@ def factorial(n): return 1 if n < 2 else n * factorial(n - 1)
 def double(x): return 2 * x
 def is_even(n): return True if n == 0 else is_odd(n - 1)
 def is_odd(n): return False if n == 0 else is_even(n - 1)
+def find(n): return n  # as a function of the runner is called
 folder = None  # a value of its own beside a variable of the same name
 @wrapping
 def compute(point: Point, more: Nothing | None = None, squares=[factorial(n) for n in (1, 2)]):
     folder = sum(squares)
-    return Base().make() + point.x + factorial(5) + id(folder) + double(4) + is_even(4) + Point.Inner.y
+    return Base().make() + point.x + factorial(5) + id(find(folder)) + double(4) + is_even(4) + Point.Inner.y
 
 place = Path(sys.argv[1])
-write_call(place, compute, [[((Point(3),), {})]])
-subprocess.run([sys.argv[2], str(place / RUNNER), str(place)], check=True, env={"PATH": os.environ["PATH"]})
-print(read_answer(place / "result").values[0] == compute(Point(3)), compute(Point(3)))
+packed = write_call(place, compute, [[((Point(3),), {})]])
+subprocess.run([sys.argv[2], *packed.words], check=True, env={"PATH": os.environ["PATH"]})
+print(read_answer(place / "result", packed.key).values[0] == compute(Point(3)), compute(Point(3)))
 """
 
 
-def call(folder: Path, python: str = sys.executable, index: int | None = None) -> int:
+def call(packed: PackedCall, python: str = sys.executable, index: int | None = None) -> int:
     more = {} if index is None else {"KEDGE_ARRAY_INDEX": str(index)}
     environment = {"PATH": os.environ["PATH"], **more}
-    done = subprocess.run([python, str(folder / RUNNER), str(folder)], env=environment, check=False)
+    done = subprocess.run([python, *packed.words], env=environment, check=False)
     return done.returncode
+
+
+def write_result(path: Path, key: bytes, data: bytes) -> None:
+    seal = hmac.new(key, path.name.encode() + b"\0" + data, hashlib.sha256).digest()
+    path.write_bytes(seal + data)
 
 
 def run_program(tmp_path: Path, python: str, text: str = PROGRAM) -> subprocess.CompletedProcess[str]:
@@ -133,28 +141,28 @@ def test_call_of_a_coroutine_is_refused(tmp_path: Path) -> None:
 
 def test_call_of_a_function_in_a_module_goes_by_its_name(tmp_path: Path) -> None:
     folder = tmp_path / "call"
-    write_call(folder, shutil.which, [[(("sh",), {})]])
-    assert call(folder) == 0
-    answer = read_answer(folder / "result")
+    packed = write_call(folder, shutil.which, [[(("sh",), {})]])
+    assert call(packed) == 0
+    answer = read_answer(folder / "result", packed.key)
     assert answer is not None
     assert answer.values == (shutil.which("sh"),)
 
 
 def test_call_of_an_array_reads_its_own_arguments(tmp_path: Path) -> None:
     folder = tmp_path / "call"
-    write_call(folder, divmod, [[((number, 3), {}), ((number, 2), {})] for number in range(4, 6)])
-    assert call(folder, index=1) == 0
-    answer = read_answer(folder / "result.1")
+    packed = write_call(folder, divmod, [[((number, 3), {}), ((number, 2), {})] for number in range(4, 6)])
+    assert call(packed, index=1) == 0
+    answer = read_answer(folder / "result.1", packed.key)
     assert answer is not None
     assert answer.values == ((1, 2), (2, 1))
-    assert read_answer(folder / "result.0") is None
+    assert read_answer(folder / "result.0", packed.key) is None
 
 
 def test_call_brings_exceptions_back_with_their_traceback(tmp_path: Path) -> None:
     folder = tmp_path / "call"
-    write_call(folder, divmod, [[((1, 0), {})]])
-    assert call(folder) == 1
-    answer = read_answer(folder / "result")
+    packed = write_call(folder, divmod, [[((1, 0), {})]])
+    assert call(packed) == 1
+    answer = read_answer(folder / "result", packed.key)
     assert answer is not None
     assert isinstance(answer.problem, ZeroDivisionError)
     assert "Traceback" in str(answer.problem.__cause__)
@@ -162,9 +170,9 @@ def test_call_brings_exceptions_back_with_their_traceback(tmp_path: Path) -> Non
 
 def test_call_that_ends_its_process_is_an_exception_too(tmp_path: Path) -> None:
     folder = tmp_path / "call"
-    write_call(folder, sys.exit, [[((7,), {})]])
-    call(folder)
-    answer = read_answer(folder / "result")
+    packed = write_call(folder, sys.exit, [[((7,), {})]])
+    call(packed)
+    answer = read_answer(folder / "result", packed.key)
     assert answer is not None
     assert isinstance(answer.problem, SystemExit)
 
@@ -185,8 +193,8 @@ def test_result_that_cannot_be_read_here_says_so(tmp_path: Path) -> None:
     import pickle
 
     inner = b"\x80\x04\x95\x1d\x00\x00\x00\x00\x00\x00\x00\x8c\nonly_there\x94\x8c\x05Thing\x94\x93\x94)\x81\x94."
-    (tmp_path / "result").write_bytes(pickle.dumps({"values": [inner]}))
-    answer = read_answer(tmp_path / "result")
+    write_result(tmp_path / "result", b"key", pickle.dumps({"values": [inner]}))
+    answer = read_answer(tmp_path / "result", b"key")
     assert answer is not None
     assert isinstance(answer.problem, JobFailed)
     assert "cannot be read here" in answer.problem.message

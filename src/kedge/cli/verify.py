@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kedge.cli.options import read_image_path
 from kedge.cli.sign import add_keysdir, open_trust
-from kedge.errors import UsageError
+from kedge.errors import KeyNotFound, UsageError
 from kedge.formats.sif.reader import describe_type
 from kedge.ops import signatures
 from kedge.ops.keys import open_fetch
@@ -35,6 +35,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--certificate-roots", metavar="FILE", type=Path, help="authorities to trust, not the system's")
     parser.add_argument("-l", "--local", action="store_true", help="use only keys of the rings, ask no key server")
     parser.add_argument("-u", "--url", metavar="URL", help=f"key server ({DEFAULT_SERVER})")
+    parser.add_argument(
+        "--trust-keyserver",
+        action="store_true",
+        help="accept keys that are in no key ring and come from the key server",
+    )
     parser.add_argument("-a", "--all", action="store_true", help="with --legacy-insecure: every object by itself")
     parser.add_argument("-g", "--group-id", "--groupid", metavar="N", type=int, help="verify the objects of this group")
     parser.add_argument("-i", "--sif-id", "--id", metavar="N", type=int, help="verify this object")
@@ -55,7 +60,6 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         console.print_json(format_document(report))
     for result in report.results:
         _print_result(result, console)
-        _warn_of_strangers(result, console)
     if report.error is not None:
         if not console.json:
             raise report.error
@@ -90,6 +94,7 @@ def _read_request(arguments: argparse.Namespace, console: Console) -> signatures
         pem_files=tuple(keys),
         certificate=files,
         server=None if is_local else arguments.url or console.environ.get("KEDGE_KEYSERVER") or DEFAULT_SERVER,
+        trusts_server=arguments.trust_keyserver,
     )
 
 
@@ -116,16 +121,6 @@ def _print_result(result: SignatureResult, console: Console) -> None:
         console.print(f"{item.id:<4}|{item.group or 'NONE':<8}|{_format_link(item):<8}|{describe_type(item.data_type)}")
 
 
-def _warn_of_strangers(result: SignatureResult, console: Console) -> None:
-    """Anybody can put a key with any name on a key server, so a good signature of such a key proves little."""
-    for signer in result.signers:
-        if signer.origin == "REMOTE" and result.error is None:
-            console.progress.warn(
-                f"the key {signer.fingerprint} is in none of your rings, a key server sent it: compare its fingerprint "
-                f"with what the signer says, then 'kedge key pull {signer.fingerprint}'"
-            )
-
-
 def _format_link(item: SifDescriptor) -> str:
     if not item.link:
         return "NONE"
@@ -142,7 +137,7 @@ def format_document(report: VerifyReport) -> dict[str, object]:
             "Fingerprint": who.fingerprint.lower() if who else "",
             "KeyID": who.key_id if who else "",
             "KeyLocal": bool(who and who.origin in ("LOCAL", "GLOBAL")),
-            "KeyCheck": who is not None,
+            "KeyCheck": who is not None and not isinstance(result.error, KeyNotFound),
         }
         signers.extend(
             {"Signer": {"Partition": describe_type(item.data_type), **shared, "DataCheck": True}}

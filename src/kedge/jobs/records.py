@@ -14,7 +14,8 @@
     ids/SITE:ID             the same link once it is; it moves to ended/ once nothing changes any more
     ended/SITE:ID~KEY       a link to the record of a scheduler that has begun to count anew
 
-Every file has one writer or is written whole by a rename, so nothing needs a lock.
+Every file has one writer or is written whole by a rename, so nothing needs a lock. What is in a record is believed, and
+its script is run, so that directories and files of others are refused.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from kedge.frozen import frozen, list_defaults, list_names, replace
 from kedge.model.job_state import JobStatus, decode_status
 from kedge.model.output_pattern import shorten_id
 from kedge.posix.files import explain, explained, write_atomically
+from kedge.posix.private import ANY_MODE, OTHERS_WRITE, read_own_file, refuse_changed, refuse_intruders
 
 _LIMIT = 1 << 20  # bytes of a file of a record; larger ones are somebody else's
 _FINAL_LIMIT = 1 << 26  # the last word has a line for each task of an array
@@ -142,6 +144,14 @@ class Records:
         self._new = root / "new"
         self._ids = root / "ids"
         self._ended = root / "ended"
+        self.calls = root / "calls"  # of the Executor
+
+    def refuse_intruders(self) -> None:
+        """Raise where others could have written what is here, or could put their own in its place."""
+        refuse_intruders(self.root, "KEDGE_JOBDIR")
+        for each in (self._records, self._new, self._ids, self._ended):
+            refuse_changed(each)
+        refuse_changed(self.calls, OTHERS_WRITE)  # older versions of kedge left its mode to the umask
 
     def place(self) -> tuple[str, Path]:
         """A key that nobody has, and the folder it will get; nothing is made yet."""
@@ -171,12 +181,15 @@ class Records:
             with explained(folder):
                 self.prepare()
                 (self._new / key).symlink_to(f"../records/{key}")
-                folder.mkdir()
+                folder.mkdir(mode=0o700)
                 (folder / "script.sh").write_text(script, errors="surrogateescape")
             write_atomically(folder / "job.json", _encode(fields))
         except (FileProblem, NoSpace) as problem:
             self._remove(key)
-            problem.hint = "--job-dir DIR or KEDGE_JOBDIR choose another place for records; compute nodes must see it"
+            if "reason" not in problem.context:  # a directory that others may write has a remedy of its own
+                problem.hint = (
+                    "--job-dir DIR or KEDGE_JOBDIR choose another place for records; compute nodes must see it"
+                )
             raise
         return _make_record(key, folder, "", fields)
 
@@ -186,8 +199,9 @@ class Records:
         Who could swap one of them could give the Executor pickles of their own.
         """
         self.root.parent.mkdir(parents=True, exist_ok=True)
-        for each in (self.root, self._records, self._new, self._ids, self._ended):
+        for each in (self.root, self._records, self._new, self._ids, self._ended, self.calls):
             each.mkdir(exist_ok=True, mode=0o700)
+        self.refuse_intruders()
 
     def name_id(self, record: Record, id: str) -> Record:
         """Note the scheduler's id. An older record of the same id is of a scheduler that began to count anew."""
@@ -253,6 +267,7 @@ class Records:
     def read(self, key: str, id: str) -> Record:
         """One record; `id` is what a link said, or nothing."""
         folder = self._records / key
+        refuse_changed(folder, ANY_MODE)
         try:
             fields = json.loads(_read(folder / "job.json"))
             return _make_record(key, folder, id, fields)
@@ -301,8 +316,10 @@ def _read_links(folder: Path, site: str, since: float = 0.0) -> dict[str, str]:
             if not id or (site and where != site):
                 continue
             with contextlib.suppress(OSError):
-                if not since or entry.stat(follow_symlinks=False).st_ctime >= since:
-                    found[id if site else entry.name] = os.path.basename(os.readlink(entry.path))
+                key = os.path.basename(os.readlink(entry.path))
+                is_recent = not since or entry.stat(follow_symlinks=False).st_ctime >= since
+                if is_recent and key not in ("", ".", ".."):
+                    found[id if site else entry.name] = key
     return found
 
 
@@ -354,8 +371,8 @@ def _read_time(word: str) -> float | None:
 
 
 def _read(path: Path, limit: int = _LIMIT) -> bytes:
-    with explained(path), path.open("rb") as file:
-        return file.read(limit)
+    with explained(path):
+        return read_own_file(path, limit)
 
 
 def _encode(value: object) -> bytes:

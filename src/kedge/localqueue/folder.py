@@ -21,10 +21,12 @@ from kedge.localqueue.task_file import CANCEL, DONE, FAILED, RUNNING, name_task
 from kedge.posix.files import explained, write_atomically
 from kedge.posix.flocks import locked
 from kedge.posix.owners import own_name, owner_is_gone
+from kedge.posix.private import read_own_file, refuse_changed, refuse_intruders
 from kedge.settings import xdg_directory
 
 _KINDS = (RUNNING, DONE, FAILED, CANCEL)
 _DRAFT = "draft"
+_LIMIT = 1 << 24  # bytes of a request, in which arguments are
 _FORGET_AFTER = 90 * 86400.0  # seconds for which ended jobs are known
 _FORGET_EVERY = 100  # submissions between two looks at that
 
@@ -89,18 +91,14 @@ class Queue:
         chosen = environ.get("KEDGE_LOCAL_QUEUE", "")
         base = xdg_directory(environ, "XDG_STATE_HOME", ".local/state") / "local-queue" / os.uname().nodename
         queue = cls(Path(chosen).absolute() if chosen else base)
-        queue._refuse_others()
+        queue.refuse_intruders()
         return queue
 
-    def _refuse_others(self) -> None:
-        """A turn starts jobs: those of others, as after `sudo` with one's own HOME, must not be started."""
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
-            if self.root.stat().st_uid != os.geteuid():
-                raise FileProblem(
-                    f"the queue in {self.root} is another user's",
-                    context={"path": str(self.root)},
-                    hint="call kedge as that user, or choose a folder of your own with KEDGE_LOCAL_QUEUE",
-                )
+    def refuse_intruders(self) -> None:
+        """A turn starts jobs: those of others, or that others could have changed, must not be started."""
+        refuse_intruders(self.root, "KEDGE_LOCAL_QUEUE")
+        for folder in (self.active, self.ended):
+            refuse_changed(folder)
 
     @property
     def exists(self) -> bool:
@@ -112,6 +110,7 @@ class Queue:
         for folder in (self.root, self.active, self.ended):
             with explained(folder):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.refuse_intruders()
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -232,9 +231,10 @@ def _read_jobs(parent: Path, ids: Iterable[int]) -> list[StoredJob]:
 def _read_job(parent: Path, id: int) -> StoredJob | None:
     """The job in a folder; None when it is not there, or no longer."""
     folder = parent / str(id)
+    refuse_changed(folder)
     try:
         names = os.listdir(folder)  # noqa: PTH208 - arrays have thousands
-        request = Request.decode((folder / "job.json").read_bytes())
+        request = Request.decode(read_own_file(folder / "job.json", _LIMIT))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError) as problem:

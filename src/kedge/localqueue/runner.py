@@ -24,10 +24,12 @@ from kedge.posix.background import HeldProgram, Program
 from kedge.posix.constants import PR_SET_CHILD_SUBREAPER
 from kedge.posix.files import explained
 from kedge.posix.owners import machine_name
+from kedge.posix.private import open_own_file, read_own_file
 from kedge.posix.spawn import start_of
 
 _OWN = (b"KEDGE_LOCAL_JOB_ID", b"KEDGE_LOCAL_ARRAY_INDEX", b"KEDGE_LOCAL_HOST")
 _KILLED = 9
+_ENVIRONMENT_LIMIT = 1 << 24  # bytes; the kernel takes six million
 
 
 @frozen
@@ -87,7 +89,7 @@ def make_environment(task: Task, environ: Mapping[str, str]) -> dict[bytes, byte
     """What the job was submitted with, its id, and the GPUs that it holds."""
     path = task.job.folder / "environment"
     with explained(path):
-        data = path.read_bytes()
+        data = read_own_file(path, _ENVIRONMENT_LIMIT)
     values = dict(each.split(b"=", 1) for each in data.split(b"\0") if b"=" in each)
     for name in _OWN:
         values.pop(name, None)
@@ -209,7 +211,7 @@ def _open_output(task: Task, pattern: str) -> int:
 
 def _find_interpreter(script: Path) -> list[str]:
     """The words that run a script, from its first line: its own folder may be one where nothing can be executed."""
-    with explained(script), script.open("rb") as file:
+    with explained(script), os.fdopen(open_own_file(script), "rb") as file:
         first = file.readline(4096)
     words = os.fsdecode(first.removeprefix(b"#!").strip()).split(None, 1)
     return [*words, str(script)]

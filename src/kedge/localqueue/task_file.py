@@ -15,7 +15,9 @@ from pathlib import Path
 
 from kedge.frozen import frozen, list_names
 from kedge.model.job_state import State
+from kedge.posix.private import open_own_file, read_own_file
 
+_LIMIT = 1 << 20  # bytes; the events of a task have a few hundred
 RUNNING, DONE, FAILED, CANCEL = "running", "done", "failed", "cancel"
 
 
@@ -62,14 +64,16 @@ def rename_ended(path: Path, state: str) -> None:
 
 def open_task(path: Path, *, create: bool = False) -> int:
     """Open it for events; with `create` it must not be there yet."""
-    return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0), 0o600)
+    if create:
+        return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_CREAT | os.O_EXCL, 0o600)
+    return open_own_file(path, os.O_RDWR | os.O_APPEND)
 
 
 def read_task(path: Path) -> TaskHistory:
     """The events of a file; what cannot be read, such as a line that is just being written, is passed over."""
     fields: dict[str, object] = {}
     try:
-        data = path.read_bytes()
+        data = read_own_file(path, _LIMIT)
     except OSError:
         return TaskHistory()
     for line in data.splitlines():

@@ -111,7 +111,9 @@ def open_cluster(settings: Settings, environ: Mapping[str, str], *, described: s
         settings = replace(settings, site=described)
     site = choose_site(settings, environ)
     backend = find_backend(site.scheduler)
-    return Cluster(site, backend, find_user(environ), Records(find_record_root(settings, site, environ)))
+    records = Records(find_record_root(settings, site, environ))
+    records.refuse_intruders()
+    return Cluster(site, backend, find_user(environ), records)
 
 
 def find_user(environ: Mapping[str, str]) -> str:

@@ -14,14 +14,15 @@ import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from kedge.errors import CannotStart, KedgeError, all_errors
-from kedge.ops.run import Container, become, build, enter_namespaces
+from kedge.ops.run import Container, become, begin, begin_processes, complete, enter_namespaces
 from kedge.posix.spawn import close_all, fork_process, list_inherited
+from kedge.runtime.mounts.fuse import needs_company
 from kedge.runtime.processes.supervise import run_as_init
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kedge.runtime.mounts.fuse import FuseServer
+    from kedge.ops.run import Begun
     from kedge.runtime.options import RunOptions
 
     Say = Callable[[str, str], None]
@@ -99,10 +100,14 @@ def _run_apart(container: Container, callers: list[int], logs: tuple[int, int], 
     try:
         _begin_session(callers, logs)
         servers = enter_namespaces(container)
+        begun = None if _needs_company(container) else begin(container, servers)
+        begin_processes(container)
         first = fork_process()
         if first == 0:
             os.close(going)
-            run_as_init(lambda: _become_program(container, servers), with_init=True, outlives=True)
+            run_as_init(
+                lambda: _become_program(container, begun or begin(container, servers)), with_init=True, outlives=True
+            )
         _tell(writing, {"pid": first})
         os.close(writing)
         if os.read(going, 1) != _KEEP:  # the start failed, or the starter was killed
@@ -114,10 +119,16 @@ def _run_apart(container: Container, callers: list[int], logs: tuple[int, int], 
         os._exit(255)
 
 
-def _become_program(container: Container, servers: list[FuseServer]) -> None:
-    payload = build(container, servers)
-    if payload.argv:  # an image without a start script gives an instance that only waits
-        become(container, payload)
+def _needs_company(container: Container) -> bool:
+    """Whether a FUSE program is needed that would end with this process, which does not stay."""
+    mounts = (*container.root_mounts, *container.layer_mounts, *container.image_mounts)
+    return any(needs_company(str(mount[5])) for mount in mounts if mount[0] == "squashfuse")
+
+
+def _become_program(container: Container, begun: Begun) -> None:
+    complete(container, begun)
+    if begun.payload.argv:  # an image without a start script gives an instance that only waits
+        become(container, begun.payload)
 
 
 def describe_problem(problem: BaseException) -> dict[str, object]:

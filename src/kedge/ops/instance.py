@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kedge.errors import InstanceProblem, RuntimeUnsuited, UsageError
 from kedge.ops import inside  # after joining, nothing of the host can be imported
-from kedge.ops.run import become, end_with
+from kedge.ops.run import add_inner, become, end_with, restrain
 from kedge.posix.files import explained
 from kedge.posix.spawn import start_of
 from kedge.runtime.facts import ImageFacts
@@ -21,7 +21,6 @@ from kedge.runtime.processes.instances import Folder, Instance, check_name
 from kedge.runtime.processes.join import join
 from kedge.runtime.processes.sharing import shapes_container
 from kedge.runtime.processes.supervise import run_supervised
-from kedge.runtime.start import Restraint
 from kedge.runtime.way_back import WayBack
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     Say = Callable[[str, str], None]
 
 SCHEME = "instance://"
-_KEPT_OPTIONS = ("nv", "rocm", "device", "cdi_dirs", "fakeroot")  # programs that enter later need them too
+_KEPT_OPTIONS = ("nv", "rocm", "device", "cdi_dirs", "fakeroot", "contain")  # programs that enter later need them too
 _GLANCE = 0.1  # seconds: a start script that fails at once is said at once
 
 
@@ -140,7 +139,7 @@ def run_in_instance(options: RunOptions, say: Say) -> int:
         say("out", f"enter the instance '{instance.name}' of {instance.image} (process {instance.pid})")
         return 0
     options.instance = instance.name
-    joined = Joined(instance)
+    joined = Joined(instance, options)
     try:
         if join(instance.pid, start=instance.start):
             joined.enter()
@@ -155,12 +154,12 @@ def run_in_instance(options: RunOptions, say: Say) -> int:
 class Joined:
     """This process on its way into an instance; made before it joins."""
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: Instance, options: RunOptions) -> None:
         self.instance = instance
         self.host = gather_host(os.environ)
         self.way_back = WayBack()
         self.sharing: Sharing | None = None
-        self.restraint = Restraint(is_root=self.host.uid == 0 or bool(instance.options.get("fakeroot")))
+        self.restraint = restrain(options, self.host)
         self._inside: inside.Inside | None = None
 
     def enter(self) -> None:
@@ -170,6 +169,8 @@ class Joined:
     def start(self, options: RunOptions, say: Say) -> int:
         """Become the program."""
         assert self._inside is not None
+        if options.fakeroot:
+            add_inner(self)
         image = ImageFacts(view=self.host.view, path=self.instance.image, kind=self.instance.kind)
         payload = self._inside.plan(options, self.host, image, say)
         self.restraint.emulate = self._inside.emulate

@@ -169,12 +169,19 @@ def cancel_jobs(words: Sequence[str], signal: str, environ: Mapping[str, str]) -
 
 def serve_task(root: Path, word: str, file: int, environ: Mapping[str, str]) -> None:
     """Be the runner of one task; the queue starts it."""
-    run_task(Queue(root), word, file, environ)
+    run_task(_reopen(root), word, file, environ)
 
 
 def serve_keeper(root: Path, file: int, environ: Mapping[str, str]) -> None:
     """Be the process that looks after waiting jobs; the queue starts it."""
-    keep_turning(Queue(root), environ, file)
+    keep_turning(_reopen(root), environ, file)
+
+
+def _reopen(root: Path) -> Queue:
+    """The queue that started this process."""
+    queue = Queue(root)
+    queue.refuse_intruders()
+    return queue
 
 
 def start_waiting(queue: Queue, environ: Mapping[str, str]) -> None:

@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import re
-import stat
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -24,6 +23,7 @@ from kedge.model.progress import Progress, Silent
 from kedge.model.site import Site, expand_path
 from kedge.ops.site import choose_site
 from kedge.posix.files import write_atomically
+from kedge.posix.private import read_own_file
 from kedge.schedulers.current_job import find_current_job
 from kedge.settings import Settings
 from kedge.sites.profile import find_folders, load_site
@@ -161,7 +161,7 @@ def _list_files(folder: Path, site: str) -> list[Path]:
 
 def _read(path: Path, progress: Progress) -> Remembered | None:
     try:
-        told = json.loads(_read_own(path))
+        told = json.loads(read_own_file(path, _LIMIT))
         wrong = _refuse(told)
     except FileNotFoundError:
         return None
@@ -181,18 +181,6 @@ def _read(path: Path, progress: Progress) -> Remembered | None:
     )
     is_stale = time.time() - told["when"] > STALE_AFTER
     return Remembered(told["site"], told["queue"], told["host"], float(told["when"]), facts, is_stale)
-
-
-def _read_own(path: Path) -> bytes:
-    """The bytes of a file that is a file, and ours."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
-            raise OSError(0, "it is no file of yours")
-        if found.st_size > _LIMIT:
-            raise OSError(0, "it is too large")
-        return file.read(_LIMIT)
 
 
 def _refuse(told: object) -> str | None:

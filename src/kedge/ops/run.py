@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 
 from kedge.ops.ready import locate, settle_overlays
+from kedge.posix.spawn import close_all, list_inherited_directories
 from kedge.runtime.base import choose_base
 from kedge.runtime.enter import Builder
 from kedge.runtime.environment.identity import make_group, make_passwd
@@ -23,13 +24,14 @@ from kedge.runtime.namespaces import (
     OTHER_NAMESPACES,
     ROOT_ALONE,
     enter_other_namespaces,
+    enter_process_namespace,
     enter_user_namespace,
     is_restricted,
     try_namespaces,
     wants_user_namespace,
 )
 from kedge.runtime.plan import Request, plan_container
-from kedge.runtime.start import Restraint, start_program
+from kedge.runtime.start import Restraint, is_own_interpreter, start_program
 from kedge.runtime.way_back import WayBack
 from kedge.runtime.words.binds import collect_binds
 from kedge.runtime.words.configured import read_configured
@@ -102,7 +104,7 @@ class Container:
                 say("warn", layer.warning)
         self.ext_servers: ExtServers | None = None
         self.sharing: Sharing | None = None
-        self.restraint = Restraint(is_root=options.fakeroot or self.host.uid == 0)
+        self.restraint = restrain(options, self.host)
         if options.drop_caps or options.no_privs:
             from kedge.runtime.processes.capabilities import choose_dropped  # late: few ask for it
 
@@ -146,17 +148,35 @@ def start_container(container: Container) -> int:
     options = container.options
     if not options.dry_run and is_shared(options, container.host) and share(container):
         return finish_inside(container)
-    servers = enter_namespaces(container)
+    begun = begin(container, enter_namespaces(container))
     if options.pid:
         # late: only a process-id namespace needs a second process
         from kedge.runtime.processes.supervise import run_supervised
 
+        begin_processes(container)
         run_supervised(
-            lambda: end_with(finish(container, servers)),
+            lambda: end_with(finish(container, begun)),
             with_init=options.sharens or not options.no_init,
             is_shared=options.sharens,
         )
-    return finish(container, servers)
+    return finish(container, begun)
+
+
+def restrain(options: RunOptions, host: HostFacts) -> Restraint:
+    """What the program is to be without; to be asked while the host's tree is the root."""
+    restraint = Restraint(is_root=options.fakeroot or host.uid == 0)
+    if wants_user_namespace(options, host.uid) and is_own_interpreter():
+        # late: where the system's Python runs this it is not needed
+        from kedge.posix.handover import can_hand_over
+        from kedge.runtime.processes.handing_over import HandingOver
+
+        restraint.hand_over = HandingOver(explains=options.json) if can_hand_over() else None
+    if options.contain:
+        from kedge.runtime.processes.containment import find_containment  # late: only with --contain
+
+        restraint.contain = find_containment(host.machine)
+        close_all(list_inherited_directories())
+    return restraint
 
 
 def is_shared(options: RunOptions, host: HostFacts) -> bool:
@@ -181,7 +201,7 @@ def share(container: Container) -> bool:
 
     located, options = container.located, container.options
     identity = located.image.identity or located.root.folder
-    container.sharing = Sharing()
+    container.sharing = Sharing(is_hidden=options.fakeroot)
     try:
         is_inside = container.sharing.enter_or_build(make_key(options, identity, os.environ, container.host.cwd))
     except Exception as problem:
@@ -212,10 +232,15 @@ def finish_inside(container: Container) -> int:
         container.restraint.emulate = inside.emulate
         return become(container, payload)
 
+    def start_apart() -> None:
+        if options.fakeroot:  # who joined a process-id namespace is where the container was built
+            add_inner(container)
+        end_with(start())
+
     if container.sharing is not None and container.sharing.must_fork:
         from kedge.runtime.processes.supervise import run_supervised  # late: only where it has one
 
-        run_supervised(lambda: end_with(start()), with_init=False)
+        run_supervised(start_apart, with_init=False)
     return start()
 
 
@@ -232,13 +257,13 @@ def stay_silent(level: str, text: str) -> None:
     """Says nothing."""
 
 
-def finish(container: Container, servers: list[FuseServer]) -> int:
-    """In the namespaces: build the container and become its program."""
-    payload = build(container, servers)
+def finish(container: Container, begun: Begun) -> int:
+    """Complete the container and become its program."""
+    complete(container, begun)
     if container.options.dry_run:
-        show_plan(container, payload)
+        show_plan(container, begun.payload)
         return 0
-    return become(container, payload)
+    return become(container, begun.payload)
 
 
 def enter_namespaces(container: Container) -> list[FuseServer]:
@@ -266,6 +291,16 @@ def enter_namespaces(container: Container) -> list[FuseServer]:
     return servers
 
 
+def begin_processes(container: Container) -> None:
+    """A process-id namespace for the next child and all its children."""
+    try:
+        enter_process_namespace()
+    except OSError as problem:
+        from kedge.ops.fallback import leave_to_other_runtime  # late: only where this machine refuses
+
+        leave_to_other_runtime(container.options, problem, container.say, OTHER_NAMESPACES)
+
+
 def make_servers(container: Container) -> list[FuseServer]:
     """Plan what is mounted before the image can be looked into, and start one server for each FUSE mount in it."""
     located, layering = container.located, container.layering
@@ -286,8 +321,17 @@ def make_servers(container: Container) -> list[FuseServer]:
     return servers
 
 
-def build(container: Container, servers: list[FuseServer]) -> Payload:
-    """Put everything in its place, up to the working folder."""
+class Begun:
+    """A container whose root is in its place, with mount points for all the rest."""
+
+    def __init__(self, builder: Builder, planned: Plan, payload: Payload) -> None:
+        self.builder = builder
+        self.planned = planned
+        self.payload = payload
+
+
+def begin(container: Container, servers: list[FuseServer]) -> Begun:
+    """Put the root in its place and plan the rest. FUSE servers start here, outside of a process-id namespace."""
     builder = Builder(container.base, container.say, servers, container.way_back)
     if container.ext_servers is not None:
         container.ext_servers.adopt()
@@ -302,12 +346,29 @@ def build(container: Container, servers: list[FuseServer]) -> Payload:
         container.say("warn", text)
     for text in (*request.additions.notes, *payload.notes):
         container.say("note", text)
-    perform_plan(container, builder, planned)
-    return payload
+    make_points(container, builder, planned)
+    return Begun(builder, planned, payload)
 
 
-def perform_plan(container: Container, builder: Builder, planned: Plan) -> None:
-    """Make the mount points, then mount; where no layer takes them, the image's folders are rebuilt around them."""
+def complete(container: Container, begun: Begun) -> None:
+    """Mount the rest and go in, in the process that becomes the program."""
+    if container.options.dry_run:
+        container.performed += begun.planned.rest
+        return
+    if container.options.fakeroot:
+        add_inner(container)
+    begun.builder.perform(begun.planned.rest)
+
+
+def add_inner(container: Starting) -> None:
+    """Let fake root have namespaces of its own; to be called while /proc is the host's."""
+    from kedge.runtime.processes.inner import InnerNamespaces  # late: only with --fakeroot
+
+    container.restraint.inner = InnerNamespaces()
+
+
+def make_points(container: Container, builder: Builder, planned: Plan) -> None:
+    """Make the mount points; where no layer takes them, the image's folders are rebuilt around them."""
     layering = container.layering
     perform = builder.perform if not container.options.dry_run else stay_planned
     steps: list[list[Operation]] = []
@@ -325,8 +386,7 @@ def perform_plan(container: Container, builder: Builder, planned: Plan) -> None:
 
         steps.append(builder.plan_inside(lambda view: plan_underlay(planned.missing, view)))
         perform(steps[-1])
-    perform(planned.rest)
-    for step in (*steps, planned.rest):
+    for step in steps:
         container.performed += step
 
 
@@ -405,7 +465,7 @@ def become(container: Starting, payload: Payload) -> int:
         container.sharing.publish()
     if not payload.argv:
         return 0  # a test or start script that the image does not have
-    problem = start_program(payload)
+    problem = start_program(payload, container.restraint.hand_over)
     container.way_back.take()
     from kedge.ops.fallback import explain_start  # late: only where the program cannot be started
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,9 +20,10 @@ from kedge.signing.certificates import CertificateFiles, load_certified_key
 from kedge.signing.crypto import PassphraseNeeded, SigningKey, load_private_pem, load_public_pem
 from kedge.signing.keyfiles import read_key_file
 from kedge.signing.keyring import KeyRing, find_in_blocks, locate_folder, select_key
+from kedge.signing.keyserver import DEFAULT_SERVER
 from kedge.signing.openpgp.keys import KeyBlock, merge_blocks
 from kedge.signing.sign import AskPassphrase, DocumentSigner, PemSigner, Selection, sign_image, unlock_key
-from kedge.signing.verify import Choice, FindKeys, KnownKey, Material, VerifyReport, verify_image
+from kedge.signing.verify import REMOTE, Choice, FindKeys, KnownKey, Material, VerifyReport, verify_image
 
 ChooseKey = Callable[[Sequence[KeySummary]], int | None]  # None: nobody chose
 _PREFIXES = ("KEDGE_", "APPTAINER_", "SINGULARITY_")
@@ -47,6 +49,7 @@ class VerifyRequest:
     pem_files: tuple[Path, ...] = ()
     certificate: CertificateFiles | None = None
     server: str | None = None  # None: only keys of the rings
+    trusts_server: bool = False  # whether keys count that only the server vouches for
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +133,28 @@ def verify_file(request: VerifyRequest, trust: Trust) -> VerifyReport:
     now = int(time.time())
     material = _gather_material(request, trust, now)
     with explained(request.path), request.path.open("rb") as file:
-        return verify_image(SifReader(file, str(request.path)), material, request.choice, now, trust.progress)
+        report = verify_image(SifReader(file, str(request.path)), material, request.choice, now, trust.progress)
+    if not request.trusts_server:
+        _refuse_fetched(report, request)
+    return report
+
+
+def _refuse_fetched(report: VerifyReport, request: VerifyRequest) -> None:
+    """Count a key that only the key server vouches for as unknown: anybody can put a key with any name there."""
+    for result in report.results:
+        stranger = next((signer for signer in result.signers if signer.origin == REMOTE), None)
+        if stranger is None or result.error is not None:
+            continue
+        url = [] if request.server in (None, DEFAULT_SERVER) else ["--url", str(request.server)]
+        pull = shlex.join(["kedge", "key", "pull", *url, stranger.fingerprint])
+        result.verified = ()
+        result.error = KeyNotFound(
+            f"{request.path} is signed by the key {stranger.fingerprint}, for which only the key server vouches",
+            context={"reason": "fetched-key", "fingerprint": stranger.fingerprint, "claims to be": stranger.name},
+            hint=f"compare the fingerprint with the signer's own, then type: {pull}; "
+            "--trust-keyserver accepts it without this",
+        )
+        report.error = report.error or result.error
 
 
 def _gather_material(request: VerifyRequest, trust: Trust, now: int) -> Material:
@@ -155,7 +179,7 @@ def _make_finder(server: str | None, trust: Trust) -> FindKeys:
         if found or server is None or trust.fetch is None:
             return found
         try:
-            return [KnownKey(fetch_key(trust.fetch, server, identifier), "REMOTE")]
+            return [KnownKey(fetch_key(trust.fetch, server, identifier), REMOTE)]
         except KedgeError as problem:
             trust.progress.warn(f"the key {identifier} was looked for at {server}: {problem.message}")
             return []

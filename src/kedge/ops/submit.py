@@ -26,6 +26,7 @@ from kedge.model.site import Site
 from kedge.ops.clusters import Cluster
 from kedge.ops.job_image import NOW, StagedImage, place_image, pull_image, read_architecture
 from kedge.posix.files import require_writable
+from kedge.posix.private import read_own_file
 from kedge.posix.process import find_program, run_into_files
 from kedge.schedulers.backend import Place
 from kedge.settings import Settings
@@ -33,6 +34,7 @@ from kedge.sites.checks import check_request
 from kedge.sites.rules import find_hidden_root
 
 _DEFAULT_OUTPUT = "{name}-{id}.out"
+_ANSWER_LIMIT = 1 << 20  # bytes of what a submit command prints
 _DEFAULT_ARRAY_OUTPUT = "{name}-{id}_{index}.out"
 
 
@@ -192,7 +194,7 @@ def show_output(record: Record) -> str:
 def recover_id(record: Record, cluster: Cluster) -> Record | None:
     """The id of a submission whose kedge was killed before it could note it; None: there is none to be found."""
     try:
-        text = (record.folder / "submit.out").read_text(errors="replace")
+        text = read_own_file(record.folder / "submit.out", _ANSWER_LIMIT).decode(errors="replace")
         return cluster.records.name_id(record, cluster.backend.parse_submit(text))
     except (OSError, SchedulerFailed, FileProblem):
         return None

@@ -43,6 +43,7 @@ CLONE_NEWUSER = 0x10000000
 CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
 CLONE_NEWCGROUP = 0x02000000
+NS_GET_PARENT = 0xB702  # ioctl(2)
 
 # prctl(2)
 PR_SET_PDEATHSIG = 1
@@ -57,6 +58,9 @@ PR_CAP_AMBIENT_RAISE = 2
 # capabilities(7)
 CAP_SYS_ADMIN = 21
 CAP_WAKE_ALARM = 35
+
+# keyctl(2)
+KEYCTL_JOIN_SESSION_KEYRING = 1
 
 # statfs(2): file systems that matter when choosing how to mount
 TMPFS_MAGIC = 0x01021994

@@ -12,6 +12,7 @@ import os
 from kedge.posix.constants import (
     AT_EMPTY_PATH,
     AT_RECURSIVE,
+    KEYCTL_JOIN_SESSION_KEYRING,
     MOVE_MOUNT_F_EMPTY_PATH,
     MOVE_MOUNT_T_SYMLINKS,
     OPEN_TREE_CLONE,
@@ -199,6 +200,38 @@ def keep_capability(capability: int) -> None:
     zero = ctypes.c_ulong(0)
     arguments = ctypes.c_ulong(PR_CAP_AMBIENT_RAISE), ctypes.c_ulong(capability), zero, zero
     _check(_library.prctl(ctypes.c_int(PR_CAP_AMBIENT), *arguments))
+
+
+def join_session_keyring(call: int) -> None:
+    """keyctl(2), whose number differs between machines: a new session keyring, with nothing in it."""
+    null = ctypes.c_void_p(None)
+    number = _library.syscall(ctypes.c_long(call), ctypes.c_int(KEYCTL_JOIN_SESSION_KEYRING), null, null, null, null)
+    _check(min(0, number))
+
+
+class ShownWords:
+    """What /proc shows of this process: its command line, which everybody may read, and its variables.
+
+    Python has read both long ago. Fields of /proc/self/stat: proc(5).
+    """
+
+    def __init__(self) -> None:
+        with open("/proc/self/stat", "rb") as file:  # noqa: PTH123 - pathlib costs more than all of this module
+            fields = [int(each) for each in file.read().rpartition(b")")[2].split()[45:49]]
+        self._areas = [(fields[0], fields[1] - fields[0]), (fields[2], fields[3] - fields[2])]
+        self._before = [ctypes.string_at(start, size) for start, size in self._areas]
+
+    def replace(self, name: bytes) -> None:
+        """Let it be a name, and no variables."""
+        for start, size in self._areas:
+            ctypes.memset(start, 0, size)
+        start, size = self._areas[0]
+        ctypes.memmove(start, name, min(len(name), size - 1))
+
+    def restore(self) -> None:
+        """As it was."""
+        for (start, size), before in zip(self._areas, self._before, strict=True):
+            ctypes.memmove(start, before, size)
 
 
 class _FilterProgram(ctypes.Structure):

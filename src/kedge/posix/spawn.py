@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,8 +15,8 @@ else:
     import _signal  # `signal` itself imports enum
 
 
-def replace_process(path: str, argv: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
-    """execve(2): become another program; raises OSError when that fails."""
+def replace_process(path: str | int, argv: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
+    """execve(2): become another program, by its path or an open file; raises OSError when that fails."""
     for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
         _signal.signal(number, _signal.SIG_DFL)  # Python ignores them, and what is ignored stays so in a new program
     os.execve(path, list(argv), environ)
@@ -41,21 +42,30 @@ def _refuse_process(number: int) -> Exception:
 def run_detached(work: Callable[[], None]) -> None:
     """Run `work` in a process that is nobody's child here: no wait of a later program ever meets it.
 
-    The process in between is waited for. `work` normally ends by becoming another program.
+    `work` normally ends by becoming another program.
     """
+    if fork_detached():
+        try:
+            work()
+        finally:
+            os._exit(0)
+
+
+def fork_detached() -> bool:
+    """A process that is nobody's child here: True in it, False in the caller. The one in between is waited for."""
     middle = fork_process()
     if middle == 0:
         number = 0
         try:
             if os.fork() == 0:
-                work()
+                return True
         except OSError as problem:
             number = problem.errno or 0
-        finally:
-            os._exit(number)
+        os._exit(number)
     number = os.waitstatus_to_exitcode(os.waitpid(middle, 0)[1])
     if number > 0:
         raise _refuse_process(number)
+    return False
 
 
 def list_private() -> list[int]:
@@ -66,6 +76,11 @@ def list_private() -> list[int]:
 def list_inherited() -> list[int]:
     """The open files beside the standard streams that this process was started with, or means a new program to have."""
     return [file for file, is_kept in _list_files() if is_kept]
+
+
+def list_inherited_directories() -> list[int]:
+    """Those of them that are directories: each is a way into the tree it lies in."""
+    return [file for file in list_inherited() if stat.S_ISDIR(os.fstat(file).st_mode)]
 
 
 def _list_files() -> list[tuple[int, bool]]:

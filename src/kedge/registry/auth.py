@@ -18,6 +18,7 @@ from kedge.errors import AccessDenied, AuthenticationFailed, ImageNotFound, Regi
 from kedge.registry.challenge import Challenge
 from kedge.registry.credentials import Credential
 from kedge.registry.hints import BODY_LIMIT, Situation, explain_refused, explain_response, read_error_body
+from kedge.registry.ngc import NGC_REGISTRY, is_ngc_address
 from kedge.registry.proxies import is_loopback
 from kedge.registry.secret import Secret, encode_basic, redact_url, scrub
 from kedge.registry.transport import Request, Response, Transport, split_url
@@ -29,7 +30,6 @@ _MARGIN = 10.0
 _REALMS: Mapping[str, frozenset[str]] = {
     "registry-1.docker.io": frozenset({"auth.docker.io"}),
     "docker.io": frozenset({"auth.docker.io"}),
-    "nvcr.io": frozenset({"authn.nvidia.com"}),
     "registry.gitlab.com": frozenset({"gitlab.com"}),
 }
 # Token services of public registries, as their challenges name them: a token is asked for before the first request, as
@@ -60,7 +60,9 @@ class Authenticator:
     ) -> None:
         self._transport = transport
         self._base = base
-        self._credential = credential
+        # a key of NGC is for NVIDIA, and whoever answers plain http may be anybody
+        is_unproven = urlsplit(base).hostname == NGC_REGISTRY and not is_ngc_address(base)
+        self._credential = None if is_unproven else credential
         self._situation = situation
         self._trusted = trusted_realms
         self._challenge: Challenge | None = None
@@ -159,6 +161,8 @@ class Authenticator:
         if service.scheme != "https" and registry.scheme == "https":
             return False
         own, other = (registry.hostname or "").lower(), (service.hostname or "").lower()
+        if own == NGC_REGISTRY:
+            return is_ngc_address(realm)
         return own == other or other in _REALMS.get(own, ()) or other in self._trusted
 
     def _explain_failure(self, response: Response, *, sent: bool) -> Exception:
@@ -182,10 +186,13 @@ class Authenticator:
     def explain_withheld(self) -> AuthenticationFailed:
         """The error for a password that was kept back because the realm is on a foreign host."""
         host = urlsplit(self._base).netloc
+        hint = f"if {self.withheld} does belong to this registry, say so: KEDGE_TRUSTED_REALMS={self.withheld}"
+        if urlsplit(self._base).hostname == NGC_REGISTRY:
+            hint = "kedge sends NGC API keys to nvcr.io and authn.nvidia.com only; ask NVIDIA or your site's proxy"
         return AuthenticationFailed(
             f"{host} wants the login sent to another host, {self.withheld}; kedge did not, and has no access",
             context={"registry": host, "token service": self.withheld},
-            hint=f"if {self.withheld} does belong to this registry, say so: KEDGE_TRUSTED_REALMS={self.withheld}",
+            hint=hint,
         )
 
 

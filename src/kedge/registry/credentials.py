@@ -11,23 +11,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kedge.errors import InvalidSetting
+from kedge.errors import InvalidSetting, UsageError
 from kedge.registry.credential_helpers import TOKEN_USER, try_helper
 from kedge.registry.docker_config import AuthFile, Login, normalize_key, read_auth_file
 from kedge.registry.netrc import NetrcEntry, parse_netrc
+from kedge.registry.ngc import NGC_REGISTRY, NGC_USER, NGC_VARIABLES, holds_ngc_key, is_ngc_registry
 from kedge.registry.secret import Secret, encode_basic
 
-NGC_USER = "$oauthtoken"
 PAIRS = (
     ("KEDGE_DOCKER_USERNAME", "KEDGE_DOCKER_PASSWORD"),
     ("KEDGE_USERNAME", "KEDGE_PASSWORD"),
     ("APPTAINER_DOCKER_USERNAME", "APPTAINER_DOCKER_PASSWORD"),
     ("SINGULARITY_DOCKER_USERNAME", "SINGULARITY_DOCKER_PASSWORD"),
     ("DOCKER_USERNAME", "DOCKER_PASSWORD"),
-)
-# Public registries that are not NVIDIA's: a job script that exports an NGC key for all must not hand it to them.
-_NOT_NGC = frozenset(
-    {"docker.io", "ghcr.io", "quay.io", "gcr.io", "registry.gitlab.com", "public.ecr.aws", "mcr.microsoft.com"}
 )
 _ENROOT_NAMES = {
     "nvcr.io": ("nvcr.io", "authn.nvidia.com"),
@@ -74,25 +70,39 @@ class CredentialSources:
         notes: list[str] = []
         sources: list[Iterator[Credential]] = []
         if not is_mirror:
-            sources = [self._from_options(), self._from_environment(registry, notes)]
+            sources = [self._from_options(registry), self._from_environment(registry, notes)]
         sources.append(self._from_files(registry, repository, notes))
         sources.append(self._from_enroot(registry, notes))
         for source in sources:
             for credential in source:
                 if self.username and credential.login.username not in ("", self.username):
                     continue
+                if self._is_misdirected(credential, registry):
+                    notes.append(f"{credential.source} holds an NGC API key; kedge sends those to nvcr.io only")
+                    continue
                 return Found(credential, tuple(notes))
         return Found(None, tuple(notes))
 
-    def _from_options(self) -> Iterator[Credential]:
-        if self.explicit is not None:
-            yield self.explicit
+    def _is_misdirected(self, credential: Credential, registry: str) -> bool:
+        """Whether it is a key of NGC and the registry is not NVIDIA's."""
+        return holds_ngc_key(credential.login, self.environ) and not is_ngc_registry(normalize_key(registry))
+
+    def _from_options(self, registry: str) -> Iterator[Credential]:
+        if self.explicit is None:
+            return
+        if self._is_misdirected(self.explicit, registry):
+            raise UsageError(
+                f"kedge does not send an NGC API key to {registry}",
+                context={"registry": registry},
+                hint="NGC keys are for nvcr.io: kedge registry login -u '$oauthtoken' nvcr.io",
+            )
+        yield self.explicit
 
     def _from_environment(self, registry: str, notes: list[str]) -> Iterator[Credential]:
         host = normalize_key(registry)
         for user_variable, password_variable in PAIRS:
             user, password = self.environ.get(user_variable, ""), self.environ.get(password_variable, "")
-            if user == NGC_USER and host in _NOT_NGC:
+            if user == NGC_USER and not is_ngc_registry(host):
                 notes.append(f"{user_variable} is $oauthtoken, which is for nvcr.io; it was not sent to {host}")
             elif user and password:
                 yield Credential(make_login(user, Secret(password)), f"{user_variable} and {password_variable}")
@@ -102,8 +112,8 @@ class CredentialSources:
                 )
             elif user:
                 notes.append(f"{user_variable} is set, but {password_variable} is empty")
-        if host == "nvcr.io":
-            for variable in ("NGC_API_KEY", "NGC_CLI_API_KEY"):
+        if is_ngc_registry(host):
+            for variable in NGC_VARIABLES:
                 if self.environ.get(variable):
                     yield Credential(Login(NGC_USER, Secret(self.environ[variable])), variable)
 
@@ -199,8 +209,9 @@ def list_logins(sources: CredentialSources, authfile: Path | None = None) -> lis
     environ = sources.environ
     for user, password in PAIRS:
         if environ.get(user) and environ.get(password):
-            found.append(("*", environ[user], f"{user} and {password}"))
-    found += [("nvcr.io", NGC_USER, name) for name in ("NGC_API_KEY", "NGC_CLI_API_KEY") if environ.get(name)]
+            where = NGC_REGISTRY if environ[user] == NGC_USER else "*"
+            found.append((where, environ[user], f"{user} and {password}"))
+    found += [(NGC_REGISTRY, NGC_USER, name) for name in NGC_VARIABLES if environ.get(name)]
     paths = [authfile] if authfile else [path for path, _ in sources.list_files()]
     for path in dict.fromkeys(paths):
         auth_file = _read(path, [], is_explicit=authfile is not None)

@@ -1,11 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Calls and results as files: `call` is the function, `arguments[.INDEX]` what it gets, `result[.INDEX]` what came."""
+"""Calls and results as files: `call` is the function, `arguments[.INDEX]` what it gets, `result[.INDEX]` what came.
+
+Reading a pickle can run anything, so both sides read only what the other wrote. The job's command has the digests of
+what was submitted, and a result begins with a seal (HMAC-SHA256) by a key that only this process and the call have.
+"""
 
 from __future__ import annotations
 
+import errno
+import hashlib
+import hmac
 import io
+import os
 import pickle
-import shutil
+import secrets
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,11 +22,35 @@ from typing import Any
 from kedge.errors import JobFailed, UsageError
 from kedge.frozen import frozen
 from kedge.posix.files import explained
+from kedge.posix.private import read_own_file
 from kedge.remote_call.capture import Capture, has_source, is_importable
 
 _PROTOCOL = 4  # which Python 3.4 reads
-RUNNER = "runner.py"
+_RUNNER = "runner.py"
+_SEAL = hashlib.sha256().digest_size
+_MOST = 1 << 32  # bytes of a result, which is read into memory
+# Started as `python3 -c BOOT FOLDER DIGEST DIGEST`: modules of the current directory are not for it, which is named by
+# the first entry of the path, and by empty and relative ones of PYTHONPATH (`:/x`).
+_BOOT = (
+    "import os, sys; given = (os.environ.get('PYTHONPATH') or '/').split(':'); "
+    "there = [os.path.abspath(each) for each in given if each[:1] != '/']; "
+    "sys.path[:] = [each for each in sys.path if each[:1] == '/' and (each in given or each not in there)]; "
+    "import hashlib; "
+    "code = open(sys.argv[1] + '/runner.py', 'rb').read(); "
+    "hashlib.sha256(code).hexdigest() == sys.argv[2] or "
+    "sys.exit('kedge: ' + sys.argv[1] + '/runner.py is not what was submitted, and is not run'); "
+    "exec(compile(code, sys.argv[1] + '/runner.py', 'exec'))"
+)
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+@frozen
+class PackedCall:
+    """A call that was written: what its job runs, and what is needed to believe its results."""
+
+    words: tuple[str, ...]  # behind the name of the Python
+    folders: tuple[str, ...]  # of the user, which it needs to see
+    key: bytes
 
 
 @frozen
@@ -58,25 +90,35 @@ class _Pickler(pickle.Pickler):
         return NotImplemented
 
 
-def write_call(folder: Path, function: Callable[..., Any], tasks: Sequence[Sequence[Arguments]]) -> list[str]:
-    """Write a call with one task or, for an array, many; returns the folders of the user that it needs to see."""
+def write_call(folder: Path, function: Callable[..., Any], tasks: Sequence[Sequence[Arguments]]) -> PackedCall:
+    """Write a call with one task or, for an array, many."""
     capture = Capture(_pack)
     module, name = capture.add_callable(function)
     packed = [_pack(capture, list(calls), f"an argument of '{name}'") for calls in tasks]
+    key = secrets.token_bytes(_SEAL)
     call = {
         "module": module,
         "name": name,
         "definitions": capture.definitions,
         "folders": capture.folders,
         "python": sys.version_info[:2],
+        "key": key,
     }
+    files = {_RUNNER: Path(__file__).with_name(_RUNNER).read_bytes(), "call": pickle.dumps(call, _PROTOCOL)}
+    for index, each in enumerate(packed):
+        files[name_file("arguments", index if len(packed) > 1 else None)] = each
+    sums = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in files.items()).encode()
     with explained(folder):
-        folder.mkdir(parents=True, mode=0o700)
-        (folder / "call").write_bytes(pickle.dumps(call, _PROTOCOL))
-        for index, each in enumerate(packed):
-            (folder / name_file("arguments", index if len(packed) > 1 else None)).write_bytes(each)
-        shutil.copyfile(Path(__file__).with_name(RUNNER), folder / RUNNER)
-    return capture.folders
+        folder.mkdir(mode=0o700)
+        for name, data in {**files, "sums": sums}.items():
+            _write_new(folder / name, data)
+    digests = (hashlib.sha256(data).hexdigest() for data in (files[_RUNNER], sums))
+    return PackedCall(("-u", "-c", _BOOT, str(folder), *digests), tuple(capture.folders), key)
+
+
+def _write_new(path: Path, data: bytes) -> None:
+    with open(path, "xb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o600)) as file:
+        file.write(data)
 
 
 def name_file(kind: str, index: int | None) -> str:
@@ -84,12 +126,33 @@ def name_file(kind: str, index: int | None) -> str:
     return kind if index is None else f"{kind}.{index}"
 
 
-def read_answer(path: Path) -> Answer | None:
+def read_answer(path: Path, key: bytes) -> Answer | None:
     """What a task brought back; None while there is nothing."""
     try:
-        data = path.read_bytes()
-    except OSError:  # not there, or a file system that is not well for a moment
-        return None
+        data = read_own_file(path, _MOST)
+    except OSError as problem:
+        is_foreign = problem.errno in (errno.EPERM, errno.ELOOP, errno.EFBIG)
+        # else it is not there, or the file system is not well for a moment
+        return _refuse(path, problem.strerror or str(problem)) if is_foreign else None
+    seal, told = data[:_SEAL], memoryview(data)[_SEAL:]
+    wanted = hmac.new(key, path.name.encode() + b"\0", hashlib.sha256)
+    wanted.update(told)
+    if not hmac.compare_digest(seal, wanted.digest()):
+        return _refuse(path, "its seal is not that of this call")
+    return _read_told(path, told)
+
+
+def _refuse(path: Path, reason: str) -> Answer:
+    """The answer in place of a result that somebody else wrote; it was not unpickled."""
+    error = JobFailed(
+        f"kedge does not read the result {path}: {reason}",
+        context={"file": str(path)},
+        hint="somebody or something other than the job wrote it; submit the call again",
+    )
+    return Answer(problem=error)
+
+
+def _read_told(path: Path, data: memoryview) -> Answer:
     try:
         told = pickle.loads(data)
         if "values" not in told:

@@ -1,27 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Runs packed calls. This file is copied beside them and is started by the image's own Python, 3.6 or newer.
 
-It knows nothing of kedge, and it is `__main__` there: what was defined in the caller's `__main__` is defined here.
+It knows nothing of kedge, and it is `__main__` there: what was defined in the caller's `__main__` is defined here. The
+job's command knows the digest of this file and of `sums`, which has those of the others: nothing else is read.
 """
 
+import hashlib
+import hmac
 import os
+import pickle
 import sys
-
-
-def forget_relative(given):
-    """Forget what empty and relative entries of PYTHONPATH (`:/x`) mean: modules of whatever directory a job has."""
-    try:
-        there = [os.path.abspath(each) for each in given if each[:1] != "/"]
-    except OSError:  # the directory is gone
-        there = []
-    sys.path[:] = [each for each in sys.path if each[:1] == "/" and (each in given or each not in there)]
-
-
-if os.environ.get("PYTHONPATH"):
-    forget_relative(os.environ["PYTHONPATH"].split(":"))
-
-import pickle  # noqa: E402
-import traceback  # noqa: E402
+import traceback
 
 
 def define(call):
@@ -54,7 +43,7 @@ def find(module, name):
     return found
 
 
-def answer(call):
+def answer(call, define=define, find=find):  # here: the caller's functions may have these names
     """The result of a call, or what it raised, as it is written."""
     try:
         define(call)
@@ -72,25 +61,37 @@ def answer(call):
         return pickle.dumps({"problem": kept, "traceback": text, "kind": type(problem).__name__}, 4)
 
 
+def read(folder, name, digest):
+    """A file that is what was submitted."""
+    with open(os.path.join(folder, name), "rb") as file:
+        data = file.read()
+    if not hmac.compare_digest(hashlib.sha256(data).hexdigest(), digest):
+        raise SystemExit("kedge: " + os.path.join(folder, name) + " is not what was submitted, and is not run")
+    return data
+
+
 def main():
     """Read the call of this task, and write its answer whole or not at all."""
-    folder = sys.argv[1]
+    folder, digest = sys.argv[1], sys.argv[3]
     index = os.environ.get("KEDGE_ARRAY_INDEX", "")
     suffix = "." + index if index else ""
-    place = os.path.join(folder, "source" + suffix)
-    os.makedirs(place, exist_ok=True)
-    with open(os.path.join(folder, "call"), "rb") as file:
-        call = pickle.load(file)
-    with open(os.path.join(folder, "arguments" + suffix), "rb") as file:
-        call["arguments"] = file.read()
-    call["place"] = place
+    lines = read(folder, "sums", digest).decode().splitlines()
+    sums = {name: each for each, name in (line.split("  ", 1) for line in lines)}
+    call = pickle.loads(read(folder, "call", sums["call"]))
+    call["arguments"] = read(folder, "arguments" + suffix, sums["arguments" + suffix])
+    call["place"] = os.path.join(folder, "source" + suffix)
+    os.makedirs(call["place"], exist_ok=True)
+    name = "result" + suffix
+    seal = hmac.new(call["key"], name.encode() + b"\0", hashlib.sha256)
     told = answer(call)
-    temporary = os.path.join(folder, ".result" + suffix + "." + str(os.getpid()))
+    seal.update(told)
+    temporary = os.path.join(folder, "." + name + "." + str(os.getpid()))
     with open(temporary, "wb") as file:
+        file.write(seal.digest())
         file.write(told)
         file.flush()
         os.fsync(file.fileno())
-    os.rename(temporary, os.path.join(folder, "result" + suffix))
+    os.rename(temporary, os.path.join(folder, name))
     return 0 if "values" in pickle.loads(told) else 1
 
 

@@ -79,6 +79,8 @@ def try_namespaces(options: RunOptions, host: HostFacts) -> None:
         try:
             enter_user_namespace(host, as_root=False)
             enter_other_namespaces(options)
+            if options.pid:
+                enter_process_namespace()
             number = 0
         except OSError as problem:
             number = problem.errno or number
@@ -90,10 +92,9 @@ def try_namespaces(options: RunOptions, host: HostFacts) -> None:
 
 
 def enter_other_namespaces(options: RunOptions) -> None:
-    """The mount namespace, and those that were asked for. A process-id namespace begins with the next child."""
+    """The mount namespace, and those that were asked for; the one of process ids comes later."""
     flags = CLONE_NEWNS
     for is_wanted, flag in (
-        (options.pid, CLONE_NEWPID),
         (options.ipc, CLONE_NEWIPC),
         (options.uts, CLONE_NEWUTS),
         (options.net, CLONE_NEWNET),
@@ -104,6 +105,11 @@ def enter_other_namespaces(options: RunOptions) -> None:
         libc.raise_loopback()
     # What the host mounts later still arrives (automounted homes), what we mount stays here.
     libc.mount("none", "/", "", MS_REC | MS_SLAVE)
+
+
+def enter_process_namespace() -> None:
+    """A process-id namespace: it begins with the next child. FUSE servers were started before, and are not in it."""
+    libc.unshare(CLONE_NEWPID)
 
 
 def _write(path: str, text: str) -> None:

@@ -148,7 +148,8 @@ def plan_kernel_trees(request: Request, points: Points) -> None:
         else:
             points.bind("/proc", "/proc", "d", flags=MS_NOSUID, policy=WARN if request.is_direct else MUST)
     if not request.skips("sys"):
-        points.bind("/sys", "/sys", "d", flags=MS_NOSUID, policy=WARN)
+        flags = MS_NOSUID | (MS_RDONLY if options.contain else 0)
+        points.bind("/sys", "/sys", "d", flags=flags, policy=WARN)
 
 
 def plan_devices(request: Request, points: Points) -> None:

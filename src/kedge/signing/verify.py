@@ -23,6 +23,7 @@ from kedge.signing.openpgp.keys import KeyBlock
 from kedge.signing.openpgp.signature import read_signatures
 
 MAXIMUM_SIGNATURE = 1 << 20
+REMOTE = "REMOTE"  # the origin of keys that only a key server vouches for
 _LEGACY_START = b"SIFHASH:\n"
 _LEGACY_HASHES = {1: "sha256", 2: "sha384", 3: "sha512"}
 

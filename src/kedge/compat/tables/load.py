@@ -17,6 +17,7 @@ from kedge.compat.tables.text import LARGEST, ParsedTable, parse_table
 from kedge.compat.versions import order
 from kedge.errors import TableProblem
 from kedge.frozen import list_names, replace
+from kedge.posix.private import read_own_file
 
 SHIPPED = Path(__file__).parents[2] / "data"
 _SCHEMES = ("docker://", "dockerd://", "oras://")
@@ -148,8 +149,7 @@ def _read_shipped(path: Path, kind: TableKind) -> ParsedTable:
 def read_learned(path: Path) -> tuple[tuple[NgcRelease, ...], tuple[TableProblem, ...]]:
     """The rows of a learned file that can be read, and what is wrong with the others; nothing is raised."""
     try:
-        with path.open("rb") as file:
-            table = parse_table(file.read(LARGEST + 1), str(path), RELEASES)
+        table = parse_table(read_own_file(path, LARGEST + 1), str(path), RELEASES)
     except FileNotFoundError:
         return (), ()
     except OSError as problem:

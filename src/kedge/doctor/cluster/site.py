@@ -6,11 +6,14 @@ from __future__ import annotations
 import os
 import re
 import sys
+from pathlib import Path
 
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.doctor.storage.places import is_folder
 from kedge.doctor.surroundings import Surroundings
+from kedge.errors import KedgeError
 from kedge.jobs.place import find_record_root
+from kedge.jobs.records import Records
 from kedge.model.site import Site, expand_path
 from kedge.schedulers.current_job import find_current_job
 from kedge.sites.profile import is_retired
@@ -115,7 +118,7 @@ def check_job_records(surroundings: Surroundings) -> list[Finding]:
         present = present.parent
     can_hold = is_folder(present)
     if can_hold and os.access(present, os.W_OK | os.X_OK):
-        return [Finding("job-records", OK, str(root))]
+        return [_judge_records(root)]
     reason = "cannot be written" if can_hold else "is a file"
     return [
         Finding(
@@ -127,3 +130,13 @@ def check_job_records(surroundings: Surroundings) -> list[Finding]:
             _RECORDS,
         )
     ]
+
+
+def _judge_records(root: Path) -> Finding:
+    """Whether they are the user's alone: their scripts are run."""
+    try:
+        Records(root).refuse_intruders()
+    except KedgeError as problem:
+        why = "no job can be submitted or looked at: others could have written what kedge runs"
+        return Finding("job-records", FAIL, problem.message, why, problem.hint or "", _RECORDS)
+    return Finding("job-records", OK, str(root))

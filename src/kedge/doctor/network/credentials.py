@@ -18,14 +18,14 @@ from kedge.errors import KedgeError
 from kedge.frozen import frozen
 from kedge.posix.process import find_program
 from kedge.posix.questions import answer_within
-from kedge.registry.credentials import NGC_USER, PAIRS, CredentialSources
+from kedge.registry.credentials import PAIRS, CredentialSources
 from kedge.registry.docker_config import AuthFile, normalize_key, read_auth_file
+from kedge.registry.ngc import NGC_USER, NGC_VARIABLES
 from kedge.registry.reach import LoginAnswer, try_login
 from kedge.registry.secret import Secret
 from kedge.settings import home_directory
 
 _DOCS = "guides/doctor.md#credentials"
-_NGC_VARIABLES = ("NGC_API_KEY", "NGC_CLI_API_KEY")
 _LOGIN = "kedge registry login -u '$oauthtoken' nvcr.io (in single quotes)"
 _ASKED = ("nvcr.io", "docker.io")  # whose logins are tried
 
@@ -129,7 +129,7 @@ def _list_held(sources: CredentialSources) -> Iterator[Held]:
     for user, password in PAIRS:
         if environ.get(user) and environ.get(password):
             yield Held(f"{user} and {password}", "*", environ[user], Secret(environ[password]))
-    for name in _NGC_VARIABLES:
+    for name in NGC_VARIABLES:
         if environ.get(name):
             yield Held(name, "nvcr.io", NGC_USER, Secret(environ[name]))
     for path, file in _read_files(sources):
@@ -190,7 +190,7 @@ def _judge_stray_key(held: Held) -> Iterator[Finding]:
         fix = f"export {_first_word(held.where)}='$oauthtoken' (in single quotes)"
         yield _warn(f"{held.where} hold an NGC API key with another user name", why, fix)
     elif is_host(held.host):
-        why = f"the key is sent to {held.host}, which has no use for it"
+        why = f"kedge sends NGC API keys to nvcr.io only: {held.host} gets no login"
         yield _warn(f"the login for {held.host} in {held.where} holds an NGC API key", why, _LOGIN)
 
 

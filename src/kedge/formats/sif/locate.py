@@ -45,10 +45,17 @@ class SifPlaces:
         self.file_system = ""
         self.machine = ""
         self.identity = b""  # the header's UUID and the time of the last change
-        self.config_offset = 0
-        self.config_size = 0
         self.group = b""  # of the root file system
+        self.grouped_configs: list[tuple[bytes, tuple[int, int]]] = []
         self.grouped_overlays: list[tuple[bytes, tuple[int, int, str]]] = []
+
+    @property
+    def config(self) -> tuple[int, int]:
+        """Offset and size of the OCI config: the first of the root's group, as in SifReader.find_named; else zeros.
+
+        A signature covers a group. What somebody adds in another one must not change what a signed image runs.
+        """
+        return next((config for group, config in self.grouped_configs if group == self.group), (0, 0))
 
     @property
     def overlays(self) -> list[tuple[int, int, str]]:
@@ -75,7 +82,7 @@ def locate_parts(start: bytes, table: bytes, file_size: int) -> SifPlaces | None
             return None
         data_type = int.from_bytes(table[place : place + 4], "little")
         if data_type == _GENERIC_JSON and table[place + 73 : place + 89] == b"oci-config.json\0":
-            found.config_offset, found.config_size = offset, size
+            found.grouped_configs.append((table[place + 9 : place + 13], (offset, size)))
         elif data_type == _PARTITION and not _take_partition(found, table, place):
             return None
     return found if found.file_system else None

@@ -67,15 +67,21 @@ class SifReader:
         )
 
     def find_named(self, data_type: int, name: str) -> SifDescriptor | None:
-        """The first object of this type and name."""
-        for descriptor in self.descriptors:
-            if descriptor.data_type == data_type and descriptor.name == name:
-                return descriptor
-        return None
+        """The first object of this type and name that belongs to the root file system."""
+        return next((d for d in self._list_documents() if d.data_type == data_type and d.name == name), None)
 
     def find_type(self, data_type: int) -> SifDescriptor | None:
-        """The first object of this type."""
-        return next((d for d in self.descriptors if d.data_type == data_type), None)
+        """The first object of this type that belongs to the root file system."""
+        return next((d for d in self._list_documents() if d.data_type == data_type), None)
+
+    def _list_documents(self) -> list[SifDescriptor]:
+        """The objects that speak for the image: those of its root's group, which one signature covers.
+
+        Whatever stands in another group, or in none, anybody may have added to a signed image. A file without a root
+        runs nothing, so all of its objects are shown.
+        """
+        groups = {descriptor.group for descriptor in self.descriptors if descriptor.is_primary}
+        return [each for each in self.descriptors if not groups or each.group in groups]
 
     @property
     def is_oci_sif(self) -> bool:

@@ -137,7 +137,7 @@ def _identify_sif(file: int, path: str, start: bytes, status: os.stat_result) ->
     image = ImageFile(path, "sif")
     image.offset, image.size, image.file_system = found.offset, found.size, found.file_system
     image.machine, image.overlays = found.machine, found.overlays
-    image.config_offset, image.config_size = found.config_offset, found.config_size
+    image.config_offset, image.config_size = found.config
     _finish(image, os.pread(file, 2048, image.offset), found.identity, status)
     return image
 

@@ -15,7 +15,14 @@ import os
 
 from kedge.posix import constants, libc
 from kedge.posix.spawn import fork_process, replace_process, run_detached
-from kedge.runtime.mounts.fuse_program import detach_streams, find_program, is_privileged, keep_only, read_message
+from kedge.runtime.mounts.fuse_program import (
+    detach_streams,
+    find_program,
+    is_privileged,
+    keep_only,
+    read_message,
+    server_environment,
+)
 from kedge.runtime.operations import OLD
 
 TYPE_CHECKING = False
@@ -148,7 +155,7 @@ def start_server(program: str, image: ExtImage, place: str, lock: int) -> str:
             keep_only((lock,))  # held as long as the server lives
             libc.keep_capability(constants.CAP_SYS_ADMIN)  # it mounts by itself, and is not root
             replace_process(
-                program, [program, "-f", "-o", choose_options(program, image), image.path, place], os.environ
+                program, [program, "-f", "-o", choose_options(program, image), image.path, place], server_environment()
             )
         finally:
             os._exit(1)

@@ -12,7 +12,13 @@ import os
 
 from kedge.posix import constants, libc
 from kedge.posix.spawn import fork_process, replace_process, run_detached
-from kedge.runtime.mounts.fuse_program import detach_streams, find_program, read_message, shield_server
+from kedge.runtime.mounts.fuse_program import (
+    detach_streams,
+    find_program,
+    read_message,
+    server_environment,
+    shield_server,
+)
 
 _DEVICE = "/dev/fuse"
 _NAMES = ("squashfuse_ll", "squashfuse")  # the first has threads, and keeps attributes as long as it is mounted
@@ -109,7 +115,7 @@ class FuseServer:
             os.set_inheritable(file, True)
         argv = words.decode("utf-8", "surrogateescape")[: -len(_END)].split("\0")
         shield_server()
-        replace_process(argv[0], argv, os.environ)
+        replace_process(argv[0], argv, server_environment())
 
 
 def _try_root(target: str) -> int:
@@ -191,6 +197,11 @@ def can_use_fuse() -> str:
     return f"KEDGE_SQUASHFUSE names {chosen}, which is no program" if chosen else "squashfuse is not installed"
 
 
+def needs_company(program: str) -> bool:
+    """Whether a program ends with the process that started it: one of libfuse 2, which mounts by itself."""
+    return not _is_fuse3(_read_program(program))
+
+
 def _read_program(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
@@ -218,7 +229,7 @@ def _mount_inside(argv: list[str], target: str) -> None:
             detach_streams(errors)
             libc.keep_capability(constants.CAP_SYS_ADMIN)  # to mount, without being root
             if os.getppid() == parent:
-                replace_process(argv[0], [*argv[:-1], "-o", "allow_other,ro", argv[-1], target], os.environ)
+                replace_process(argv[0], [*argv[:-1], "-o", "allow_other,ro", argv[-1], target], server_environment())
         finally:
             os._exit(1)
     try:

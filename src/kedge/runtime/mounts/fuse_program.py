@@ -80,6 +80,12 @@ def read_message(errors: int) -> str:
     return "; ".join(line.strip() for line in text.splitlines() if line.strip())
 
 
+def server_environment() -> dict[str, str]:
+    """What a server is told: where programs and libraries are, and nothing of the user's keys."""
+    known = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "LC_ALL", "LANG") if name in os.environ}
+    return {"PATH": _FOLDERS, **known}
+
+
 def keep_only(kept: tuple[int, ...]) -> None:
     """Give the next program these descriptors and its streams: a pipe of the user's that it held would never end."""
     for name in os.listdir("/proc/self/fd"):
@@ -130,4 +136,4 @@ def _become_server(
     os.write(say_ready, b"1")
     if os.read(reading, 1):
         shield_server()
-        replace_process(argv[0], argv, os.environ)
+        replace_process(argv[0], argv, server_environment())

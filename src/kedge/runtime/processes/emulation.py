@@ -10,15 +10,25 @@ The numbers are those of arch/*/include/generated/uapi/asm/unistd*.h; the list f
 
 from __future__ import annotations
 
-import struct
-
 from kedge.posix import libc
+from kedge.runtime.processes.call_filter import (
+    ALLOW,
+    ARCHITECTURE,
+    ARGUMENTS,
+    AUDIT_ARCHITECTURES,
+    NUMBER,
+    SUCCEED,
+    assemble,
+    equals,
+    give,
+    load,
+    mask,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_AUDIT_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 # chown fchown lchown fchownat; setuid setgid setreuid setregid setresuid setresgid setgroups setfsuid setfsgid; capset
 _FAKED = {
     "x86_64": (92, 93, 94, 260, 105, 106, 113, 114, 117, 119, 116, 122, 123, 126),
@@ -27,13 +37,6 @@ _FAKED = {
 # number of the call, and which argument is the mode
 _MAKE_NODE = {"x86_64": ((133, 1), (259, 2)), "aarch64": ((33, 2),)}
 
-_LOAD = 0x20  # BPF_LD | BPF_W | BPF_ABS
-_AND = 0x54  # BPF_ALU | BPF_AND | BPF_K
-_EQUAL = 0x15  # BPF_JMP | BPF_JEQ | BPF_K
-_RETURN = 0x06  # BPF_RET | BPF_K
-_ALLOW = 0x7FFF0000
-_SUCCEED = 0x00050000  # SECCOMP_RET_ERRNO with error 0: the call is not made and returns 0
-_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
 _KIND_OF_FILE = 0o170000
 _DEVICES = (0o020000, 0o060000)
 
@@ -47,24 +50,24 @@ def find_emulation(machine: str) -> Callable[[], None] | None:
 
 
 def make_filter(machine: str) -> bytes:
-    """The filter as struct sock_filter wants it: code, jump if true, jump if false, value."""
-    lines: list[tuple[int, int, int, int]] = [
-        (_LOAD, 0, 0, _ARCHITECTURE),
-        (_EQUAL, 1, 0, _AUDIT_ARCHITECTURES[machine]),
-        (_RETURN, 0, 0, _ALLOW),  # a program of another machine, whose numbers mean something else
-        (_LOAD, 0, 0, _NUMBER),
+    """The filter itself."""
+    lines = [
+        load(ARCHITECTURE),
+        equals(AUDIT_ARCHITECTURES[machine], skip_if=1),
+        give(ALLOW),  # a program of another machine, whose numbers mean something else
+        load(NUMBER),
     ]
     for number in _FAKED[machine]:
-        lines += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _SUCCEED)]
+        lines += [equals(number, skip_unless=1), give(SUCCEED)]
     for number, argument in _MAKE_NODE[machine]:
         lines += [
-            (_EQUAL, 0, 6, number),
-            (_LOAD, 0, 0, _ARGUMENTS + 8 * argument),
-            (_AND, 0, 0, _KIND_OF_FILE),
-            (_EQUAL, 1, 0, _DEVICES[0]),
-            (_EQUAL, 0, 1, _DEVICES[1]),
-            (_RETURN, 0, 0, _SUCCEED),
-            (_RETURN, 0, 0, _ALLOW),  # a pipe or socket, which anybody may make
+            equals(number, skip_unless=6),
+            load(ARGUMENTS + 8 * argument),
+            mask(_KIND_OF_FILE),
+            equals(_DEVICES[0], skip_if=1),
+            equals(_DEVICES[1], skip_unless=1),
+            give(SUCCEED),
+            give(ALLOW),  # a pipe or socket, which anybody may make
         ]
-    lines.append((_RETURN, 0, 0, _ALLOW))
-    return b"".join(struct.pack("=HBBI", *line) for line in lines)
+    lines.append(give(ALLOW))
+    return assemble(lines)

@@ -15,6 +15,7 @@ from kedge.posix.constants import (
     CLONE_NEWPID,
     CLONE_NEWUSER,
     CLONE_NEWUTS,
+    NS_GET_PARENT,
 )
 from kedge.posix.spawn import start_of
 
@@ -47,7 +48,7 @@ def join(pid: int, kinds: tuple[str, ...] = tuple(KINDS), *, start: int = 0) -> 
         # Compared when all is open: from here on the number may go to whom it will.
         if start and start_of(pid) != start:
             raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
-        for kind, file in wanted:
+        for kind, file in _open_parents(wanted, files):
             libc.join_namespace(file, KINDS[kind])
         return "pid" in [kind for kind, _ in wanted]
     except OSError as problem:
@@ -69,6 +70,31 @@ def _open_other(pid: int, kind: str, files: list[int]) -> int:
     files.append(file)
     other = os.fstat(file)
     return -1 if (own.st_dev, own.st_ino) == (other.st_dev, other.st_ino) else file
+
+
+def _open_parents(wanted: list[tuple[str, int]], files: list[int]) -> list[tuple[str, int]]:
+    """The same with the user namespaces between ours and the process's: fake root has one below its container's.
+
+    The other namespaces belong to the upper one; mounts to the lower, which comes just before them.
+    """
+    if not wanted or wanted[0][0] != "user":
+        return wanted
+    import fcntl  # late: only those who join need it
+
+    own = os.stat("/proc/self/ns/user").st_ino
+    users = [wanted[0][1]]
+    while True:
+        try:
+            parent = fcntl.ioctl(users[0], NS_GET_PARENT)
+        except OSError:
+            break  # it is outside of what we may see, so ours is no ancestor: the kernel will say so
+        files.append(parent)
+        if os.fstat(parent).st_ino == own:
+            break
+        users.insert(0, parent)
+    others = [(kind, file) for kind, file in wanted[1:] if kind != "mnt"]
+    mounts = [(kind, file) for kind, file in wanted[1:] if kind == "mnt"]
+    return [("user", users[0]), *others, *(("user", file) for file in users[1:]), *mounts]
 
 
 def _refuse(pid: int, problem: OSError) -> NoReturn:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from kedge.runtime.options import RunOptions
 
+_ATTEMPTS, _PAUSE = 200, 0.005  # seconds: together as long as a start may take between naming itself and its program
 _PLACES = ("/dev/shm", "/run/shm", "/tmp")
 # Launchers that name the launch itself. It is known below wrapper scripts too, where the parent tells nothing.
 _LAUNCHES = (
@@ -111,7 +112,10 @@ def _machine() -> str:
 class Sharing:
     """One process's part in it: `enter_or_build`, and where that says that there is nothing to enter, `publish`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_hidden: bool = False) -> None:
+        # Whether programs inside could look into this process, as root could. Then it lets nobody look, and who joins
+        # waits until it has become its program.
+        self._is_hidden = is_hidden
         self.must_fork = False  # the process-id namespace was joined: it begins with the next child
         self.note = ""  # what the builder wanted those who join to know
         self._failed: set[tuple[str, str]] = set()
@@ -151,6 +155,8 @@ class Sharing:
         from kedge.errors import InstanceProblem  # late: only with --sharens
 
         for pid, start, mounts, note in members:
+            if self._is_hidden:
+                _await_program(int(pid), int(start))
             if not _is_inside(int(pid), int(start), int(mounts)) or (pid, start) in self._failed:
                 continue
             try:
@@ -165,8 +171,18 @@ class Sharing:
 
     def _record(self, file: int, mounts: int, note: str) -> None:
         """Name ourselves as one who is inside; a short line goes into the file whole."""
-        libc.control_process(PR_SET_DUMPABLE, 1)  # who changed the user namespace is hidden until the next program
+        libc.control_process(PR_SET_DUMPABLE, 0 if self._is_hidden else 1)
         os.write(file, f"{self._pid} {self._start} {mounts} {note}\n".encode("utf-8", "surrogateescape"))
+
+
+def _await_program(pid: int, start: int) -> None:
+    """Wait until a process that hides itself has become its program, which does not."""
+    import time  # late: only with --sharens and --fakeroot
+
+    for _ in range(_ATTEMPTS):
+        if _mounts_of(pid) or start_of(pid) != start:
+            return
+        time.sleep(_PAUSE)
 
 
 def _is_inside(pid: int, start: int, mounts: int) -> bool:

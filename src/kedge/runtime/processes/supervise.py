@@ -31,6 +31,7 @@ _FROM_TERMINAL = {
 }
 _HARMLESS = {_signal.SIGCONT, _signal.SIGWINCH, _signal.SIGURG, _signal.SIGIO}
 _NEWS = _signal.SIGRTMAX  # where the kernel sends it, process 1 has reported something
+_NAME = b"kedge-init"
 _RECORD = 3  # bytes: a letter and what waitpid said
 _READY, _STOPPED, _ENDED = b"r", b"s", b"e"
 
@@ -44,11 +45,15 @@ def run_supervised(start: Callable[[], None], *, with_init: bool = True, is_shar
     private = list_private()
     report_from, report_to = os.pipe()
     before = _Signals()
+    words = libc.ShownWords()
+    words.replace(_NAME)  # who joins is seen by what runs there, from the very beginning
     child = fork_process()
     if child == 0:
         os.close(report_from)
         _run_first(start, before, with_init=with_init, report_to=report_to, is_shared=is_shared)
+    words.restore()  # outside it is the user's command, as `ps` is to show it
     close_all([report_to, *private])
+    _let_join(is_wanted=is_shared)
     _supervise(child, report_from)
 
 
@@ -58,6 +63,7 @@ def run_as_init(start: Callable[[], None], *, with_init: bool, outlives: bool = 
     The namespace ends with the process that made this one, unless it `outlives` it: then it is an instance, which stays
     when its program has ended, until a signal comes.
     """
+    libc.ShownWords().replace(_NAME)
     _run_first(start, _Signals(), with_init=with_init, outlives=outlives)
 
 
@@ -95,6 +101,8 @@ def _run_first(
         except BrokenPipeError:
             os._exit(255)  # the outer process was killed before it could take us along
     private = [file for file in list_private() if file != report_to] if with_init else []
+    if with_init:
+        _become_plain()
     payload = fork_process() if with_init else 0
     if payload == 0:
         if with_init and outlives:
@@ -103,10 +111,8 @@ def _run_first(
         start()
         os._exit(0)
     close_all(private)
-    _let_join()
-    _name_process("kedge-init")
+    _let_join(is_wanted=outlives or is_shared)
     if outlives:
-        os.chdir("/")  # a folder of the host would be kept busy
         _keep_instance(payload)
     _keep_payload(payload, report_to, is_shared=is_shared)
 
@@ -159,7 +165,6 @@ def _keep_instance(payload: int) -> NoReturn:
 
 
 def _supervise(child: int, report_from: int) -> NoReturn:
-    _let_join()
     report = _Report(report_from)
     while True:
         if report.read():
@@ -272,18 +277,19 @@ def _end_like(status: int) -> NoReturn:
     os._exit(128 + number)  # we are somebody's process 1 ourselves
 
 
-def _let_join() -> None:
-    """Let the user's other processes see our namespaces: making a user namespace hid them until the next program."""
-    libc.control_process(PR_SET_DUMPABLE, 1)
+def _let_join(*, is_wanted: bool) -> None:
+    """Let the user's other processes see our namespaces, or let nobody see anything of us but root of the machine."""
+    libc.control_process(PR_SET_DUMPABLE, 1 if is_wanted else 0)
 
 
-def _name_process(name: str) -> None:
-    """What `ps` shows."""
+def _become_plain() -> None:
+    """Process 1 is seen by all that run in the container: it keeps nothing of the caller's.
+
+    At the root it is taken along into the container. Its command line and variables are gone already.
+    """
+    os.chdir("/")
+    file = os.open("/proc/self/comm", os.O_WRONLY | os.O_CLOEXEC)  # the host's: nothing is mounted yet
     try:
-        file = os.open("/proc/self/comm", os.O_WRONLY | os.O_CLOEXEC)
-    except OSError:
-        return  # no /proc in the container
-    try:
-        os.write(file, name.encode())
+        os.write(file, _NAME)
     finally:
         os.close(file)

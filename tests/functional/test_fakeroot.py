@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""--fakeroot: root in namespaces of its own, with one user or with the subordinate ids that the host gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.builders.containers import Runner, each_role, give_to, make_sandbox, run_after
+from tests.requirements import require_program, require_root
+
+MAP = "cat /proc/self/uid_map"
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Runner]:
+    yield from each_role("user")
+
+
+@pytest.fixture(scope="module")
+def image(runner: Runner) -> str:
+    return str(give_to(runner, make_sandbox(runner.folder / "image")))
+
+
+def read_map(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines()]
+
+
+def test_root_alone_is_mapped_to_the_root_above(runner: Runner, image: str) -> None:
+    said = runner.read("exec", "--fakeroot", "--ignore-subuid", image, "sh", "-c", MAP)
+    assert read_map(said) == [["0", "0", "1"]], "the container was built one namespace above"
+
+
+def test_root_may_mount_for_itself_and_not_change_what_it_was_given(runner: Runner, image: str) -> None:
+    script = (
+        "mount -t tmpfs none /mnt && echo mounted; "
+        "mount -o remount,rw,bind /data 2>/dev/null && echo changed; "
+        "touch /data/mark 2>/dev/null && echo written; "
+        "busybox umount /data 2>/dev/null && echo uncovered; true"
+    )
+    folder = runner.folder / "data"
+    folder.mkdir(exist_ok=True)
+    Path(image, "mnt").mkdir(exist_ok=True)
+    give_to(runner, folder)
+    words = ("exec", "--fakeroot", "-B", f"{folder}:/data:ro", image, "sh", "-c", script)
+    assert runner.read(*words) == "mounted\n"
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("flags", [(), ("--contain",), ("--containall",)], ids=" ".join)
+def test_subordinate_ids_are_users_inside(runner: Runner, image: str, flags: tuple[str, ...]) -> None:
+    require_root()
+    require_program("newuidmap")
+    files = runner.folder / "etc"
+    files.mkdir(exist_ok=True)
+    line = f"{runner.uid}:x:{runner.uid}:{runner.uid}::{runner.home}:/bin/sh\n"
+    for name in ("passwd", "group"):
+        (files / name).write_text(Path("/etc", name).read_text() + f"subject:x:{line.partition(':x:')[2]}")
+    (files / "subuid").write_text("subject:300000:65536\n")
+    setup = "; ".join(
+        f"touch /etc/{name}; mount --bind {files}/{source} /etc/{name}"
+        for name, source in (("passwd", "passwd"), ("group", "group"), ("subuid", "subuid"), ("subgid", "subuid"))
+    )
+    script = f"{MAP}; touch /tmp/x && busybox chown 5:6 /tmp/x && stat -c '%u %g' /tmp/x; rm /tmp/x"
+    done = run_after(setup, runner, "exec", "--fakeroot", *flags, image, "sh", "-c", script)
+    assert done.returncode == 0, done.stderr
+    assert read_map(done.stdout) == [["0", "0", "1"], ["1", "1", "65536"], ["5", "6"]]
+
+
+def test_an_instance_of_root_is_entered_as_root(runner: Runner, image: str) -> None:
+    runner.read("instance", "start", "--fakeroot", "--containall", image, "rooted")
+    try:
+        said = runner.read("exec", "instance://rooted", "sh", "-c", f"id -u; {MAP}; readlink /proc/1/cwd; true")
+        assert read_map(said)[:2] == [["0"], ["0", "0", "1"]]
+        assert len(said.splitlines()) == 2, "process 1 is out of reach"
+    finally:
+        runner.run("instance", "stop", "rooted")
