@@ -115,7 +115,7 @@ class Attack:
 
 def is_early(mark: str, search: str | None) -> bool:
     """Whether it was loaded, as PYTHONPATH says, before a line of ours was run; never so in children of our own."""
-    is_ours = " -P " in mark or not (search or "/runner.py " in mark)
+    is_ours = " -P " in mark or not (search or "/runner.py" in mark)
     return mark.startswith(CUSTOMS) and not is_ours
 
 

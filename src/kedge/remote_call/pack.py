@@ -29,9 +29,13 @@ _PROTOCOL = 4  # which Python 3.4 reads
 _RUNNER = "runner.py"
 _SEAL = hashlib.sha256().digest_size
 _MOST = 1 << 32  # bytes of a result, which is read into memory
-# Started as `python3 -c BOOT FOLDER DIGEST DIGEST`: modules of the current directory are not for it.
+# Started as `python3 -c BOOT FOLDER DIGEST DIGEST`: modules of the current directory are not for it, which is named by
+# the first entry of the path, and by empty and relative ones of PYTHONPATH (`:/x`).
 _BOOT = (
-    "import sys; sys.path[:1] == [''] and sys.path.pop(0); import hashlib; "
+    "import os, sys; given = (os.environ.get('PYTHONPATH') or '/').split(':'); "
+    "there = [os.path.abspath(each) for each in given if each[:1] != '/']; "
+    "sys.path[:] = [each for each in sys.path if each[:1] == '/' and (each in given or each not in there)]; "
+    "import hashlib; "
     "code = open(sys.argv[1] + '/runner.py', 'rb').read(); "
     "hashlib.sha256(code).hexdigest() == sys.argv[2] or "
     "sys.exit('kedge: ' + sys.argv[1] + '/runner.py is not what was submitted, and is not run'); "
