@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from typing import TYPE_CHECKING
 
 from kedge.cli.options import add_settings
@@ -47,10 +46,3 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     else:
         console.print(str(got.path))
     return 0
-
-
-def run_importer() -> int:
-    """The program `kedge-pyxis`, for the line `importer=` of plugstack.conf."""
-    from kedge.cli.main import main  # late: it imports this module by its name
-
-    return main(["pyxis", *sys.argv[1:]])
