@@ -33,7 +33,7 @@ def attack(ground: Ground, way: str, build: str, where: str = "project", prefix:
     image = str(ground.sandbox if form == "sandbox" else ground.packed)
     binds = ("--bind", f"{scene.base}/readonly:/data:ro", "--bind", f"{scene.base}/mountpoint:/mountpoint")
     words = [str(ground.kedge), "exec", "--verbose", *WAYS[way], *flags, *binds, "--env", f"ATTACK_FLAG={FLAG}", image]
-    cwd = {"home": scene.home, "project": scene.project, "tmp": "/tmp"}[where]
+    cwd = {"home": scene.home, "project": scene.project, "tmp": Path("/tmp")}[where]
     played = play_refusals(scene.base, refused, path="") if refused else {}
     measured = scene.start([*words, "/bin/attack", "attack"], cwd, played, prefix)
     assert shown in measured.errors
