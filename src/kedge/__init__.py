@@ -4,8 +4,6 @@
 `kedge.explain`, `kedge.pull`, `kedge.run` and their kind are the verbs as functions; see `kedge.api`.
 """
 
-from __future__ import annotations
-
 from kedge.release import VERSION
 
 TYPE_CHECKING = False  # as typing has it, whose import would cost every start of a container

@@ -17,6 +17,7 @@ from kedge.errors import ProgramFailed, UsageError
 from kedge.frozen import replace
 from kedge.jobs.keywords import make_job
 from kedge.model.form import Form
+from kedge.model.image_word import is_reference
 from kedge.model.progress import Progress, Silent
 from kedge.model.reference import Reference
 from kedge.ops import convert as converting
@@ -158,7 +159,7 @@ def run(
     words += [word for bind in binds for word in ("--bind", bind)]
     words += ["--no-eval"] if env else []
     words += ["--pwd", os.fspath(pwd)] if pwd is not None else []
-    words += [*options, os.fspath(image), *(command or [])]
+    words += [*options, _name_image(image), *(command or [])]
     name = command[0] if command else f"kedge run {os.fspath(image)}"
     environment = _set_variables(env or {})
     done = run_kedge(words, environment=environment, timeout=timeout, capture=capture, name=name)
@@ -183,7 +184,7 @@ def unpack(
     """Make an image ready on this node, so that the first `run` need not; `pull` says when a registry is asked."""
     if pull not in PULL_POLICIES:
         raise UsageError(f"'{pull}' says not when to pull; there is: {', '.join(PULL_POLICIES)}")
-    return unpacking.unpack(os.fspath(image), _open_workplace(arch, progress, settings), policy=pull)
+    return unpacking.unpack(_name_image(image), _open_workplace(arch, progress, settings), policy=pull)
 
 
 def explain(
@@ -316,6 +317,12 @@ def _parse_local(name: PathLike) -> Reference:
     return Reference.parse(name if isinstance(name, str) else f"file:{os.fspath(name)}")
 
 
+def _name_image(name: PathLike) -> str:
+    """The same as a word: a path that would be read as a reference gets `./`."""
+    word = os.fspath(name)
+    return f"./{word}" if not isinstance(name, str) and is_reference(word) else word
+
+
 def _parse_form(text: str | None) -> Form | None:
     if text is not None and text not in set(Form):
         raise UsageError(f"'{text}' is not a form of images; the forms are: {', '.join(Form)}")
@@ -329,7 +336,7 @@ def submit(
 
     The keywords are the keys of kedge.toml. Without an image the command runs on the node itself.
     """
-    described = make_job({**description, "image": os.fspath(image) or None, "command": command})
+    described = make_job({**description, "image": _name_image(image) or None, "command": command})
     cluster, settings = open_jobs(site)
     plan = submitting.plan_submit(described, cluster, settings, os.environ, str(Path.cwd()))
     return JobHandle(cluster, submitting.submit(plan).record)

@@ -15,6 +15,7 @@ from typing import Any
 
 from kedge.errors import FileProblem, InvalidSetting
 from kedge.frozen import NOTHING, frozen
+from kedge.model.link_mode import LinkMode
 from kedge.model.nearest import propose
 from kedge.posix.files import explained
 from kedge.posix.private import find_foreign_hand, make_refusal
@@ -61,6 +62,15 @@ SETTINGS: dict[str, Setting] = {
         ),
         Setting(
             "shared_cache", "yes or no", "let others use the store too, as the umask allows", "no", ("SHARED_CACHE",)
+        ),
+        Setting(
+            "link_mode",
+            "link mode",
+            "how pulled images share bytes with the cache: auto, copy or hardlink",
+            "auto",
+            ("LINK_MODE",),
+            ("--link-mode",),
+            "MODE",
         ),
         Setting(
             "compression", "codec", "gzip, zstd[:LEVEL], lz4 or none", "zstd", ("COMPRESS",), ("--compress",), "CODEC"
@@ -141,6 +151,7 @@ class Settings:
     cache_limit: int | None
     disable_cache: bool
     shared_cache: bool
+    link_mode: LinkMode
     compression: str
     threads: int | None
     download_connections: int
@@ -415,6 +426,12 @@ def _parse_codec(value: object) -> str | _Refused:
     return match.group(0)
 
 
+def _parse_link_mode(value: object) -> LinkMode | _Refused:
+    if isinstance(value, str) and value in set(LinkMode):
+        return LinkMode(value)
+    return _Refused(f"it must be {', '.join(list(LinkMode)[:-1])} or {list(LinkMode)[-1]}")
+
+
 def _parse_url(value: object) -> str | _Refused:
     if isinstance(value, str) and re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", value):
         return value.rstrip("/")
@@ -434,6 +451,7 @@ _PARSERS: dict[str, Callable[[object], Any]] = {
     "count or auto": _parse_threads,
     "size": _parse_size,
     "codec": _parse_codec,
+    "link mode": _parse_link_mode,
     "url": _parse_url,
     "text": _parse_text,
     "presence": bool,

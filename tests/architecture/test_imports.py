@@ -6,6 +6,8 @@ from __future__ import annotations
 import ast
 import graphlib
 from collections import defaultdict
+from itertools import pairwise
+from typing import TypeGuard
 
 from tests.architecture.source_tree import dotted_call, read_modules
 
@@ -75,11 +77,15 @@ CALL_OWNERS = {
     "os.execve": "kedge.posix",
     "os.execvp": "kedge.posix",
     "os.execvpe": "kedge.posix",
+    "shutil.which": "nobody",  # it takes programs from the current directory: kedge.posix.programs does not
+    "os.get_exec_path": "nobody",
     "eval": "nobody",
     "exec": "kedge.remote_call.runner",  # not in this process: the file is started by the image's Python
     "pickle.load": "kedge.remote_call.runner",
     "pickle.loads": "kedge.remote_call",  # what the user's own jobs wrote into a folder that is theirs alone
 }
+
+OURSELVES = "kedge.posix.ourselves"
 
 
 def part_of(module: str) -> str:
@@ -129,6 +135,34 @@ def test_imports_owners_use_what_they_own() -> None:
     used = {each.name.split(".")[0] for module in read_modules().values() for each in module.imports}
     idle = [f"{OWNERS[thing]} owns {thing}, but nobody imports it" for thing in sorted(DEPENDENCY_MODULES - used)]
     assert not idle, "\n" + "\n".join(idle)
+
+
+def test_imports_one_module_starts_kedge() -> None:
+    """Another `python -m kedge` would load modules of the current directory: `posix/ourselves.py` says why."""
+    wrong = []
+    for module in read_modules().values():
+        for node in ast.walk(module.tree):
+            if module.name != OURSELVES and _names_interpreter(node):
+                wrong.append(f"{module.shown}:{node.lineno} names the interpreter, which belongs to {OURSELVES}")
+            if isinstance(node, (ast.List, ast.Tuple)) and any(
+                _is_text(first, "-m") and _is_text(second, "kedge") for first, second in pairwise(node.elts)
+            ):
+                wrong.append(
+                    f"{module.shown}:{node.lineno} starts kedge by its name, which {OURSELVES} does by its path"
+                )
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def _names_interpreter(node: ast.AST) -> TypeGuard[ast.expr | ast.ImportFrom]:
+    """`sys.executable`, by whatever name `sys` has, or imported from there."""
+    if isinstance(node, ast.ImportFrom):
+        return node.module == "sys" and any(each.name in ("executable", "_base_executable") for each in node.names)
+    is_attribute = isinstance(node, ast.Attribute) and node.attr in ("executable", "_base_executable")
+    return is_attribute or (_is_text(node, "executable") or _is_text(node, "_base_executable"))
+
+
+def _is_text(node: ast.AST, text: str) -> bool:
+    return isinstance(node, ast.Constant) and node.value == text
 
 
 def test_imports_printing_and_starting_programs_have_one_owner() -> None:

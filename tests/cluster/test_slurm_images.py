@@ -74,3 +74,27 @@ def test_image_is_copied_to_every_node_and_removed(slurm_hosts: SlurmCluster) ->
     assert shown.count("copies 1") == 2, shown
     for node in slurm_hosts.nodes:
         assert "py.sif" not in slurm_hosts.hosts.run(node, "ls", str(disk))
+
+
+def test_image_on_a_node_is_never_a_file_that_another_user_made_first(slurm_hosts: SlurmCluster) -> None:
+    """The attack wants to own the image that a job runs from: names in a shared directory can be guessed from ids."""
+    me = make_job_user(slurm_hosts)
+    assert slurm_hosts.hosts is not None
+    disk = slurm_hosts.hosts.local_disk
+    profile = f'scheduler = "slurm"\ntitle = "two hosts"\nnode_directory = "{disk}"\n'
+    me.write("config/kedge/sites/here.toml", profile)
+    me = me.with_environment(XDG_CONFIG_HOME=str(me.folder / "config"), KEDGE_SITE="here")
+    me.read("pull", "py.sif", "host:sh")
+    before = int(me.submit_shell("true"))
+    names = [str(disk / f"kedge-{me.user.uid}-{number}-py.sif") for number in range(before, before + 9)]
+    other = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "sh", "-c")
+    for node in slurm_hosts.nodes:
+        slurm_hosts.hosts.run(node, "chmod", "1777", str(disk))  # as /tmp is
+        slurm_hosts.hosts.run(node, *other, f"umask 0; touch {' '.join(names)}")
+    try:
+        assert "inside on gpu01" in me.run_job("--broadcast", "py.sif", "sh", "-c", INSIDE)
+        for node in slurm_hosts.nodes:
+            assert slurm_hosts.hosts.run(node, "find", *names, "-size", "0").split() == names
+    finally:
+        for node in slurm_hosts.nodes:
+            slurm_hosts.hosts.run(node, "rm", "-f", *names)

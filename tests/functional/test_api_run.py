@@ -35,6 +35,13 @@ def test_api_run_gives_status_and_output(image: Path) -> None:
     assert done.argv[:2] == ("kedge", "exec")
 
 
+def test_api_run_takes_a_path_for_a_path(image: Path) -> None:
+    """A string of that name would be a reference."""
+    Path("oci:image").symlink_to(image)
+    assert kedge.run(Path("oci:image"), ["echo", "here"]).text == "here\n"
+    assert kedge.unpack(Path("oci:image")).root == Path("oci:image").absolute()
+
+
 def test_api_run_without_command_is_the_images_script(image: Path) -> None:
     assert kedge.run(image).text == "runs\n"
 

@@ -159,7 +159,7 @@ def test_hostpack_script_finds_in_its_image_what_env_finds_here(
     shutil.copy("/bin/sh", tools / "tool")
     script.write_text(f"#!/usr/bin/env {words}\necho started\n")
     script.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{os.path.relpath(tools)}:/usr/bin:/bin")
+    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
     packed = pack(str(script))
     assert resolve(packed.root, str(tools / "tool")) is not None
     path = next(entry for entry in packed.config.environment if entry.startswith("PATH="))

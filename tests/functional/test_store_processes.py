@@ -19,6 +19,7 @@ import pytest
 
 from kedge.errors import NoSpace
 from kedge.store.download import IngestOptions
+from kedge.store.images import Handing
 from kedge.store.store import Store
 from tests.builders.blobs import BlobSource, describe, make_content
 from tests.fakes.store_user import BLOB_SIZE, IMAGE_KEY
@@ -194,6 +195,6 @@ def test_store_full_disk_during_a_build_leaves_nothing(small_disk: Path) -> None
 def test_store_delivers_a_copy_to_another_file_system(small_disk: Path, tmp_path: Path) -> None:
     with Store(tmp_path / "store") as store:
         store.build_image("key", lambda file: file.write(b"image") and None)
-        assert store.deliver("key", small_disk / "out.sif") == "copy"
+        assert store.deliver("key", Handing(small_disk / "out.sif")) == "copy"
     assert (small_disk / "out.sif").read_bytes() == b"image"
     assert [path.name for path in small_disk.iterdir()] == ["out.sif"]

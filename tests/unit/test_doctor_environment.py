@@ -189,7 +189,10 @@ def test_loader_leaks_that_are_forced_into_containers_are_warnings() -> None:
     assert finding.fix.startswith("unset APPTAINERENV_LD_LIBRARY_PATH")
     (finding,) = judge_loader_leaks({"LD_PRELOAD": "/usr/lib/x.so"})
     require_whole(finding, NOTE)
-    (finding,) = judge_loader_leaks({"LD_LIBRARY_PATH": "/a:/b:"})
+    for searched in ("/a:/b:", ":/a", "/a::/b", ".", "lib:/a"):
+        (finding,) = judge_loader_leaks({"LD_LIBRARY_PATH": searched})
+        assert "current directory" in require_whole(finding, NOTE).what
+    (finding,) = judge_loader_leaks({"LD_LIBRARY_PATH": "/a:/b"})
     assert finding.what == "what LD_LIBRARY_PATH names stays outside: 2 folders"
 
 

@@ -213,13 +213,13 @@ def test_site_says_whether_this_is_a_job(machine: Machine) -> None:
 
 def test_shared_folders_where_nodes_do_not_see_the_home(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     site = load_site("sdumont", FOLDERS)
-    monkeypatch.setattr("sys.executable", f"{machine.environ['HOME']}/.venv/bin/python")
+    monkeypatch.setattr("sys.prefix", f"{machine.environ['HOME']}/.venv")
     findings = check_shared_folders(replace(machine.seen, site=site))
     assert [each.level for each in findings] == [WARNING, WARNING]
     assert "kedge is installed there" in findings[0].what
     assert "$SCRATCH is not set" in findings[1].what
     environ = {**machine.environ, "SCRATCH": "/scratch/me"}
-    monkeypatch.setattr("sys.executable", "/scratch/me/.venv/bin/python")
+    monkeypatch.setattr("sys.prefix", "/scratch/me/.venv")
     finding = only(check_shared_folders(replace(machine.seen, site=site, environ=environ)), NOTE)
     assert finding.fix == "work below /scratch/me"
 

@@ -23,6 +23,7 @@ from kedge.localqueue.request import Need, Request
 from kedge.model.job import Dependency, DependencyKind, IndexRange, Job, JobArray, Parallel
 from kedge.model.job_state import JobStatus, State
 from kedge.model.site import Site
+from kedge.posix.ourselves import own_command
 from kedge.release import VERSION
 from kedge.schedulers.backend import Place
 from kedge.schedulers.choose import find_backend
@@ -206,7 +207,7 @@ def test_parse_list_keeps_unknown_words() -> None:
 def test_argv_names_jobs_as_they_are() -> None:
     assert LOCAL.cancel_argv(["1", "2_3"])[-4:] == ["local-queue", "cancel", "1", "2_3"]
     assert LOCAL.cancel_argv(["1"], "USR1")[-2:] == ["--signal=USR1", "1"]
-    assert LOCAL.interactive_argv(JOBS["mpi"], SITE, ["bash", "-l"])[4:] == [
+    assert LOCAL.interactive_argv(JOBS["mpi"], SITE, ["bash", "-l"])[len(own_command()) :] == [
         "local-queue", "run", "--name=train", "--time=1:00:00", "--cpus=8", "--memory=8G", "--", "bash", "-l",
     ]  # fmt: skip
     assert LOCAL.history_query([], 0.0) is None

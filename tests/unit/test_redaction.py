@@ -72,3 +72,17 @@ def test_redact_arguments_hides_the_values_of_secret_options() -> None:
 )
 def test_redact_arguments_knows_the_short_options(words: list[str], shown: list[str]) -> None:
     assert redact_arguments(words) == shown
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["exec", "--env", "NGC_API_KEY=pw", "x.sif"], ["exec", "--env", "NGC_API_KEY=***", "x.sif"]),
+        (["exec", "--env", "A=1,B=pw", "x.sif"], ["exec", "--env", "A=***", "x.sif"]),
+        (["submit", "--env=PLAIN=pw", "x.sif"], ["submit", "--env=PLAIN=***", "x.sif"]),
+        (["exec", "--env"], ["exec", "--env"]),
+        (["exec", "x.sif", "tool", "HF_TOKEN=pw"], ["exec", "x.sif", "tool", "HF_TOKEN=***"]),
+    ],
+)
+def test_redact_arguments_hides_variables_of_programs(words: list[str], shown: list[str]) -> None:
+    assert redact_arguments(words) == shown

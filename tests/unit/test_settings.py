@@ -164,6 +164,8 @@ def test_settings_login_cannot_be_set_in_a_file(environ: dict[str, str]) -> None
         ("cache_limit = '20 apples'", "a size such as 500M"),
         ("cache_limit = -5", "a size such as 500M"),
         ("disable_cache = 1", "true or false"),
+        ("link_mode = 'symlink'", "auto, copy or hardlink"),
+        ("link_mode = 1", "auto, copy or hardlink"),
         ("compression = 'zstd:99'", "zstd:19"),
         ("compression = 'lz4:3'", "gzip, zstd, lz4 or none"),
         ("cache_directory = 7", "text of a path"),

@@ -7,22 +7,26 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pytest
 
 from kedge.errors import FileProblem, OutputExists
 from kedge.model.digest import Digest
+from kedge.model.link_mode import LinkMode
 from kedge.model.platform import Platform
 from kedge.posix.owners import machine_name
 from kedge.store import eviction
 from kedge.store.eviction import Kind
-from kedge.store.images import Delivery, copy_image
+from kedge.store.images import Handing
 from kedge.store.store import Store
+from kedge.store.transfer import Delivery
 from kedge.store.use import Use, find_used
 from tests.builders.blobs import BlobSource, describe, make_content
 
+OWN = (Delivery.COPY, Delivery.CLONE)
 ARM = Platform("arm64", "v8")
 
 
@@ -66,15 +70,26 @@ def test_image_build_that_fails_leaves_nothing(store: Store) -> None:
     with pytest.raises(KeyError):
         store.build_image("key", fail)
     assert store.find_image("key") is None
-    for name in ("images", "tmp", "leases", "using"):
-        assert list((store.root / name).iterdir()) == []
+    assert [path for path in store.root.rglob("*") if path.is_file()] == [store.root / "CACHEDIR.TAG"]
 
 
-def test_image_is_delivered_as_a_hard_link(store: Store, tmp_path: Path) -> None:
+def test_image_is_delivered_as_a_file_of_the_users_own(store: Store, tmp_path: Path) -> None:
     path = store.build_image("key", write_image)
-    assert store.deliver("key", tmp_path / "out.sif") is Delivery.LINK
+    assert store.deliver("key", Handing(tmp_path / "out.sif")) in OWN
+    assert (tmp_path / "out.sif").stat().st_ino != path.stat().st_ino
+    (tmp_path / "out.sif").write_bytes(b"changed")
+    assert store.find_image("key") == path
+    assert path.read_bytes() == b"SIF" * 10_000
+
+
+def test_image_is_delivered_as_a_hard_link_to_who_asks_for_it(store: Store, tmp_path: Path) -> None:
+    path = store.build_image("key", write_image)
+    wish = Handing(tmp_path / "out.sif", mode=LinkMode.HARDLINK)
+    assert store.deliver("key", wish) is Delivery.LINK
     assert (tmp_path / "out.sif").stat().st_ino == path.stat().st_ino
     assert store.find_image("key") == path, "a link is no change"
+    assert store.deliver("key", replace(wish, force=True)) is Delivery.LINK
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.sif", "store"]
 
 
 def test_image_mode_follows_the_umask(tmp_path: Path) -> None:
@@ -82,12 +97,14 @@ def test_image_mode_follows_the_umask(tmp_path: Path) -> None:
     try:
         store = Store(tmp_path / "store")
         store.build_image("key", write_image)
-        store.deliver("key", tmp_path / "out.sif")
-        store.deliver("key", tmp_path / "copy.sif", link=False)
+        store.deliver("key", Handing(tmp_path / "out.sif", mode=LinkMode.HARDLINK))
+        store.deliver("key", Handing(tmp_path / "copy.sif"))
+        store.build_into("fresh", write_image, Handing(tmp_path / "fresh.sif"))
     finally:
         os.umask(old)
     assert (tmp_path / "out.sif").stat().st_mode & 0o777 == 0o750
     assert (tmp_path / "copy.sif").stat().st_mode & 0o777 == 0o750
+    assert (tmp_path / "fresh.sif").stat().st_mode & 0o777 == 0o750
     assert (tmp_path / "store").stat().st_mode & 0o777 == 0o700
 
 
@@ -99,7 +116,7 @@ def test_image_delivery_follows_the_umask_of_the_moment(tmp_path: Path, first: i
         store = Store(tmp_path / "store")
         store.build_image("key", write_image)
         os.umask(second)
-        delivered = store.deliver("key", tmp_path / "out.sif")
+        delivered = store.deliver("key", Handing(tmp_path / "out.sif", mode=LinkMode.HARDLINK))
     finally:
         os.umask(old)
     assert delivered is not Delivery.LINK
@@ -121,10 +138,12 @@ def test_image_delivery_does_not_overwrite(store: Store, tmp_path: Path) -> None
     store.build_image("key", write_image)
     (tmp_path / "out.sif").write_bytes(b"mine")
     with pytest.raises(OutputExists):
-        store.deliver("key", tmp_path / "out.sif")
+        store.deliver("key", Handing(tmp_path / "out.sif"))
+    with pytest.raises(OutputExists):
+        store.build_into("fresh", write_image, Handing(tmp_path / "out.sif"))
     assert (tmp_path / "out.sif").read_bytes() == b"mine"
-    assert store.deliver("key", tmp_path / "out.sif", force=True) is Delivery.LINK
-    assert store.deliver("key", tmp_path / "out.sif", force=True) is Delivery.LINK
+    assert store.deliver("key", Handing(tmp_path / "out.sif", force=True)) in OWN
+    assert store.build_into("fresh", write_image, Handing(tmp_path / "out.sif", force=True)) in (*OWN, Delivery.MOVE)
     assert (tmp_path / "out.sif").read_bytes() == b"SIF" * 10_000
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.sif", "store"]
 
@@ -132,11 +151,13 @@ def test_image_delivery_does_not_overwrite(store: Store, tmp_path: Path) -> None
 def test_image_delivery_names_a_missing_folder(store: Store, tmp_path: Path) -> None:
     store.build_image("key", write_image)
     with pytest.raises(FileProblem, match=r"nowhere/out\.sif"):
-        store.deliver("key", tmp_path / "nowhere/out.sif")
+        store.deliver("key", Handing(tmp_path / "nowhere/out.sif"))
+    with pytest.raises(FileProblem, match=r"nowhere"):
+        store.build_into("fresh", write_image, Handing(tmp_path / "nowhere/out.sif"))
 
 
 def test_image_delivery_of_an_absent_image_is_none(store: Store, tmp_path: Path) -> None:
-    assert store.deliver("key", tmp_path / "out.sif") is None
+    assert store.deliver("key", Handing(tmp_path / "out.sif")) is None
     assert not (tmp_path / "out.sif").exists()
 
 
@@ -144,11 +165,13 @@ def test_image_delivery_of_an_absent_image_is_none(store: Store, tmp_path: Path)
 def test_image_changed_through_its_link_is_noticed_and_dropped(store: Store, tmp_path: Path, tamper: str) -> None:
     path = store.build_image("key", write_image)
     out = tmp_path / "out.sif"
-    store.deliver("key", out)
-    time.sleep(0.02)  # timestamps of files move in ticks
+    store.deliver("key", Handing(out, mode=LinkMode.HARDLINK))
+    before = path.stat()
+    warnings: list[str] = []
+    store.images.warn = warnings.append
     if tamper == "replace":
         path.unlink()
-        path.write_bytes(b"SIF" * 10_000)
+        path.write_bytes(b"FIS" * 10_000)
     else:
         with out.open("r+b") as file:
             {
@@ -157,8 +180,11 @@ def test_image_changed_through_its_link_is_noticed_and_dropped(store: Store, tmp
                 "truncate": lambda: file.truncate(5),
             }[tamper]()
             file.write(b"!")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     changed = out.read_bytes()
     assert store.find_image("key") is None
+    assert len(warnings) == 1
+    assert "'key' has been changed" in warnings[0]
     assert not path.exists()
     assert out.read_bytes() == changed, "the user's file is the user's"
     store.build_image("key", write_image)
@@ -174,18 +200,11 @@ def test_image_without_a_record_does_not_count(store: Store) -> None:
 
 
 def test_image_is_built_straight_at_the_target_when_it_is_not_kept(store: Store, tmp_path: Path) -> None:
-    assert store.build_into("key", tmp_path / "out.sif", write_image, keep=False) is None
+    assert store.build_into("key", write_image, Handing(tmp_path / "out.sif"), keep=False) is None
     assert (tmp_path / "out.sif").read_bytes() == b"SIF" * 10_000
-    assert store.find_image("key") is None
-    assert store.build_into("key", tmp_path / "two.sif", write_image) is Delivery.LINK
-    assert store.build_into("key", tmp_path / "three.sif", refuse_build, keep=False) is Delivery.LINK
-
-
-def test_copy_image_is_equal_whatever_its_size(tmp_path: Path) -> None:
-    for size in (0, 1, 4096, 1_000_001):
-        (tmp_path / "a").write_bytes(make_content(size))
-        assert copy_image(tmp_path / "a", tmp_path / "b", force=True) in (Delivery.COPY, Delivery.CLONE)
-        assert (tmp_path / "b").read_bytes() == make_content(size)
+    assert store.find_at_hand("key") is None
+    store.build_into("key", write_image, Handing(tmp_path / "two.sif"))
+    assert store.build_into("key", refuse_build, Handing(tmp_path / "three.sif"), keep=False) in OWN
 
 
 # -- names
@@ -307,7 +326,7 @@ def test_store_usage_counts_by_kind(store: Store) -> None:
     assert store.usage()[Kind.BLOB].count == 0
     fill(store)
     usage = {kind.value: (each.count, each.size) for kind, each in store.usage().items() if kind is not Kind.NAME}
-    assert usage == {"blob": (2, 11000), "image": (1, 30000), "partial": (1, 4), "temporary": (1, 10)}
+    assert usage == {"blob": (2, 11000), "image": (1, 30000), "record": (0, 0), "partial": (1, 4), "temporary": (1, 10)}
 
 
 def test_store_clean_by_age_kind_and_rehearsal(store: Store) -> None:
@@ -347,7 +366,7 @@ def test_store_verify_drops_the_damaged(store: Store) -> None:
     broken = describe(make_content(5000, "old")).digest
     store.blob_path(broken).write_bytes(b"\0" * 5000)
     counted: list[int] = []
-    assert [entry.name for entry in store.verify(counted.append)] == [str(broken)]
+    assert [entry.name for entry in store.verify(counted.append).broken] == [str(broken)]
     assert sum(counted) == 41000
     assert not store.has_blob(broken)
 
@@ -381,17 +400,17 @@ def test_store_passes_over_files_that_nfs_keeps_for_readers(store: Store) -> Non
     digest = add_blob(store, 5000, "x")
     (store.blob_path(digest).parent / ".nfs0000000001a2b3c400000001").write_bytes(b"of a removed blob")
     assert [entry.name for entry in store.entries()] == [str(digest)]
-    assert store.verify() == []
+    assert store.verify().broken == []
 
 
 def test_store_says_when_what_was_built_is_gone_before_it_is_delivered(store: Store, tmp_path: Path) -> None:
-    real = store.build_image
+    real = store.images._keep
 
-    def build(*arguments: object, **options: object) -> Path:
-        path = real(*arguments, **options)  # type: ignore[arg-type]
+    def keep(fresh: Any) -> Path:
+        path = real(fresh)
         path.unlink()  # by somebody who cleans by hand
         return path
 
-    store.build_image = build  # type: ignore[method-assign]
+    store.images._keep = keep  # type: ignore[method-assign]
     with pytest.raises(FileProblem, match="vanished"):
-        store.build_into("key", tmp_path / "out.sif", write_image)
+        store.build_into("key", write_image, Handing(tmp_path / "out.sif", mode=LinkMode.COPY))

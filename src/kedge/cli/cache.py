@@ -19,7 +19,7 @@ from kedge.store.eviction import Entry, Kind
 if TYPE_CHECKING:
     from kedge.cli.console import Console
 
-_TYPES = ("blob", "image", "partial", "name", "all")
+_TYPES = ("blob", "image", "record", "partial", "name", "all")
 _UNPACKED = "unpacked"  # on this node: not in the store, which other nodes may share
 
 
@@ -94,7 +94,7 @@ def _list(arguments: argparse.Namespace, console: Console) -> None:
         console.print_json([_as_dict(entry) for entry in entries] + [entry.as_dict() for entry in unpacked])
         return
     is_short = not console.verbosity and arguments.type == "all"
-    shown = [entry for entry in entries if not is_short or entry.kind in (Kind.IMAGE, Kind.NAME)]
+    shown = [entry for entry in entries if not is_short or entry.kind in (Kind.IMAGE, Kind.RECORD, Kind.NAME)]
     rows = [
         (
             str(entry.kind),
@@ -170,13 +170,15 @@ def _limit(arguments: argparse.Namespace, console: Console) -> None:
 
 def _verify(arguments: argparse.Namespace, console: Console) -> None:
     del arguments
-    broken = cache.verify_cache(console.settings, console.progress)
-    _report_removed(console, broken, "damaged and removed")
+    found = cache.verify_cache(console.settings, console.progress)
+    for path in found.changed:
+        console.progress.warn(f"{path} has been changed since kedge delivered it; kedge leaves it as it is")
+    _report_removed(console, found.broken, "damaged and removed", changed=[str(path) for path in found.changed])
 
 
-def _report_removed(console: Console, removed: list[Entry], verb: str) -> None:
+def _report_removed(console: Console, removed: list[Entry], verb: str, **more: object) -> None:
     if console.json:
-        console.print_json({"removed": [_as_dict(entry) for entry in removed], "dry_run": console.dry_run})
+        console.print_json({"removed": [_as_dict(entry) for entry in removed], "dry_run": console.dry_run, **more})
     if console.verbosity or console.dry_run:
         for entry in removed:
             console.print(f"{entry.kind} {entry.name} ({format_size(entry.size)})")

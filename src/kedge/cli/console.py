@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from kedge.cli.options import GlobalOptions
 from kedge.cli.progress import CountedTask, Display, PlainDisplay, Reporter, format_amount
+from kedge.cli.redaction import escape_controls, escape_json
 from kedge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class Console:
         """Write a line of the result for people; with --json nothing, because standard output then is JSON."""
         if not self.json:
             with self._undisturbed():
-                self._out.write(text + "\n")
+                self._out.write(self._make_safe(text) + "\n")
 
     def print_hanging(self, begin: str, text: str) -> None:
         """Write `begin` and a text; on a terminal it is wrapped, and stands to the right of where it began."""
@@ -116,8 +117,9 @@ class Console:
 
     def print_json(self, value: object) -> None:
         """Write the result as JSON, whether or not --json was given."""
+        text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
         with self._undisturbed():
-            self._out.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
+            self._out.write((escape_json(text) if self.is_terminal else text) + "\n")
 
     def print_table(
         self, headings: Sequence[str], rows: Sequence[Sequence[object]], *, is_first_whole: bool = False
@@ -128,7 +130,7 @@ class Console:
         """
         if self.json:
             return
-        cells = [[str(cell) for cell in row] for row in rows]
+        cells = [[self._make_safe(str(cell)) for cell in row] for row in rows]
         with self._undisturbed():
             if self._has_style(self._out):
                 _draw_table(self._out, headings, cells, is_first_whole=is_first_whole)
@@ -158,7 +160,7 @@ class Console:
         """Ask for a line of text on the terminal."""
         self._require_terminal(prompt)
         with self._undisturbed():
-            self._err.write(prompt)
+            self._err.write(escape_controls(prompt))
             self._err.flush()
             return sys.stdin.readline().rstrip("\n")
 
@@ -168,7 +170,11 @@ class Console:
 
         self._require_terminal(prompt)
         with self._undisturbed():
-            return getpass.getpass(prompt, self._err)
+            return getpass.getpass(escape_controls(prompt), self._err)
+
+    def _make_safe(self, text: str) -> str:
+        """A result for people: no image, server or name can steer the terminal; files and pipes get it as it is."""
+        return escape_controls(text) if self.is_terminal else text
 
     def close(self) -> None:
         """Take down the bars and flush; called once at the end, also after an error."""

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
-from kedge.cli.redaction import escape_controls
+from kedge.cli.redaction import escape_controls, escape_json
 from kedge.formats.singularityd.inspect import Selection, render_document, render_text, select_document
+from kedge.model.image_word import is_reference
 from kedge.ops.inspect import Inspection, inspect_path, is_archive
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Inspect one image."""
     path = Path(arguments.image)
-    if path.exists() and not is_archive(path):  # most often; nothing else is imported then
+    # most often it is a file; nothing else is imported then
+    if not is_reference(arguments.image) and path.exists() and not is_archive(path):
         show_inspection(inspect_path(path), arguments, console)
         return 0
     from kedge.model.reference import Reference
@@ -71,9 +72,9 @@ def show_inspection(found: Inspection, arguments: argparse.Namespace, console: C
         known = ", ".join(sorted(found.report.apps)) or "none"
         console.progress.warn(f"there is no app '{arguments.app}' in {arguments.image}; its apps are: {known}")
     if arguments.all or console.json:
-        text = render_document(select_document(found.report, selection)) + "\n"
+        text, escape = render_document(select_document(found.report, selection)) + "\n", escape_json
     else:
-        text = render_text(found.report, selection)
-        if sys.stdout.isatty():  # an image must not be able to steer the terminal; files and pipes get it as it is
-            text = escape_controls(text)
+        text, escape = render_text(found.report, selection), escape_controls
+    if console.is_terminal:  # an image must not be able to steer the terminal; files and pipes get it as it is
+        text = escape(text)
     console.write_bytes(text.encode("utf-8", "replace"))

@@ -8,10 +8,23 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from kedge.errors import UsageError
 from kedge.model.nearest import propose
+
+
+def read_image_path(text: str) -> Path:
+    """An image that has to be a file, for argparse: `docker://x` is not the file x in a directory `docker:`."""
+    from kedge.model.image_word import is_reference  # late: few verbs have such a word
+
+    if is_reference(text):
+        hint = (
+            f"pull the image first: kedge pull {text}" if "://" in text else f"for a file of this name write ./{text}"
+        )
+        raise UsageError(f"'{text}' is not a file: this verb works on image files", hint=hint)
+    return Path(text)
 
 
 class GlobalOptions:

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.cli.options import read_image_path
 from kedge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The one subcommand and its flags, which are Apptainer's."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     create = commands.add_parser("create", help="make an ext3 image, or add an overlay partition to a SIF")
-    create.add_argument("image", metavar="IMAGE", type=Path, help="a new file, or a SIF that is there")
+    create.add_argument("image", metavar="IMAGE", type=read_image_path, help="a new file, or a SIF that is there")
     create.add_argument(
         "-s", "--size", metavar="MIB", default="64", help="how large, in MiB; 10G works as well (default: 64)"
     )

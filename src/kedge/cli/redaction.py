@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 
 HIDDEN = "***"
 
 _USER_INFO = re.compile(
-    r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)(?P<user>[^\s/:@#?'\"]*):(?P<secret>[^\s/'\"]+)@", re.IGNORECASE
+    r"(?P<scheme>\b[a-z][a-z0-9+.-]{0,30}://)(?P<user>[^\s/:@#?'\"]*):(?P<secret>[^\s/'\"]+)@", re.IGNORECASE
 )
 _QUERY = re.compile(
     r"(?P<name>[?&](?:[\w.-]*(?:token|signature|secret|password|passwd|credential|key)[\w.-]*|sig)=)[^\s&#'\"]+",
@@ -31,25 +32,46 @@ def redact(text: str) -> str:
 
 
 def escape_controls(text: str) -> str:
-    """The text with control characters, newlines and tabs apart, written as escapes."""
-    return "".join(c if (c >= " " and not "\x7f" <= c < "\xa0") or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
+    """The text with what steers a terminal or cannot be seen written as escapes, newlines and tabs apart.
+
+    Not control characters alone: those that turn the direction of text make a line read as another.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else _escape(c) for c in text)
+
+
+def escape_json(text: str) -> str:
+    """The same for a JSON document, which stays the same document: all such characters in it are in strings."""
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+
+
+def _escape(character: str) -> str:
+    number = ord(character)
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
 def redact_arguments(argv: Sequence[str]) -> list[str]:
-    """A command line without the values of options that carry secrets."""
+    """A command line without the values of options that carry secrets, variables of the user's programs among them."""
+    from kedge.batchscript.secret_text import mask_secrets  # late: only bugs and reports show command lines
+
     shown: list[str] = []
     hide_next = False
     short = next((option for word, option in _SHORT_SECRETS.items() if word in argv), None)
     for word in argv:
         option, equals, _ = word.partition("=")
         is_secret = _SECRET_OPTION.fullmatch(option) is not None and "stdin" not in option
-        if hide_next and not word.startswith("-"):
+        if shown and shown[-1] == "--env":
+            shown.append(f"{option}={HIDDEN}")
+        elif option == "--env" and equals:
+            shown.append(f"{option}={word.split('=')[1]}={HIDDEN}")
+        elif hide_next and not word.startswith("-"):
             shown.append(HIDDEN)
         elif is_secret and equals:
             shown.append(f"{option}={HIDDEN}")
         elif short is not None and word.startswith(short) and word != short:
             shown.append(f"{short}{HIDDEN}")
         else:
-            shown.append(redact(word))
+            shown.append(mask_secrets(redact(word)))
         hide_next = (is_secret and not equals) or word == short
     return shown

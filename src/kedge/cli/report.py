@@ -18,9 +18,10 @@ from typing import TextIO
 
 from kedge.cli.console import has_style
 from kedge.cli.options import GlobalOptions
-from kedge.cli.redaction import escape_controls, redact, redact_arguments
+from kedge.cli.redaction import escape_controls, escape_json, redact, redact_arguments
 from kedge.cli.signals import Terminated
 from kedge.errors import KedgeError, LimitReached
+from kedge.posix.ourselves import own_interpreter
 from kedge.release import VERSION
 
 BUG_STATUS = 3
@@ -41,11 +42,11 @@ def report_failure(problem: BaseException, argv: Sequence[str], options: GlobalO
     if isinstance(problem, OSError) and problem.filename is None:
         _silence_output()
     if options.debug:
-        _write_line(sys.stderr, redact("".join(traceback.format_exception(problem))).rstrip())
+        _write_line(sys.stderr, _make_safe("".join(traceback.format_exception(problem))).rstrip())
     if error is None:
         return _report_bug(problem, argv, options)
     if options.json:
-        _write_line(sys.stdout, json.dumps(_redact_values(error.as_dict()), indent=2, ensure_ascii=False))
+        _write_line(sys.stdout, escape_json(json.dumps(_redact_values(error.as_dict()), indent=2, ensure_ascii=False)))
     else:
         color = has_style(sys.stderr, options, os.environ)
         _write_line(sys.stderr, render_error(error, color=color))
@@ -120,7 +121,7 @@ def _report_bug(problem: BaseException, argv: Sequence[str], options: GlobalOpti
     hint = "please report it with the content of the log" if path else "please report it with the text above"
     error = KedgeError(message, context={"log": str(path)} if path else {}, hint=hint)
     if path is None:
-        _write_line(sys.stderr, text)
+        _write_line(sys.stderr, escape_controls(text))
     if options.json:
         _write_line(sys.stdout, json.dumps({**error.as_dict(), "error": "bug", "exit_code": BUG_STATUS}, indent=2))
     else:
@@ -132,7 +133,7 @@ def format_bug(problem: BaseException, argv: Sequence[str]) -> str:
     """An issue report: what ran, on what, and where it broke, without secrets."""
     facts = {
         "kedge": VERSION,
-        "Python": f"{platform.python_version()} ({sys.executable})",
+        "Python": f"{platform.python_version()} ({own_interpreter()})",
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "command": " ".join(["kedge", *redact_arguments(argv)]),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -144,12 +145,13 @@ def format_bug(problem: BaseException, argv: Sequence[str]) -> str:
 
 def _write_log(text: str, environ: Mapping[str, str]) -> Path | None:
     from kedge.posix.files import write_atomically
+    from kedge.posix.private import make_private
     from kedge.settings import xdg_directory
 
     folder = xdg_directory(environ, "XDG_STATE_HOME", ".local/state")
     path = folder / f"bug-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}.md"
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(folder)
         write_atomically(path, text.encode(errors="replace"), mode=0o600)
     except (KedgeError, OSError):
         return None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kedge.errors import FileProblem, UnsupportedFormat, UsageError
+from kedge.model.image_word import is_reference
 from kedge.model.nearest import propose
 
 
@@ -93,7 +94,6 @@ _BUILD_REFUSED = {
     "--update": "kedge changes no image; it writes a new one",
 }
 _BUILD_VALUES = ("--arch", "--authfile", "--tmpdir", "--library")
-_SCHEMES = ("docker-daemon:", "docker-archive:", "oci:", "oci-archive:", "host:")
 
 
 def translate_verb(program: str, verb: str, words: list[str]) -> list[str]:
@@ -207,7 +207,7 @@ def _build(words: list[str]) -> list[str]:
     options = [word for word in options if word not in ("-s", "--sandbox")]
     output, spec = names
     form = ["--format", "sandbox" if is_sandbox else "sif"]
-    if "://" in spec or spec.startswith(_SCHEMES):
+    if is_reference(spec):
         return ["pull", *form, *options, output, spec]
     check_image(Path(spec))
     return ["convert", *form, *_keep_for_convert(options), spec, output]

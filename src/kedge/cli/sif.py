@@ -7,6 +7,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.cli.options import read_image_path
 from kedge.formats.sif import edit, listing
 from kedge.ops import sif
 
@@ -24,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     whole = {"list": "list the objects", "header": "show the global header", "new": "make an empty file"}
     for name, text in whole.items():
-        commands.add_parser(name, help=text).add_argument("file", metavar="FILE", type=Path)
+        commands.add_parser(name, help=text).add_argument("file", metavar="FILE", type=read_image_path)
     for name, text in (
         ("info", "show one object's descriptor"),
         ("dump", "write one object to standard output"),
@@ -33,12 +34,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     ):
         one = commands.add_parser(name, help=text)
         one.add_argument("id", metavar="ID", type=int)
-        one.add_argument("file", metavar="FILE", type=Path)
+        one.add_argument("file", metavar="FILE", type=read_image_path)
     _configure_add(commands.add_parser("add", help="add a file as an object"))
 
 
 def _configure_add(add: argparse.ArgumentParser) -> None:
-    add.add_argument("file", metavar="FILE", type=Path)
+    add.add_argument("file", metavar="FILE", type=read_image_path)
     add.add_argument("object", metavar="OBJECT", type=Path, help="the file whose content is added")
     add.add_argument("--datatype", metavar="N", type=int, required=True, help=_TYPES)
     add.add_argument("--parttype", metavar="N", type=int, help="1-System 2-PrimSys 3-Data 4-Overlay")

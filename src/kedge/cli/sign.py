@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.cli.options import read_image_path
 from kedge.errors import UsageError
 from kedge.ops import signatures
 from kedge.signing.sign import Selection
@@ -23,7 +24,7 @@ _LONGEST_LINE = 64 << 10  # of a passphrase; what is piped in may have no end
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options, as Apptainer's."""
-    parser.add_argument("image", metavar="IMAGE", type=Path, help="the SIF file")
+    parser.add_argument("image", metavar="IMAGE", type=read_image_path, help="the SIF file")
     parser.add_argument(
         "--key", metavar="FILE", type=Path, action="append", help="PEM private key; several times: several signatures"
     )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.cli.options import read_image_path
 from kedge.cli.sign import add_keysdir, open_trust
 from kedge.errors import KeyNotFound, UsageError
 from kedge.formats.sif.reader import describe_type
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options, as Apptainer's."""
-    parser.add_argument("image", metavar="IMAGE", type=Path, help="the SIF file")
+    parser.add_argument("image", metavar="IMAGE", type=read_image_path, help="the SIF file")
     parser.add_argument("--key", metavar="FILE", type=Path, action="append", help="PEM public key of the signer")
     parser.add_argument("--certificate", metavar="FILE", type=Path, help="X.509 certificate of the signer")
     parser.add_argument(

@@ -22,7 +22,7 @@ from kedge.host.cgroups import read_hierarchies
 from kedge.host.limits import Limits, read_limits
 from kedge.model.size import format_size
 from kedge.posix.owners import own_name, owner_is_gone
-from kedge.posix.process import find_program
+from kedge.posix.programs import find_program
 
 _KILLED = 128 + 9
 _MARK_LIMIT = 64 << 10

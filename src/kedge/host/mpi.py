@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from kedge.errors import ProgramFailed, ProgramMissing
 from kedge.frozen import frozen
 from kedge.posix.process import run_program
+from kedge.posix.programs import find_program
 
 OPEN_MPI, MPICH, INTEL, CRAY, MVAPICH = "Open MPI", "MPICH", "Intel MPI", "Cray MPICH", "MVAPICH"
 
@@ -65,7 +65,7 @@ def find_mpi(environ: Mapping[str, str], *, deadline: float = 1.0) -> HostMpi | 
     if environ.get("CRAY_MPICH_VERSION"):
         return HostMpi(CRAY, environ["CRAY_MPICH_VERSION"], source="the variable CRAY_MPICH_VERSION")
     path = environ.get("PATH", os.defpath)
-    launcher = next((found for name in _LAUNCHERS if (found := shutil.which(name, path=path))), None)
+    launcher = next((found for name in _LAUNCHERS if (found := find_program(name, path))), None)
     if launcher is None:
         return _read_modules(environ)
     return _read_files(Path(launcher)) or _ask_launcher(launcher, environ, deadline) or HostMpi("MPI", "", launcher)

@@ -14,7 +14,8 @@ from kedge.errors import KedgeError, NoSpace
 from kedge.model.size import format_size
 from kedge.posix.files import explained
 from kedge.posix.libc import GRPQUOTA, USRQUOTA, get_quota
-from kedge.posix.process import find_program, run_program
+from kedge.posix.process import run_program
+from kedge.posix.programs import find_program
 
 _QUOTA_TIMEOUT = 3.0  # seconds; a quota server that is down must not hold up a pull
 _SCRATCH_VARIABLES = (

@@ -25,7 +25,7 @@ from kedge.hostpack.script import read_interpreter
 from kedge.model.manifest import ImageConfig, parse_config
 from kedge.model.platform import Platform
 from kedge.model.tree import ContentSink, Node
-from kedge.posix.process import find_program
+from kedge.posix.programs import find_program
 
 _MAXIMUM_SCRIPTS = 5  # a script may name a script as its interpreter; the kernel stops there too
 
@@ -102,7 +102,7 @@ def _not_found(name: str) -> FileProblem:
     there: set[str] = set()
     for folder in os.environ.get("PATH", "").split(":"):
         try:
-            there.update(os.listdir(folder or "."))  # noqa: PTH208
+            there.update(os.listdir(folder) if folder.startswith("/") else ())  # noqa: PTH208
         except OSError:
             continue
     near = difflib.get_close_matches(name, sorted(there), n=3)

@@ -7,7 +7,7 @@ import os
 
 from kedge.errors import FileProblem, ProgramMissing, UnsupportedFormat
 from kedge.posix.files import explain, explained
-from kedge.posix.process import find_program
+from kedge.posix.programs import find_program
 
 _MAXIMUM_LINE = 255  # BINPRM_BUF_SIZE less one: the kernel looks no further
 _WITH_VALUE = ("-u", "--unset", "-C", "--chdir")  # options of env whose value is a word of its own

@@ -135,8 +135,9 @@ def _explain_syntax(text: str, found: re.Match[str] | None) -> str:
     lines = text.splitlines()
     number = int(found[1]) if found else 0
     line = lines[number - 1] if 0 < number <= len(lines) else ""
-    bare = re.fullmatch(r"\s*([\w-]+)\s*=\s*([^\"'\[{\s#][^\"'#]*?)\s*(#.*)?", line)
-    if bare and len(line) < 200:
+    is_short = len(line) < 200  # what is longer takes the search below minutes
+    bare = re.fullmatch(r"\s*([\w-]+)\s*=\s*([^\"'\[{\s#][^\"'#]*?)\s*(#.*)?", line) if is_short else None
+    if bare:
         return f'text stands in quotes: {bare[1]} = "{bare[2]}"'
     return _show_form()
 

@@ -21,7 +21,7 @@ from kedge.localqueue.task_file import CANCEL, DONE, FAILED, RUNNING, name_task
 from kedge.posix.files import explained, write_atomically
 from kedge.posix.flocks import locked
 from kedge.posix.owners import own_name, owner_is_gone
-from kedge.posix.private import read_own_file, refuse_changed, refuse_intruders
+from kedge.posix.private import make_private, read_own_file, refuse_changed, refuse_intruders
 from kedge.settings import xdg_directory
 
 _KINDS = (RUNNING, DONE, FAILED, CANCEL)
@@ -109,7 +109,7 @@ class Queue:
         """Make its folders."""
         for folder in (self.root, self.active, self.ended):
             with explained(folder):
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_private(folder)
         self.refuse_intruders()
 
     @contextlib.contextmanager

@@ -204,6 +204,7 @@ def _open_output(task: Task, pattern: str) -> int:
     path = fill_pattern(pattern, name=task.job.request.name, id=str(task.job.id), index=task.index)
     is_shared = task.index is not None and "{index}" not in pattern  # by the tasks of an array, which add to it
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (0 if is_shared else os.O_TRUNC)
+    flags |= os.O_NOFOLLOW  # the name can be guessed: a container that has this directory could leave a link there
     with explained(path):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, flags, 0o666)

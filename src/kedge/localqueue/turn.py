@@ -30,8 +30,9 @@ from kedge.localqueue.task_file import (
     rename_ended,
 )
 from kedge.model.job_state import State
-from kedge.posix.background import own_command, start_detached
+from kedge.posix.background import start_detached
 from kedge.posix.flocks import is_locked, lock_file, take_lock
+from kedge.posix.ourselves import own_command
 from kedge.posix.owners import is_running
 
 Task = tuple[int, int | None]
@@ -149,7 +150,7 @@ def _call_keeper(queue: Queue, environ: Mapping[str, str]) -> None:
     if file is None:
         return
     try:
-        words = [*own_command(), "local-queue", "serve", str(file), str(queue.root)]
+        words = own_command("local-queue", "serve", str(file), str(queue.root))
         with contextlib.suppress(LimitReached):  # the next command calls again
             start_detached(words, environ, log=queue.log, keep=(file,))
     finally:
@@ -157,7 +158,7 @@ def _call_keeper(queue: Queue, environ: Mapping[str, str]) -> None:
 
 
 def _start_runner(queue: Queue, job: StoredJob, index: int | None, file: int, environ: Mapping[str, str]) -> None:
-    words = [*own_command(), "local-queue", "serve", "--task", name_of(job.id, index), str(file), str(queue.root)]
+    words = own_command("local-queue", "serve", "--task", name_of(job.id, index), str(file), str(queue.root))
     start_detached(words, environ, log=queue.log, keep=(file,))
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Image references: every way people name an image, read once into one value.
 
-An explicit scheme always decides. Text without one is a file where such a file exists (even `pytorch:21.06-py3`),
-a file where it can only be one (`./x`, `x.sif`), and otherwise a name on a registry, Docker Hub by default.
+An explicit scheme always decides (`image_word`). Text without one is a file where such a file exists (even
+`pytorch:21.06-py3`), a file where it can only be one (`./x`, `x.sif`), and otherwise a name on a registry, Docker Hub
+by default.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from kedge.errors import InvalidReference
 from kedge.model import image_name, page_address
 from kedge.model.digest import Digest
 from kedge.model.image_name import refuse
+from kedge.model.image_word import PATHS, PLAIN, SLASHED, find_path, is_address
 
 _MAXIMUM_LENGTH = 16384  # signed download addresses reach a few thousand characters
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -168,11 +170,11 @@ def _split_scheme(text: str) -> tuple[str | None, str]:
     if match is None:
         return None, text
     scheme, rest = match[1].lower(), text[match.end() :]
-    if scheme in _SLASHED:
+    if scheme in SLASHED:
         if rest.startswith("//"):
             return scheme, rest[2:]
         raise _missing_slashes(scheme, rest, text)
-    if scheme in _PARSERS or scheme in ("oci", "oci-archive", "docker-archive"):
+    if scheme in PLAIN:
         return scheme, rest
     if rest.startswith("//"):
         raise _unknown_scheme(scheme, rest, text)
@@ -182,26 +184,27 @@ def _split_scheme(text: str) -> tuple[str | None, str]:
 def _missing_slashes(scheme: str, rest: str, text: str) -> InvalidReference:
     wanted = f"{scheme}://{rest.lstrip('/')}"
     also = f"; for the image called '{scheme}' write docker://{text}" if scheme in ("docker", "podman") and rest else ""
-    return refuse(text, f"'{scheme}:' must be followed by '//'", f"did you mean {wanted}?{also}")
+    return refuse(text, f"'{scheme}:' must be followed by '//'", f"did you mean {wanted}?{also}; a file is ./{text}")
 
 
 def _unknown_scheme(scheme: str, rest: str, text: str) -> InvalidReference:
     import difflib  # late: only a mistake needs it
 
-    known = sorted({*_SLASHED, *_PARSERS, "oci", "oci-archive", "docker-archive"} - {"shub"})
+    known = sorted({*SLASHED, *PLAIN} - {"shub"})
     near = difflib.get_close_matches(scheme, known, n=1, cutoff=0.5)
-    slashes = "//" if near and near[0] in _SLASHED else ""
+    slashes = "//" if near and near[0] in SLASHED else ""
     hint = f"did you mean {near[0]}:{slashes}{rest.lstrip('/')}?" if near else f"known schemes: {', '.join(known)}"
     return refuse(text, f"'{scheme}://' is not a known scheme", hint)
 
 
 def _parse_bare(text: str, exists: Callable[[str], bool]) -> Reference:
-    if exists(text) or text.startswith(("/", "./", "../", "~")) or text in (".", ".."):
+    may_be_file = not is_address(text)  # `a b://c` is a mistake
+    if may_be_file and (exists(text) or text.startswith(PATHS) or text in (".", "..")):
         return Reference(Transport.FILE, path=text)
     _refuse_spaces(text)
     if page_address.is_page_host(text.partition("/")[0]):
         return _parse_address("https", text, text)
-    if text.lower().endswith(_IMAGE_SUFFIXES) and "@" not in text:
+    if text.lower().endswith(_IMAGE_SUFFIXES) and "@" not in text and may_be_file:
         return Reference(Transport.FILE, path=text)
     return _parse_docker(text, text)
 
@@ -338,13 +341,11 @@ def _parse_host(rest: str, text: str) -> Reference:
 
 
 def _parse_file(rest: str, text: str) -> Reference:
-    path = rest[2:] if rest.startswith("//") else rest
-    if not path:
+    if not rest.removeprefix("//"):
         raise refuse(text, "no path follows 'file:'")
-    return Reference(Transport.FILE, path=path)
+    return Reference(Transport.FILE, path=find_path(text))
 
 
-_SLASHED = frozenset({"docker", "dockerd", "podman", "oras", "shub", "http", "https", "instance"})
 _PARSERS: dict[str, Callable[[str, str], Reference]] = {
     "docker": _parse_docker,
     "dockerd": _parse_daemon,

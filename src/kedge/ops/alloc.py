@@ -14,7 +14,7 @@ from kedge.model.job import Job, Parallel
 from kedge.ops.clusters import Cluster
 from kedge.ops.job_image import NOW, StagedImage, place_image, pull_image, read_architecture
 from kedge.ops.submit import doubt_image, find_kedge
-from kedge.posix.process import find_program
+from kedge.posix.programs import find_program
 from kedge.posix.spawn import replace_process
 from kedge.settings import Settings
 from kedge.sites.checks import check_request

@@ -14,7 +14,7 @@ from kedge.model.size import format_size
 from kedge.posix.files import explained
 from kedge.settings import Settings
 from kedge.store.eviction import Entry, Kind, Usage
-from kedge.store.store import Store
+from kedge.store.store import Store, Verified
 
 _DAY = 86400.0
 _WARN_FRACTION = 0.1  # of the quota: less left than this is said
@@ -138,8 +138,8 @@ def limit_cache(settings: Settings, limit: int | None) -> list[Entry]:
     return store.evict()
 
 
-def verify_cache(settings: Settings, progress: Progress) -> list[Entry]:
-    """Hash every blob and check every image; what was damaged, and is removed now."""
+def verify_cache(settings: Settings, progress: Progress) -> Verified:
+    """Hash every blob, every image, and what users were given; what was damaged, and what of the cache is gone now."""
     store = open_store(settings)
     total = sum(entry.size for entry in store.entries() if entry.kind in (Kind.BLOB, Kind.IMAGE))
     task = progress.task("verifying the store", total)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Mapping, Sequence
 
 from kedge.errors import KedgeError, rebuild_error
+from kedge.posix.ourselves import own_command
 from kedge.posix.process import Finished, run_program
 
 OWN_FAILURE = 255  # of the verbs that start containers
@@ -27,7 +27,7 @@ def run_kedge(
 ) -> Finished:
     """Run `kedge WORDS` to its end; with `capture` its failures are JSON in the output, for `read_error`."""
     done = run_program(
-        [sys.executable, "-m", "kedge", *(["--json"] if capture else []), *words],
+        own_command(*(["--json"] if capture else []), *words),
         environment=dict(os.environ if environment is None else environment),
         timeout=timeout,
         check=False,

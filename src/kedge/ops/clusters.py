@@ -69,7 +69,7 @@ class Cluster:
         return NoScheduler(
             f"'{program}' is not here, and {self.site.name} is a site with {self.backend.name}",
             context=problem.context,
-            hint="'kedge site detect' says what is here; another site is chosen with --site",
+            hint=problem.hint or "'kedge site detect' says what is here; another site is chosen with --site",
         )
 
     def require_configuration(self, environ: Mapping[str, str]) -> None:

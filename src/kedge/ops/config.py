@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kedge.errors import InvalidSetting
 from kedge.posix.files import explained, write_atomically
+from kedge.posix.private import make_private
 from kedge.settings import SETTINGS, Setting, Settings, Source, check_key, parse_value, read_file, user_file
 
 
@@ -136,6 +137,6 @@ def _save(path: Path, text: str, key: str, *, is_there: bool, dry_run: bool) -> 
         return
     target = path.resolve()  # a link into somebody's collection of dotfiles stays a link
     with explained(target.parent):
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_private(target.parent)
         known = target.stat().st_mode & 0o777 if target.exists() else None
     write_atomically(target, text.encode(), mode=known or 0o644, exact=known is not None)

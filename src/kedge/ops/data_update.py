@@ -25,6 +25,7 @@ from kedge.ops.layered_traits import read_registry_traits
 from kedge.ops.resolve import resolve
 from kedge.ops.workplace import Workplace
 from kedge.posix.files import explained, write_atomically
+from kedge.posix.private import make_private
 from kedge.registry.client import RegistryClient
 from kedge.store.lease import Lease, Patience, acquire
 from kedge.store.store import Store
@@ -136,7 +137,7 @@ def _open_learned(path: Path, workplace: Workplace, request: UpdateRequest) -> I
         return
     folder = path.parent
     with explained(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
     patience = Patience(limit=_PATIENCE, notify=workplace.progress.note)
     lease = acquire(folder / "update.lease", folder, lambda: False, patience)
     assert lease is not None  # it waits, or raises

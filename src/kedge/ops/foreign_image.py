@@ -9,9 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kedge.errors import FileProblem, KedgeError, RuntimeUnsuited, UsageError
+from kedge.model.image_word import find_path
 from kedge.model.progress import Progress, Silent
 from kedge.model.reference import Reference, Transport
-from kedge.ops.ready import choose_machine, is_reference, prepare
+from kedge.ops.ready import choose_machine, prepare
 from kedge.ops.workplace import Workplace
 from kedge.runtime.adapters import Adapter, ForeignImage
 from kedge.runtime.facts import HostFacts, ImageFacts
@@ -56,7 +57,8 @@ def open_image(
                 hint="leave out --runtime",
             )
         return _pass_on(options.image, "sif", options.image)
-    found = None if is_reference(options.image) else identify(options.image)
+    path = find_path(options.image)
+    found = identify(path) if path else None
     if found is not None:
         compare_machine(found, host.machine)
     must_unpack = not adapter.reads_scripts and "folder" in adapter.forms and (found is None or found.kind != "folder")
@@ -70,8 +72,8 @@ def open_image(
             context={"runtime": adapter.name},
             hint=f"make a file of it: kedge convert {shlex.quote(found.path)} IMAGE.sqsh",
         )
-    path, config = _have_file(adapter.forms[0], options, found, say)
-    return _look_into(adapter, identify(str(path)), config, closing, shown=options.image)
+    file, config = _have_file(adapter.forms[0], options, found, say)
+    return _look_into(adapter, identify(str(file)), config, closing, shown=options.image)
 
 
 def _pass_on(path: str, kind: str, shown: str) -> ForeignImage:

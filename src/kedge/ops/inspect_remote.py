@@ -83,7 +83,7 @@ def inspect_remote_sif(
 ) -> RemoteInspection:
     """Inspect a SIF where it is, by a few range requests, or its copy in the store."""
     source = find_sif_source(reference, workplace, store, offline=offline)
-    stored = store.find_image(source.key)
+    stored = store.find_image(source.key) or (store.images.find_delivered(source.key) if offline else None)
     if stored is not None:
         return RemoteInspection(inspect_path(stored), stored, source.size)
     if offline:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kedge.errors import InstanceProblem, RuntimeUnsuited, UsageError
 from kedge.ops import inside  # after joining, nothing of the host can be imported
 from kedge.ops.run import add_inner, become, end_with, restrain
-from kedge.posix.files import explained
+from kedge.posix.files import explained, write_atomically
 from kedge.posix.spawn import start_of
 from kedge.runtime.facts import ImageFacts
 from kedge.runtime.gather import gather_host
@@ -123,8 +123,7 @@ def read_tail(path: Path, limit: int = 1000) -> str:
 
 def write_pid_file(path: Path, instance: Instance) -> None:
     """The number of the first process, for whoever watches it."""
-    with explained(path):
-        path.write_text(f"{instance.pid}\n")
+    write_atomically(path, f"{instance.pid}\n".encode())  # in place of a link that another user left in /tmp
 
 
 def run_in_instance(options: RunOptions, say: Say) -> int:

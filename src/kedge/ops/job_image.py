@@ -34,7 +34,9 @@ def place_image(job: Job, site: Site, settings: Settings, environ: Mapping[str, 
     """Decide about the image of a job; nothing is fetched yet."""
     if not job.image:
         return StagedImage("")
-    if Path(directory, job.image).exists():
+    from kedge.model.image_word import is_reference  # late: not every job has an image
+
+    if not is_reference(job.image) and Path(directory, job.image).exists():
         return StagedImage(str(Path(directory, job.image)))
     from kedge.model.reference import Reference, Transport  # late: a file is named by its path
 

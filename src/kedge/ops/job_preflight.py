@@ -121,7 +121,9 @@ def _find_remedy(verdict: Verdict, traits: ImageTraits, target: Target, tables: 
 
 def _read_traits(image: StagedImage, queue: Queue, settings: Settings, tables: Tables) -> ImageTraits | None:
     """What is known of the image here and now."""
-    if not image.reference and Path(image.path).exists():
+    from kedge.model.image_word import is_reference  # late: not every job has an image
+
+    if not image.reference and not is_reference(image.path) and Path(image.path).exists():
         return _read_file(image.path, tables)
     name = image.reference or image.path
     stored = _read_stored(name, queue, settings, tables)  # the image's own config knows more than the tables

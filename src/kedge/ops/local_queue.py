@@ -26,8 +26,8 @@ from kedge.posix.files import explained, write_atomically
 from kedge.posix.flocks import lock_file
 from kedge.posix.locks import user_name
 from kedge.posix.owners import is_running
-from kedge.posix.process import find_program
 from kedge.posix.process_tree import find_family, signal_all
+from kedge.posix.programs import find_program
 
 _SCRIPT_LIMIT = 64 << 20
 _RECENT = 3600.0  # seconds for which the list shows what has ended

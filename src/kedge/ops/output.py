@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kedge.errors import OutputExists, UsageError
 from kedge.model.form import Form
+from kedge.model.image_word import is_address
 from kedge.model.reference import Reference, Transport
 from kedge.posix.files import refuse_existing, require_writable
 
@@ -56,6 +57,10 @@ def read_output(text: str, form: Form | None = None) -> Output:
     """Read a target; `form` is what `--format` says. `./oci:x` is a plain file name, and so is `pytorch:21.08.sif`."""
     if text == "-":
         raise UsageError("an image cannot be written to standard output", hint="name a file; ./- is one, too")
+    if is_address(text):
+        raise UsageError(
+            f"'{text}' is not a file to write", hint="to put an image into a registry: kedge push IMAGE REFERENCE"
+        )
     prefix, colon, rest = text.partition(":")
     if not colon or prefix not in set(Form):
         return Output(Path(text), form or _guess_form(text))

@@ -17,7 +17,8 @@ from kedge.formats.sif.layout import DataType, FileSystem, PartitionType, SifDes
 from kedge.formats.sif.objects import DataObject
 from kedge.formats.sif.reader import SifReader
 from kedge.posix.files import atomic_output, explained, temporary_beside
-from kedge.posix.process import find_program, run_program
+from kedge.posix.process import run_program
+from kedge.posix.programs import find_program
 
 SMALLEST = 64  # MiB, as Apptainer
 LAYERS = ("upper", "work")

@@ -2,7 +2,7 @@
 """Pull: from any reference to a SIF, a folder, a SquashFS file, an OCI layout or an archive.
 
 Remote images go through the store: layers are kept for the next image that shares them, and a SIF that was made once
-is handed out again (a hard link where possible) as long as its source is the same.
+is handed out again as long as its source is the same: as a file of the user's own, which nothing in the cache shares.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from kedge.errors import OutputExists, UsageError
+from kedge.errors import CorruptImage, FileProblem, HostileImage, KedgeError, OutputExists, UsageError
 from kedge.model.digest import Digest
 from kedge.model.form import Form
 from kedge.model.platform import Platform
@@ -23,6 +23,7 @@ from kedge.ops.output import Output, choose_tag
 from kedge.ops.resolve import Resolved, compare_platform, resolve
 from kedge.ops.workplace import Workplace
 from kedge.posix.files import explained
+from kedge.store.images import Handing
 from kedge.store.store import Store
 
 if TYPE_CHECKING:
@@ -167,28 +168,29 @@ class _Puller:
             return self._pull_layers(plan, resolved, key, dry_run=dry_run)
 
     def _pull_layers(self, plan: Pulled, resolved: Resolved, key: str, *, dry_run: bool) -> Pulled:
-        missing = sum(x.size for x in resolved.manifest.layers if not self.store.has_blob(x.digest, x.size))
-        stored = self.store.find_image(key) if self.request.form is Form.SIF else None
+        stored = self.store.find_at_hand(key) if self.request.form is Form.SIF else None
         is_stored = stored is not None
-        platform = _read_platform(stored) if stored else self.workplace.platform  # asked of the config by who downloads
+        platform = self.workplace.platform  # asked of the config by who downloads
+        if stored is not None:
+            with contextlib.suppress(KedgeError):  # a file that the user has changed since: nothing of it is used
+                platform = _read_platform(stored)
         compare_platform(platform, self.request.reference, self.workplace)
         plan = replace(
             plan,
             digest=resolved.digest,
             platform=str(platform),
-            download=0 if is_stored else missing,
+            download=0 if is_stored else self._count_missing(resolved),
             how="from the store" if is_stored else plan.how,
             layers=tuple((str(layer.digest), layer.size) for layer in resolved.manifest.layers),
         )
         if dry_run:
             return plan
-        if not is_stored:
-            self._require_room(resolved, missing, plan.output)
         if self.request.form is Form.SIF:
-            made = self._deliver(plan, key, lambda file: self._convert_into(file, resolved))
+            made = self._deliver(plan, key, lambda file: self._convert_into(file, resolved, plan.output))
             return replace(made, platform=str(_read_platform(made.output)))
         from kedge.ops.fetch import open_remote_image
 
+        self._require_room(resolved, plan.output)
         with self._attempt():
             image = open_remote_image(resolved, self.workplace, self.store)
             plan = replace(plan, platform=str(image.record.platform))
@@ -210,9 +212,10 @@ class _Puller:
         if source.size:
             require_space(self.store.root, source.size, f"the pull of {plan.reference}")
         with self.store.use_image(source.key):
-            stored = self.store.find_image(source.key)
+            stored = self.store.find_at_hand(source.key)
             if stored is not None:
-                check_architecture(stored, self.request.reference, self.workplace)
+                with contextlib.suppress(CorruptImage, HostileImage, FileProblem):  # as above
+                    check_architecture(stored, self.request.reference, self.workplace)
             if self.request.form is Form.SIF:
                 return self._deliver(plan, source.key, source.write, keep=source.keep)
         with self._attempt(), self._stored_sif(source) as image:
@@ -221,17 +224,19 @@ class _Puller:
 
     def _deliver(self, plan: Pulled, key: str, build: Callable[[BinaryIO], None], *, keep: bool = True) -> Pulled:
         keep = keep and not self.workplace.settings.disable_cache
-        how = self.store.deliver(key, plan.output, force=self.request.force)
+        wish = Handing(plan.output, self.request.force, self.workplace.settings.link_mode)
+        how = self.store.deliver(key, wish)
         if how is not None:
             return replace(_measure(plan), how=str(how), download=0)
         with self._attempt():
-            self.store.build_into(key, plan.output, build, force=self.request.force, keep=keep)
+            self.store.build_into(key, build, wish, keep=keep)
         return _measure(plan)
 
-    def _convert_into(self, file: BinaryIO, resolved: Resolved) -> None:
+    def _convert_into(self, file: BinaryIO, resolved: Resolved, target: Path) -> None:
         from kedge.ops.fetch import open_remote_image
         from kedge.ops.image_target import write_sif
 
+        self._require_room(resolved, target)
         image = open_remote_image(resolved, self.workplace, self.store)
         try:
             write_sif(file, image, self.workplace.write_options())
@@ -265,10 +270,14 @@ class _Puller:
     def _attempt(self) -> contextlib.AbstractContextManager[None]:
         return self.workplace.attempt(self.store, f"the pull of {self.request.reference.redacted}")
 
-    def _require_room(self, resolved: Resolved, missing: int, target: Path) -> None:
+    def _count_missing(self, resolved: Resolved) -> int:
+        return sum(x.size for x in resolved.manifest.layers if not self.store.has_blob(x.digest, x.size))
+
+    def _require_room(self, resolved: Resolved, target: Path) -> None:
         """Refuse before the download what cannot end well: layers that are missing, and a SIF about as large as all."""
         from kedge.host.space import STORE_CHOICE, require_space
 
+        missing = self._count_missing(resolved)
         what = f"the pull of {self.request.reference.redacted}"
         is_passing = self.workplace.settings.disable_cache
         result = estimate_size(resolved.compressed_size, self.request.form)

@@ -24,6 +24,7 @@ from kedge.ops.stored import Shape, StoredFile, find_source
 from kedge.ops.workplace import Workplace
 from kedge.registry.access import AccessOptions
 from kedge.store.holds import Holds
+from kedge.store.images import Handing
 from kedge.store.layout import Layout
 from kedge.store.store import Store
 
@@ -112,5 +113,5 @@ def _build(source: StoredFile, store: Store, workplace: Workplace, was_stored: b
 def _build_alone(source: StoredFile, store: Store, workplace: Workplace, target: Path) -> Path:
     """Without a store: the file is the job's own, and goes with it."""
     with workplace.attempt(store, "the import of an image for Pyxis"):
-        store.build_into(source.key, target, source.build, force=True, keep=False)
+        store.build_into(source.key, source.build, Handing(target, force=True), keep=False)
     return target

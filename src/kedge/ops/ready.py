@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from kedge.posix.spawn import run_attached
 from kedge.runtime.images.image_file import ImageFile, compare_machine, identify
@@ -31,10 +30,6 @@ if TYPE_CHECKING:
     Say = Callable[[str, str], None]
 
 
-_SCHEMES = (
-    *("docker", "oras", "library", "shub", "oci", "oci-archive", "docker-archive", "docker-daemon", "podman"),
-    *("http", "https", "host", "file"),
-)
 _MESSAGES = ("quiet", "silent", "debug", "nocolor")  # what the child says is said as the user asked for it
 _ATTEMPTS = 3  # others may remove what was unpacked a moment ago, and nobody holds yet
 
@@ -56,9 +51,14 @@ class Located:
 
 def locate(options: RunOptions, host: HostFacts, say: Say) -> Located:
     """The image that the user named, ready to be entered."""
-    if is_reference(options.image):
+    path = options.image
+    if ":" in path:
+        from kedge.model.image_word import find_path  # late: the names of most files have no colon
+
+        path = find_path(path)
+    if not path:
         return _locate_reference(options, host, say)
-    image = identify(options.image)
+    image = identify(path)
     compare_machine(image, host.machine)
 
     def find() -> Root:
@@ -101,12 +101,6 @@ def settle_overlays(layering: Layering, options: RunOptions, host: HostFacts) ->
             root = choose_overlay(image, options, host.environ, is_written=layering.is_writable)
         if root.folder and hold(root.folder) >= 0:
             layer.kind, layer.path = "folder", root.folder
-
-
-def is_reference(text: str) -> bool:
-    """Whether it names an image that is elsewhere or packed; what exists as a file is that file."""
-    scheme, colon, _ = text.partition(":")
-    return bool(colon) and scheme in _SCHEMES and not os.path.lexists(text)
 
 
 def _locate_reference(options: RunOptions, host: HostFacts, say: Say) -> Located:
@@ -171,7 +165,9 @@ def prepare(options: RunOptions, word: str) -> None:
     if options.json:
         _prepare_silently(words, word)
         return
-    status = run_attached([sys.executable, "-m", "kedge", *words], os.environ)
+    from kedge.posix.ourselves import own_command  # late: only where an image is missing
+
+    status = run_attached(own_command(*words), os.environ)
     if status:
         from kedge.errors import NotReady  # late: only for an error
 

@@ -23,7 +23,7 @@ from kedge.model.progress import Progress, Silent
 from kedge.model.site import Site, expand_path
 from kedge.ops.site import choose_site
 from kedge.posix.files import write_atomically
-from kedge.posix.private import read_own_file
+from kedge.posix.private import make_private, read_own_file
 from kedge.schedulers.current_job import find_current_job
 from kedge.settings import Settings
 from kedge.sites.profile import find_folders, load_site
@@ -104,9 +104,7 @@ def remember_node(environ: Mapping[str, str], settings: Settings, facts: NodeFac
     kind = hashlib.sha256(repr((place.queue, facts.gpus, facts.architecture)).encode()).hexdigest()[:16]
     path = folder / f"{place.site.name}~{kind}.json"
     try:
-        folder.parent.parent.mkdir(parents=True, exist_ok=True)
-        for each in (folder.parent, folder):  # as records of jobs are: the user's alone, whatever the umask
-            each.mkdir(mode=0o700, exist_ok=True)
+        make_private(folder)
         write_atomically(path, json.dumps(_encode(place, facts), indent=1).encode() + b"\n", mode=0o600)
     except (OSError, KedgeError):
         return None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import platform
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -23,6 +22,7 @@ from kedge.host.space import find_mount
 from kedge.ops.config import list_settings
 from kedge.ops.report_secrets import Censor, show_environment
 from kedge.posix.bounded import ANSWERED, LATE, Task, run_bounded
+from kedge.posix.ourselves import own_interpreter
 from kedge.release import VERSION
 from kedge.settings import home_directory, xdg_directory
 
@@ -83,7 +83,7 @@ def _show_findings(diagnosis: Diagnosis) -> Iterator[str]:
 
 def _show_machine(diagnosis: Diagnosis) -> Iterator[str]:
     yield from (f"{name}: {value}" for name, value in diagnosis.machine.items())
-    yield f"Python: {platform.python_version()} ({sys.executable})"
+    yield f"Python: {platform.python_version()} ({own_interpreter()})"
     yield f"C library: {' '.join(platform.libc_ver()) or 'not known'}"
     for line in _read("/proc/cpuinfo").splitlines():
         if line.startswith(("model name", "Model")):

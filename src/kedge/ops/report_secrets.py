@@ -26,10 +26,10 @@ _RELEVANT = re.compile(
 _JSON_WEB_TOKEN = re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}(\.[\w-]+)?")
 _LONG_BLOB = re.compile(r"(?<![\w/+=.:~-])(?=\w*\d)(?=\w*[A-Z])(?=\w*[a-z])[A-Za-z0-9+_-]{60,}={0,2}(?![\w/.])")
 _USER_INFO = re.compile(
-    r"(?P<before>^|[\s'\"=(,;])(?P<scheme>[a-z][a-z0-9+.-]*://)?[^\s@/'\"=:]+:(?!//|\*\*\*@)[^\s@'\"]+@(?=[\w.\[-])",
+    r"(?P<before>^|[\s'\"=(,;])(?P<scheme>[a-z][a-z0-9+.-]{0,30}://)?[^\s@/'\"=:]+:(?!//|\*\*\*@)[^\s@'\"]+@(?=[\w.\[-])",
     re.I,
 )
-_LONE_USER = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)[^\s@/'\":]{12,}@", re.IGNORECASE)  # a token, mostly
+_LONE_USER = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]{0,30}://)[^\s@/'\":]{12,}@", re.IGNORECASE)  # a token, mostly
 _LONGEST_VALUE = 4000
 
 

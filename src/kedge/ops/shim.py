@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.errors import OutputExists, UsageError
 from kedge.posix.files import explained, write_atomically
+from kedge.posix.ourselves import own_interpreter
+from kedge.posix.private import make_private
 from kedge.runtime.words.shim_file import PROGRAMS, is_shim, make_shim
 
 
@@ -50,14 +51,14 @@ def install_shims(
             )
     if not dry_run:
         with explained(folder):
-            folder.mkdir(parents=True, exist_ok=True)
+            make_private(folder, 0o755)
         source = str(Path(__file__).resolve().parents[2])
         for program in PROGRAMS:
             path = folder / program
             if path.is_symlink():
                 with explained(path):
                     path.unlink()
-            write_atomically(path, os.fsencode(make_shim(program, sys.executable, source)), mode=0o755)
+            write_atomically(path, os.fsencode(make_shim(program, own_interpreter(), source)), mode=0o755)
     return [_judge(program, folder, environ) for program in PROGRAMS]
 
 

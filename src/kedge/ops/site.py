@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kedge.frozen import frozen
 from kedge.model.site import Site
-from kedge.posix.process import find_program
+from kedge.posix.programs import find_program
 from kedge.settings import Settings
 from kedge.sites.detect import FILES, PROGRAMS, Candidate, Machine, detect_site, list_names
 from kedge.sites.profile import SiteSummary, find_folders, list_signs, list_sites, load_site

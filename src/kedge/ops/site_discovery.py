@@ -14,6 +14,7 @@ from kedge.frozen import replace
 from kedge.model.site import Site
 from kedge.ops.site import look_around
 from kedge.posix.files import atomic_output, explained, refuse_existing
+from kedge.posix.private import make_private
 from kedge.posix.process import run_program
 from kedge.sites.compare import Difference, compare_sites
 from kedge.sites.detect import detect_scheduler
@@ -75,7 +76,7 @@ def save_profile(site: Site, environ: Mapping[str, str], *, output: str = "", fo
     refuse_existing(path, force=force)
     if not output:
         with explained(path.parent):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_private(path.parent)
     with atomic_output(path, force=force) as file:
         file.write(show_profile(site).encode())
     return path

@@ -142,7 +142,7 @@ class _Place:
     def _describe_file(self) -> str:
         path = Path(self.reference.path or "/")
         status = path.stat()
-        return f"{path.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ino}"
+        return f"{path.resolve()} {status.st_size} {status.st_ctime_ns} {status.st_ino}"
 
     def _write(self, file: BinaryIO, image: ImageSource) -> None:
         try:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,6 +28,7 @@ from kedge.ops.job_image import NOW, StagedImage, place_image, pull_image, read_
 from kedge.posix.files import require_writable
 from kedge.posix.private import read_own_file
 from kedge.posix.process import run_into_files
+from kedge.posix.programs import find_program
 from kedge.schedulers.backend import Place
 from kedge.settings import Settings
 from kedge.sites.checks import check_request
@@ -203,8 +203,8 @@ def recover_id(record: Record, cluster: Cluster) -> Record | None:
 
 def find_kedge() -> str:
     """The path of the command, as scripts name it: beside this Python, where it was installed, else on the PATH."""
-    beside = Path(sys.executable).parent / "kedge"
-    found = str(beside) if beside.exists() else shutil.which("kedge")
+    beside = Path(sys.prefix, "bin/kedge")
+    found = str(beside) if beside.exists() else find_program("kedge")
     if not found:
         raise FileProblem(
             "the command 'kedge' was not found, and jobs have to start it",

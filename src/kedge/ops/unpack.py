@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from kedge.errors import FileProblem, ImageNotFound, KedgeError, UnsupportedFormat, UsageError
 from kedge.model.reference import Reference, Transport
@@ -223,16 +223,21 @@ class _Unpacker:
         if found is not None and self.policy != "always":
             return _Done(found, identity, False)
         with store.use_image(source.key):
-            if self.policy == "never" and store.find_image(source.key) is None:
+            if self.policy == "never" and store.find_at_hand(source.key) is None:
                 raise self._refuse_fetching()
             self._require_room(store, source.size or 0)
             with self._attempt(store):
-                path = store.build_image(source.key, source.write)
+                write = self._write_nothing if self.policy == "never" else source.write
+                path = store.build_image(source.key, write)
                 image = identify(str(path))
                 done = self._unpack_squashfs(image, identity or image.identity, self.reference.redacted)
             if not source.keep:
                 store.images.drop(source.key)
         return done
+
+    def _write_nothing(self, file: BinaryIO) -> None:
+        del file
+        raise self._refuse_fetching()
 
     def _refuse_fetching(self) -> ImageNotFound:
         return ImageNotFound(

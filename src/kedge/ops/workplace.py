@@ -100,6 +100,7 @@ class Workplace:
             from kedge.ops.cache import open_store
 
             with open_store(settings) as store:
+                store.images.warn = self.progress.warn
                 yield store
             return
         place = make_passing_store(settings.temporary_directory)

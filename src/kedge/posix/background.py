@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,11 +12,6 @@ from kedge.frozen import frozen
 from kedge.posix.spawn import close_all, fork_process, list_inherited, replace_process, run_detached
 
 _GO = b"g"
-
-
-def own_command() -> list[str]:
-    """The words that start kedge as it runs here. -P: modules of the folder it is called in are not ours."""
-    return [sys.executable, "-P", "-m", "kedge"]
 
 
 def start_detached(argv: Sequence[str], environ: Mapping[str, str], *, log: Path, keep: Sequence[int] = ()) -> None:

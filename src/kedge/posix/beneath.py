@@ -76,9 +76,17 @@ def _open_writable(parent: int, name: bytes) -> int:
     try:
         folder = open_folder(name, at=parent)
     except PermissionError:
-        # not readable for us; the name is a folder of ours, seen a moment ago, so chmod by name is safe enough
-        os.chmod(name, 0o700, dir_fd=parent)
+        _allow(parent, name)
         return open_folder(name, at=parent)
     if os.fstat(folder).st_mode & 0o700 != 0o700:
         os.fchmod(folder, 0o700)
     return folder
+
+
+def _allow(parent: int, name: bytes) -> None:
+    """Give ourselves the right to read a folder; by a descriptor, for a link may have taken its name by now."""
+    file = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        os.chmod(f"/proc/self/fd/{file}", 0o700)  # noqa: PTH101 - fchmod takes no such descriptor
+    finally:
+        os.close(file)

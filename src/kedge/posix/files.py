@@ -33,8 +33,9 @@ def remove_abandoned(target: Path) -> list[Path]:
         for found in target.parent.iterdir():
             if found.name.startswith(f"{_begin_temporary(target)}.") and owner_is_gone(found.name):
                 with contextlib.suppress(OSError):
-                    remove_tree(found)
-                    removed.append(found)
+                    if found.lstat().st_uid == os.geteuid():  # in /tmp others can leave things of such names, too
+                        remove_tree(found)
+                        removed.append(found)
     return removed
 
 
@@ -61,7 +62,7 @@ def atomic_output(target: Path, *, mode: int = 0o644, force: bool = False, exact
             if exact:
                 os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
-        _publish(temporary, target, force=force)
+        publish(temporary, target, force=force)
     finally:
         with contextlib.suppress(OSError):  # what went wrong before says more than that there is nothing to remove
             temporary.unlink()
@@ -88,7 +89,8 @@ def refuse_existing(target: Path, *, force: bool = False) -> None:
         )
 
 
-def _publish(temporary: Path, target: Path, *, force: bool) -> None:
+def publish(temporary: Path, target: Path, *, force: bool) -> None:
+    """Give a complete file its name; the temporary one may be left, and is the caller's to remove."""
     with explained(target):
         if force:
             temporary.replace(target)

@@ -23,6 +23,17 @@ _NOBODY = 65534
 ANY_MODE = 0  # for what stands in a directory that others cannot enter
 
 
+def make_private(folder: Path, mode: int = 0o700) -> None:
+    """Make a directory, and those above it that are missing, with `mode`; those that exist stay as they are.
+
+    `Path.mkdir(parents=True)` gives the ones above whatever the umask allows: with 002 or 000 others could put a
+    directory of theirs in its place. The XDG specification asks for 0700, too.
+    """
+    missing = [each for each in (folder, *folder.parents) if not each.is_dir()]
+    for each in reversed(missing):
+        each.mkdir(mode=mode, exist_ok=True)
+
+
 def find_intruder(status: os.stat_result, forbidden: int = OTHERS_WRITE) -> str:
     """Why a directory is not the user's alone, by what os.lstat says of it; empty: it is."""
     if stat.S_ISLNK(status.st_mode):

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from typing import Any, BinaryIO
 from kedge.errors import ProgramFailed, ProgramMissing
 from kedge.frozen import frozen
 from kedge.posix.files import explained
+from kedge.posix.programs import find_program
 
 
 @frozen
@@ -34,11 +34,6 @@ class Finished:
         return self.output.decode(errors="replace")
 
 
-def find_program(name: str) -> str | None:
-    """The program's path, from PATH and the sbin folders that users' PATHs lack."""
-    return shutil.which(name) or shutil.which(name, path="/usr/local/sbin:/usr/sbin:/sbin")
-
-
 def run_program(
     argv: Sequence[str],
     *,
@@ -53,13 +48,9 @@ def run_program(
 
     Without `capture` it has our own standard streams. `name` is what messages call it.
     """
-    path = find_program(argv[0])
+    path = _require_program(argv[0])
     streams: dict[str, Any] = {"input": stdin, "capture_output": True} if capture else {}
     name = name or argv[0]
-    if path is None:
-        raise ProgramMissing(
-            f"the program '{argv[0]}' is not installed here", context={"PATH": os.environ.get("PATH", "")}
-        )
     try:
         done = subprocess.run([path, *argv[1:]], env=environment, timeout=timeout, check=False, **streams)
     except subprocess.TimeoutExpired:
@@ -75,11 +66,7 @@ def run_program(
 
 def stream_program(argv: Sequence[str], output: BinaryIO) -> None:
     """Run a program whose standard output goes into an open file; raises ProgramMissing or ProgramFailed."""
-    path = find_program(argv[0])
-    if path is None:
-        raise ProgramMissing(
-            f"the program '{argv[0]}' is not installed here", context={"PATH": os.environ.get("PATH", "")}
-        )
+    path = _require_program(argv[0])
     output.flush()
     try:
         done = subprocess.run(
@@ -90,6 +77,19 @@ def stream_program(argv: Sequence[str], output: BinaryIO) -> None:
     status = done.returncode if done.returncode >= 0 else 128 - done.returncode
     if status:
         raise ProgramFailed(f"'{argv[0]}' {describe_status(status)}", context={"stderr": _tail(done.stderr)})
+
+
+def _require_program(name: str) -> str:
+    path = find_program(name)
+    if path is None:
+        searched = os.environ.get("PATH", "")
+        is_open = any(not folder.startswith("/") for folder in searched.split(":"))
+        raise ProgramMissing(
+            f"the program '{name}' is not installed here",
+            context={"PATH": searched},
+            hint="kedge skips empty and relative entries of PATH: they mean the current directory" if is_open else None,
+        )
+    return path
 
 
 def run_in_child(work: Callable[[], int], meanwhile: Callable[[], None] | None = None) -> int:
@@ -179,11 +179,7 @@ def run_into_files(
     It outlives us: when we are killed, it still finishes, and what it said is in the files. An interrupt meanwhile
     is raised when it has finished.
     """
-    path = find_program(argv[0])
-    if path is None:
-        raise ProgramMissing(
-            f"the program '{argv[0]}' is not installed here", context={"PATH": os.environ.get("PATH", "")}
-        )
+    path = _require_program(argv[0])
     interrupt: BaseException | None = None
     with explained(output), output.open("wb") as out, errors.open("wb") as err:
         try:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kedge.model.progress import Progress, Silent
 from kedge.registry.credentials import Credential, CredentialSources
-from kedge.registry.mirrors import Registries, load_registries
+from kedge.registry.mirrors import Registries, load_registries, user_configuration
 from kedge.registry.proxies import Proxies
 from kedge.registry.tls import CERTIFICATE_FOLDERS
 from kedge.registry.transport import Transport, TransportOptions
@@ -83,7 +83,7 @@ def _transport_options(
     bundle = options.ca_bundle
     if bundle is None and environ.get("KEDGE_CA_BUNDLE"):
         bundle = Path(environ["KEDGE_CA_BUNDLE"])
-    user = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "containers" / "certs.d"
+    user = user_configuration(environ, home) / "certs.d"
     made = TransportOptions(
         user_agent=f"kedge/{VERSION}",
         retries=options.retries,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kedge.errors import InvalidSetting, UsageError
+from kedge.posix.private import find_foreign_hand
 from kedge.registry.credential_helpers import TOKEN_USER, try_helper
 from kedge.registry.docker_config import AuthFile, Login, normalize_key, read_auth_file
 from kedge.registry.netrc import NetrcEntry, parse_netrc
@@ -134,8 +135,9 @@ class CredentialSources:
         yield self.home / ".singularity" / "docker-config.json", False
         if self.environ.get("REGISTRY_AUTH_FILE"):
             yield Path(self.environ["REGISTRY_AUTH_FILE"]), False
-        if self.environ.get("XDG_RUNTIME_DIR"):
-            yield Path(self.environ["XDG_RUNTIME_DIR"]) / "containers" / "auth.json", False
+        runtime = self.environ.get("XDG_RUNTIME_DIR", "")
+        if runtime.startswith("/") and _is_ours(runtime):
+            yield Path(runtime) / "containers" / "auth.json", False
         config = self.environ.get("DOCKER_CONFIG")
         yield (Path(config) if config else self.home / ".docker") / "config.json", False
 
@@ -153,7 +155,8 @@ class CredentialSources:
     def read_enroot(self, notes: list[str]) -> Iterator[tuple[Path, NetrcEntry]]:
         """The entries of Enroot's credentials file."""
         folder = self.environ.get("ENROOT_CONFIG_PATH")
-        base = Path(self.environ.get("XDG_CONFIG_HOME") or self.home / ".config")
+        named = self.environ.get("XDG_CONFIG_HOME", "")
+        base = Path(named) if named.startswith("/") else self.home / ".config"
         path = (Path(folder) if folder else base / "enroot") / ".credentials"
         try:
             with path.open("rb") as file:
@@ -165,6 +168,14 @@ class CredentialSources:
             return
         for entry in parse_netrc(text):
             yield path, entry
+
+
+def _is_ours(folder: str) -> bool:
+    """Whether a directory is the user's or root's: one such as /tmp/runtime-USER can be made by anybody first."""
+    try:
+        return not find_foreign_hand(Path(folder).stat())
+    except OSError:
+        return False
 
 
 def make_login(username: str, password: Secret) -> Login:

@@ -13,6 +13,7 @@ from typing import Any
 
 from kedge.errors import InvalidSetting
 from kedge.posix.files import explained, write_atomically
+from kedge.posix.private import make_private
 from kedge.registry.secret import Secret
 
 _MAXIMUM = 4 << 20
@@ -126,7 +127,7 @@ def remove_login(path: Path, registry: str) -> bool:
 def _save(path: Path, document: dict[str, Any]) -> None:
     target = path.resolve()  # a link into a dotfiles folder stays a link
     with explained(target):
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(target.parent)
     write_atomically(target, (json.dumps(document, indent="\t") + "\n").encode(), mode=0o600)
 
 

@@ -107,11 +107,19 @@ def load_registries(environ: Mapping[str, str], home: Path, system: Path = Path(
     return Registries(tuple(rules.values()), tuple(notes))
 
 
+def user_configuration(environ: Mapping[str, str], home: Path) -> Path:
+    """The user's folder of settings for container tools. A relative one would be the current directory's: mirrors and
+    certificate authorities that whoever filled that directory chose.
+    """
+    base = environ.get("XDG_CONFIG_HOME", "")
+    return (Path(base) if base.startswith("/") else home / ".config") / "containers"
+
+
 def _list_files(environ: Mapping[str, str], home: Path, system: Path) -> list[Path]:
     named = environ.get("CONTAINERS_REGISTRIES_CONF") or environ.get("REGISTRIES_CONFIG_PATH")
     if named:
         return [Path(named)]
-    user = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "containers"
+    user = user_configuration(environ, home)
     main = user / "registries.conf"
     files = [main if main.is_file() else system / "registries.conf"]
     for folder in (system / "registries.conf.d", user / "registries.conf.d"):

@@ -8,9 +8,23 @@ job's command knows the digest of this file and of `sums`, which has those of th
 import hashlib
 import hmac
 import os
-import pickle
 import sys
-import traceback
+
+
+def forget_relative(given):
+    """Forget what empty and relative entries of PYTHONPATH (`:/x`) mean: modules of whatever directory a job has."""
+    try:
+        there = [os.path.abspath(each) for each in given if each[:1] != "/"]
+    except OSError:  # the directory is gone
+        there = []
+    sys.path[:] = [each for each in sys.path if each[:1] == "/" and (each in given or each not in there)]
+
+
+if os.environ.get("PYTHONPATH"):
+    forget_relative(os.environ["PYTHONPATH"].split(":"))
+
+import pickle  # noqa: E402
+import traceback  # noqa: E402
 
 
 def define(call):

@@ -40,7 +40,7 @@ class Dialect:
     first_index: int = 0  # the smallest index there is
     has_dependency_kinds: bool = True  # False: it begins after any end, and the script looks how that was
     has_id_per_task: bool = False  # numeric_id differs between an array's tasks
-    broadcast: str = ""  # the words that copy a file to all nodes: sbcast --force
+    broadcast: str = ""  # the words that copy a file to all nodes, where no such file may be: sbcast
     opening: tuple[str, ...] = ()  # lines before all that can print: where output goes that the scheduler would keep
 
 

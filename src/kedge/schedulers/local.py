@@ -18,7 +18,7 @@ from kedge.model.job import Job
 from kedge.model.job_state import JobStatus, State, decode_status
 from kedge.model.memory import shorten_memory
 from kedge.model.site import Site
-from kedge.posix.background import own_command
+from kedge.posix.ourselves import own_command
 from kedge.schedulers.backend import Backend, Dialect, Place, Query
 from kedge.schedulers.exits import explain_exit, explain_memory, explain_timeout
 from kedge.schedulers.script import render_body
@@ -56,7 +56,7 @@ class _Local:
     def submit_argv(script: str, job: Job, site: Site) -> list[str]:
         """All else is in the script."""
         del job, site
-        return [*own_command(), "--json", "local-queue", "submit", script]
+        return own_command("--json", "local-queue", "submit", script)
 
     @staticmethod
     def parse_submit(output: str) -> str:
@@ -75,24 +75,24 @@ class _Local:
         """Waits until there is room, and runs the command right here."""
         options = _change({"name": job.name, **_ask_for(job)}, job, site)
         words = [f"--{name}={value}" if value else f"--{name}" for name, value in options.items()]
-        return [*own_command(), "local-queue", "run", *words, "--", *command]
+        return own_command("local-queue", "run", *words, "--", *command)
 
     @staticmethod
     def list_query(user: str) -> Query:
         """A queue is one user's."""
         del user
-        return Query((*own_command(), "--json", "local-queue", "list"))
+        return Query(tuple(own_command("--json", "local-queue", "list")))
 
     @staticmethod
     def detail_query(id: str) -> Query | None:
         """The same for one job, however long ago it ended."""
-        return Query((*own_command(), "--json", "local-queue", "show", id))
+        return Query(tuple(own_command("--json", "local-queue", "show", id)))
 
     @staticmethod
     def history_query(ids: Sequence[str], since: float) -> Query | None:
         """The queue knows its jobs for three months."""
         del since
-        return Query((*own_command(), "--json", "local-queue", "show", *ids)) if ids else None
+        return Query(tuple(own_command("--json", "local-queue", "show", *ids))) if ids else None
 
     @staticmethod
     def parse_list(output: str) -> list[JobStatus]:
@@ -110,7 +110,7 @@ class _Local:
     @staticmethod
     def cancel_argv(ids: Sequence[str], signal: str = "") -> list[str]:
         """Jobs that are over already are passed over."""
-        return [*own_command(), "--json", "local-queue", "cancel", *([f"--signal={signal}"] if signal else []), *ids]
+        return own_command("--json", "local-queue", "cancel", *([f"--signal={signal}"] if signal else []), *ids)
 
     @staticmethod
     def explain(status: JobStatus) -> str:

@@ -180,7 +180,8 @@ def _broadcast_image(job: Job, site: Site, dialect: Dialect) -> list[str]:
     folder = site.node_directory or "/tmp"
     task = "_$KEDGE_ARRAY_INDEX" if job.array else ""  # two tasks may share a node, and each removes its own copy
     return [
-        f'copy="{folder}/kedge-$UID-$KEDGE_JOB_ID{task}-${{image##*/}}"',
+        "# a name that nobody guesses: whoever made the file first would own the image",
+        f'copy="{folder}/kedge-$UID-$KEDGE_JOB_ID{task}-$RANDOM$RANDOM-${{image##*/}}"',
         f'{dialect.broadcast} "$image" "$copy"',
         f'trap \'finish "$?" 2>/dev/null || true; {on_nodes} rm -f "$copy"\' EXIT',
         'image="$copy"',

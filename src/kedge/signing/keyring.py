@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from kedge.errors import KedgeError, KeyNotFound, StoreBusy, UsageError
 from kedge.posix.files import explained, write_atomically
+from kedge.posix.private import make_private
 from kedge.signing.keyfiles import read_key_file
 from kedge.signing.openpgp.keys import KeyBlock, make_public, merge_blocks, parse_public_key, split_blocks
 from kedge.signing.openpgp.packets import PUBLIC_SUBKEY, SECRET_SUBKEY, read_packets
@@ -148,7 +149,7 @@ class KeyRing:
     def _lock(self) -> Iterator[None]:
         path = self.folder / ".kedge-lock"
         with explained(self.folder):
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self.folder)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             _wait_for_lock(descriptor, path)

@@ -125,17 +125,23 @@ def new_hash(algorithm: str, data: bytes = b"") -> Hash:
 
 def hash_file(path: Path, algorithm: str, cancelled: threading.Event | None = None) -> str:
     """The hexadecimal digest of a file; "" when it vanished, the medium gives errors, or the work was cancelled."""
-    found = new_hash(algorithm)
-    buffer = bytearray(PIECE)
-    view = memoryview(buffer)
     try:
         with path.open("rb", buffering=0) as file:
-            while count := file.readinto(buffer):
-                found.update(view[:count])
-                if cancelled is not None and cancelled.is_set():
-                    return ""
+            return hash_open(file.fileno(), algorithm, cancelled)
     except OSError as problem:
         if problem.errno in (errno.EIO, errno.ENOENT, errno.ESTALE):
             return ""
         raise explain(problem, path) from problem
+
+
+def hash_open(descriptor: int, algorithm: str, cancelled: threading.Event | None = None) -> str:
+    """The same of an open file, from its first byte, wherever its position is."""
+    found = new_hash(algorithm)
+    buffer = bytearray(PIECE)
+    view, offset = memoryview(buffer), 0
+    while count := os.preadv(descriptor, [buffer], offset):
+        found.update(view[:count])
+        offset += count
+        if cancelled is not None and cancelled.is_set():
+            return ""
     return found.hexdigest()

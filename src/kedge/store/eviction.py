@@ -12,10 +12,12 @@ from enum import StrEnum
 from pathlib import Path
 
 from kedge.posix.owners import is_running, owner_is_gone
-from kedge.store.images import read_record, record_path
+from kedge.store.deliveries import read_delivery
+from kedge.store.holds import find_held
 from kedge.store.layout import Layout
 from kedge.store.lease import STALE_AFTER, read_clock, read_lease
 from kedge.store.names import read_name
+from kedge.store.records import ImageRecord, record_path
 from kedge.store.use import find_used
 
 
@@ -24,6 +26,7 @@ class Kind(StrEnum):
 
     BLOB = "blob"
     IMAGE = "image"
+    RECORD = "record"  # of an image that the user has, and the cache not
     PARTIAL = "partial"
     NAME = "name"
     TEMPORARY = "temporary"
@@ -43,7 +46,7 @@ class Entry:
     @property
     def identity(self) -> str:
         """The name that marks and leases have."""
-        return self.path.stem if self.kind is Kind.IMAGE else self.path.name
+        return self.path.stem if self.kind in (Kind.IMAGE, Kind.RECORD) else self.path.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,13 @@ class Usage:
 def list_entries(layout: Layout) -> list[Entry]:
     """Everything in the store; things that vanish while it is read are left out."""
     used = find_used(layout)
-    return [*_list_blobs(layout, used), *_list_images(layout, used), *_list_others(layout)]
+    images = used | find_held(layout)
+    return [
+        *_list_blobs(layout, used),
+        *_list_images(layout, images),
+        *_list_records(layout, used),
+        *_list_others(layout),
+    ]
 
 
 def _list_blobs(layout: Layout, used: Collection[str]) -> Iterator[Entry]:
@@ -74,12 +83,19 @@ def _list_images(layout: Layout, used: Collection[str]) -> Iterator[Entry]:
     for path, status in _files(layout.root / "images"):
         if path.suffix != ".sif":
             continue
-        record = read_record(path)
-        name = str(record.get("key")) if record else path.stem
+        record = ImageRecord.read(path)
+        name = record.key if record else path.stem
         when = status.st_mtime
         with contextlib.suppress(OSError):
             when = record_path(path).stat().st_mtime
         yield Entry(Kind.IMAGE, name, status.st_size, when, path.stem in used, path)
+
+
+def _list_records(layout: Layout, used: Collection[str]) -> Iterator[Entry]:
+    for path, status in _files(layout.root / "records"):
+        record = read_delivery(path)
+        name = f"{record.key} in {record.paths[0]}" if record and record.paths else path.stem
+        yield Entry(Kind.RECORD, name, status.st_size, status.st_mtime, path.stem in used, path)
 
 
 def _list_others(layout: Layout) -> Iterator[Entry]:
@@ -175,7 +191,8 @@ def remove_entry(layout: Layout, entry: Entry) -> bool:
 def _is_taken(layout: Layout, entry: Entry) -> bool:
     if entry.kind is Kind.PARTIAL:
         return _has_live_lease(layout, entry.path.name)
-    return entry.kind in (Kind.BLOB, Kind.IMAGE) and entry.identity in find_used(layout)
+    used = find_used(layout) | (find_held(layout) if entry.kind is Kind.IMAGE else set())
+    return entry.kind in (Kind.BLOB, Kind.IMAGE) and entry.identity in used
 
 
 def clean(layout: Layout, kinds: Collection[Kind], unused_for: float | None, *, dry_run: bool) -> list[Entry]:

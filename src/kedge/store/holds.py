@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Images that somebody outside is promised until he lets go: a hard link for each promise, which no eviction takes.
+"""Images that somebody outside is promised until he lets go: a link for each, whose image no eviction takes.
 
-held/<owner>/<name>   another name of an image in the store, or where the store keeps nothing, the image itself
+held/<owner>/<name>   a symbolic link to an image of the cache, or where the cache keeps nothing, the image itself
+
+Not a hard link: that would move the change time of the image, by which the cache sees that nobody touched it.
 """
 
 from __future__ import annotations
@@ -32,18 +34,17 @@ class Holds:
         return self._layout.folder("held", _clean(owner)) / _clean(name)
 
     def hold(self, image: Path, owner: str, name: str) -> Path:
-        """Another name for an image of the store; the image itself where none can be made (a shared store may be
-        another user's, whose files the kernel lets nobody else link)."""
+        """Another name for an image of the cache; the image itself where none can be made: it may be another user's."""
         target = self.place(owner, name)
         temporary = target.parent / own_name("link")
         try:
-            os.link(image, temporary)
+            temporary.symlink_to(os.path.relpath(image, target.parent))  # the cache may be mounted elsewhere on a node
             temporary.replace(target)
         except OSError:
             return image
         finally:
             with contextlib.suppress(OSError):
-                temporary.unlink()  # also after success: rename() of two links to one file leaves both names
+                temporary.unlink()
         return target
 
     def release(self, owner: str) -> bool:
@@ -60,6 +61,17 @@ class Holds:
             for entry in os.scandir(self._layout.root / "held"):
                 if time.time() - entry.stat().st_mtime > _FORGOTTEN_AFTER:
                     shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def find_held(layout: Layout) -> set[str]:
+    """The names of the images that somebody was promised."""
+    held: set[str] = set()
+    with contextlib.suppress(OSError):
+        for owner in os.scandir(layout.root / "held"):
+            with contextlib.suppress(OSError):
+                links = [entry.path for entry in os.scandir(owner.path) if entry.is_symlink()]
+                held.update(Path(link).readlink().stem for link in links)
+    return held
 
 
 def _clean(text: str) -> str:

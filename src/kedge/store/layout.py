@@ -4,11 +4,12 @@
 blobs/<algorithm>/<2 digits>/<hex>   verified content; its mtime is when it was last used
 partial/<hex>                        a download that is not complete, kept to be resumed
 images/<hex>.sif, .json              a converted image and its record; the record's mtime is its last use
+records/<hex>.json                   the digest of an image that a user has instead of the cache, and where
 names/<hex>.json                     what a reference meant when it was last asked
 leases/, using/                      who works on what, who reads what
 tmp/                                 files on their way to one of the above, named after the process that made them
 attempts/                            marks of pulls under way, read when one was killed
-held/<owner>/                        links to images that a job was promised
+held/<owner>/                        symbolic links to images that a job was promised
 """
 
 from __future__ import annotations

@@ -6,26 +6,38 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from kedge.errors import FileProblem, InvalidSetting, KedgeError
+from kedge.errors import InvalidSetting, KedgeError
 from kedge.model.digest import Digest
 from kedge.model.manifest import Descriptor
 from kedge.model.platform import Platform
 from kedge.posix.files import atomic_output
 from kedge.store import eviction
 from kedge.store.blobs import Blobs
+from kedge.store.deliveries import read_delivery
 from kedge.store.download import Download, IngestOptions, OpenAt
 from kedge.store.eviction import Entry, Kind, Usage
-from kedge.store.images import Build, Delivery, Images
+from kedge.store.images import Build, Handing, Images
 from kedge.store.ingest import Ingest, Workers
 from kedge.store.layout import Layout, hash_text
 from kedge.store.lease import Patience
 from kedge.store.names import NameRecord, Names
+from kedge.store.records import ImageRecord
+from kedge.store.transfer import IMAGE_MODE, Delivery
 from kedge.store.use import Use
 
 _DEFAULT_DOWNLOADS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What hashing found: things of the cache that were damaged, and are gone; changed files of users, which stay."""
+
+    broken: list[Entry]
+    changed: list[Path]
 
 
 class Store:
@@ -96,7 +108,7 @@ class Store:
     # -- images
 
     def find_image(self, key: str) -> Path | None:
-        """The converted image, if it is there and nobody changed it."""
+        """The converted image, if it is in the cache and nobody changed it."""
         return self.images.find(key)
 
     def build_image(
@@ -109,30 +121,32 @@ class Store:
             self._evict_after(path.stat().st_size)
         return path
 
-    def build_into(
-        self, key: str, target: Path, build: Build, *, force: bool = False, keep: bool = True
-    ) -> Delivery | None:
-        """The image as the user's file: from the store, or built there and handed out.
+    def build_into(self, key: str, build: Build, wish: Handing, *, keep: bool = True) -> Delivery | None:
+        """The image as the user's file: from the cache, or built there and handed over.
 
-        Without `keep` an image that is not in the store is built straight at its target, which saves the copy where
-        the two are on different file systems; None is returned then.
+        Without `keep` an image that is not at hand is built straight at its target, and the cache knows nothing of it;
+        None is returned then.
         """
-        if keep:
-            with self.use_image(key):
-                self.build_image(key, build)
-                delivered = self.images.deliver(key, target, force=force)
+        if not keep:
+            delivered = self.images.deliver(key, wish)
             if delivered is None:
-                raise FileProblem(f"what was made for {target} vanished from the store {self.root}", hint="try again")
+                with atomic_output(wish.target, mode=IMAGE_MODE, force=wish.force) as file:
+                    build(file)
             return delivered
-        delivered = self.images.deliver(key, target, force=force)
-        if delivered is None:
-            with atomic_output(target, mode=0o755, force=force) as file:
-                build(file)
+        self._sweep_once()
+        with self.use_image(key):
+            delivered = self.images.build_into(key, build, wish, Patience(None, None, None))
+            kept = self.images.path(key)
+            self._evict_after(kept.stat().st_size if kept.exists() else 0)
         return delivered
 
-    def deliver(self, key: str, target: Path, *, force: bool = False, link: bool = True) -> Delivery | None:
-        """Give the user the image as a file; None when it is not in the store."""
-        return self.images.deliver(key, target, force=force, link=link)
+    def deliver(self, key: str, wish: Handing) -> Delivery | None:
+        """Give the user the image as a file of his own; None when it is not at hand."""
+        return self.images.deliver(key, wish)
+
+    def find_at_hand(self, key: str) -> Path | None:
+        """A file that should have the image: the cache's, or one of the user's, which may have changed since."""
+        return self.images.find_at_hand(key)
 
     def use_image(self, key: str) -> Use:
         """Mark the image as in use, until the returned context ends."""
@@ -177,22 +191,28 @@ class Store:
         """Remove everything of these kinds that nobody uses and that was not used for so many seconds."""
         return eviction.clean(self.layout, kinds, unused_for, dry_run=dry_run)
 
-    def verify(self, advance: Callable[[int], None] | None = None) -> list[Entry]:
-        """Hash all blobs and check all images; what was damaged, and is dropped now."""
-        broken = []
+    def verify(self, advance: Callable[[int], None] | None = None) -> Verified:
+        """Hash all blobs, all images, and what users were given instead of an image; the damaged are dropped."""
+        broken: list[Entry] = []
+        changed: list[Path] = []
         for entry in self.entries():
-            if entry.kind is Kind.BLOB:
-                digest = Digest.parse(entry.name)
-                is_good = self.blobs.check(Descriptor("", digest, entry.size))
-            elif entry.kind is Kind.IMAGE:
-                is_good = self.images.find(entry.name) is not None
-            else:
-                continue
-            if not is_good:
+            if entry.kind is Kind.RECORD and (record := read_delivery(entry.path)) is not None:
+                changed += self.images.verify_delivered(record)
+            elif entry.kind in (Kind.BLOB, Kind.IMAGE, Kind.RECORD) and not self._is_whole(entry):
                 broken.append(entry)
-            if advance is not None:
+            if advance is not None and entry.kind in (Kind.BLOB, Kind.IMAGE):
                 advance(entry.size)
-        return broken
+        return Verified(broken, changed)
+
+    def _is_whole(self, entry: Entry) -> bool:
+        """Whether a thing of the cache has its bytes; if not, it is removed. Of a record that is known already."""
+        if entry.kind is Kind.RECORD:
+            entry.path.unlink(missing_ok=True)
+            return False
+        if entry.kind is Kind.BLOB:
+            return self.blobs.check(Descriptor("", Digest.parse(entry.name), entry.size))
+        is_young = entry.in_use and ImageRecord.read(entry.path) is None  # it is just being put there
+        return is_young or self.images.verify(entry.path)
 
     def sweep(self) -> int:
         """Remove what killed processes left; how many bytes that freed."""

@@ -25,8 +25,9 @@ cd /scratch/ada
 kedge=/opt/kedge/bin/kedge
 image=/scratch/ada/pytorch.sif
 
-copy="/tmp/kedge-$UID-$KEDGE_JOB_ID-${image##*/}"
-sbcast --force "$image" "$copy"
+# a name that nobody guesses: whoever made the file first would own the image
+copy="/tmp/kedge-$UID-$KEDGE_JOB_ID-$RANDOM$RANDOM-${image##*/}"
+sbcast "$image" "$copy"
 trap 'finish "$?" 2>/dev/null || true; srun --nodes=2 --ntasks=2 --ntasks-per-node=1 rm -f "$copy"' EXIT
 image="$copy"
 

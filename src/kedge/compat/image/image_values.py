@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 _LONGEST_VALUE = 200  # characters of a fact
 _LONGEST_LINE = 4000  # of a history line that is searched for variables
 _MOST_LINES = 2000
-_SETTING = re.compile(r"([A-Z][A-Z0-9_]*)=('[^']*'|\"[^\"]*\"|\S*)")
+_SETTING = re.compile(r"(?<![A-Z0-9_])([A-Z][A-Z0-9_]*)=('[^']*'|\"[^\"]*\"|\S*)")
 _ARGUMENTS = re.compile(r"RUN \|\d+ ((?:[A-Za-z0-9_]+=\S* )+)")
 _DECLARATION = re.compile(r"(?:^|#\(nop\)\s+|^\s*)(?:ARG|ENV)\s+(.*)", re.DOTALL)
 _SUFFIX = re.compile(r"(?:-\d+)?(?:\+.*)?\Z")  # `+cuda12.2`; `-1`, as Debian numbers packages

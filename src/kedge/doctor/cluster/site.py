@@ -81,7 +81,7 @@ def check_shared_folders(surroundings: Surroundings) -> list[Finding]:
     if site is None or site.scheduler == "local":
         return []
     findings = []
-    kedge = str(Path(sys.executable).parent / "kedge")
+    kedge = f"{sys.prefix}/bin/kedge"
     hidden = find_hidden_root(kedge, site, environ)
     if hidden is not None:
         what = f"compute nodes of {site.name} do not see {hidden}, and kedge is installed there"

@@ -83,9 +83,15 @@ def judge_loader_leaks(environ: Mapping[str, str]) -> list[Finding]:
         )
         what = f"LD_PRELOAD={environ['LD_PRELOAD']}"
         findings.append(Finding("loader-leaks", NOTE, what, why, "unset LD_PRELOAD, if nothing needs it", docs))
+    searched = environ.get("LD_LIBRARY_PATH", "")
+    if searched and any(not each.startswith("/") for each in searched.split(":")):
+        why = "programs of this shell, kedge's Python too, load libraries that lie in whatever directory you are in"
+        fix = "take '.', empty and relative entries out of LD_LIBRARY_PATH: a colon at its end is one"
+        what = "LD_LIBRARY_PATH has entries that depend on the current directory"
+        findings.append(Finding("loader-leaks", NOTE, what, why, fix, docs))
     if findings:
         return findings
-    folders = [each for each in environ.get("LD_LIBRARY_PATH", "").split(":") if each]
+    folders = [each for each in searched.split(":") if each]
     shown = (
         f"what LD_LIBRARY_PATH names stays outside: {count_things(len(folders), 'folder')}"
         if folders

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sysconfig
 from collections.abc import Mapping
 
@@ -13,6 +12,7 @@ from kedge.doctor.surroundings import Surroundings
 from kedge.errors import KedgeError
 from kedge.model.counting import count_things
 from kedge.model.nearest import propose
+from kedge.posix.programs import find_program
 from kedge.runtime.options import RunOptions
 from kedge.runtime.words.binds import collect_binds
 from kedge.runtime.words.flag_table import FLAGS
@@ -103,7 +103,7 @@ def check_binds(surroundings: Surroundings) -> list[Finding]:
 def check_search_path(surroundings: Surroundings) -> list[Finding]:
     """PATH: whether programs are found, and which."""
     path = surroundings.environ.get("PATH", "")
-    return [judge_search_path(path, shutil.which("kedge", path=path or None) or "", sysconfig.get_path("scripts"))]
+    return [judge_search_path(path, find_program("kedge", path, also="") or "", sysconfig.get_path("scripts"))]
 
 
 def judge_search_path(path: str, own: str, installed: str) -> Finding:
@@ -117,7 +117,7 @@ def judge_search_path(path: str, own: str, installed: str) -> Finding:
         fix = f"export PATH={installed}:$PATH, in ~/.bashrc; or install kedge where programs are looked for"
         return Finding("search-path", WARNING, "the command 'kedge' is not in PATH", why, fix, docs)
     if any(not folder.startswith("/") for folder in path.split(":")):
-        why = "programs of whatever folder you are in are started instead of the system's"
+        why = "kedge skips them, but your shell starts programs of whatever directory you are in"
         fix = "take '.', empty and relative entries out of PATH"
         return Finding("search-path", NOTE, "PATH has entries that depend on the current folder", why, fix, docs)
     return Finding("search-path", OK, f"kedge is {own}")

@@ -16,7 +16,7 @@ from kedge.doctor.network.reach import SECONDS, open_access
 from kedge.doctor.surroundings import Surroundings
 from kedge.errors import KedgeError
 from kedge.frozen import frozen
-from kedge.posix.process import find_program
+from kedge.posix.programs import find_program
 from kedge.posix.questions import answer_within
 from kedge.registry.credentials import PAIRS, CredentialSources
 from kedge.registry.docker_config import AuthFile, normalize_key, read_auth_file

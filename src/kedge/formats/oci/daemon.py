@@ -7,7 +7,8 @@ from typing import BinaryIO
 
 from kedge.errors import ImageNotFound, ProgramFailed, ProgramMissing
 from kedge.model.reference import Reference
-from kedge.posix.process import find_program, stream_program
+from kedge.posix.process import stream_program
+from kedge.posix.programs import find_program
 
 
 def save_from_daemon(reference: Reference, target: BinaryIO) -> None:

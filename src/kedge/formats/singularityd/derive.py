@@ -18,7 +18,7 @@ from kedge.formats.singularityd.inspect import InspectReport
 _PREFIX = "/.singularity.d/env/"
 _QUOTED = r'"((?:[^"\\]|\\.)*)"'
 _OCI_EXPORT = re.compile(rf'^export ([A-Za-z_]\w*)=(?:"\$\{{\1:-{_QUOTED}\}}"|{_QUOTED})$', re.MULTILINE | re.DOTALL)
-_EXPORT = re.compile(r"^\s*export\s+([A-Za-z_]\w*)=(.*)$", re.MULTILINE)
+_EXPORT = re.compile(r"^[ \t]*export[ \t]+([A-Za-z_]\w*)=(.*)$", re.MULTILINE)
 _OCI_WORDS = r"^{}=((?:'[^']*'|\"[^\"]*\")*)$"
 _ESCAPED = re.compile(r"\\([\\\"`$])")
 _SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh")

@@ -25,6 +25,7 @@ _LARGEST = 1 << 20  # bytes: no environment script is that large, and a shell wo
 _WAY_AROUND = "the image is broken, or means harm; look at it with 'kedge inspect --environment'"
 _MOST = 1000  # scripts in one image
 _LONGEST_VALUE = 131_072  # the kernel gives no program a longer variable; `A=$A$A` grows without end
+_MOST_EXPANDED = 8 << 20  # characters of all values that are put into others: `B=$A$A…` of a long A fills the memory
 
 
 class Variables:
@@ -34,6 +35,8 @@ class Variables:
         self.values = dict(values or {})
         self.exported = set(exported or ())
         self.exports_all = False
+        self.expanded = 0  # characters
+        self.sourced = 0  # scripts
 
     def copy(self) -> Variables:
         """The same variables, to try something on."""
@@ -41,7 +44,11 @@ class Variables:
 
     def lookup(self, name: str) -> str | None:
         """The value; None when it is unset."""
-        return self.values.get(name)
+        value = self.values.get(name)
+        self.expanded += len(value or "")
+        if self.expanded > _MOST_EXPANDED:
+            raise NotPlain("more text than an environment has")
+        return value
 
     def assign(self, name: str, value: str, *, is_exported: bool = False) -> None:
         """Set it; names that a runtime guards keep their value, as with Apptainer."""
@@ -203,7 +210,8 @@ class _Reader:
         data = None
         if self.view is not None and path.startswith(_OWN_FOLDERS) and ".." not in path:
             data = self.view.read(path)
-        if data is None or self._has_more():
+        self.variables.sourced += 1  # scripts that source the next one a hundred times each never end
+        if data is None or self._has_more() or self.variables.sourced > _MOST:
             raise NotPlain(path)
         run_script(data.decode(errors="surrogateescape"), self.variables, self.view, self.depth + 1)
 

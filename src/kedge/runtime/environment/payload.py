@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kedge.runtime.environment.entrypoint import choose_entry, read_workdir, resolve_oci_words
 from kedge.runtime.environment.env_requests import PATH_REQUESTS, collect_requests, select_host_variables
-from kedge.runtime.environment.env_scripts import list_scripts, read_script, run_script
+from kedge.runtime.environment.env_scripts import Variables, list_scripts, read_script, run_script
 from kedge.runtime.environment.env_settings import DEFAULT_PATH, PROMPT, Settings
 from kedge.runtime.environment.home import choose_home
 from kedge.runtime.environment.leaks import guard_variables
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kedge.runtime.environment.entrypoint import Entry
-    from kedge.runtime.environment.env_scripts import Variables
     from kedge.runtime.environment.env_settings import Step
     from kedge.runtime.facts import Additions, Bind, HostFacts, ImageFacts
     from kedge.runtime.options import RunOptions
@@ -274,7 +273,7 @@ def make_plain_payload(settings: Settings, entry: Entry) -> Payload:
     words = entry.words
     if entry.script:
         try:
-            words = resolve_oci_words(entry, environ.get, is_literal=settings.is_literal) or words
+            words = resolve_oci_words(entry, Variables(environ).lookup, is_literal=settings.is_literal) or words
         except NotPlain:
             words = entry.words  # the script itself does it, with the image's shell
     payload = Payload(words, environ)

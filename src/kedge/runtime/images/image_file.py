@@ -153,8 +153,9 @@ def _finish(image: ImageFile, superblock: bytes, seed: bytes, status: os.stat_re
         if superblock[_EXT_MAGIC : _EXT_MAGIC + 2] != b"\x53\xef":
             raise _refuse_content(image.path)
         own = superblock[_EXT_UUID : _EXT_UUID + 16]
-    # not the device: a home that is mounted again has another number then
-    numbers = f"{status.st_size:x}-{status.st_mtime_ns:x}-{status.st_ino:x}"
+    # ctime and not mtime, which a program that changed the file can set back; not the device: a home that is mounted
+    # again has another number then
+    numbers = f"{status.st_size:x}-{status.st_ctime_ns:x}-{status.st_ino:x}"
     image.identity = f"{image.kind}-{(seed + own).hex()}-{numbers}"
 
 

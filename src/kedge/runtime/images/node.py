@@ -16,6 +16,7 @@ import stat
 import time
 
 from kedge.posix import constants, libc
+from kedge.runtime.words.configured import list_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,8 +30,10 @@ _PLACES = ("/var/tmp", "/tmp")  # the first that is on a disk of this node; stic
 _LEAST_ROOM = 1 << 30
 _SETTING = "node_directory"
 _LONGEST_NAME = 180
+_OF_THIS_MACHINE = ("docker-daemon", "dockerd", "podman", "containers-storage", "host")
 _HIGH_FILE = 200  # the lock's least number: scripts number their own files, such as `exec 3>log`
 _PATIENCE, _PAUSE = 5.0, 0.005  # seconds: how long somebody may look whether an image is in use
+_UNKNOWN_OWNER = 65534  # in a container: root of the host, and all whom its user namespace does not know
 _WRITTEN_AFTER = 300.0  # seconds; the kernel writes what is 30 seconds old
 
 _NETWORK = (
@@ -104,7 +107,7 @@ def find_named(reference: str, machine: str, environ: Mapping[str, str]) -> str:
 
 def is_volatile(reference: str) -> bool:
     """Whether what a reference means must be asked each time, because it names things of this machine."""
-    return reference.startswith(("docker-daemon:", "podman:", "host:"))
+    return reference.partition(":")[0].lower() in _OF_THIS_MACHINE
 
 
 def name_path(place: str, reference: str, machine: str) -> str:
@@ -125,7 +128,7 @@ def describe_name(reference: str, machine: str) -> str:
 
 def _settle_name(reference: str, machine: str) -> tuple[str, str]:
     """Without what may be secret, and without saying that it is for this machine."""
-    if reference.startswith(("http:", "https:")):
+    if reference[:6].lower().startswith(("http:", "https:")):
         import hashlib  # late: few images are fetched from an address, which may have a password in it
 
         reference = hashlib.sha256(reference.encode("utf-8", "surrogateescape")).hexdigest()
@@ -231,6 +234,7 @@ def read_boot() -> str:
 def _describe_archive(reference: str) -> str:
     """For a reference to a file or folder of this machine: its absolute name and its state."""
     scheme, _, rest = reference.partition(":")
+    scheme = scheme.lower()
     if scheme not in ("oci", "oci-archive", "docker-archive"):
         return ""
     path = rest.removeprefix("//")
@@ -242,7 +246,7 @@ def _describe_archive(reference: str) -> str:
         status = os.stat(path)
     except OSError:
         return ""
-    return f"{os.path.abspath(path)} {status.st_size:x}-{status.st_mtime_ns:x}-{status.st_ino:x}"
+    return f"{os.path.abspath(path)} {status.st_size:x}-{status.st_ctime_ns:x}-{status.st_ino:x}"
 
 
 def _is_readonly(place: str) -> bool:
@@ -283,6 +287,22 @@ def _check_owner(place: str) -> None:
         raise _refuse_place(place, f"it belongs to user {status.st_uid}")
     if status.st_mode & 0o022:
         raise _refuse_place(place, "others may write to it", f"take the right away: chmod go-w {place}")
+    _check_above(place)
+
+
+def _check_above(place: str) -> None:
+    """Refuse a folder for which others could put another one in its place, between this look and its use.
+
+    Stricter than `posix.private`, whose directories are opened and looked at again: this one is mounted by its name.
+    """
+    folder = place
+    while len(folder) > 1:
+        folder = folder.rpartition("/")[0] or "/"
+        status = os.stat(folder)
+        if status.st_uid not in (0, _UNKNOWN_OWNER, os.getuid()):
+            raise _refuse_place(place, f"{folder} belongs to user {status.st_uid}, who could replace it")
+        if status.st_mode & (0o002 | stat.S_ISVTX) == 0o002:
+            raise _refuse_place(place, f"everybody could replace it: {folder} is open to all and not sticky")
 
 
 def _refuse_place(place: str, reason: str, remedy: str = "") -> KedgeError:
@@ -305,10 +325,7 @@ def _require_absolute(path: str, origin: str) -> str:
 
 def _read_setting(environ: Mapping[str, str]) -> str:
     """The configured folder; the settings proper are loaded only where a file has a line for it that is not plain."""
-    home = environ.get("HOME", "")
-    base = environ.get("XDG_CONFIG_HOME", "")
-    own = f"{base if base.startswith('/') else home + '/.config'}/kedge/config.toml"
-    for path in (own, environ.get("KEDGE_SITE_CONFIG") or "/etc/kedge/config.toml"):
+    for path in list_files(environ):
         try:
             with open(path, encoding="utf-8", errors="replace") as file:
                 lines = [line.strip() for line in file.read(1 << 20).split("\n") if _SETTING in line]

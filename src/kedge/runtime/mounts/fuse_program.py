@@ -22,11 +22,9 @@ _MESSAGE_LIMIT = 2000
 
 def find_program(name: str) -> str:
     """Where a program is, in PATH or where distributions put it; the empty string when it is nowhere."""
-    for folder in f"{os.environ.get('PATH', '')}:{_FOLDERS}".split(":"):
-        path = f"{folder}/{name}"
-        if folder.startswith("/") and os.access(path, os.X_OK) and os.path.isfile(path):
-            return path
-    return ""
+    from kedge.posix import programs  # late: most starts need no such program
+
+    return programs.find_program(name, also=_FOLDERS) or ""
 
 
 def is_privileged() -> bool:

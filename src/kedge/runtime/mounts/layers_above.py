@@ -112,6 +112,8 @@ def explain_readonly_image(path: str, kind: str) -> KedgeError:
 def parse_overlay(text: str, host: HostFacts) -> list[OverlayLayer]:
     """The layers that one `PATH[:ro|:rw]` names; a SIF may hold several."""
     path, mode = split_mode(text)
+    if "://" in path:
+        _refuse_address(path)
     where = make_absolute(os.path.join(host.cwd, path))
     try:
         status = os.stat(where)
@@ -123,6 +125,15 @@ def parse_overlay(text: str, host: HostFacts) -> list[OverlayLayer]:
     if mode != "ro":
         _make_writable(layers, where, is_explicit=mode == "rw")
     return layers
+
+
+def _refuse_address(path: str) -> None:
+    """Raise unless the path is marked as one by its beginning: `docker://x` is not x in a directory `docker:`."""
+    from kedge.errors import UsageError  # late, both: hardly any path has `://` in it
+    from kedge.model.image_word import is_address
+
+    if is_address(path):
+        raise UsageError(f"--overlay takes a file or a directory, and {path} is neither", hint="pull the image first")
 
 
 def split_mode(text: str) -> tuple[str, str]:

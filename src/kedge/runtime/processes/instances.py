@@ -20,6 +20,7 @@ from pathlib import Path
 from kedge.errors import InstanceProblem, UsageError
 from kedge.posix.files import explained, write_atomically
 from kedge.posix.owners import machine_name
+from kedge.posix.private import make_private
 from kedge.posix.spawn import start_of
 from kedge.runtime.processes.sharing import find_private_folder
 from kedge.settings import xdg_directory
@@ -63,7 +64,7 @@ class Folder:
     def claim(self, instance: Instance) -> None:
         """Take the name; raises InstanceProblem when a living instance has it."""
         with explained(self.path):
-            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private(self.path)
         with _locked():
             found = self._read(instance.name)
             if found is not None and found.lives:

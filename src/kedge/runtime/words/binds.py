@@ -218,6 +218,11 @@ def _check_destination(destination: str, source: str) -> str:
 
 
 def _make_absolute(path: str, cwd: str) -> str:
+    if "://" in path:
+        from kedge.model.image_word import is_address  # late: hardly any path has that
+
+        if is_address(path):
+            raise _Problem(f"'{path}' is not a path; pull the image first, and bind the file")
     if path.startswith("~") and not os.path.lexists(os.path.join(cwd, path)):
         raise _Problem(f"the shell left '{path}' as it is; write $HOME{path[1:] if path[1:2] in ('', '/') else '/...'}")
     if path.startswith("/"):

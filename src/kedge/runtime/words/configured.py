@@ -10,9 +10,7 @@ if TYPE_CHECKING:
 
 def read_configured(name: str, environ: Mapping[str, str]) -> str:
     """The text that the user's file has for it, else the site's; empty when neither says anything."""
-    home, base = environ.get("HOME", ""), environ.get("XDG_CONFIG_HOME", "")
-    own = f"{base if base.startswith('/') else home + '/.config'}/kedge/config.toml"
-    for path in (own, environ.get("KEDGE_SITE_CONFIG") or "/etc/kedge/config.toml"):
+    for path in list_files(environ):
         try:
             with open(path, encoding="utf-8", errors="replace") as file:
                 text = file.read(1 << 20)
@@ -23,6 +21,13 @@ def read_configured(name: str, environ: Mapping[str, str]) -> str:
         if lines:
             return _read_plain(name, lines) or _load(name, environ)
     return ""
+
+
+def list_files(environ: Mapping[str, str]) -> tuple[str, str]:
+    """The user's file and the site's. A relative HOME would mean the current directory: its files are no settings."""
+    home, base = environ.get("HOME", ""), environ.get("XDG_CONFIG_HOME", "")
+    below = base if base.startswith("/") else f"{home if home.startswith('/') else ''}/.config"
+    return f"{below}/kedge/config.toml", environ.get("KEDGE_SITE_CONFIG") or "/etc/kedge/config.toml"
 
 
 def _read_plain(name: str, lines: list[str]) -> str:

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Another user wants their tree to be the root of my container, and renames the folder of unpacked images between the
+look at its owner and its use. Where others may rename, no image is unpacked.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.builders.containers import Runner, each_role, give_to, make_sandbox
+from tests.requirements import require_program, require_root
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Runner]:
+    yield from each_role("user")
+
+
+@pytest.fixture(scope="module")
+def image(runner: Runner) -> str:
+    folder, path = make_sandbox(runner.folder / "image"), runner.folder / "image.sqsh"
+    subprocess.run(
+        [require_program("mksquashfs"), give_to(runner, folder), path, "-quiet", "-no-progress", "-all-root"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    path.chmod(0o644)
+    return str(path)
+
+
+def start(runner: Runner, image: str, place: Path) -> subprocess.CompletedProcess[str]:
+    words = ("exec", "--root-from", "unpack", image, "true")
+    return runner.run(*words, env={"KEDGE_NODEDIR": str(place)})
+
+
+def test_a_place_that_everybody_can_replace_is_refused(runner: Runner, image: str) -> None:
+    above = runner.folder / "open"
+    (above / "deeper").mkdir(parents=True)
+    give_to(runner, above)
+    above.chmod(0o777)
+    done = start(runner, image, above / "deeper/node")
+    assert done.returncode == 255
+    assert "open to all and not sticky" in done.stderr
+    above.chmod(0o1777)
+    assert start(runner, image, above / "deeper/node").returncode == 0
+    above.chmod(0o777)
+    assert start(runner, image, above / "deeper/node").returncode == 255  # also where the image is there already
+
+
+def test_a_place_in_the_folder_of_another_user_is_refused(runner: Runner, image: str) -> None:
+    require_root()
+    above = runner.folder / "theirs"
+    above.mkdir()
+    (above / "node").mkdir(mode=0o700)
+    give_to(runner, above / "node")
+    os.chown(above, 65533, 65533)
+    done = start(runner, image, above / "node")
+    assert done.returncode == 255
+    assert "belongs to user 65533, who could replace it" in done.stderr
