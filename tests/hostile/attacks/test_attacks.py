@@ -72,5 +72,6 @@ def test_the_same_holds_with_subordinate_ids(ground: Ground, baseline: Measured,
     prefix = (require_program("unshare"), "--mount", "sh", "-ec", f'{mounts}; exec "$@"', "sh")
     measured = attack(ground, way, "overlay", prefix=prefix)
     assert measured.is_whole, measured.errors
+    assert "subordinate ids" in measured.errors
     wrong = [*list_reached({"overlay": measured}, way), *list_missed({"overlay": measured}, way, baseline)]
     assert not wrong, "\n".join(wrong)
