@@ -203,7 +203,7 @@ class Scene:
 
     def arguments(self, known: Mapping[str, str]) -> list[str]:
         """Where the attacking program finds what, as NAME=VALUE."""
-        given = {
+        given: dict[str, object] = {
             "key": self.home / ".ssh/id_ed25519",
             "project": self.project / "data",
             "outside": self.base / "outside/secret",
@@ -216,6 +216,8 @@ class Scene:
             **self.servers,
             **known,
         }
+        if os.getuid() != 0:
+            del given["outside"]  # it is in the real home, which containers have
         return [f"{name}={value}" for name, value in given.items()]
 
     def _look_around(self, before: dict[str, object]) -> dict[str, list[str]]:
@@ -297,7 +299,7 @@ def _victims(scene: Scene) -> Iterator[tuple[dict[str, str], subprocess.Popen[by
 def make_scene(uid: int, attack: Path, kind: type[Scene] = Scene) -> Iterator[Scene]:
     """A furnished scene; everything is removed at the end."""
     with contextlib.ExitStack() as stack:
-        base = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kedge-attack-", dir=_place_outside())))
+        base = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kedge-attack-", dir=_find_place())))
         temporary = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kedge-attack-", dir="/tmp")))
         shared = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kedge-attack-", dir="/dev/shm")))
         base.chmod(0o755)
@@ -310,11 +312,11 @@ def make_scene(uid: int, attack: Path, kind: type[Scene] = Scene) -> Iterator[Sc
         yield scene
 
 
-def _place_outside() -> Path:
-    """A directory that no container has by itself: not the home, not /tmp, not /var/tmp."""
+def _find_place() -> Path:
+    """A directory that no container has by itself; who is not root has but the home, /tmp and /var/tmp."""
     place = Path("/srv") if os.getuid() == 0 else Path(pwd.getpwuid(os.getuid()).pw_dir)
     if not os.access(place, os.W_OK) or place.is_relative_to("/tmp") or place.is_relative_to("/var/tmp"):
-        pytest.skip("there is no place here that containers do not have")
+        pytest.skip("there is no place here for secrets: no home, or one below /tmp")
     return place
 
 

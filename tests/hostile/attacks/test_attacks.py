@@ -33,7 +33,7 @@ def attack(ground: Ground, way: str, build: str, where: str = "project", prefix:
     image = str(ground.sandbox if form == "sandbox" else ground.packed)
     binds = ("--bind", f"{scene.base}/readonly:/data:ro", "--bind", f"{scene.base}/mountpoint:/mountpoint")
     words = [str(ground.kedge), "exec", "--verbose", *WAYS[way], *flags, *binds, "--env", f"ATTACK_FLAG={FLAG}", image]
-    cwd = {"home": scene.home, "project": scene.project, "tmp": "/tmp"}[where]
+    cwd = {"home": scene.home, "project": scene.project, "tmp": Path("/tmp")}[where]
     played = play_refusals(scene.base, refused, path="") if refused else {}
     measured = scene.start([*words, "/bin/attack", "attack"], cwd, played, prefix)
     assert shown in measured.errors
@@ -72,5 +72,6 @@ def test_the_same_holds_with_subordinate_ids(ground: Ground, baseline: Measured,
     prefix = (require_program("unshare"), "--mount", "sh", "-ec", f'{mounts}; exec "$@"', "sh")
     measured = attack(ground, way, "overlay", prefix=prefix)
     assert measured.is_whole, measured.errors
+    assert "subordinate ids" in measured.errors
     wrong = [*list_reached({"overlay": measured}, way), *list_missed({"overlay": measured}, way, baseline)]
     assert not wrong, "\n".join(wrong)

@@ -71,7 +71,7 @@ def test_newcomers_to_an_instance_show_nothing_of_the_host(ground: Ground, waiti
     scene = ground.scene
     name = f"waiting-{uuid.uuid4().hex[:8]}"
     scene.mend_interpreter()
-    start = ("instance", "start", *WAYS[way], *OUT, waiting, name, *scene.arguments({}))
+    start = ("instance", "start", *WAYS[way], *OUT, str(waiting), name, *scene.arguments({}))
     started = scene.run(ground.kedge, *start)
     assert started.returncode == 0, started.stderr
     try:

@@ -21,7 +21,7 @@ def test_a_start_in_a_directory_of_the_host_is_refused(ground: Ground, way: str)
     script = "for up in . .. ../.. ../../..; do cat $up/secret $up/outside/secret; done"
     outcomes = {}
     for place in (*PLACES, *HARMLESS):
-        words = (ground.kedge, "exec", *WAYS[way], "--pwd", place, ground.sandbox, "sh", "-c", script)
+        words = (str(ground.kedge), "exec", *WAYS[way], "--pwd", place, str(ground.sandbox), "sh", "-c", script)
         done = scene.run("sh", "-c", start, "sh", scene.base / "outside", *words)
         assert "canary" not in done.stdout, place
         outcomes[place] = REFUSED if done.returncode == 255 and "kedge: cannot go to" in done.stderr else "started"
