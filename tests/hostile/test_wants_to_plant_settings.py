@@ -6,6 +6,7 @@ Clusters have groups that hold everybody, and umasks of 002 and 000: what kedge 
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from kedge.posix.private import make_private
 from kedge.registry.mirrors import load_registries, user_configuration
+from kedge.store.layout import Layout
 from tests.builders.containers import Runner, each_role
 
 VERBS = (
@@ -85,3 +87,14 @@ def test_mirrors_and_authorities_of_the_current_directory_are_not_used(
     assert load_registries({"XDG_CONFIG_HOME": "."}, home, nothing).rules == ()
     assert user_configuration({"XDG_CONFIG_HOME": "."}, home) == home / ".config/containers"
     assert len(load_registries({"XDG_CONFIG_HOME": str(tmp_path)}, home, nothing).rules) == 1
+
+
+def test_nobody_can_swap_the_cache_by_the_folders_above_it(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        Layout(tmp_path / "a/b/kedge").folder("blobs")
+        Layout(tmp_path / "shared/b/kedge", shared=True).folder("blobs")
+    finally:
+        os.umask(before)
+    assert [path.stat().st_mode & 0o777 for path in (tmp_path / "a", tmp_path / "a/b")] == [0o700, 0o700]
+    assert (tmp_path / "shared/b").stat().st_mode & 0o777 == 0o777  # there the umask decides

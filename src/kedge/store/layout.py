@@ -74,10 +74,9 @@ class Layout:
         is_new = not self.root.is_dir()
         missing = [parent for parent in (path, *path.parents) if not parent.is_dir()]
         for parent in reversed(missing):
-            ours = parent == self.root or self.root in parent.parents
             try:
                 with contextlib.suppress(FileExistsError):
-                    parent.mkdir(mode=self.folder_mode if ours else 0o777)
+                    parent.mkdir(mode=self.folder_mode)  # those above the store too: others could swap it
             except OSError as problem:
                 raise _explain_root(problem, self.root, parent) from problem
         if is_new:
