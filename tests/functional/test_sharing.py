@@ -349,7 +349,7 @@ def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
     yield from each_role(request.param)
 
 
-@pytest.mark.parametrize("flags", [[], ["--pid"], ["--fakeroot"]])
+@pytest.mark.parametrize("flags", [[], ["--pid"], ["--fakeroot"], ["--fakeroot", "--pid"]])
 def test_sharing_ranks_of_the_command_have_one_container(runner: Runner, flags: list[str]) -> None:
     image = give_to(runner, make_sandbox(runner.folder / "image"))
     script = "readlink /proc/self/ns/mnt; readlink /proc/self/ns/user; readlink /proc/self/ns/pid; cat; exit 3"
@@ -362,6 +362,8 @@ def test_sharing_ranks_of_the_command_have_one_container(runner: Runner, flags: 
 
     first = [start() for _ in range(6)]
     seen = {tuple(read_line(rank) for _ in range(3)) for rank in first}
+    if len(flags) == 2:  # what was built is one container; the program of each has namespaces below it
+        seen = {namespaces[2:] for namespaces in seen}
     assert len(seen) == 1
     if not flags:  # a process-id namespace waits for the last, so that ranks end together
         for rank in first[1:]:

@@ -460,6 +460,8 @@ def find_terminal() -> str:
 
 def become(container: Starting, payload: Payload) -> int:
     """Become the program; where it cannot be started, go back to the host's tree and say why."""
+    if container.sharing is not None:
+        container.sharing.note_mounts()
     container.restraint.apply()
     if container.sharing is not None:
         container.sharing.publish()

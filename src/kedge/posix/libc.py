@@ -217,17 +217,21 @@ class ShownWords:
     """
 
     def __init__(self) -> None:
-        with open("/proc/self/stat", "rb") as file:  # noqa: PTH123 - pathlib costs more than all of this module
-            fields = [int(each) for each in file.read().rpartition(b")")[2].split()[45:49]]
-        self._areas = [(fields[0], fields[1] - fields[0]), (fields[2], fields[3] - fields[2])]
+        self._areas: list[tuple[int, int]] = []
+        try:
+            with open("/proc/self/stat", "rb") as file:  # noqa: PTH123 - pathlib costs more than all of this module
+                fields = [int(each) for each in file.read().rpartition(b")")[2].split()[45:49]]
+            self._areas = [(fields[0], fields[1] - fields[0]), (fields[2], fields[3] - fields[2])]
+        except OSError:
+            pass  # no /proc that shows this process
         self._before = [ctypes.string_at(start, size) for start, size in self._areas]
 
     def replace(self, name: bytes) -> None:
         """Let it be a name, and no variables."""
         for start, size in self._areas:
             ctypes.memset(start, 0, size)
-        start, size = self._areas[0]
-        ctypes.memmove(start, name, min(len(name), size - 1))
+        for start, size in self._areas[:1]:
+            ctypes.memmove(start, name, min(len(name), size - 1))
 
     def restore(self) -> None:
         """As it was."""

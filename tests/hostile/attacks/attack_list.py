@@ -17,7 +17,7 @@ _TERMINAL = (
     "`dev.tty.legacy_tiocsti=0` forbids TIOCSTI to all."
 )
 _SYS = "It is there with your rights, which are few. `--contain` mounts it read-only."
-_PASSED = "A descriptor that you leave open for the program is passed on. Close it first (`9<&-`)."
+_PASSED = "What you leave open for the program is passed on. `--contain` closes directories."
 
 # Proved by test_attacks.py, and by test_peer.py for Apptainer
 ATTACKS = (
@@ -28,7 +28,7 @@ ATTACKS = (
     Attack("Read another terminal of yours", ("terminal",), "ohhoh", FILES, _FILES),
     Attack("Talk to a program of yours at a socket in `/tmp`", ("socket",), "ohhoh", FILES, _FILES),
     Attack("Read a file that is not bound", ("outside",), "hhhhh"),
-    Attack("Read through a directory that you left open", ("descriptor",), "ooooo", EVERYTHING, _PASSED),
+    Attack("Read through a directory that you left open", ("descriptor",), "ooooo", FILES, _PASSED),
     Attack("Read through a descriptor that waits in a socket", ("queued descriptor",), "hhhhh"),
     Attack("Read what a mount covers, by unmounting or `chroot`", ("covered",), "hhhhh"),
     Attack("Read the host's root by binding `/proc/N/root` or `cwd`", ("bind of a root",), "hhhhh"),

@@ -26,7 +26,7 @@ import pytest
 from tests.builders.containers import as_user
 from tests.requirements import require_program
 
-SECRET = "canary-"
+SECRET = f"canary-{os.getpid():x}-"  # another run beside this one has others
 FLAG = SECRET + "flag"  # what a command line says with --env
 PROGRAM = Path(__file__).parent / "program"
 MARKER = "marker-of-the-attack"
@@ -357,7 +357,7 @@ def compile_attack(folder: Path) -> tuple[Path, Path]:
     compiler = require_program("gcc")
     attack, loader = folder / "attack", folder / "loader"
     sources = sorted(str(path) for path in PROGRAM.glob("*.c") if path.name != "loader.c")
-    common = [compiler, "-O1", "-Wall", "-Werror"]
+    common = [compiler, "-O1", "-Wall", "-Werror", f'-DCANARY="{SECRET}"']
     subprocess.run([*common, "-static", "-no-pie", "-o", attack, *sources], check=True)
     alone = ["-nostdlib", "-static-pie", "-fPIE", "-fno-stack-protector"]
     subprocess.run([*common, *alone, "-o", loader, PROGRAM / "loader.c"], check=True)

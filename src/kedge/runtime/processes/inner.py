@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 
 from kedge.posix import libc
-from kedge.posix.constants import CLONE_NEWNS, CLONE_NEWUSER
+from kedge.posix.constants import CLONE_NEWNS, CLONE_NEWUSER, PR_SET_DUMPABLE
 from kedge.posix.spawn import fork_process
 
 TYPE_CHECKING = False
@@ -31,6 +31,7 @@ class InnerNamespaces:
 
     def enter(self) -> None:
         """Raises what explains it where the kernel refuses."""
+        libc.control_process(PR_SET_DUMPABLE, 1)  # else /proc/self is root's, and no map can be written
         process = libc.fetch_descriptor(self._stowed)
         try:
             mapper = self._fork_mapper(process) if self._needs_mapper() else None

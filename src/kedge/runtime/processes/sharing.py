@@ -119,6 +119,7 @@ class Sharing:
         self.note = ""  # what the builder wanted those who join to know
         self._failed: set[tuple[str, str]] = set()
         self._file = -1
+        self._mounts = 0
         self._pid = os.getpid()  # the supervising process's own, also when a child in another namespace publishes
         self._start = start_of(self._pid)
 
@@ -140,11 +141,16 @@ class Sharing:
         _sweep(path)
         return False
 
+    def note_mounts(self) -> None:
+        """To be called before the program gets namespaces of its own: who supervises it does not go there."""
+        if os.getpid() != self._pid:
+            self._mounts = _mounts_of("self")
+
     def publish(self, note: str = "") -> None:
         """The container is built: let the others in. Called just before the program starts; they can read `note`."""
         if self._file < 0:
             return
-        self._record(self._file, _mounts_of("self"), note.replace("\n", " "))
+        self._record(self._file, self._mounts or _mounts_of("self"), note.replace("\n", " "))
         _lock(self._file, "LOCK_UN")  # not by closing alone: forked processes have the file too
         os.close(self._file)
         self._file = -1
