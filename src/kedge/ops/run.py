@@ -168,9 +168,12 @@ def restrain(options: RunOptions, host: HostFacts) -> Restraint:
     if wants_user_namespace(options, host.uid) and is_own_interpreter():
         # late: where the system's Python runs this it is not needed
         from kedge.posix.handover import can_hand_over
-        from kedge.runtime.processes.handing_over import HandingOver
+        from kedge.runtime.processes.handing_over import HandingOver, explain_exposure
 
-        restraint.hand_over = HandingOver(explains=options.json) if can_hand_over() else None
+        if can_hand_over():
+            restraint.hand_over = HandingOver(explains=options.json)
+        elif options.contain:
+            raise explain_exposure()
     if options.contain:
         from kedge.runtime.processes.containment import find_containment  # late: only with --contain
 

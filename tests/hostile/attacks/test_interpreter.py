@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from kedge.formats.elf import read_elf
-from tests.builders.containers import make_sandbox
+from tests.builders.containers import as_user, make_sandbox
 from tests.hostile.attacks.attack import COLUMNS, WAYS
 from tests.hostile.attacks.conftest import Ground, Programs
 from tests.hostile.attacks.scene import Scene, put_into
-from tests.requirements import require_program
+from tests.requirements import require_program, require_root
 
 SCRIPT = "#!/proc/self/exe\n"
 # What is hostile in the image, the verb, and the words behind the image
@@ -139,3 +139,26 @@ def test_ranks_of_a_shared_container_do_not_change_the_interpreter(
 
 def as_words(*words: object) -> str:
     return " ".join(map(str, words))
+
+
+@pytest.mark.root
+def test_where_no_program_in_memory_starts_contain_is_refused(ground: Ground) -> None:
+    """The setting is one of a process-id namespace, which root makes here."""
+    require_root()
+    if not Path("/proc/sys/vm/memfd_noexec").exists():
+        pytest.skip("root may forbid programs in memory since Linux 6.3")
+    scene = ground.scene
+
+    def start(*flags: str) -> subprocess.CompletedProcess[str]:
+        words = as_user(scene.uid, [str(ground.kedge), "exec", *flags, str(ground.sandbox), "/bin/busybox", "true"])
+        setup = 'echo 2 >/proc/sys/vm/memfd_noexec && exec "$@"'
+        closed = [require_program("unshare"), "--pid", "--fork", "--mount-proc", "sh", "-c", setup, "sh", *words]
+        return subprocess.run(
+            closed, env=scene.variables({}), cwd=scene.home, capture_output=True, text=True, timeout=60, check=False
+        )
+
+    for flags in (("--contain",), ("--containall",), ("--fakeroot", "--contain")):
+        done = start(*flags)
+        assert done.returncode == 255
+        assert "vm.memfd_noexec" in done.stderr
+    assert start().returncode == 0

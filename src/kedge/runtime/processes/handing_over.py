@@ -48,6 +48,17 @@ class HandingOver:
         return problem
 
 
+def explain_exposure() -> Exception:
+    """The error where an image could get hold of the interpreter's file, and is to be contained."""
+    from kedge.errors import CannotStart  # late: only for an error
+
+    return CannotStart(
+        f"--contain cannot keep the image from changing {os.path.realpath('/proc/self/exe')}, which runs kedge: this "
+        "machine lets no program be started from memory",
+        hint="install kedge with the system's Python, or set vm.memfd_noexec to 0 or 1; without --contain it starts",
+    )
+
+
 def _complain(path: str) -> str:
     """What is said where a program is not started that seemed fit."""
     shown = "".join(each if each.isprintable() else "?" for each in path)
