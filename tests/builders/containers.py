@@ -83,7 +83,8 @@ class Runner:
     folder: Path
     uid: int
     environment: dict[str, str] = field(default_factory=dict)
-    program: tuple[str, ...] = (sys.executable, "-m", "kedge")  # the checkout's, or one that was installed
+    # the checkout's, or one that was installed
+    program: tuple[str, ...] = field(default=(sys.executable, "-m", "kedge"), kw_only=True)
 
     @property
     def home(self) -> Path:
