@@ -125,6 +125,10 @@ def test_fixture_is_verified(name: str, key: str, accepted: bool, tmp_path: Path
     assert done.returncode == (0 if accepted else SignatureInvalid.exit_code), done.stdout + done.stderr
 
 
+FIXTURE = ["fixture"] if os.uname().machine == "aarch64" else []  # Apptainer refuses images of other machines
+NAMES = ["archive", "folder", "full", "xz", "lzo", "zstd", "lz4", *FIXTURE]
+
+
 @pytest.fixture(scope="module")
 def peer() -> Iterator[Apptainer]:
     with apptainer_folder() as running:
@@ -153,10 +157,10 @@ def images(peer: Apptainer) -> dict[str, Path]:
         "apptainer -s build --mksquashfs-args '-comp lz4 -no-xattrs -no-exports -b 1M' lz4.sif sandbox",
     ]
     peer.run("sh", "-c", " && ".join(builds), shell=True)
-    shutil.copy(fixture_path("busybox_arm64.sif"), folder / "fixture.sif")
-    (folder / "fixture.sif").chmod(0o755)
-    names = ("archive", "folder", "full", "xz", "lzo", "zstd", "lz4", "fixture")
-    return {name: peer.own(folder / f"{name}.sif") for name in names}
+    if FIXTURE:
+        shutil.copy(fixture_path("busybox_arm64.sif"), folder / "fixture.sif")
+        (folder / "fixture.sif").chmod(0o755)
+    return {name: peer.own(folder / f"{name}.sif") for name in NAMES}
 
 
 def describe_image(path: Path) -> dict[str, tuple[object, ...]]:
@@ -179,9 +183,6 @@ def probe(peer: Apptainer, image: Path | str) -> list[str]:
         ("exec", image, "/bin/sh", "-c", shell),
     ]
     return [f"{done.returncode} {done.stdout}" for done in (peer.run(*words, check=False) for words in commands)]
-
-
-NAMES = ["archive", "folder", "full", "xz", "lzo", "zstd", "lz4", "fixture"]
 
 
 @pytest.fixture(scope="module")
@@ -247,7 +248,7 @@ def test_apptainers_images_run_the_same_with_another_compression(
 @pytest.mark.peer
 @pytest.mark.root
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["archive", "full", "xz", "fixture"])
+@pytest.mark.parametrize("name", ["archive", "full", "xz", *FIXTURE])
 @pytest.mark.parametrize("form", FORMS)
 def test_apptainers_images_run_the_same_in_another_form_and_back(
     name: str, form: str, images: dict[str, Path], behaviours: dict[str, list[str]], peer: Apptainer

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,10 @@ from kedge.registry.client import RegistryClient
 from kedge.registry.oras import SIF_CONFIG_BYTES, find_sif, sif_config, sif_layer, sif_manifest
 from kedge.registry.secret import Secret
 from tests.builders.apptainer import PEER_USER, make_peer_folder
+from tests.builders.containers import make_sandbox
 from tests.builders.docker_registry import docker_registry
 from tests.builders.registry_access import make_access
-from tests.requirements import require_peer, require_shared
+from tests.requirements import require_peer
 
 pytestmark = [pytest.mark.peer, pytest.mark.root, pytest.mark.service]
 PASSWORD = "apptainer-p4ssword"
@@ -33,6 +35,13 @@ def run_apptainer(script: Path, folder: Path, *words: str) -> subprocess.Complet
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=folder)
 
 
+def make_sif(folder: Path) -> Path:
+    """An image for this machine: Apptainer refuses others."""
+    sandbox, sif = make_sandbox(folder / "sandbox"), folder / "image.sif"
+    subprocess.run([sys.executable, "-m", "kedge", "-q", "convert", sandbox, sif], check=True)
+    return sif
+
+
 @pytest.fixture
 def shared_folder(tmp_path: Path) -> Path:
     """A folder that Apptainer's ordinary user may use."""
@@ -40,7 +49,7 @@ def shared_folder(tmp_path: Path) -> Path:
 
 
 def test_apptainer_uses_the_login_and_the_sif_of_kedge_and_the_reverse(tmp_path: Path, shared_folder: Path) -> None:
-    script, sif = require_peer(), require_shared("fixtures/sif/busybox_arm64.sif")
+    script, sif = require_peer(), make_sif(tmp_path)
     content = sif.read_bytes()
     environ = {"HOME": str(shared_folder)}
     with docker_registry(tmp_path, htpasswd={"user": PASSWORD}) as registry:

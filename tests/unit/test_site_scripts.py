@@ -17,6 +17,7 @@ from kedge.errors import RequestRefused
 from kedge.frozen import replace
 from kedge.model.job import IndexRange, Job, JobArray, Parallel
 from kedge.model.site import Site
+from kedge.posix.ourselves import own_command
 from kedge.release import VERSION
 from kedge.schedulers.backend import Place
 from kedge.schedulers.choose import find_backend
@@ -95,7 +96,9 @@ def render(name: str, request: str) -> str:
 
 
 def _hide_python(argv: list[str]) -> list[str]:
-    return ["PYTHON" if word.endswith(("/python", "/python3")) else word for word in argv]
+    """The command by which kedge starts itself names the machine that the test runs on."""
+    own = own_command()
+    return ["KEDGE", *argv[len(own) :]] if argv[: len(own)] == own else argv
 
 
 def name_golden(site: str, request: str) -> Path:

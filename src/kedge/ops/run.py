@@ -437,7 +437,7 @@ def plan(container: Container, view: LiveView) -> tuple[Request, Payload]:
     request = Request(options, host, image, additions, payload)
     request.binds, request.scratch = container.binds, container.scratch
     request.is_writable, request.is_direct = container.layering.is_writable, container.layering.is_direct
-    request.store = container.base.removesuffix("/session")
+    request.store = container.base[: -len("/session")] if container.base.endswith("/session") else ""
     request.private_size = container.layering.private_size
     home = request.home[1]
     if not (request.is_writable and (options.fakeroot or host.uid == 0)):

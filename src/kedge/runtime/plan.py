@@ -268,7 +268,7 @@ def protect_store(request: Request, points: Points) -> None:
         source = request.host.view.resolve(str(operation[1])[len(OLD) :]).rstrip("/")
         if f"{store}/".startswith(f"{source}/"):
             guards.append(("bind", OLD + store, str(operation[2]) + store[len(source) :], GUARDED | MS_RDONLY, MAY))
-        elif source.startswith(f"{store}/"):
+        elif source.startswith(f"{store}/") and not source.startswith(f"{store}/session/"):  # where this one is built
             _, origin, target, flags, *policy = operation
             points.mounts[number] = ("bind", origin, target, int(flags) | MS_RDONLY, *policy)
     points.add(*guards)

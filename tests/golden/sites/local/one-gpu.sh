@@ -29,4 +29,4 @@ kedge=/scratch/proj/ada/bin/kedge
 image=/scratch/proj/ada/pytorch.sif
 
 "$kedge" exec --nv --bind /scratch/proj/ada/data:/data:ro "$image" python train.py --note "it's \$5"
-# submitted with: PYTHON -P -m kedge --json local-queue submit job.sh
+# submitted with: KEDGE --json local-queue submit job.sh
