@@ -207,7 +207,10 @@ def _create_file() -> int:
 
 
 def _fill(file: int, program: bytes) -> None:
-    """Write the program into its file, for good."""
-    while program:
-        program = program[os.write(file, program) :]
+    """Write the program into its file, for good; what lies between its two pieces is a hole."""
+    os.write(file, program[:_GAP].rstrip(b"\0"))
+    os.lseek(file, _GAP, os.SEEK_SET)
+    rest = program[_GAP:]
+    while rest:
+        rest = rest[os.write(file, rest) :]
     fcntl.fcntl(file, fcntl.F_ADD_SEALS, _ALL_SEALS)

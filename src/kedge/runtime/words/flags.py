@@ -151,7 +151,9 @@ def _straighten(options: RunOptions, word: str) -> str:
 
 def _take_variables(options: RunOptions, environ: Mapping[str, str]) -> None:
     """Let variables speak for the flags that were not given."""
-    if not any(name.startswith(PREFIXES) for name in environ):
+    # a plain dictionary of the few that count: asking os.environ costs more, and there are hundreds of questions
+    environ = {name: environ[name] for name in environ if name.startswith(PREFIXES)}
+    if not environ:
         return
     given = dict(options.given)
     _take_level(options, environ)
