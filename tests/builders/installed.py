@@ -70,7 +70,7 @@ def each_installed(how: str, where: str) -> Iterator[InstalledRunner]:
         package = next(path.parent for path in plain.home.rglob("kedge/cli") if "__pycache__" not in path.parts)
         # some tests give another home, and so the user's packages would be elsewhere
         environment = {"PYTHONUSERBASE": str(plain.home / ".local")} if how == "user" else {}
-        yield InstalledRunner(plain.folder, plain.uid, environment, (str(kedge),), place, package)
+        yield InstalledRunner(plain.folder, plain.uid, environment, place, package, program=(str(kedge),))
 
 
 def write_wheel(folder: Path) -> Path:
