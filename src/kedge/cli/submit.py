@@ -73,7 +73,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         # one that waits for another of these has to know the id which that one got
         waits = any(each.job in submitted for each in job.dependencies)
         ids = {**dict(asked.others), **{other: done.record.id for other, done in submitted.items()}}
-        plan = _make_plan(job, ids, asked.folder, cluster, console) if waits else first
+        pinned = replace(job, image=first.job.image)  # looked up already
+        plan = _make_plan(pinned, ids, asked.folder, cluster, console) if waits else first
         submitted[name] = _submit(plan, arguments, console)
     if arguments.wait:
         _wait(list(submitted.values()), cluster, console)

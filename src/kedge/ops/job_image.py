@@ -64,7 +64,8 @@ def place_image(job: Job, site: Site, settings: Settings, environ: Mapping[str, 
     if (job.runtime or site.runtime) == "pyxis" and reference.transport is Transport.DOCKER:
         return StagedImage(job.image)
     target = find_image_folder(site, settings, environ).joinpath(*_name_parts(reference))
-    if target.exists():
+    is_certain = reference.digest is not None or reference.transport not in (Transport.DOCKER, Transport.ORAS)
+    if is_certain and target.exists():  # a tag may have moved since
         return StagedImage(str(target))
     is_here = reference.is_local  # what is on this machine only cannot be fetched from another
     when = NOW if is_here else job.pull or site.pull or NOW
@@ -162,6 +163,8 @@ def pull_image(staged: StagedImage, architecture: str = "") -> None:
 def _name_parts(reference: Reference) -> list[str]:
     """Folders by registry, because `pytorch:24.03` is not one image."""
     name = reference.default_name() or "image.sif"
+    if reference.digest and reference.tag:  # what the tag was, and one file for each thing it has been
+        name = f"{name.removesuffix('.sif')}@{reference.digest.hex[:12]}.sif"
     folders = [reference.registry.replace(":", "_")] if reference.registry else [str(reference.transport)]
     folders += reference.repository.split("/")[:-1]
     return [part for part in folders if part not in ("", ".", "..")] + [name]
