@@ -201,10 +201,16 @@ def _submit(plan: Plan, arguments: argparse.Namespace, console: Console) -> Subm
     if not console.json and arguments.script != "-":
         console.print(record.id)
         console.progress.note(f"'{record.name}' is in the queue of {record.site}; its output: {show_output(record)}")
-        console.progress.note(
-            f"'kedge status {record.id}' says how it is, 'kedge logs -f {record.id}' shows its output"
-        )
+        named = f"{_repeat_site(plan, console)}{record.id}"
+        console.progress.note(f"'kedge status {named}' says how it is, 'kedge logs -f {named}' shows its output")
     return done
+
+
+def _repeat_site(plan: Plan, console: Console) -> str:
+    """`--site NAME ` where the next command would otherwise be for another site: its jobs have the same numbers."""
+    site = plan.cluster.site.name
+    is_passing = console.settings.sources["site"].kind == "flag" or (console.settings.site or site) != site
+    return f"--site {shlex.quote(site)} " if is_passing else ""
 
 
 def _wait(submitted: list[Submitted], cluster: Cluster, console: Console) -> None:
