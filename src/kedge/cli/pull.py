@@ -36,6 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-U", "--allow-unsigned", "--allow-unauthenticated", action="store_true", help=argparse.SUPPRESS
     )
+    parser.add_argument("--plain-name", action="store_true", help=argparse.SUPPRESS)
     add_login(parser)
     add_settings(
         parser, "architecture", "pull_directory", "compression", "threads", "disable_cache", "cache_directory",
@@ -76,6 +77,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         arguments.offline,
         target.tag,
         arguments.if_missing,
+        arguments.plain_name,
     )
     workplace = Workplace(console.settings, console.progress, read_access(arguments, console, reference))
     pulled = pull(request, workplace, dry_run=console.dry_run)
