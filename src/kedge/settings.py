@@ -111,6 +111,24 @@ SETTINGS: dict[str, Setting] = {
             "no_https", "yes or no", "use http, not https", "no", ("NOHTTPS", "NO_HTTPS"), ("--no-https", "--nohttps")
         ),
         Setting("retries", "count or zero", "how often to try again", "5", ("RETRIES",), ("--retries",), "N"),
+        Setting(
+            "stall_timeout",
+            "count",
+            "seconds without data after which a download tries again",
+            "60",
+            ("STALL_TIMEOUT",),
+            ("--stall-timeout",),
+            "SECONDS",
+        ),
+        Setting(
+            "minimum_speed",
+            "size",
+            "bytes per second below which a download tries again, such as 100K",
+            "none",
+            ("MINIMUM_SPEED",),
+            ("--minimum-speed",),
+            "SIZE",
+        ),
         Setting("architecture", "text", "architecture to choose", None, ("PULL_ARCH", "ARCH"), ("--arch",), "ARCH"),
         Setting(
             "node_directory",
@@ -168,6 +186,8 @@ class Settings:
     ca_bundle: Path | None
     no_https: bool
     retries: int
+    stall_timeout: int
+    minimum_speed: int | None
     architecture: str | None
     node_directory: Path | None
     node_limit: int | None

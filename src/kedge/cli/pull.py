@@ -40,7 +40,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_login(parser)
     add_settings(
         parser, "architecture", "pull_directory", "compression", "threads", "disable_cache", "cache_directory",
-        "temporary_directory", "no_https", "library_url", "ca_bundle", "download_connections", "retries", "cache_limit",
+        "temporary_directory", "no_https", "library_url", "ca_bundle", "download_connections", "retries",
+        "stall_timeout", "minimum_speed", "cache_limit",
         "link_mode",
     )  # fmt: skip
     add_dry_run(parser)
