@@ -142,11 +142,18 @@ SETTINGS: dict[str, Setting] = {
         Setting(
             "node_limit",
             "size",
-            "how much unpacked images may take on this node (half of the room there)",
+            "how much unpacked images may take on this node (half of the room there, at most 50G)",
             None,
             ("NODE_LIMIT",),
             ("--node-limit",),
             "SIZE",
+        ),
+        Setting(
+            "node_days",
+            "count or zero",
+            "days after which an unused unpacked image is removed from this node; 0: never",
+            "14",
+            ("NODE_DAYS",),
         ),
         Setting("job_directory", "path", "where records of jobs are kept", None, ("JOBDIR",), ("--job-dir",), "DIR"),
         Setting(
@@ -191,6 +198,7 @@ class Settings:
     architecture: str | None
     node_directory: Path | None
     node_limit: int | None
+    node_days: int
     job_directory: Path | None
     runtime: str | None
     site: str | None

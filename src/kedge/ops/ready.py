@@ -67,7 +67,7 @@ def locate(options: RunOptions, host: HostFacts, say: Say) -> Located:
     def make_ready(root: Root) -> None:
         say("note", f"{options.image}: {root.reason}")
         was_missing = root.way == "unpack"  # and not there, but about to be removed
-        prepare_once(options, say, image.identity, lambda: was_missing and bool(find_unpacked(image, host.environ)))
+        prepare_once(options, say, image.state, lambda: was_missing and bool(find_unpacked(image, host.environ)))
 
     root = find() if image.kind == "folder" else find_held(find, make_ready, options.image)
     return Located(image, root, image.path)

@@ -203,7 +203,7 @@ def share(container: Container) -> bool:
     from kedge.runtime.processes.sharing import Sharing, make_key  # late: only ranks share
 
     located, options = container.located, container.options
-    identity = located.image.identity or located.root.folder
+    identity = located.image.state or located.root.folder
     container.sharing = Sharing(is_hidden=options.fakeroot)
     try:
         is_inside = container.sharing.enter_or_build(make_key(options, identity, os.environ, container.host.cwd))
