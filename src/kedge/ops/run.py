@@ -345,8 +345,10 @@ def begin(container: Container, servers: list[FuseServer]) -> Begun:
     request, payload = plan(container, view)
     planned = plan_container(request)
     view.close()
-    for text in (*request.additions.warnings, *payload.warnings):
+    for text in request.additions.warnings:
         container.say("warn", text)
+    for text in payload.warnings:
+        container.say("once", text)
     for text in (*request.additions.notes, *payload.notes):
         container.say("note", text)
     make_points(container, builder, planned)
