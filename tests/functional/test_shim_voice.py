@@ -191,28 +191,30 @@ def test_activated_environments_are_nothing_to_speak_of(runner: Runner, sandbox:
     assert next(iter(environ)) in runner.run("-v", "exec", str(sandbox), "true", env=environ).stderr
 
 
-LAUNCH = {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_LOCAL_SIZE": "4"}
+def launch(rank: int = 0, size: int = 4) -> dict[str, str]:
+    """The variables of a rank of a launch of its own."""
+    counts = {"OMPI_COMM_WORLD_SIZE": str(size), "OMPI_COMM_WORLD_LOCAL_SIZE": str(size)}
+    return {**counts, "OMPI_COMM_WORLD_RANK": str(rank), "OMPI_MCA_ess_base_jobid": secrets.token_hex(8)}
 
 
 @pytest.mark.parametrize("words", [("--cleanenv",), ("-C",), ("--compat",)], ids=" ".join)
 def test_ranks_without_their_launchers_variables_are_warned(
     runner: Runner, sandbox: Path, words: tuple[str, ...]
 ) -> None:
-    done = runner.run("exec", *words, str(sandbox), "true", env=LAUNCH)
+    done = runner.run("exec", *words, str(sandbox), "true", env=launch())
     assert done.returncode == 0
     assert f"{words[0]} removes the variables of the MPI launcher" in done.stderr
     assert "4 programs of one rank each" in done.stderr
     assert runner.run("exec", *words, str(sandbox), "true").stderr == ""
-    given = {f"APPTAINERENV_{name}": value for name, value in LAUNCH.items()}
-    assert runner.run("exec", *words, str(sandbox), "true", env={**LAUNCH, **given}).stderr == ""
-    alone = {**LAUNCH, "OMPI_COMM_WORLD_SIZE": "1"}
-    assert runner.run("exec", *words, str(sandbox), "true", env=alone).stderr == ""
+    given = {f"APPTAINERENV_{name}": value for name, value in launch().items()}
+    assert runner.run("exec", *words, str(sandbox), "true", env={**launch(), **given}).stderr == ""
+    assert runner.run("exec", *words, str(sandbox), "true", env=launch(size=1)).stderr == ""
 
 
 def test_ranks_with_a_container_each_are_warned(runner: Runner, shim: Runner, sandbox: Path) -> None:
-    done = shim.run("exec", "--sharens=false", str(sandbox), "true", env=LAUNCH)
+    done = shim.run("exec", "--sharens=false", str(sandbox), "true", env=launch())
     assert done.returncode == 0
     assert done.stderr.startswith(f"{WARNING}--sharens=false gives every rank a container of its own")
     assert runner.run("exec", "--sharens=false", str(sandbox), "true").stderr == ""
-    other = {**LAUNCH, "OMPI_COMM_WORLD_RANK": "3"}
-    assert runner.run("exec", "--sharens=false", str(sandbox), "true", env=other).stderr == "", "one speaks for all"
+    other = runner.run("exec", "--sharens=false", str(sandbox), "true", env=launch(rank=3))
+    assert other.stderr == "", "one speaks for all"

@@ -63,6 +63,13 @@ def test_said_in_tasks_of_an_array_by_each() -> None:
     assert find_scope({"JOB_ID": "a user's own"}, is_shim=False) == ""
 
 
+def test_said_in_each_launch_of_hydra(place: Path) -> None:
+    """Nothing names it but the parent of its ranks, which is not the session's."""
+    scope = find_scope({"MPI_LOCALRANKID": "0", "PMI_RANK": "0"}, is_shim=True)
+    assert scope.startswith("parent ")
+    assert scope != find_scope({}, is_shim=True)
+
+
 @pytest.mark.parametrize(
     ("environ", "size"),
     [

@@ -11,7 +11,7 @@ import time
 
 from kedge.posix.spawn import start_of
 from kedge.runtime.base import own_folder
-from kedge.runtime.processes.sharing import find_private_folder, make_digest
+from kedge.runtime.processes.sharing import find_launch, find_private_folder, make_digest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _RANKS = (*("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID", "FLUX_TASK_RANK"),)
 _JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "KEDGE_LOCAL_JOB_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid")
-_OLD = 7 * 24 * 3600.0  # seconds
+_HYDRA = "MPI_LOCALRANKID"  # MPICH, Intel MPI: nothing names the launch, but the process that starts all ranks does
+_OLD = 12 * 3600.0  # seconds: who comes back the next morning reads it again
 
 
 def say_first(text: str, environ: Mapping[str, str], uid: int, *, is_shim: bool = False) -> bool:
@@ -46,6 +47,8 @@ def find_scope(environ: Mapping[str, str], *, is_shim: bool) -> str:
     """What those have in common of whom one speaks: the job or the launch; through a shim the session, too."""
     names = ("JOB_ID", "SGE_TASK_ID") if environ.get("SGE_ROOT") else ()
     found = [f"{name}={environ[name]}" for name in (*_JOBS, *names) if environ.get(name)]
+    if not found and environ.get(_HYDRA):
+        return find_launch(environ)
     if found or not is_shim:
         return " ".join(found)
     session = os.getsid(0)
@@ -53,7 +56,7 @@ def find_scope(environ: Mapping[str, str], *, is_shim: bool) -> str:
 
 
 def _sweep(folder: str) -> None:
-    """Remove what jobs and sessions of long ago have left: nobody else does, as memory lasts until the next boot."""
+    """Forget what was said long ago."""
     oldest = time.time() - _OLD
     for name in os.listdir(folder):
         if os.stat(f"{folder}/{name}").st_mtime < oldest:
