@@ -98,6 +98,13 @@ SETTINGS: dict[str, Setting] = {
             "URL",
         ),
         Setting(
+            "keyserver",
+            "text",
+            "key servers, separated by commas; the first that has a key wins",
+            "https://keys.openpgp.org",
+            ("KEDGE_KEYSERVER",),
+        ),
+        Setting(
             "ca_bundle", "path", "PEM file of private certificate authorities", None, ("CA_BUNDLE",), ("--ca",), "FILE"
         ),
         Setting(
@@ -157,6 +164,7 @@ class Settings:
     download_connections: int
     pull_directory: Path | None
     library_url: str
+    keyserver: str
     ca_bundle: Path | None
     no_https: bool
     retries: int
@@ -202,6 +210,12 @@ def home_directory(environ: Mapping[str, str]) -> Path:
     """HOME, or what the user database says, or / when neither knows."""
     home = environ.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 - Path.home() raises where there is none
     return Path(home) if home.startswith("/") else Path("/")
+
+
+def apptainer_directory(environ: Mapping[str, str], home: Path | None = None) -> Path:
+    """Apptainer's directory of this user, which kedge shares: logins, remotes and keys."""
+    chosen = environ.get("APPTAINER_CONFIGDIR") or environ.get("SINGULARITY_CONFIGDIR")
+    return Path(chosen).absolute() if chosen else (home or home_directory(environ)) / ".apptainer"
 
 
 class _Merged:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,6 +68,17 @@ def test_sandbox_has_contents_modes_times_and_links(place: Path) -> None:
     assert stat.S_ISFIFO((target / "p").stat().st_mode)
     assert stat.S_IMODE((target / "p").stat().st_mode) == 0o622
     assert names_in(place) == ["box"]
+
+
+def test_sandbox_has_folders_deeper_than_files_may_be_open(place: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+    try:
+        unpack(place / "box", layer(file("d/" * 1500 + "x", b"deep", mode=0o640)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    found = (place / "box" / ("d/" * 1500 + "x")).stat()
+    assert (found.st_size, found.st_mode & 0o777) == (4, 0o640)
 
 
 def test_sandbox_writes_large_files_with_holes(place: Path) -> None:

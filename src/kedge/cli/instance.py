@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge instance`: containers with a name that run in the background: start, run, list, stop, logs."""
+"""`kedge instance`: containers with a name that run in the background: start, run, list, stop, logs, stats."""
 
 from __future__ import annotations
 
@@ -59,7 +59,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     logs.add_argument("name", metavar="NAME", help="which instance; it may have ended")
     logs.add_argument("-e", "--errors", action="store_true", help="its standard error only")
     logs.add_argument("-o", "--output", action="store_true", help="its standard output only")
-    for each in (listing, stop):
+    stats = commands.add_parser("stats", help="show what an instance uses: CPU, memory, disk, processes")
+    stats.add_argument("name", metavar="NAME", help="which instance")
+    stats.add_argument("--no-stream", action="store_true", help="once, not every second")
+    stats.add_argument("-j", dest="json", action="store_true", help="as --json; once")
+    for each in (listing, stop, stats):
         each.add_argument("-u", "--user", metavar="USER", default="", help="another user's, for root")
 
 
@@ -80,7 +84,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
             f"options of 'kedge instance {arguments.command}' stand behind it",
             hint=f"usage: kedge instance {arguments.command} [options] IMAGE NAME [ARGUMENT ...]",
         )
-    commands = {"list": _list, "stop": _stop, "logs": _logs}
+    commands = {"list": _list, "stop": _stop, "logs": _logs, "stats": _stats}
     commands[arguments.command](arguments, console)
     return 0
 
@@ -198,6 +202,13 @@ def _logs(arguments: argparse.Namespace, console: Console) -> None:
         with path.open("rb") as file:
             while piece := file.read(1 << 16):
                 console.write_bytes(piece)
+
+
+def _stats(arguments: argparse.Namespace, console: Console) -> None:
+    from kedge.cli.instance_stats import show_stats  # late: the other subcommands need none of it
+
+    instance = instances.find_instance(_environment_of(arguments.user), arguments.name)
+    show_stats(instance, console, is_once=arguments.no_stream)
 
 
 def _environment_of(user: str) -> Mapping[str, str]:

@@ -65,7 +65,13 @@ def main(program: str, argv: Sequence[str] | None = None) -> int:
 
         for text in meant.warnings:
             write_message(begin_message("warn", is_shim=True) + text)
-    return run_kedge(["--shim", *meant.words])
+    status = run_kedge(["--shim", *meant.words])
+    return status if verb in CONTAINER_VERBS else speak_status(status)
+
+
+def speak_status(status: int) -> int:
+    """The status of a verb as Apptainer's callers know it: 255 for whatever failed, 1 for words it cannot read."""
+    return {0: 0, 2: 1}.get(status, 255 if status < 128 else status)
 
 
 def _answer(meant: Translation) -> int:
@@ -101,6 +107,10 @@ def translate(program: str, words: Sequence[str]) -> Translation:
         return _explain(program, rest, is_wanted=bool(verb))
     if verb == "version":
         return Translation(text=f"{SPOKEN}\n")
+    if verb in ("buildcfg", "plugin"):
+        from kedge.cli.shim_answers import answer  # late: containers need none of it
+
+        return Translation(text=answer(program, verb, rest))
     from kedge.cli.shim_verbs import translate_verb  # late: containers need none of it
 
     return Translation([*leading, *translate_verb(program, verb, rest)], warnings=warnings)
@@ -127,8 +137,9 @@ def _explain(program: str, rest: list[str], *, is_wanted: bool = True) -> Transl
         status=0 if is_wanted else 1,
         text=f"usage: {program} [global options] VERB ...\n\n"
         f"This {program} is kedge {VERSION}, which speaks the command line of Apptainer.\n"
-        "exec run shell test instance pull push build inspect run-help cache sif sign verify key overlay registry\n"
-        "remote version; 'kedge --help' lists what else there is, and 'kedge shim remove' takes this name away.\n",
+        "exec run shell test instance pull push build inspect run-help search delete cache sif sign verify key\n"
+        "keyserver overlay registry remote buildcfg version; 'kedge --help' lists what else there is, and\n"
+        "'kedge shim remove' takes this name away.\n",
     )
 
 

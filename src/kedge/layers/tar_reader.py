@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from kedge.errors import CorruptImage, HostileImage, UnsupportedFormat
 from kedge.layers.limits import Ledger
-from kedge.layers.names import MAXIMUM_COMPONENT, MAXIMUM_PATH, show_name, split_name, split_target
+from kedge.layers.names import MAXIMUM_COMPONENT, MAXIMUM_PATH, show_name, split_name
 from kedge.layers.tar_layout import (
     BLOCK,
     EXTENSION_TYPES,
@@ -376,7 +376,7 @@ class TarReader:
         if not link:
             self._fail("a link without a target")
         if member.kind is None:
-            link = b"/".join(split_target(link, self._where, self._ledger.options.maximum_depth))
+            link = b"/".join(split_name(link, self._where))
         elif len(link) >= MAXIMUM_PATH or b"\0" in link:
             raise HostileImage(
                 f"{self._where}: '{show_name(self._current)}' is a symbolic link to a name of {len(link)} bytes "
@@ -392,15 +392,13 @@ class TarReader:
         parent = self._parents.get(head)
         if parent is None or name in _ODD_NAMES or len(name) > MAXIMUM_COMPONENT or len(raw) > MAXIMUM_PATH:
             parent, name = self._clean_name(raw)
-        elif raw[:1] == b"/":
-            split_name(raw, self._where, 0)  # "/name" has an empty head, like "name"
         member.parent, member.name = parent, name
         self._ledger.charge_member(len(name) + len(member.target), self._where)
 
     def _clean_name(self, raw: bytes) -> tuple[bytes, bytes]:
         if not raw:
             self._fail("a member without a name")
-        parts = split_name(raw, self._where, self._ledger.options.maximum_depth)
+        parts = split_name(raw, self._where)
         if not parts:
             return b"", b""
         parent, name = b"/".join(parts[:-1]), parts[-1]

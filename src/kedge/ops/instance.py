@@ -176,6 +176,11 @@ class Joined:
         return become(self, payload)
 
 
+def find_instance(environ: Mapping[str, str], name: str) -> Instance:
+    """One that runs; InstanceProblem where there is none."""
+    return Folder(environ).find(name)
+
+
 def list_instances(environ: Mapping[str, str], pattern: str = "*") -> list[Instance]:
     """Those that run on this host, by name."""
     return Folder(environ).list(pattern)

@@ -435,7 +435,7 @@ def plan(container: Container, view: LiveView) -> tuple[Request, Payload]:
         from kedge.runtime.devices import plan_devices  # late: most containers ask for no device
 
         additions = plan_devices(options, host, image)
-    payload = plan_payload(options, host, image, additions, container.asked)
+    payload = plan_payload(options, host, see_binds(image, container), additions, container.asked)
     request = Request(options, host, image, additions, payload)
     request.binds, request.scratch = container.binds, container.scratch
     request.is_writable, request.is_direct = container.layering.is_writable, container.layering.is_direct
@@ -448,6 +448,16 @@ def plan(container: Container, view: LiveView) -> tuple[Request, Payload]:
         request.group = make_group(view.read("/etc/group"), host)
     request.terminal = find_terminal() if options.contain else ""
     return request, payload
+
+
+def see_binds(image: ImageFacts, container: Container) -> ImageFacts:
+    """The image as its scripts will be, where a bind brings one of them."""
+    if not any(bind.destination.startswith(("/.singularity.d", "/scif")) for bind in container.binds):
+        return image
+    from kedge.runtime.environment.bound_view import BoundView  # late: few binds touch scripts
+
+    view = BoundView(image.view, container.binds, container.host.view)
+    return ImageFacts(view=view, path=image.path, name=image.name, kind=image.kind, oci_config=image.oci_config)
 
 
 def asks_devices(options: RunOptions, host: HostFacts) -> bool:

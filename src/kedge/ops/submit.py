@@ -36,6 +36,7 @@ from kedge.sites.rules import find_hidden_root
 
 _DEFAULT_OUTPUT = "{name}-{id}.out"
 _ANSWER_LIMIT = 1 << 20  # bytes of what a submit command prints
+_LOADER = ("LD_", "PYTHON")  # what the loader and kedge's own Python read
 _DEFAULT_ARRAY_OUTPUT = "{name}-{id}_{index}.out"
 
 
@@ -104,6 +105,7 @@ def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping
         directory=directory,
         output=str(output),
         error=error,
+        inside_only=_find_inside_only(ready),
     )
     script = cluster.backend.render(ready, cluster.site, place)
     argv = cluster.backend.submit_argv(str(record / "script.sh"), ready, cluster.site)
@@ -122,6 +124,17 @@ def doubt_image(
 
     check = warn_unseen_gpus if has_unseen else check_image
     return check(job, site, image, settings, environ)
+
+
+def _find_inside_only(job: Job) -> tuple[str, ...]:
+    """Variables of the job that would change programs of the node, kedge and srun among them."""
+    if not job.image or not job.environment:
+        return ()
+    from kedge.runtime.environment.env_requests import NEVER_PASSED  # late: most jobs set no variables
+    from kedge.runtime.environment.leaks import is_guarded
+
+    names = (name for name, _ in job.environment)
+    return tuple(name for name in names if name in NEVER_PASSED or is_guarded(name) or name.startswith(_LOADER))
 
 
 def _require_seen(kedge: str, site: Site, environ: Mapping[str, str]) -> None:

@@ -23,7 +23,9 @@ trap : USR1 USR2
 
 export KEDGE_NODEDIR="$SGE_LOCALDIR/kedge-$UID"
 export OMP_NUM_THREADS=8
+export KEDGEENV_OMP_NUM_THREADS=8
 export NOTE="a 'b' \$(c)"
+export KEDGEENV_NOTE="a 'b' \\\$(c)"
 set -eo pipefail
 
 cd /scratch/proj/ada/code
@@ -31,7 +33,7 @@ cd /scratch/proj/ada/code
 kedge=/scratch/proj/ada/bin/kedge
 image=/scratch/proj/ada/pytorch.sif
 
-mpirun -np 16 --map-by ppr:8:node -x KEDGE_JOB_ID -x KEDGE_JOB_NAME -x OMP_NUM_THREADS -x NOTE \
-    "$kedge" exec --nv --bind /scratch/proj/ada/data:/data:ro "$image" python train.py --note \
-    "it's \$5"
+mpirun -np 16 --map-by ppr:8:node -x KEDGE_JOB_ID -x KEDGE_JOB_NAME -x OMP_NUM_THREADS \
+    -x KEDGEENV_OMP_NUM_THREADS -x NOTE -x KEDGEENV_NOTE "$kedge" exec --nv \
+    --bind /scratch/proj/ada/data:/data:ro "$image" python train.py --note "it's \$5"
 # submitted with: qsub -terse -g proj job.sh

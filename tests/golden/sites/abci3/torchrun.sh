@@ -25,7 +25,9 @@ trap : USR1 USR2
 
 export KEDGE_NODEDIR="$PBS_LOCALDIR/kedge-$UID"
 export OMP_NUM_THREADS=8
+export KEDGEENV_OMP_NUM_THREADS=8
 export NOTE="a 'b' \$(c)"
+export KEDGEENV_NOTE="a 'b' \\\$(c)"
 set -eo pipefail
 
 cd /scratch/proj/ada/code
@@ -40,8 +42,8 @@ export MASTER_PORT=$((20000 + ${PBS_JOBID%%[!0-9]*} % 12000))
 
 # shellcheck disable=SC2016 # the rank of a node is known there only
 mpirun -np 2 --map-by ppr:1:node -hostfile "$PBS_NODEFILE" -x KEDGE_JOB_ID -x KEDGE_JOB_NAME \
-    -x OMP_NUM_THREADS -x NOTE -x MASTER_ADDR -x MASTER_PORT "$kedge" exec --nv \
-    --bind /scratch/proj/ada/data:/data:ro "$image" sh -c \
+    -x OMP_NUM_THREADS -x KEDGEENV_OMP_NUM_THREADS -x NOTE -x KEDGEENV_NOTE -x MASTER_ADDR \
+    -x MASTER_PORT "$kedge" exec --nv --bind /scratch/proj/ada/data:/data:ro "$image" sh -c \
     'exec torchrun --nnodes=2 --nproc_per_node=8 --node_rank="$OMPI_COMM_WORLD_RANK" \
         --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"' \
     torchrun train.py --note "it's \$5"

@@ -21,7 +21,9 @@ trap 'asked=143' TERM
 trap : USR1 USR2
 
 export OMP_NUM_THREADS=8
+export KEDGEENV_OMP_NUM_THREADS=8
 export NOTE="a 'b' \$(c)"
+export KEDGEENV_NOTE="a 'b' \\\$(c)"
 set -eo pipefail
 
 cd /scratch/proj/ada/code

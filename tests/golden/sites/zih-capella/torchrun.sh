@@ -23,7 +23,9 @@ trap : USR1 USR2
 
 export KEDGE_NODEDIR="/tmp/kedge-$UID"
 export OMP_NUM_THREADS=8
+export KEDGEENV_OMP_NUM_THREADS=8
 export NOTE="a 'b' \$(c)"
+export KEDGEENV_NOTE="a 'b' \\\$(c)"
 set -eo pipefail
 
 cd /scratch/proj/ada/code
