@@ -218,3 +218,14 @@ def test_ranks_with_a_container_each_are_warned(runner: Runner, shim: Runner, sa
     assert runner.run("exec", "--sharens=false", str(sandbox), "true").stderr == ""
     other = runner.run("exec", "--sharens=false", str(sandbox), "true", env=launch(rank=3))
     assert other.stderr == "", "one speaks for all"
+
+
+def test_shim_lets_in_what_apptainer_lets_in(runner: Runner, shim: Runner, sandbox: Path) -> None:
+    """`PYTHONPATH=$PWD/src apptainer exec …`, `pip install --user`: scripts for Apptainer count on both."""
+    environ = {"PYTHONPATH": "/elsewhere/src", "PERL5LIB": "/elsewhere/perl", "CONDA_PREFIX": "/opt/conda"}
+    done = shim.run("exec", str(sandbox), "env", env={**environ, "KEDGE_KEEP": ""})
+    assert (done.returncode, done.stderr) == (0, "")
+    inside = dict(line.partition("=")[::2] for line in done.stdout.splitlines())
+    assert {name: inside.get(name) for name in environ} == environ
+    assert "PYTHONNOUSERSITE" not in inside
+    assert "PERL5LIB" not in runner.read("exec", str(sandbox), "env", env={"PERL5LIB": "/elsewhere/perl"})
