@@ -20,6 +20,7 @@ from kedge.model.nearest import propose
 from kedge.posix.files import explained
 from kedge.posix.private import find_foreign_hand, make_refusal
 
+_ROOTS = ("auto", "unpack", "squashfuse", "kernel")
 FILE_LIMIT = 1 << 20  # a configuration file larger than this is something else
 
 
@@ -159,6 +160,22 @@ SETTINGS: dict[str, Setting] = {
         Setting(
             "runtime", "text", "the runtime that containers are handed to (kedge itself)", None, ("KEDGE_RUNTIME",)
         ),
+        Setting(
+            "keep",
+            "text",
+            "variables of the host that containers get: names, user-site, locale or all",
+            None,
+            ("KEDGE_KEEP",),
+            metavar="NAMES",
+        ),
+        Setting(
+            "root_from",
+            "root",
+            "where an image's files come from: auto, unpack, squashfuse or kernel",
+            "auto",
+            ("KEDGE_ROOT_FROM",),
+        ),
+        Setting("tmpfs_size", "text", "room for --writable-tmpfs and --contain", None, ("KEDGE_TMPFS_SIZE",)),
         Setting("site", "text", "the site that jobs are for (found out)", None, ("KEDGE_SITE",), ("--site",), "SITE"),
         Setting(
             "registry_login",
@@ -201,6 +218,9 @@ class Settings:
     node_days: int
     job_directory: Path | None
     runtime: str | None
+    keep: str | None
+    root_from: str
+    tmpfs_size: str | None
     site: str | None
     registry_login: bool
     sources: Mapping[str, Source] = NOTHING
@@ -486,6 +506,10 @@ def _parse_text(value: object) -> str | _Refused:
     return _Refused("it must be text")
 
 
+def _parse_root(value: object) -> str | _Refused:
+    return value if isinstance(value, str) and value in _ROOTS else _Refused(f"it must be one of {', '.join(_ROOTS)}")
+
+
 _PARSERS: dict[str, Callable[[object], Any]] = {
     "yes or no": _parse_flag,
     "count": _parse_count,
@@ -496,5 +520,6 @@ _PARSERS: dict[str, Callable[[object], Any]] = {
     "link mode": _parse_link_mode,
     "url": _parse_url,
     "text": _parse_text,
+    "root": _parse_root,
     "presence": bool,
 }

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Say = Callable[[str, str], None]
 
 
-_MESSAGES = ("quiet", "silent", "debug", "nocolor")  # what the child says is said as the user asked for it
+_MESSAGES = ("quiet", "silent", "debug", "nocolor", "shim")  # what the child says is said as the user asked for it
 _ATTEMPTS = 3  # others may remove what was unpacked a moment ago, and nobody holds yet
 
 
@@ -161,6 +161,8 @@ def prepare_once(options: RunOptions, say: Say, name: str, is_there: Callable[[]
 def prepare(options: RunOptions, word: str) -> None:
     """Have the image unpacked on this node; the child shows progress and says itself what goes wrong."""
     words = ["unpack", *options.pull_words, *(f"--{each}" for each in _MESSAGES if getattr(options, each))]
+    if options.shim and not options.verbose and not os.isatty(2):
+        words.append("--quiet")  # a program may read it, and take progress for output
     words += ["--pull", options.pull, "--", word]
     if options.json:
         _prepare_silently(words, word)
