@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if console.dry_run:
         _show(plans, console)
         return 0
-    _greet(cluster, console)
+    is_first = not cluster.site.queues and cluster.backend.name != "local" and not cluster.records.list_keys()
     submitted: dict[str, Submitted] = {}
     for (name, job), first in zip(asked.jobs, plans, strict=True):
         # one that waits for another of these has to know the id which that one got
@@ -76,6 +76,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         pinned = replace(job, image=first.job.image)  # looked up already
         plan = _make_plan(pinned, ids, asked.folder, cluster, console) if waits else first
         submitted[name] = _submit(plan, arguments, console)
+    if is_first:
+        _greet(console)
     if arguments.wait:
         _wait(list(submitted.values()), cluster, console)
     if console.json:
@@ -83,13 +85,12 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _greet(cluster: Cluster, console: Console) -> None:
+def _greet(console: Console) -> None:
     """Say once, with the first job, that more can be known about a cluster without a profile of its own."""
-    if not cluster.site.queues and cluster.backend.name != "local" and not cluster.records.list_keys():
-        console.progress.note(
-            "kedge knows no limits of this cluster, so requests beyond them wait for ever instead of being refused; "
-            "'kedge site init' learns them"
-        )
+    console.progress.note(
+        "kedge knows no limits of this cluster, so requests beyond them wait for ever instead of being refused; "
+        "'kedge site init' learns them"
+    )
 
 
 def _plan_all(asked: Asked, cluster: Cluster, console: Console) -> list[Plan]:
