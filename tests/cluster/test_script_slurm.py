@@ -120,6 +120,15 @@ def test_script_and_sbatch_agree_on_options_together(options: str, is_refused: b
     assert any(each.severity is Severity.ERROR for each in check_script(read_script(text))) == is_refused
 
 
+def test_script_is_right_that_one_task_gets_all_cpus(slurm: SlurmCluster) -> None:
+    user = slurm.user()
+    text = f"{HEAD}#SBATCH -n 1 -c 4 -o step.txt\nsrun scontrol show step $SLURM_JOB_ID.0\n"
+    job = user.read_program("sbatch", "--parsable", stdin=text).strip()
+    slurm.wait_for_state(job, "COMPLETED")
+    assert " CPUs=4 " in (user.home / "step.txt").read_text()
+    assert not check_script(read_script(text))
+
+
 def test_script_sums_up_reasons_for_mail_as_sbatch_does(slurm: SlurmCluster) -> None:
     user = slurm.user()
     text = f"{HEAD}#SBATCH --mail-type=END --mail-user=a@b.c\n#SBATCH --mail-type=FAIL --time=0\nsleep 1\n"

@@ -405,3 +405,25 @@ def test_convert_keeps_no_dead_lines_and_says_only_what_it_did() -> None:
     kept = convert(slurm("-N 1", "X=1\nsource env.sh\napptainer exec x.sif a"))
     assert kept.job.setup == ("X=1", "source env.sh")
     assert ["became 'setup'" in remark for _, remark in kept.remarks] == [True]
+
+
+def test_convert_keeps_the_order_of_what_minds_it() -> None:
+    body = "export A=1\nB=$A/x\nexport A=2\nexport C=$B\nexport D=4\nX=$E\nexport E=5\napptainer exec x.sif a $X"
+    job = convert(slurm("-N 1", body)).job
+    assert job.environment == (("D", "4"),)
+    assert job.setup == ("export A=1", "B=$A/x", "export A=2", "export C=$B", "X=$E", "export E=5", "export X")
+
+
+@pytest.mark.parametrize("line", ["module purge", "module use /apps", "module load $X", "ml gcc"])
+def test_convert_leaves_modules_in_their_lines_where_others_stand_by(line: str) -> None:
+    text = slurm("-N 1", f"source /etc/profile.d/modules.sh\n{line}\nmodule load cuda\napptainer exec x.sif a")
+    job = convert(text).job
+    assert (job.modules, job.setup) == ((), ("source /etc/profile.d/modules.sh", line, "module load cuda"))
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [("../a.sqsh", "../a.sqsh"), ("a.sqsh", "a.sqsh"), ("g.io#a/b:sha256:12", "docker://g.io/a/b@sha256:12")],
+)
+def test_convert_knows_images_of_pyxis(image: str, expected: str) -> None:
+    assert convert(slurm("-N 1", f"srun --container-image={image} a")).job.image == expected

@@ -89,7 +89,7 @@ CASES = {
     "fixed-port": (slurm("-N 2", "export MASTER_PORT=29500\nsrun a"), 3, None),
     "mpirun-inside": (slurm("-N 2 -n 8", "singularity exec x.sif mpirun -np 8 a"), 3, None),
     "first-node-only": (slurm("-N 2", "singularity exec x.sif a"), 3, None),
-    "srun-forgets-cpus": (slurm("-c 8", "srun singularity exec x.sif a"), 3, None),
+    "srun-forgets-cpus": (slurm("-n 4 -c 8", "srun singularity exec x.sif a"), 3, None),
     "placeholder": (slurm("-N 1", "singularity exec -B /scratch/<user>:/data x.sif a"), 3, None),
     "old-variable": (slurm("-N 1", "echo $SLURM_JOBID"), 3, None),
     "missing-image": (slurm("-N 1", "IMG=gone.sif\nsingularity exec $IMG a"), 4, None),

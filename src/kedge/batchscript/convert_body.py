@@ -19,6 +19,7 @@ from kedge.model.job import Parallel
 _SUBMIT_FOLDER = re.compile(r"\"?\$\{?(SLURM_SUBMIT_DIR|PBS_O_WORKDIR|SGE_O_WORKDIR)\}?\"?/?\Z")
 _RENDEZVOUS = re.compile(r"\s*(?:export\s+)?(?:MASTER_ADDR|MASTER_PORT|WORLD_SIZE)=[^;&|]*(?:\|[^;&]*)?\Z")
 _ASSIGNMENT = re.compile(r"\s*([A-Za-z_]\w*)=(?:[\w./:@+,${}-]*|\"[\w./:@+,$ {}-]*\"|'[^']*')\s*\Z")
+_MOST_COMMANDS = 1000  # among which exports are told apart
 _MOST_LINES = 200  # that are looked at for variables that nothing uses
 # variables and arguments, which sh in the container knows as well as the shell on the node
 _SIMPLE = re.compile(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\}|[1-9@*#]|\{[1-9@*#]\})|'[^']*'|\\.")
@@ -133,29 +134,33 @@ def _find_doubt(call: ContainerCall, values: Mapping[str, str], before: Sequence
 
 def _name_image(image: str, call: ContainerCall) -> str:
     """Pyxis writes REGISTRY#IMAGE:TAG for a reference."""
-    if call.program != "srun" or image.startswith(("/", "./")):
+    if call.program != "srun" or image.startswith(("/", "./", "../")) or image.endswith((".sqsh", ".squashfs")):
         return image
-    return "docker://" + image.removeprefix("docker://").replace("#", "/", 1)
+    return "docker://" + image.removeprefix("docker://").replace("#", "/", 1).replace(":sha256:", "@sha256:")
 
 
 def _convert_before(script: BatchScript, before: Sequence[Command], call: ContainerCall, body: Body) -> None:
-    """Modules and literal exports get fields of their own; every other line is kept as it is, to run before."""
+    """Modules and literal exports get fields of their own; every other line is kept as it is, to run before.
+
+    Fields come before lines, so that only what does not mind the order becomes one.
+    """
     directives = {each.line for each in script.directives}  # some stand too late, among the commands
     lines = {number: text for number, text in script.body if number < call.line and number not in directives}
     modules: list[str] = []
     environment: dict[str, str] = {}
     alone = _find_alone(before)
-    for command in before:
+    has_plain_modules = all(_is_load(each) or each.name not in ("module", "ml") for each in before)
+    for index, command in enumerate(before):
         if command.line not in lines or command.line not in alone:
             continue
         words = [word.text for word in command.words]
-        if words[:2] in (["module", "load"], ["module", "add"], ["ml", "load"]) and _is_plain(command):
+        if _is_load(command) and has_plain_modules:
             modules += words[2:]
-        elif words[:1] == ["export"] and _is_plain(command) and all(each.is_assignment for each in command.words[1:]):
+        elif words[:1] == ["export"] and _is_movable(command, index, before):
             environment |= dict(word.text.partition("=")[::2] for word in command.words[1:])
         elif words[:1] == ["cd"] and len(words) == 2 and _SUBMIT_FOLDER.match(command.words[1].raw):
             body.remarks.append((command.line, "the folder it is submitted from is where jobs of kedge's run anyway"))
-        elif words[:1] in (["source"], ["."]) and words[-1].endswith(("/modules.sh", "/lmod.sh")):
+        elif _is_module_setup(words) and has_plain_modules:
             body.remarks.append((command.line, "kedge's scripts set up modules themselves"))
         else:
             continue
@@ -167,6 +172,32 @@ def _convert_before(script: BatchScript, before: Sequence[Command], call: Contai
     body.fields["modules"] = tuple(modules)
     body.fields["environment"] = environment
     body.fields["setup"] = _trim(setup)
+
+
+def _is_load(command: Command) -> bool:
+    words = [word.text for word in command.words]
+    return words[:2] in (["module", "load"], ["module", "add"], ["ml", "load"]) and _is_plain(command)
+
+
+def _is_module_setup(words: Sequence[str]) -> bool:
+    return words[:1] in (["source"], ["."]) and words[-1].endswith(("/modules.sh", "/lmod.sh"))
+
+
+def _is_movable(command: Command, index: int, commands: Sequence[Command]) -> bool:
+    """Whether an export can come before all other lines: literal, the only one of its names, unused before."""
+    if (
+        len(commands) > _MOST_COMMANDS
+        or not _is_plain(command)
+        or not all(word.is_assignment for word in command.words[1:])
+    ):
+        return False
+    names = [word.text.partition("=")[0] for word in command.words[1:]]
+    used = re.compile(rf"\b(?:{'|'.join(map(re.escape, names))})\b")
+    set_again = re.compile(rf"(?<![\w$])(?:{'|'.join(map(re.escape, names))})\+?=")
+    before, after = commands[:index], commands[index + 1 :]
+    return not any(used.search(each.source) for each in before) and not any(
+        set_again.search(each.source) for each in after
+    )
 
 
 def _find_alone(commands: Sequence[Command]) -> set[int]:

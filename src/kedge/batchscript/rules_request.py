@@ -87,8 +87,9 @@ def _check_directory(case: Case) -> Iterator[Found]:
 
 def _needs_directory(case: Case) -> bool:
     """Whether something in the script lies where it was submitted, as far as names tell."""
-    words = [word.text for command in case.script.commands for word in command.words]
-    redirects = [text.lstrip("<>&|0123456789") for command in case.script.commands for text in command.redirects]
+    commands = [each for each in case.script.commands if not each.source.startswith("%")]  # ecFlow's own
+    words = [word.text for command in commands for word in command.words]
+    redirects = [text.lstrip("<>&|0123456789") for command in commands for text in command.redirects]
     return any(_RELATIVE.fullmatch(word) for word in (*words, *redirects))
 
 
