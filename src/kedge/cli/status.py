@@ -132,4 +132,11 @@ def describe_state(status: JobStatus) -> str:
     elif status.started:
         text += f", for {format_duration(max(round(time.time() - status.started), 0))}"
         text += f" of {format_duration(status.time_limit)}" if status.time_limit else ""
-    return text
+    return text + _describe_attempts(status)
+
+
+def _describe_attempts(status: JobStatus) -> str:
+    """For a job that the scheduler put back into the queue."""
+    if status.attempts and status.state in (State.QUEUED, State.HELD):
+        return f" again after {status.attempts} attempt{'' if status.attempts == 1 else 's'}"
+    return f" (attempt {status.attempts})" if status.attempts > 1 else ""

@@ -14,7 +14,7 @@ from kedge.jobs.records import Record
 from kedge.model.job import JobArray
 from kedge.model.job_state import JobStatus, State
 from kedge.ops.clusters import Cluster
-from kedge.ops.job_endings import have_scripts_ended, is_settled, lacks_tasks, make_status, merge
+from kedge.ops.job_endings import count_tasks, find_told_alone, is_settled, lacks_tasks, make_status, merge
 from kedge.ops.submit import recover_id
 from kedge.schedulers.array_numbers import can_renumber, restore_indices
 
@@ -41,10 +41,12 @@ def survey(cluster: Cluster, *, everything: bool = False) -> list[JobView]:
     partly = _find_partly_listed(cluster, listed, ours)
     views = [view for view in views if view.status.id not in partly]
     forgotten = _read_records(cluster, {id: key for id, key in ours.items() if id not in listed})
+    over = _read_records(cluster, {id: key for id, key in ended.items() if id not in listed})
+    finals = [(record, record.read_final()) for record in over]
+    forgotten += [record for record, final in finals if not final]  # they began once more
     for record, statuses in resolve_forgotten(cluster, [*forgotten, *partly.values()], listed):
         views += [JobView(each, record.key) for each in statuses]
-    for record in _read_records(cluster, {id: key for id, key in ended.items() if id not in listed}):
-        views += [JobView(each, record.key) for each in record.read_final()]
+    views += [JobView(each, record.key) for record, final in finals for each in final]
     _close_listed(cluster, listed, ours)
     views.sort(key=lambda view: view.status.index or 0)
     return sorted(views, key=lambda view: (view.status.submitted or 0.0, view.status.id), reverse=True)
@@ -63,9 +65,10 @@ def look_up(cluster: Cluster, record: Record) -> list[JobStatus]:
     try:
         listed = _restore(record, _look_closely(cluster, record.id))
     except SchedulerFailed:
-        if not have_scripts_ended(record):
+        told = find_told_alone(record)
+        if len(told) < count_tasks(record):
             raise
-        return merge(record, [])  # its scripts said how it ended, and need no scheduler for that
+        return told
     if not listed or lacks_tasks(record, listed):
         return resolve_forgotten(cluster, [record], {record.id: listed})[0][1]
     found = merge(record, listed)

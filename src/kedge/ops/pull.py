@@ -180,7 +180,7 @@ class _Puller:
 
     def pull_layers(self, plan: Pulled, resolved: Resolved, *, dry_run: bool) -> Pulled:
         """Convert a layered image, or hand out what was converted before."""
-        key = image_key(self.request.reference, resolved.digest, self.workplace.settings.compression)
+        key = image_key(self.request.reference, resolved.digest, self.workplace.packing)
         with self.store.use_image(key):  # what is found now must still be there when it is handed out
             return self._pull_layers(plan, resolved, key, dry_run=dry_run)
 

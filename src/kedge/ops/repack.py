@@ -33,7 +33,7 @@ def repack_sif(source: Path, target: Path, options: WriteOptions) -> None:
         reader = SifReader(original, str(source))
         reader.primary_partition()  # raises where there is nothing to run, as Apptainer does
         with atomic_output(target, mode=0o755, force=options.force) as file:
-            if options.recompress:
+            if options.recompress or options.fix_permissions:
                 _rebuild(reader, source, file, options)
             else:
                 copy_range(original, file, 0, os.fstat(original.fileno()).st_size)
