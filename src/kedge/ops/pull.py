@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 # Imports inside the functions below are late for start-up cost: a pull of what is stored already needs none of them.
 
-_FORMAT_VERSION = 1  # part of the key of stored images: raise it when the bytes that are written change
+_FORMAT_VERSION = 2  # part of the key of stored images: raise it when the bytes that are written change
 
 
 @dataclass(frozen=True, slots=True)
