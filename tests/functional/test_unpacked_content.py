@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
+from tests.requirements import require_program
 
 
 @pytest.fixture
@@ -72,6 +73,17 @@ def test_a_signed_image_is_the_same_image(runner: Runner, image: Path) -> None:
     runner.read("key", "newpair", "--name", "Me", "--email", "me@example.org", "--password", "")
     runner.read("sign", str(image))
     assert unpack(runner, image)["root"] == first["root"]
+
+
+def test_an_overlay_in_the_image_that_is_written_does_not_change_its_root(runner: Runner, image: Path) -> None:
+    require_program("fuse2fs")
+    runner.read("overlay", "create", "--size", "64", str(image))
+    first = unpack(runner, image)
+    for number in range(2):
+        runner.read("exec", "--writable", str(image), "touch", f"/written-{number}")
+        again = unpack(runner, image)
+        assert (again["unpacked"], again["root"]) == (False, first["root"])
+    assert "written-1" in runner.read("exec", str(image), "ls", "/")
 
 
 def test_starts_of_a_known_file_hash_nothing(runner: Runner, image: Path) -> None:
