@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Say = Callable[[str, str], None]
 
 
-_MESSAGES = ("quiet", "silent", "debug", "nocolor")  # what the child says is said as the user asked for it
+_MESSAGES = ("quiet", "silent", "debug", "nocolor", "shim")  # what the child says is said as the user asked for it
 _ATTEMPTS = 3  # others may remove what was unpacked a moment ago, and nobody holds yet
 
 
@@ -239,6 +239,8 @@ def prepare(options: RunOptions, word: str, *, may_mount: bool = False, once: st
     image that nobody else is to find.
     """
     words = ["unpack", *options.pull_words, *(f"--{each}" for each in _MESSAGES if getattr(options, each))]
+    if options.shim and not options.verbose and not os.isatty(2):
+        words.append("--quiet")  # a program may read it, and take progress for output
     words += ["--pull", options.pull, *(["--once", once] if once else [])]
     if options.json:
         _prepare_silently([*words, "--", word], word)
