@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from kedge.errors import JobStuck
 from tests.cluster.daemons import wait_until
 from tests.cluster.gridengine_cell import GROUP, GridEngineCell
 from tests.cluster.job_user import HOSTILE, SHOW, JobUser, make_job_user
@@ -66,6 +67,21 @@ def test_gridengine_verbs_depend_on_how_a_job_ended(user: JobUser) -> None:
     for id in ids:
         user.wait(id)
     assert [user.status(id)["state"] for id in ids] == ["failed", "done"]
+
+
+def test_gridengine_verbs_say_that_a_job_never_begins(user: JobUser) -> None:
+    (user.folder / "gone").mkdir()
+    (user.folder / "gone").chmod(0o777)
+    stuck = user.submit_shell("true", "-o", "gone/out.txt", "--directive=-h")
+    (user.folder / "gone").rmdir()
+    behind = user.submit_shell("true", "--after", f"afterany:{stuck}")
+    user.user.read_program("qrls", stuck)
+    for id, why in ((stuck, "could not open its output file"), (behind, f"waits for job {stuck}, which never begins")):
+        done = user.run("wait", id, "--timeout", "60s")
+        assert done.returncode == JobStuck.exit_code, done.stderr
+        assert why in done.stderr
+        assert "held, and never begins by itself" in user.read("status", id)
+    user.read("cancel", stuck, behind)
 
 
 def test_gridengine_verbs_know_attempts(user: JobUser, gridengine: GridEngineCell) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from kedge.errors import JobStuck
 from tests.cluster.daemons import wait_until
 from tests.cluster.job_user import JobUser, make_job_user
 from tests.cluster.slurm_cluster import SlurmCluster, SlurmOptions
@@ -86,6 +87,24 @@ def test_status_says_how_jobs_failed(me: JobUser) -> None:
     me.wait(script)
     assert (me.status(script)["state"], me.status(script)["signal"]) == ("failed", 9)
     assert "SIGKILL" in me.status(script)["why"]
+
+
+def test_wait_ends_where_a_job_never_begins(me: JobUser) -> None:
+    bad = me.submit_shell("exit 1")
+    never = me.submit_shell("true", "--after", f"afterok:{bad}")
+    behind = me.submit_shell("true", "--after", f"afterany:{never}")
+    long = me.submit_shell("true", "-p", "dev", "-t", "2h")
+    for id, why in (
+        (never, "ended in another way than asked"),
+        (behind, f"it waits for job {never}, which never begins"),
+        (long, "more time than the queue dev allows"),
+    ):
+        done = me.run("wait", id, "--timeout", "60s")
+        assert done.returncode == JobStuck.exit_code, done.stderr
+        assert why in done.stderr
+        assert me.status(id)["stuck"] is True
+        assert "queued, and never begins by itself" in me.read("status", id)
+    assert me.status(bad)["stuck"] is False
 
 
 def test_status_says_that_memory_ran_out(me: JobUser, slurm_memory: SlurmCluster) -> None:

@@ -179,7 +179,8 @@ def _submit(plan: Plan, arguments: argparse.Namespace, console: Console) -> Subm
 
 
 def _wait(submitted: list[Submitted], cluster: Cluster, console: Console) -> None:
-    from kedge.ops.job_control import FoundJob, require_success, wait_for
+    from kedge.ops.job_control import FoundJob, require_success
+    from kedge.ops.job_waiting import wait_for
 
     for done in submitted:
         job = FoundJob(done.record.id, done.record)

@@ -77,6 +77,27 @@ def look_up(cluster: Cluster, record: Record) -> list[JobStatus]:
     return found
 
 
+def look_up_many(cluster: Cluster, records: Sequence[Record]) -> dict[str, list[JobStatus]]:
+    """What is known about several jobs of ours, by the keys of their records: one question for all that go on.
+
+    Those that are over are looked at more closely, and those that the scheduler forgot in its accounts, all at once.
+    """
+    try:
+        listed = _group(_list_jobs(cluster))
+    except SchedulerFailed:  # scripts may tell it all the same
+        return {record.key: look_up(cluster, record) for record in records}
+    found, forgotten = {}, []
+    for record in records:
+        told = _restore(record, listed.get(record.id, []))
+        if told and not lacks_tasks(record, told) and not all(each.state.is_over for each in told):
+            found[record.key] = merge(record, told)
+        elif record.id and not told and not record.read_final():
+            forgotten.append(record)
+        else:
+            found[record.key] = look_up(cluster, record)
+    return found | {record.key: statuses for record, statuses in resolve_forgotten(cluster, forgotten)}
+
+
 def look_up_foreign(cluster: Cluster, id: str) -> list[JobStatus]:
     """What is known about a job that was not submitted with kedge."""
     found = _look_closely(cluster, id)

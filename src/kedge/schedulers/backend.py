@@ -107,3 +107,7 @@ class Backend(Protocol):
     def explain(self, status: JobStatus) -> str:
         """Why it waits or how it failed, in a sentence for people, with the remedy where there is one; may be empty."""
         ...
+
+    def is_stuck(self, status: JobStatus) -> bool:
+        """Whether it waits in vain: it never begins unless somebody changes it. One that its user holds is not."""
+        ...

@@ -119,6 +119,11 @@ class _Local:
             return _explain_waiting(status)
         return _explain_end(status)
 
+    @staticmethod
+    def is_stuck(status: JobStatus) -> bool:
+        """What it waits for ended otherwise, or it asks for more than there is."""
+        return status.state is State.HELD and status.reason in ("DependencyNeverSatisfied", "BadConstraints")
+
 
 LOCAL: Backend = _Local()
 

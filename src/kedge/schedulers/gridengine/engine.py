@@ -16,7 +16,7 @@ from kedge.model.site import Site
 from kedge.schedulers.backend import Dialect, Place, Query
 from kedge.schedulers.gridengine.accounts import parse_accounts
 from kedge.schedulers.gridengine.detail import parse_job_detail
-from kedge.schedulers.gridengine.explanation import explain_status
+from kedge.schedulers.gridengine.explanation import explain_status, is_in_error
 from kedge.schedulers.gridengine.listing import parse_job_list
 from kedge.schedulers.gridengine.request import (
     GRAMMAR,
@@ -121,6 +121,10 @@ class GridEngine:
     def explain(self, status: JobStatus) -> str:
         """In a sentence."""
         return explain_status(status)
+
+    def is_stuck(self, status: JobStatus) -> bool:
+        """`Eqw`: it waits until somebody clears its error."""
+        return is_in_error(status)
 
 
 def _account_words(job: Job, site: Site) -> list[str]:

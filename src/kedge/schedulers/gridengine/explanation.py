@@ -21,11 +21,16 @@ _NO_FOLDER = re.compile(r"can't chdir to ([^:;]*): ([^;]*)")
 
 def explain_status(status: JobStatus) -> str:
     """Empty when there is nothing to say."""
-    if "E" in status.raw and status.state is State.HELD:
+    if is_in_error(status):
         return _explain_error(status)
     if status.state in (State.QUEUED, State.HELD):
         return _explain_waiting(status)
     return _ENDINGS[status.state](status) if status.state in _ENDINGS else ""
+
+
+def is_in_error(status: JobStatus) -> bool:
+    """Whether Grid Engine gave up to start it."""
+    return "E" in status.raw and status.state is State.HELD
 
 
 def _explain_error(status: JobStatus) -> str:

@@ -73,5 +73,10 @@ class _Slurm:
 
         return explain(status)
 
+    def is_stuck(self, status: JobStatus) -> bool:
+        from kedge.schedulers.slurm.reasons import is_stuck
+
+        return is_stuck(status)
+
 
 SLURM: Backend = _Slurm()
