@@ -84,6 +84,19 @@ def test_gridengine_verbs_say_that_a_job_never_begins(user: JobUser) -> None:
     user.read("cancel", stuck, behind)
 
 
+def test_gridengine_verbs_give_back_the_status_of_a_command_without_a_terminal(user: JobUser) -> None:
+    process = user.start("alloc", "-", "sh", "-c", "echo said; exit 5")
+    said, errors = process.communicate(timeout=90)
+    assert (process.returncode, said) == (5, "said\n"), errors
+
+
+def test_gridengine_verbs_throw_output_away(user: JobUser) -> None:
+    id = user.submit_shell("echo x; exit 3", "-o", "/dev/null")
+    user.wait(id)
+    assert user.status(id)["exit_code"] == 3
+    assert "/dev/null, which keeps nothing" in user.run("logs", id).stderr
+
+
 def test_gridengine_verbs_know_attempts(user: JobUser, gridengine: GridEngineCell) -> None:
     id = user.submit_shell("echo run >>runs; [ $(wc -l <runs) -gt 1 ] || sleep 600", "--directive=-r y")
     user.await_file("runs")

@@ -118,6 +118,9 @@ def test_status_says_that_memory_ran_out(me: JobUser, slurm_memory: SlurmCluster
     me.wait(by_slurm)
     assert me.status(by_slurm)["state"] == "failed", "this Slurm says no more than that it was killed"
     assert "when memory runs out; more is asked for with --mem" in me.status(by_slurm)["why"]
+    clue = me.status(by_slurm)["clue"]
+    assert "exceeded memory limit" in clue["line"]
+    assert clue["cause"] == "it used more memory than it asked for, and the scheduler ended it"
 
 
 def test_status_says_that_the_output_could_not_be_opened(me: JobUser) -> None:
@@ -132,6 +135,13 @@ def test_status_says_that_the_output_could_not_be_opened(me: JobUser) -> None:
     refused = me.run("submit", "-e", "nowhere/err.txt", "-", "true")
     assert refused.returncode != 0
     assert "nowhere" in refused.stderr
+
+
+def test_status_of_a_job_that_throws_its_output_away(me: JobUser) -> None:
+    id = me.submit_shell("echo x; exit 3", "-o", "/dev/null")
+    me.wait(id)
+    assert me.status(id)["exit_code"] == 3
+    assert "/dev/null, which keeps nothing" in me.run("logs", id).stderr
 
 
 @pytest.mark.slow

@@ -71,8 +71,9 @@ class _Local:
         return found[1] or found[2]
 
     @staticmethod
-    def interactive_argv(job: Job, site: Site, command: Sequence[str]) -> list[str]:
+    def interactive_argv(job: Job, site: Site, command: Sequence[str], *, has_terminal: bool = True) -> list[str]:
         """Waits until there is room, and runs the command right here."""
+        del has_terminal
         options = _change({"name": job.name, **_ask_for(job)}, job, site)
         words = [f"--{name}={value}" if value else f"--{name}" for name, value in options.items()]
         return own_command("local-queue", "run", *words, "--", *command)

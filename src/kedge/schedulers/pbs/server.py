@@ -61,9 +61,9 @@ class Pbs:
             raise SchedulerFailed("qsub printed no id of a job", context={"said": output[-2000:]})
         return str(found[-1])
 
-    def interactive_argv(self, job: Job, site: Site, command: Sequence[str]) -> list[str]:
+    def interactive_argv(self, job: Job, site: Site, command: Sequence[str], *, has_terminal: bool = True) -> list[str]:
         """PBS starts a login shell and takes no command: what is to run has to be typed there."""
-        del command
+        del command, has_terminal
         options = merge_directives(collect_request(job, site), job, site, GRAMMAR)
         return ["qsub", "-I", *_account_words(job, site), *(word for each in options for word in each)]
 
