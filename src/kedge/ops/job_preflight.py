@@ -167,4 +167,7 @@ def _read_stored(name: str, queue: Queue, settings: Settings, tables: Tables) ->
     from kedge.ops.workplace import Workplace
 
     place = Workplace(replace(settings, architecture=platform.architecture))
-    return read_image_traits(Reference.parse(name), place, tables, offline=True)
+    try:
+        return read_image_traits(Reference.parse(name), place, tables, offline=True)
+    except KedgeError:  # the name was looked up, and nothing of the image was fetched yet
+        return None

@@ -37,6 +37,12 @@ class Workplace:
     settings: Settings
     progress: Progress = field(default_factory=Silent)
     access: AccessOptions | None = None
+    fix_permissions: bool = False  # --fix-perms
+
+    @property
+    def packing(self) -> str:
+        """What stored images depend on besides what they are made of."""
+        return self.settings.compression + ("+fix-perms" if self.fix_permissions else "")
 
     @property
     def platform(self) -> Platform:
@@ -63,6 +69,7 @@ class Workplace:
             settings.temporary_directory,
             self.progress,
             # a configuration file says how new images are packed, which is no reason to pack others again
+            fix_permissions=self.fix_permissions,
             recompress=settings.sources["compression"].kind in ("flag", "environment"),
         )
 
@@ -89,6 +96,8 @@ class Workplace:
             no_https=asked.no_https or settings.no_https,
             ca_bundle=asked.ca_bundle or settings.ca_bundle,
             retries=settings.retries if patient else 0,
+            stall_timeout=settings.stall_timeout,
+            minimum_speed=settings.minimum_speed or 0,
         )
         return Access.open(options, progress=self.progress)
 

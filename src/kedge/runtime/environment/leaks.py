@@ -40,18 +40,20 @@ _PATH_LISTS = frozenset(
     )
 )
 _GUARDED_PREFIXES = ("CONDA_", "LUA_PATH_", "LUA_CPATH_", "BASH_FUNC_")
-_QUIETLY = ("BASH_ENV", "ENV", "BASH_FUNC_")  # every login on a cluster has these: a word with --verbose is enough
+# Every login on a cluster has the first, every activated environment the others, and nobody wants its packages to mix
+# with the image's: a word with --verbose is enough.
+_QUIETLY = ("BASH_ENV", "ENV", "BASH_FUNC_", "VIRTUAL_ENV", "CONDA_", "MAMBA_", "_CE_")
 _PYTHON_PREFIXES = ("/usr", "/usr/local", "/opt/conda", "/opt/venv")
 _ALWAYS_THERE = ("", "C", "POSIX", "C.UTF-8", "C.utf8")
 _LOCALES = "/usr/lib/locale"
 
 
 class Kept:
-    """What the user let in with --keep."""
+    """What the user let in with --keep; through a shim all, because scripts for Apptainer count on it."""
 
     def __init__(self, options: RunOptions) -> None:
         self.names = {name.strip() for listed in options.keep for name in listed.split(",")}
-        self.has_all = "all" in self.names
+        self.has_all = options.shim or "all" in self.names
 
     def holds(self, name: str) -> bool:
         """Whether this guard is switched off."""

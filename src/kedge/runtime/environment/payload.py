@@ -88,6 +88,10 @@ def gather_settings(
     warnings, notes = guard_variables(passed, options, host, image.view, binds)
     settings.warnings += warnings
     settings.notes += notes
+    if options.cleanenv or "sharens" in options.given:
+        from kedge.runtime.environment.lost_ranks import warn_of_lost_ranks  # late: few ask for it, and fewer with MPI
+
+        settings.warnings += warn_of_lost_ranks(options, host.environ, {**passed, **settings.requests})
     settings.restored = {name: value for name, value in passed.items() if name not in settings.requests}
     settings.restored.update(describe_container(options, image))
     if additions.libraries:
