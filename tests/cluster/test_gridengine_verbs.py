@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from kedge.errors import JobStuck
+from kedge.errors import JobFailed, JobStuck
 from tests.cluster.daemons import wait_until
 from tests.cluster.gridengine_cell import GROUP, GridEngineCell
 from tests.cluster.job_user import HOSTILE, SHOW, JobUser, make_job_user
@@ -105,6 +105,19 @@ def test_gridengine_verbs_know_attempts(user: JobUser, gridengine: GridEngineCel
     _, errors = waiting.communicate(timeout=120)
     assert waiting.returncode == 0, errors
     assert user.status(id)["attempts"] == 2
+
+
+def test_gridengine_verbs_end_to_wait_for_what_was_deleted_between_two_attempts(
+    user: JobUser, gridengine: GridEngineCell
+) -> None:
+    id = user.submit_shell("touch begun; sleep 600", "--directive=-r y")
+    user.await_file("begun")
+    user.user.read_program("qhold", id)
+    gridengine.read("qmod", "-rj", id)
+    assert "again after 1 attempt" in user.read("status", user.await_state(id, "held")["id"])
+    user.user.read_program("qdel", id)
+    done = user.run("wait", id, "--timeout", "90s")
+    assert (done.returncode, "somebody deleted it" in done.stderr) == (JobFailed.exit_code, True), done.stderr
 
 
 def test_gridengine_verbs_at_abci(gridengine_abci: GridEngineCell) -> None:

@@ -99,7 +99,10 @@ def test_fixture_is_converted(name: str, tmp_path: Path) -> None:
 
 def test_fixture_without_a_file_system_is_refused_in_words(tmp_path: Path) -> None:
     empty = fixture_path("empty.sif")
-    for words in (*(("convert", empty, tmp_path / target) for target in (*FORMS.values(), "x.sif")), ("inspect", empty)):
+    for words in (
+        *(("convert", empty, tmp_path / target) for target in (*FORMS.values(), "x.sif")),
+        ("inspect", empty),
+    ):
         done = kedge(*words, cache=tmp_path / "cache", check=False)
         assert done.returncode == UnsupportedFormat.exit_code
         assert "no primary system partition" in done.stderr

@@ -162,7 +162,7 @@ def test_gridengine_accounts_of_all_kinds() -> None:
         ("27", None): (State.FAILED, 1, None),
         ("28", None): (State.FAILED, None, 11),
         ("29", None): (State.FAILED, None, None),
-        ("32", None): (State.UNKNOWN, None, None),
+        ("32", None): (State.LOST, None, None),
         ("33", None): (State.FAILED, 137, None),
         ("9", None): (State.FAILED, None, None),
         ("1", None): (State.FAILED, 3, None),

@@ -14,7 +14,15 @@ from kedge.jobs.records import Record
 from kedge.model.job import JobArray
 from kedge.model.job_state import JobStatus, State
 from kedge.ops.clusters import Cluster
-from kedge.ops.job_endings import count_tasks, find_told_alone, is_settled, lacks_tasks, make_status, merge
+from kedge.ops.job_endings import (
+    count_tasks,
+    find_told_alone,
+    indices_of,
+    is_settled,
+    lacks_tasks,
+    make_status,
+    merge,
+)
 from kedge.ops.submit import recover_id
 from kedge.schedulers.array_numbers import can_renumber, restore_indices
 
@@ -125,8 +133,11 @@ def resolve_forgotten(
     resolved = []
     for record in records:
         known = {each.shown_id: each for each in _restore(record, told.get(record.id, []))}
-        if listed and record.id in listed:  # the queue knows better than accounts which tasks wait
-            known = {shown: each for shown, each in known.items() if not each.pending_indices}
+        if listed and record.id in listed:  # the queue knows better than accounts which tasks wait, or wait again
+            there = {index for each in listed[record.id] for index in indices_of(each)}
+            known = {
+                shown: each for shown, each in known.items() if not each.pending_indices and each.index not in there
+            }
             known |= {each.shown_id: each for each in listed[record.id]}
         statuses = merge(record, list(known.values()))
         if is_settled(record, statuses):

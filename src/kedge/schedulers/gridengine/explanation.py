@@ -107,9 +107,9 @@ def _explain_memory(status: JobStatus) -> str:
     return explain_memory(f"it had {most} at most" if most else "")
 
 
-def _explain_unknown(status: JobStatus) -> str:
+def _explain_lost(status: JobStatus) -> str:
     if status.reason == "rescheduling":
-        return "it was put back into the queue, and the accounts have nothing since: it was deleted there, or will run"
+        return "it was put back into the queue and is not there any more: somebody deleted it before it began again"
     return ""
 
 
@@ -118,5 +118,5 @@ _ENDINGS: dict[State, Callable[[JobStatus], str]] = {
     State.CANCELLED: _explain_cancelled,
     State.TIMEOUT: explain_timeout,
     State.OUT_OF_MEMORY: _explain_memory,
-    State.UNKNOWN: _explain_unknown,
+    State.LOST: _explain_lost,
 }
