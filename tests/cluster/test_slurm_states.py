@@ -153,14 +153,16 @@ def test_status_of_time_limits_is_known_to_slurm_and_to_scripts(
         ids[user.folder] = id = user.submit_shell("touch up; sleep 300", "-t", "1m")
         user.await_file("up")
         cluster.expire(id)
-    # so that nobody has to wait for a minute, the shortest limit: as if it had begun a minute ago
-    [began] = forgotten.records.glob("*/began")
-    number, host, moment = began.read_text().splitlines()[0].split()
-    began.write_text(f"{number} {host} {int(moment) - 60}\n")
     me.wait(ids[me.folder])
     assert me.status(ids[me.folder])["state"] == "timeout"
     assert "time limit of 0:01:00" in me.status(ids[me.folder])["why"]
     slurm_forgetful.wait_until_forgotten(ids[forgotten.folder])
+    # so that nobody has to wait for a minute, the shortest limit: as if it had begun a minute ago
+    [began] = forgotten.records.glob("*/began")
+    first = began.read_text().splitlines()[0]
+    earlier = " ".join([*first.split()[:2], str(int(first.split()[2]) - 60)])
+    for path in (began, began.with_name("ended")):
+        path.write_text(path.read_text().replace(first, earlier))
     status = forgotten.status(ids[forgotten.folder])
     assert (status["state"], status["raw"]) == ("timeout", ""), "nobody but the script says so"
     assert "time limit of 0:01:00" in status["why"]
