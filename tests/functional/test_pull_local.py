@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Images that are on this machine already: signed ones, those of another architecture, names of outputs.
+"""Images that are on this machine already: signed ones, those of another architecture; times, names and documents.
 
 The signatures need openssl.
 """
@@ -13,6 +13,7 @@ import pytest
 
 from kedge.errors import NoMatchingPlatform
 from kedge.model.manifest import OCI_INDEX, OCI_MANIFEST
+from kedge.ops.fetch import parse_time
 from tests.builders import layers as build
 from tests.builders.images import MACHINE, add_rich_image, kedge, make_config
 from tests.builders.pem_keys import make_pem
@@ -137,3 +138,57 @@ def test_pulls_for_two_architectures_have_two_names(tmp_path: Path) -> None:
     assert names == ["both_1.sif", f"both_1_{OTHER}", f"both_1_{OTHER}.sif"]
     header = kedge("sif", "header", tmp_path / f"both_1_{OTHER}.sif", cache=tmp_path / "c").stdout
     assert f"Primary Architecture: {OTHER}" in header
+
+
+def test_layers_with_help_test_and_apps_keep_them(tmp_path: Path) -> None:
+    own = {"runscript.help": b"how to\n", "test": b"#!/bin/sh\ntrue\n", "runscript": b"replaced\n"}
+    files = [build.file(f".singularity.d/{name}", text, mode=0o755) for name, text in own.items()]
+    tar = build.layer(*files, build.file("scif/apps/foo/scif/runscript", b"run foo\n", mode=0o755))
+    with FakeRegistry() as registry:
+        registry.add_image("team/own", "1", [build.compress(tar)], make_config([tar]))
+        for name in ("x.sif", "box/"):
+            kedge("pull", name, f"docker://{registry.host}/team/own:1", cache=tmp_path / "c", cwd=tmp_path)
+    for words, said in (
+        (("--helpfile",), "how to"),
+        (("--test",), "true"),
+        (("--list-apps",), "foo"),
+        (("--app", "foo", "--runscript"), "run foo"),
+        (("--runscript",), "OCI_ENTRYPOINT"),
+    ):
+        shown = kedge("inspect", *words, "x.sif", cache=tmp_path / "c", cwd=tmp_path).stdout
+        assert said in shown
+        assert shown == kedge("inspect", *words, "box", cache=tmp_path / "c", cwd=tmp_path).stdout
+
+
+def test_apps_that_cannot_be_ones_do_not_stop_a_pull(tmp_path: Path) -> None:
+    apps = [build.file(f"scif/apps/a{n}/scif/runscript", b"x" * 1_000_000) for n in range(6)]
+    tar = build.layer(*apps)
+    with FakeRegistry() as registry:
+        registry.add_image("team/apps", "1", [build.compress(tar)], make_config([tar]))
+        done = kedge("pull", tmp_path / "x.sif", f"docker://{registry.host}/team/apps:1", cache=tmp_path / "c")
+    assert "'inspect' will not show the image's help, test and apps" in done.stderr
+    assert kedge("inspect", "--list-apps", tmp_path / "x.sif", cache=tmp_path / "c").stdout == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2024-03-05T07:08:09Z",
+        "2024-03-05T09:08:09+02:00",
+        "2024-03-05T01:38:09.123456789-05:30",
+        "2024-03-05 07:08:09 +0000 UTC",
+        "2024-03-05T07:08:09",
+    ],
+)
+def test_created_is_read_with_its_time_zone(text: str) -> None:
+    assert parse_time(text) == 1_709_622_489
+
+
+def test_created_with_a_time_zone_is_the_build_date(tmp_path: Path) -> None:
+    tar = build.layer(build.file("x", b"x"))
+    config = {**json.loads(make_config([tar])), "created": "2024-03-05T09:08:09+02:00"}
+    with FakeRegistry() as registry:
+        registry.add_image("team/time", "1", [build.compress(tar)], json.dumps(config).encode())
+        kedge("pull", tmp_path / "x.sif", f"docker://{registry.host}/team/time:1", cache=tmp_path / "c")
+    shown = kedge("inspect", tmp_path / "x.sif", cache=tmp_path / "c").stdout
+    assert "build-date: Tuesday_5_March_2024_7:8:9_UTC" in shown

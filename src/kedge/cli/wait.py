@@ -27,17 +27,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Wait for all; the first that did not end well, or never begins, is the error, after all were waited for."""
     from kedge.model.duration import parse_duration
-    from kedge.ops.clusters import open_cluster
-    from kedge.ops.job_control import find_job, require_success
+    from kedge.ops.job_control import require_success
+    from kedge.ops.job_places import locate_jobs
     from kedge.ops.job_waiting import wait_for_all
 
     timeout = float(parse_duration(arguments.timeout)) if arguments.timeout else None
     if timeout is not None and timeout <= 0:
         raise UsageError("--timeout takes a time above zero")
-    cluster = open_cluster(console.settings, console.environ)
+    cluster, jobs = locate_jobs(console.settings, console.environ, arguments.jobs)
     told: list[dict[str, object]] = []
     problems: list[KedgeError] = []
-    jobs = [find_job(cluster, word) for word in arguments.jobs]
     for outcome in wait_for_all(cluster, jobs, timeout=timeout, notice=_Notice(console)):
         told.append({"id": outcome.job.id, "tasks": [each.as_dict() for each in outcome.statuses]})
         try:
