@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kedge.errors import InvalidSetting, UsageError
+from kedge.frozen import NOTHING
 from kedge.posix.private import find_foreign_hand
 from kedge.registry.credential_helpers import TOKEN_USER, try_helper
 from kedge.registry.docker_config import AuthFile, Login, normalize_key, read_auth_file
 from kedge.registry.netrc import NetrcEntry, parse_netrc
 from kedge.registry.ngc import NGC_REGISTRY, NGC_USER, NGC_VARIABLES, holds_ngc_key, is_ngc_registry
 from kedge.registry.secret import Secret, encode_basic
+from kedge.settings import apptainer_directory
 
 PAIRS = (
     ("KEDGE_DOCKER_USERNAME", "KEDGE_DOCKER_PASSWORD"),
@@ -131,7 +133,7 @@ class CredentialSources:
         """The auth files that are looked into, in order, and whether the user named them."""
         if self.authfile is not None:
             yield self.authfile, True
-        yield login_file(self.home), False
+        yield login_file(self.home, self.environ), False
         yield self.home / ".singularity" / "docker-config.json", False
         if self.environ.get("REGISTRY_AUTH_FILE"):
             yield Path(self.environ["REGISTRY_AUTH_FILE"]), False
@@ -183,9 +185,9 @@ def make_login(username: str, password: Secret) -> Login:
     return Login(identity_token=password) if username == TOKEN_USER else Login(username, password)
 
 
-def login_file(home: Path) -> Path:
+def login_file(home: Path, environ: Mapping[str, str] = NOTHING) -> Path:
     """The file that `registry login` writes: Apptainer's own, so that it sees the login too."""
-    return home / ".apptainer" / "docker-config.json"
+    return apptainer_directory(environ, home) / "docker-config.json"
 
 
 def _read(path: Path, notes: list[str], *, is_explicit: bool) -> AuthFile | None:
