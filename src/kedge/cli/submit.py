@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if console.dry_run:
         _show(plans, console)
         return 0
-    _greet(cluster, console)
+    is_first = not cluster.site.queues and cluster.backend.name != "local" and not cluster.records.list_keys()
     submitted: dict[str, Submitted] = {}
     for (name, job), first in zip(asked.jobs, plans, strict=True):
         # one that waits for another of these has to know the id which that one got
@@ -76,6 +76,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         pinned = replace(job, image=first.job.image)  # looked up already
         plan = _make_plan(pinned, ids, asked.folder, cluster, console) if waits else first
         submitted[name] = _submit(plan, arguments, console)
+    if is_first:
+        _greet(console)
     if arguments.wait:
         _wait(list(submitted.values()), cluster, console)
     if console.json:
@@ -83,13 +85,12 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _greet(cluster: Cluster, console: Console) -> None:
+def _greet(console: Console) -> None:
     """Say once, with the first job, that more can be known about a cluster without a profile of its own."""
-    if not cluster.site.queues and cluster.backend.name != "local" and not cluster.records.list_keys():
-        console.progress.note(
-            "kedge knows no limits of this cluster, so requests beyond them wait for ever instead of being refused; "
-            "'kedge site init' learns them"
-        )
+    console.progress.note(
+        "kedge knows no limits of this cluster, so requests beyond them wait for ever instead of being refused; "
+        "'kedge site init' learns them"
+    )
 
 
 def _plan_all(asked: Asked, cluster: Cluster, console: Console) -> list[Plan]:
@@ -201,10 +202,16 @@ def _submit(plan: Plan, arguments: argparse.Namespace, console: Console) -> Subm
     if not console.json and arguments.script != "-":
         console.print(record.id)
         console.progress.note(f"'{record.name}' is in the queue of {record.site}; its output: {show_output(record)}")
-        console.progress.note(
-            f"'kedge status {record.id}' says how it is, 'kedge logs -f {record.id}' shows its output"
-        )
+        named = f"{_repeat_site(plan, console)}{record.id}"
+        console.progress.note(f"'kedge status {named}' says how it is, 'kedge logs -f {named}' shows its output")
     return done
+
+
+def _repeat_site(plan: Plan, console: Console) -> str:
+    """`--site NAME ` where the next command would otherwise be for another site: its jobs have the same numbers."""
+    site = plan.cluster.site.name
+    is_passing = console.settings.sources["site"].kind == "flag" or (console.settings.site or site) != site
+    return f"--site {shlex.quote(site)} " if is_passing else ""
 
 
 def _wait(submitted: list[Submitted], cluster: Cluster, console: Console) -> None:

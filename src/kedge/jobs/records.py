@@ -251,6 +251,13 @@ class Records:
         found = {**_read_links(self._ended, ""), **_read_links(self._ids, "")}
         return sorted(name.removesuffix(f":{id}") for name in found if name.endswith(f":{id}"))
 
+    def has_cancelled(self, key: str) -> bool:
+        """Whether a user ended this job, or a task of it; opens no file."""
+        try:
+            return any(name.startswith("cancelled") for name in os.listdir(self._records / key))
+        except OSError:
+            return False
+
     def list_new(self) -> list[str]:
         """The keys of records whose id is not known: their submission is under way, or was killed."""
         try:
@@ -288,22 +295,28 @@ class Records:
             ) from None
 
     def find(self, word: str, site: str) -> Record:
-        """The record of an id, a key, a name (the newest of that name), or `last`."""
-        ids = {**self.list_ended(site), **self.list_ids(site)}
-        if word in ids:
-            return self.read(ids[word], word)
-        for id in (id for id in ids if word.isdecimal() and shorten_id(id) == word):
-            return self.read(ids[id], id)  # PBS's 12[].server by its number
-        by_key = {key: id for id, key in ids.items()}
+        """The record of an id, a key, a name (the newest of that name), or `last`; without a `site` of any."""
+        ids = self._list_known(site)
+        named = [key for key, id in ids.items() if id == word] or [
+            key
+            for key, id in ids.items()
+            if word.isdecimal() and shorten_id(id) == word  # PBS's 12[].server
+        ]
         keys = self.list_keys()
-        if word in keys:
-            return self.read(word, by_key.get(word, ""))
+        if named or word in keys:
+            key = max(named) if named else word
+            return self.read(key, ids.get(key, ""))
         for key in reversed(keys):
             with contextlib.suppress(FileProblem):
-                record = self.read(key, by_key.get(key, ""))
-                if word in (record.name, "last") and record.site == site:
+                record = self.read(key, ids.get(key, ""))
+                if word in (record.name, "last") and site in ("", record.site):
                     return record
         raise JobNotFound(f"there is no record of a job '{word}'", hint="'kedge jobs' lists what there is")
+
+    def _list_known(self, site: str) -> dict[str, str]:
+        """Key to id of all jobs of a site, or of all sites."""
+        links = {**_read_links(self._ended, site), **_read_links(self._ids, site)}
+        return {key: name if site else name.partition(":")[2] for name, key in links.items()}
 
     def forget(self, record: Record) -> None:
         """Remove a record; the job itself is not touched."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from kedge.errors import CorruptImage, FileProblem, HostileImage, KedgeError, OutputExists, UsageError
+from kedge.errors import CorruptImage, FileProblem, HostileImage, KedgeError, NoSpace, OutputExists, UsageError
 from kedge.model.digest import Digest
 from kedge.model.form import Form
 from kedge.model.platform import Platform
@@ -97,15 +97,23 @@ def pull(request: PullRequest, workplace: Workplace, *, dry_run: bool = False) -
 
 def _pull(request: PullRequest, workplace: Workplace, *, dry_run: bool) -> Pulled:
     target = choose_output(request, workplace)
-    transport = request.reference.transport
-    if transport is Transport.INSTANCE:
+    if request.reference.transport is Transport.INSTANCE:
         raise UsageError(f"{request.reference} is a running container; there is nothing to pull")
     plan = Pulled(request.reference.redacted, target, request.form)
     if request.reference.is_local:
         return plan if dry_run else _pull_local(request, plan, workplace)
+    try:
+        return _pull_remote(request, plan, workplace, dry_run=dry_run)
+    except (FileProblem, NoSpace) as problem:
+        if request.offline:  # what is kept is all there is
+            raise
+        return _pull_remote(request, plan, workplace.go_around_cache(problem), dry_run=dry_run)
+
+
+def _pull_remote(request: PullRequest, plan: Pulled, workplace: Workplace, *, dry_run: bool) -> Pulled:
     with workplace.open_store() as store:
         puller = _Puller(request, workplace, store)
-        if transport is Transport.DOCKER:
+        if request.reference.transport is Transport.DOCKER:
             resolved = resolve(request.reference, workplace, store, offline=request.offline)
             if not resolved.manifest.is_sif:
                 return puller.pull_layers(plan, resolved, dry_run=dry_run)

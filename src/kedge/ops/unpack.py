@@ -12,11 +12,11 @@ import hashlib
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from kedge.errors import FileProblem, ImageNotFound, KedgeError, UnsupportedFormat, UsageError
+from kedge.errors import FileProblem, ImageNotFound, KedgeError, NoSpace, UnsupportedFormat, UsageError
 from kedge.model.reference import Reference, Transport
 from kedge.ops.node_store import Build, Built, NodeStore
 from kedge.ops.workplace import Workplace
@@ -60,13 +60,21 @@ class Unpacked:
         }
 
 
-def unpack(text: str, workplace: Workplace, *, policy: str = "missing") -> Unpacked:
-    """Make the image that `text` names ready; `policy` says when a registry is asked."""
+def unpack(text: str, workplace: Workplace, *, policy: str = "missing", once: str = "") -> Unpacked:
+    """Make the image that `text` names ready; `policy` says when a registry is asked.
+
+    `once` is the name of an image for one container alone: nobody else finds it.
+    """
     began = time.monotonic()
     reference = Reference.parse(text)
     node = NodeStore(workplace.settings, workplace.progress)
-    unpacker = _Unpacker(text, reference, workplace, node, policy)
-    done = unpacker.run()
+    unpacker = _Unpacker(text, reference, workplace, node, policy, once)
+    try:
+        done = unpacker.run()
+    except (FileProblem, NoSpace) as problem:
+        if policy == "never":  # what is kept is all there is
+            raise
+        done = replace(unpacker, workplace=workplace.go_around_cache(problem)).run()
     return Unpacked(reference.redacted, done.root, done.identity, done.is_new, time.monotonic() - began)
 
 
@@ -86,6 +94,7 @@ class _Unpacker:
     workplace: Workplace
     node: NodeStore
     policy: str
+    once: str
 
     def run(self) -> _Done:
         """Find it, or make it."""
@@ -94,17 +103,21 @@ class _Unpacker:
         if self.reference.transport is Transport.INSTANCE:
             raise UsageError(f"{self.reference} is a running container; there is nothing to unpack")
         machine = self.workplace.settings.architecture or ""
-        if self.policy in ("missing", "never") and not is_volatile(self.text):
+        if self.policy in ("missing", "never") and not is_volatile(self.text) and not self.once:
             found = find_named(self.text, machine, self.node.environ)
             if found:
                 return _Done(Path(found), Path(found).parent.name, False)
         done = self._unpack_local() if self.reference.is_local else self._unpack_remote()
-        self.node.remember(self.text, machine, done.identity)
+        if not self.once:
+            self.node.remember(self.text, machine, done.identity)
         return done
 
     def _make(self, identity: str, source: str, build: Build) -> _Done:
         from kedge.host.memory import watch_memory
 
+        if self.once:
+            with watch_memory("the unpacking"):
+                return _Done(self.node.make_passing(self.once, source, build), self.once, True)
         force = self.policy == "always" or self.reference.transport is Transport.HOST
         with watch_memory("the unpacking"):
             root, is_new = self.node.make(identity, source, build, force=force)
@@ -119,15 +132,18 @@ class _Unpacker:
         if image.kind == "folder":
             return _Done(Path(image.path), "", False)
         _require_squashfs(image, image.path)
+        if self.once:
+            return self._unpack_squashfs(image, self.once, image.path)
         identity = self.node.find_content(image)
         found = self.node.find(identity) if identity else None
         if found is not None and self.policy != "always":
             return _Done(found, identity, False)
-        identity = hash_content(image, min(self.workplace.threads, _MAXIMUM_WORKERS))
-        done = self._unpack_squashfs(image, identity, image.path)
-        _require_unchanged(image)
-        self.node.remember_content(image, identity)
-        return done
+        self.node.require_place(image.size, image.path)
+        if not identity:
+            identity = hash_content(image, min(self.workplace.threads, _MAXIMUM_WORKERS))
+            _require_unchanged(image)
+            self.node.remember_content(image, identity)
+        return self._unpack_squashfs(image, identity, image.path)
 
     def _unpack_squashfs(self, image: ImageFile, identity: str, source: str) -> _Done:
         """Straight from the file system in a file to the folder."""
@@ -198,7 +214,7 @@ class _Unpacker:
     def _unpack_resolved(self, resolved: Resolved, store: Store) -> _Done:
         from kedge.ops.fetch import open_remote_image
 
-        identity = self._name_layers(resolved.digest.hex)
+        identity = self.once or self._name_layers(resolved.digest.hex)
         found = self.node.find(identity)
         if found is not None and self.policy != "always":
             return _Done(found, identity, False)
@@ -223,7 +239,7 @@ class _Unpacker:
         from kedge.ops.image_content import hash_content
 
         source = find_sif_source(self.reference, self.workplace, store, offline=self.policy == "never")
-        identity = f"sif-{source.digest.hex}" if source.digest else ""
+        identity = self.once or (f"sif-{source.digest.hex}" if source.digest else "")
         found = self.node.find(identity) if identity else None
         if found is not None and self.policy != "always":
             return _Done(found, identity, False)

@@ -34,6 +34,7 @@ _PLACES = ("/var/tmp", "/tmp")  # the first that is on a disk of this node; stic
 _LEAST_ROOM = 1 << 30
 _SETTING = "node_directory"
 _LONGEST_NAME = 180
+_MOST_ROOTS = 100  # users of a node who are root in containers, each with a folder
 _OF_THIS_MACHINE = ("docker-daemon", "dockerd", "podman", "containers-storage", "host")
 _HIGH_FILE = 200  # the lock's least number: scripts number their own files, such as `exec 3>log`
 _PATIENCE, _PAUSE = 5.0, 0.005  # seconds: how long somebody may look whether an image is in use
@@ -76,11 +77,27 @@ def choose_place(environ: Mapping[str, str]) -> str:
     configured = _read_setting(environ)
     if configured:
         return configured
-    own = f"kedge-{os.getuid()}"
+    own = _choose_name()
     for folder in _PLACES:
         if os.path.isdir(f"{folder}/{own}/images") and not _is_readonly(f"{folder}/{own}"):
             return f"{folder}/{own}"
     return f"{_choose_default(own)}/{own}"
+
+
+def _choose_name() -> str:
+    """What the folder is called; fake root in a container cannot use what the machine's root has."""
+    uid = os.getuid()
+    if uid:
+        return f"kedge-{uid}"
+    names = ["kedge-0", *(f"kedge-0-{number}" for number in range(1, _MOST_ROOTS))]
+    return next((name for name in names if not any(_is_foreign(f"{folder}/{name}") for folder in _PLACES)), names[0])
+
+
+def _is_foreign(path: str) -> bool:
+    try:
+        return os.lstat(path).st_uid != os.getuid()
+    except OSError:
+        return False
 
 
 def describe_place(path: str) -> str:
