@@ -32,7 +32,10 @@ def raised_signals() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    raisers: dict[signal.Signals, _Handler] = {**dict.fromkeys(_SIGNALS, _raise_terminated), signal.SIGINT: _InterruptRaiser()}
+    raisers: dict[signal.Signals, _Handler] = {
+        **dict.fromkeys(_SIGNALS, _raise_terminated),
+        signal.SIGINT: _InterruptRaiser(),
+    }
     before = {number: signal.getsignal(number) for number in raisers}
     try:
         for number, raiser in raisers.items():

@@ -17,6 +17,7 @@ from kedge.ops.workplace import Workplace
 from kedge.runtime.adapters import Adapter, ForeignImage
 from kedge.runtime.facts import HostFacts, ImageFacts
 from kedge.runtime.images.image_file import ImageFile, compare_machine, identify
+from kedge.runtime.images.lookups import find_current
 from kedge.runtime.images.node import find_named, find_unpacked, hold, is_volatile, read_config
 from kedge.runtime.mounts.layers_above import explain_readonly_image
 from kedge.runtime.options import RunOptions
@@ -101,7 +102,7 @@ def _unpack(options: RunOptions, found: ImageFile | None, host: HostFacts) -> Fo
     """A folder on this node, held for as long as the runtime's processes live."""
     if options.writable:
         raise explain_readonly_image(options.image, found.kind if found else "reference")
-    root = _find_root(options, found, host)
+    root = _find_current(options, found, host)
     if options.pull in ("newer", "always") or not root or hold(root) < 0:
         prepare(options, options.image)
         root = _find_root(options, found, host)
@@ -109,6 +110,12 @@ def _unpack(options: RunOptions, found: ImageFile | None, host: HostFacts) -> Fo
             raise FileProblem(f"{options.image} was unpacked, and is gone already", hint="the node's place is too full")
     facts = ImageFacts(view=FolderView(root), path=options.image, kind="folder", oci_config=read_config(root))
     return ForeignImage(root, "folder", facts)
+
+
+def _find_current(options: RunOptions, found: ImageFile | None, host: HostFacts) -> str:
+    if found is not None or options.pull != "auto" or is_volatile(options.image):
+        return _find_root(options, found, host)
+    return find_current(options.image, choose_machine(options, host), host.environ, options.pull_words)
 
 
 def _find_root(options: RunOptions, found: ImageFile | None, host: HostFacts) -> str:

@@ -7,6 +7,7 @@ import os
 
 from kedge.posix.spawn import run_attached
 from kedge.runtime.images.image_file import ImageFile, compare_machine, identify
+from kedge.runtime.images.lookups import find_current
 from kedge.runtime.images.node import (
     find_named,
     find_unpacked,
@@ -112,21 +113,30 @@ def _locate_reference(options: RunOptions, host: HostFacts, say: Say) -> Located
     if options.root not in ("auto", "unpack"):
         say("warn", f"--root-from {options.root} changes nothing: {reference} is unpacked on this node")
     machine = choose_machine(options, host)
-    is_asked = not is_volatile(reference) and options.pull not in ("newer", "always")
+    is_asked = not is_volatile(reference) and options.pull in ("missing", "never")
+
+    def look() -> str:
+        """What is on this node, and as `--pull` allows need not be asked for."""
+        if is_asked:
+            return find_named(reference, machine, host.environ)
+        if options.pull != "auto" or is_volatile(reference):
+            return ""
+        return find_current(reference, machine, host.environ, options.pull_words)
 
     def find() -> Root:
-        folder = find_named(reference, machine, host.environ) if is_asked else ""
+        folder = look()
         return Root("folder" if folder else "unpack", f"{reference} is unpacked on this node: {folder}", folder)
 
     def make_ready(root: Root) -> None:
         nonlocal is_asked
-        if not is_asked:
+        if not is_asked and (options.pull != "auto" or is_volatile(reference)):
             is_asked = True
             prepare(options, reference)
             return
         was_missing = root.way == "unpack"  # and not there, but about to be removed
         name = name_path("", reference, machine).rpartition("/")[2]
-        prepare_once(options, say, name, lambda: was_missing and bool(find_named(reference, machine, host.environ)))
+        prepare_once(options, say, name, lambda: was_missing and bool(look()))
+        is_asked = True
 
     root = find_held(find, make_ready, reference)
     return Located(ImageFile(root.folder, "folder"), root, reference)
