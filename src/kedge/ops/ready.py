@@ -7,7 +7,6 @@ import os
 
 from kedge.posix.spawn import run_attached
 from kedge.runtime.images.image_file import ImageFile, compare_machine, identify
-from kedge.runtime.images.lookups import find_current
 from kedge.runtime.images.node import (
     find_named,
     find_unpacked,
@@ -121,6 +120,8 @@ def _locate_reference(options: RunOptions, host: HostFacts, say: Say) -> Located
             return find_named(reference, machine, host.environ)
         if options.pull != "auto" or is_volatile(reference):
             return ""
+        from kedge.runtime.images.lookups import find_current  # late: files are not looked up
+
         return find_current(reference, machine, host.environ, options.pull_words)
 
     def find() -> Root:
