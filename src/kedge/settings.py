@@ -20,6 +20,7 @@ from kedge.model.nearest import propose
 from kedge.posix.files import explained
 from kedge.posix.private import find_foreign_hand, make_refusal
 
+_ROOTS = ("auto", "unpack", "squashfuse", "kernel")
 FILE_LIMIT = 1 << 20  # a configuration file larger than this is something else
 
 
@@ -98,6 +99,13 @@ SETTINGS: dict[str, Setting] = {
             "URL",
         ),
         Setting(
+            "keyserver",
+            "text",
+            "key servers, separated by commas; the first that has a key wins",
+            "https://keys.openpgp.org",
+            ("KEDGE_KEYSERVER",),
+        ),
+        Setting(
             "ca_bundle", "path", "PEM file of private certificate authorities", None, ("CA_BUNDLE",), ("--ca",), "FILE"
         ),
         Setting(
@@ -142,16 +150,39 @@ SETTINGS: dict[str, Setting] = {
         Setting(
             "node_limit",
             "size",
-            "how much unpacked images may take on this node (half of the room there)",
+            "how much unpacked images may take on this node (half of the room there, at most 50G)",
             None,
             ("NODE_LIMIT",),
             ("--node-limit",),
             "SIZE",
         ),
+        Setting(
+            "node_days",
+            "count or zero",
+            "days after which an unused unpacked image is removed from this node; 0: never",
+            "14",
+            ("NODE_DAYS",),
+        ),
         Setting("job_directory", "path", "where records of jobs are kept", None, ("JOBDIR",), ("--job-dir",), "DIR"),
         Setting(
             "runtime", "text", "the runtime that containers are handed to (kedge itself)", None, ("KEDGE_RUNTIME",)
         ),
+        Setting(
+            "keep",
+            "text",
+            "variables of the host that containers get: names, user-site, locale or all",
+            None,
+            ("KEDGE_KEEP",),
+            metavar="NAMES",
+        ),
+        Setting(
+            "root_from",
+            "root",
+            "where an image's files come from: auto, unpack, squashfuse or kernel",
+            "auto",
+            ("KEDGE_ROOT_FROM",),
+        ),
+        Setting("tmpfs_size", "text", "room for --writable-tmpfs and --contain", None, ("KEDGE_TMPFS_SIZE",)),
         Setting("site", "text", "the site that jobs are for (found out)", None, ("KEDGE_SITE",), ("--site",), "SITE"),
         Setting(
             "registry_login",
@@ -182,6 +213,7 @@ class Settings:
     download_connections: int
     pull_directory: Path | None
     library_url: str
+    keyserver: str
     ca_bundle: Path | None
     no_https: bool
     retries: int
@@ -191,8 +223,12 @@ class Settings:
     architecture: str | None
     node_directory: Path | None
     node_limit: int | None
+    node_days: int
     job_directory: Path | None
     runtime: str | None
+    keep: str | None
+    root_from: str
+    tmpfs_size: str | None
     site: str | None
     registry_login: bool
     sources: Mapping[str, Source] = NOTHING
@@ -230,6 +266,12 @@ def home_directory(environ: Mapping[str, str]) -> Path:
     """HOME, or what the user database says, or / when neither knows."""
     home = environ.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 - Path.home() raises where there is none
     return Path(home) if home.startswith("/") else Path("/")
+
+
+def apptainer_directory(environ: Mapping[str, str], home: Path | None = None) -> Path:
+    """Apptainer's directory of this user, which kedge shares: logins, remotes and keys."""
+    chosen = environ.get("APPTAINER_CONFIGDIR") or environ.get("SINGULARITY_CONFIGDIR")
+    return Path(chosen).absolute() if chosen else (home or home_directory(environ)) / ".apptainer"
 
 
 class _Merged:
@@ -472,6 +514,10 @@ def _parse_text(value: object) -> str | _Refused:
     return _Refused("it must be text")
 
 
+def _parse_root(value: object) -> str | _Refused:
+    return value if isinstance(value, str) and value in _ROOTS else _Refused(f"it must be one of {', '.join(_ROOTS)}")
+
+
 _PARSERS: dict[str, Callable[[object], Any]] = {
     "yes or no": _parse_flag,
     "count": _parse_count,
@@ -482,5 +528,6 @@ _PARSERS: dict[str, Callable[[object], Any]] = {
     "link mode": _parse_link_mode,
     "url": _parse_url,
     "text": _parse_text,
+    "root": _parse_root,
     "presence": bool,
 }

@@ -175,6 +175,7 @@ def test_shim_tutorial_table_is_complete() -> None:
         ("apptainer -q run --nv i.sif x.py", ["--quiet", "run", "--no-workdir", "--force", "--nv", "i.sif", "x.py"]),
         ("apptainer pull docker://x", ["pull", "--format", "sif", "docker://x"]),
         ("apptainer pull --sandbox x docker://x", ["pull", "--sandbox", "x", "docker://x"]),
+        ("apptainer pull --arch arm64 oras://x", ["pull", "--format", "sif", "--plain-name", "--arch", "arm64", "oras://x"]),
         ("apptainer push -U -D text x.sif oras://r/x", ["push", "x.sif", "oras://r/x"]),
         ("apptainer push --description=text x.sif oras://r/x", ["push", "x.sif", "oras://r/x"]),
         ("apptainer cache clean -n -T oci,library", ["cache", "clean", "--dry-run", "-T", "image"]),
@@ -186,7 +187,13 @@ def test_shim_tutorial_table_is_complete() -> None:
         ("apptainer build -s -F x oci:y", ["pull", "--format", "sandbox", "-F", "x", "oci:y"]),
         ("apptainer build --arch arm64 x oci:y", ["pull", "--format", "sif", "--arch", "arm64", "x", "oci:y"]),
         ("apptainer build -f -B /a -B/b -T x docker://y", ["pull", "--format", "sif", "x", "docker://y"]),
-        ("apptainer run-help x.sif", ["inspect", "--helpfile", "x.sif"]),
+        ("apptainer run-help x.sif", ["run-help", "x.sif"]),
+        ("apptainer search --arch amd64 alpine", ["search", "--in-library", "--arch", "amd64", "alpine"]),
+        ("apptainer delete -F library://a/b/c:1", ["delete", "-F", "library://a/b/c:1"]),
+        ("apptainer remote use x", ["remote", "use", "x"]),
+        ("apptainer remote -c f list", ["remote", "-c", "f", "list"]),
+        ("apptainer remote add-keyserver -o 1 site https://k.example", ["keyserver", "add", "-o", "1", "https://k.example"]),
+        ("apptainer instance stats --no-stream web", ["instance", "stats", "--no-stream", "web"]),
         ("apptainer instance start i.sif web", ["instance", "start", "--force", "i.sif", "web"]),
         ("singularity instance.stop web", ["instance", "stop", "web"]),
         ("apptainer overlay create --size 512 o.img", ["overlay", "create", "--size", "512", "o.img"]),
@@ -215,9 +222,12 @@ def test_shim_version_can_be_parsed() -> None:
         ("apptainer buld x y", "there is no 'apptainer buld'", "did you mean 'build'?"),
         ("apptainer capability list", "there is no 'apptainer capability' here", "rights of their caller"),
         ("singularity oci run", "there is no 'singularity oci' here", "kedge run oci:FOLDER"),
-        ("apptainer search x", "there is no 'apptainer search' here", "kedge search"),
-        ("apptainer remote use x", "there is no 'remote use' here", "kedge registry login HOST"),
-        ("apptainer remote login --tokenfile f h", "'apptainer remote --tokenfile' cannot", "--password-stdin"),
+        ("apptainer config fakeroot --add x", "there is no 'apptainer config fakeroot' here", "kedge config fakeroot"),
+        ("apptainer config global --get x", "there is no 'apptainer config' here", "kedge config show"),
+        ("apptainer keyserver login https://k", "there is no 'apptainer keyserver login' here", "no credentials"),
+        ("apptainer plugin install x", "there is no 'apptainer plugin' here", "no plugins"),
+        ("apptainer buildcfg NO_SUCH", 'no variable named "NO_SUCH"', "apptainer buildcfg"),
+        ("apptainer remote login --tokenfile f r.example", "'apptainer remote --tokenfile' cannot", "--password-stdin"),
         ("apptainer pull --docker-host=h docker://x", "'apptainer pull --docker-host' cannot be", "DOCKER_HOST"),
         ("apptainer build -e x docker://y", "'build -e' cannot be honoured", "no encrypted images"),
         ("apptainer build x.sif", "'build' takes an output and what to build it from", "docker://NAME"),
@@ -282,6 +292,18 @@ def test_shim_install_goes_to_the_users_programs_by_default(tmp_path: Path) -> N
     assert {each["state"] for each in shown} == {"off-path"}
 
 
+def test_shim_list_looks_into_a_directory(tmp_path: Path) -> None:
+    """Where `install --dir` put them, they are found, also outside of PATH."""
+    folder = tmp_path / "own bin"
+    install(folder, path="/usr/bin:/bin")
+    done = run_kedge("--json", "shim", "list", "--dir", str(folder), PATH="/usr/bin:/bin", HOME=str(tmp_path))
+    shown = json.loads(done.stdout)
+    assert [(each["path"], each["state"]) for each in shown] == [(str(folder / x), "off-path") for x in PROGRAMS]
+    done = run_kedge("shim", "list", "--dir", str(tmp_path), PATH="/usr/bin:/bin")
+    assert done.returncode == 0
+    assert f"kedge shim install --dir {tmp_path}" in done.stderr
+
+
 def test_shim_install_leaves_other_programs_alone(tmp_path: Path) -> None:
     real = tmp_path / "singularity"
     real.write_text("#!/bin/sh\necho real\n")
@@ -334,7 +356,7 @@ def test_shim_starts_whatever_the_interpreter_is_called(tmp_path: Path, name: st
     done = subprocess.run([tmp_path / "singularity", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"apptainer version {SPOKEN}\n"
     done = subprocess.run([tmp_path / "run-singularity"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr.splitlines()[0]) == (255, "kedge: 'kedge run' needs an image")
+    assert (done.returncode, done.stderr.splitlines()[0]) == (255, "FATAL:   'kedge run' needs an image")
 
 
 def test_shim_without_its_package_says_so(tmp_path: Path) -> None:
@@ -353,7 +375,7 @@ def test_shim_verbs_find_the_libraries(tmp_path: Path) -> None:
     done = subprocess.run([tmp_path / "apptainer", "inspect", "--help"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     done = subprocess.run([tmp_path / "apptainer", "sif", "list", "/gone"], capture_output=True, text=True, check=False)
-    assert done.returncode == 30
+    assert done.returncode == 255
     done = subprocess.run([tmp_path / "apptainer"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
 

@@ -85,6 +85,27 @@ def test_plan_current_folder_of_the_system_is_not_bound(cwd: str) -> None:
     assert destinations(plan_container(make_request(cwd=cwd)))[-1] == "/home/user"
 
 
+def test_plan_current_folder_does_not_hide_another_home() -> None:
+    request = make_request(cwd="/home/user", home="/scratch/job:/home/user")
+    assert [each[1] for each in plan_container(request).rest if each[0] == "bind"][-1] == OLD + "/scratch/job"
+
+
+def test_plan_current_folder_lies_above_a_bind_that_covers_it() -> None:
+    request = make_request(cwd="/home/user/work")
+    request.binds = [Bind("/scratch", "/home/user")]
+    assert "/home/user/work" not in destinations(plan_container(request))  # nothing is made in /scratch
+    request.host.view = TableView({**HOST, "/scratch/work": None})
+    assert destinations(plan_container(request))[-1] == "/home/user/work"
+
+
+@pytest.mark.parametrize("links", [{"/var/tmp": "-> /tmp", "/tmp": None}, {"/tmp": "-> var/tmp", "/var/tmp": None}])
+def test_plan_tmp_that_is_a_link_to_the_other_is_mounted_once(links: dict[str, str | None]) -> None:
+    request = make_request()
+    request.image.view = TableView({**IMAGE, **links})
+    shown = destinations(plan_container(request))
+    assert ("/tmp" in shown, "/var/tmp" in shown) == (True, False)
+
+
 def test_plan_no_mount_leaves_out() -> None:
     plan = plan_container(make_request(no_mount=["home,tmp", "proc"]))
     left = set(destinations(plan))

@@ -206,10 +206,10 @@ Credentials:
 
 
 def test_remotes_active_one_is_found() -> None:
-    remote = parse_remotes(REMOTE)
+    remote = parse_remotes(REMOTE).chosen
     assert remote is not None
     assert (remote.uri, remote.token) == ("cloud.site.example", Secret("eyJ-secret"))
     assert "eyJ" not in repr(remote)
-    assert parse_remotes(REMOTE.replace('"Site Cloud"', "None")) is None
+    assert parse_remotes(REMOTE.replace('"Site Cloud"', "None")).chosen is None
     for text in ("", "Active: x", "Remotes:\n  x:\n", "\0", ": :\n  :", "Active: x\nRemotes:\n  x:\n    URI:\n"):
-        assert parse_remotes(text) is None
+        assert parse_remotes(text).chosen is None

@@ -330,9 +330,7 @@ def test_store_read_blob_is_verified(store: Store) -> None:
     assert not store.has_blob(digest)
 
 
-def test_ingest_closed_while_its_thread_sits_in_a_read_writes_into_no_other_file(
-    store: Store, tmp_path: Path
-) -> None:
+def test_ingest_closed_while_its_thread_sits_in_a_read_writes_into_no_other_file(store: Store, tmp_path: Path) -> None:
     reading, go_on, ended = threading.Event(), threading.Event(), threading.Event()
 
     class Slow:

@@ -25,6 +25,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     change.add_argument("key", metavar="KEY", help=_list_keys(in_files=True))
     change.add_argument("value", metavar="VALUE")
     add_dry_run(change)
+    fakeroot = commands.add_parser("fakeroot", help="what --fakeroot can do for a user, and what to ask the admins for")
+    fakeroot.add_argument("user", metavar="USER", nargs="?", default="", help="default: you")
     remove = commands.add_parser("unset", help="remove a setting from your configuration file")
     remove.add_argument("key", metavar="KEY", help=_list_keys(in_files=True))
     add_dry_run(remove)
@@ -37,7 +39,7 @@ def _list_keys(*, in_files: bool = False) -> str:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Run one subcommand."""
-    commands = {"show": _show, "path": _path, "get": _get, "set": _set, "unset": _unset}
+    commands = {"show": _show, "path": _path, "get": _get, "set": _set, "unset": _unset, "fakeroot": _fakeroot}
     commands[arguments.command](arguments, console)
     return 0
 
@@ -84,3 +86,14 @@ def _unset(arguments: argparse.Namespace, console: Console) -> None:
         console.progress.note(f"{arguments.key} is not set in {path} any more")
     if console.json:
         console.print_json({"key": arguments.key, "value": None, "file": str(path)})
+
+
+def _fakeroot(arguments: argparse.Namespace, console: Console) -> None:
+    from kedge.ops.fakeroot_advice import advise  # late: one subcommand
+
+    finding = advise(arguments.user, console.environ)
+    if console.json:
+        console.print_json({"user": arguments.user or None, "found": finding.what, "fix": finding.fix or None})
+    for text in (finding.what, finding.why, finding.fix):
+        if text:
+            console.print(text)

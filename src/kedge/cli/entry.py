@@ -18,6 +18,7 @@ CONTAINER_VERBS = ("exec", "run", "shell", "test")
 _LEADING = {
     **{"-s": "--silent", "-q": "--quiet", "-v": "--verbose", "-d": "--debug"},
     **{each: each for each in ("--silent", "--quiet", "--verbose", "--debug", "--json", "--nocolor", "--dry-run")},
+    "--shim": "--shim",  # a shim's, and no user's
 }
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge instance`: containers with a name that run in the background: start, run, list, stop, logs."""
+"""`kedge instance`: containers with a name that run in the background: start, run, list, stop, logs, stats."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ import os
 import pwd
 from typing import TYPE_CHECKING
 
-from kedge.cli.container import Speaker, add_flags, open_standard_streams, print_text, write_message, write_output
+from kedge.cli.container import (
+    SHIM,
+    Speaker,
+    add_flags,
+    begin_message,
+    drop_shim,
+    open_standard_streams,
+    print_text,
+    write_message,
+    write_output,
+)
 from kedge.cli.signals import raised_signals
 from kedge.errors import UsageError
 from kedge.ops import instance as instances
@@ -49,7 +59,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     logs.add_argument("name", metavar="NAME", help="which instance; it may have ended")
     logs.add_argument("-e", "--errors", action="store_true", help="its standard error only")
     logs.add_argument("-o", "--output", action="store_true", help="its standard output only")
-    for each in (listing, stop):
+    stats = commands.add_parser("stats", help="show what an instance uses: CPU, memory, disk, processes")
+    stats.add_argument("name", metavar="NAME", help="which instance")
+    stats.add_argument("--no-stream", action="store_true", help="once, not every second")
+    stats.add_argument("-j", dest="json", action="store_true", help="as --json; once")
+    for each in (listing, stop, stats):
         each.add_argument("-u", "--user", metavar="USER", default="", help="another user's, for root")
 
 
@@ -70,17 +84,17 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
             f"options of 'kedge instance {arguments.command}' stand behind it",
             hint=f"usage: kedge instance {arguments.command} [options] IMAGE NAME [ARGUMENT ...]",
         )
-    commands = {"list": _list, "stop": _stop, "logs": _logs}
+    commands = {"list": _list, "stop": _stop, "logs": _logs, "stats": _stats}
     commands[arguments.command](arguments, console)
     return 0
 
 
 def start_words(command: str, words: Sequence[str], *, leading: Sequence[str] = ()) -> int:
     """`kedge instance start|run`: the words are read as those of `kedge run` are."""
-    options = RunOptions()
+    options = RunOptions(shim=SHIM in leading)
     try:
         open_standard_streams()
-        parse_words("start", [*leading, *words], os.environ, into=options)
+        parse_words("start", [*drop_shim(leading), *words], os.environ, into=options)
         name, options.arguments = options.arguments[0], options.arguments[1:]
         options.verb = options.command_name = command
         speaker = Speaker(options)
@@ -100,7 +114,9 @@ def _report(problem: BaseException, words: list[str], options: RunOptions) -> in
     from kedge.cli.report import report_failure
 
     prepare_streams()
-    shown = GlobalOptions(json=options.json or "--json" in words, debug=options.debug, nocolor=options.nocolor)
+    shown = GlobalOptions(
+        json=options.json or "--json" in words, debug=options.debug, nocolor=options.nocolor, shim=options.shim
+    )
     if getattr(problem, "is_reported", False) and not options.json:
         return getattr(problem, "exit_code", 1)
     return report_failure(problem, words, shown)
@@ -118,7 +134,8 @@ def _start(options: RunOptions, name: str, speaker: Speaker) -> int:
 
         write_output(json.dumps(_describe(started), indent=2) + "\n")
     elif not (options.quiet or options.silent):
-        write_message(f"kedge: instance '{name}' is running (process {started.pid})")
+        head = begin_message("tell", is_shim=options.shim)
+        write_message(f"{head}instance '{name}' is running (process {started.pid})")
     return 0
 
 
@@ -185,6 +202,13 @@ def _logs(arguments: argparse.Namespace, console: Console) -> None:
         with path.open("rb") as file:
             while piece := file.read(1 << 16):
                 console.write_bytes(piece)
+
+
+def _stats(arguments: argparse.Namespace, console: Console) -> None:
+    from kedge.cli.instance_stats import show_stats  # late: the other subcommands need none of it
+
+    instance = instances.find_instance(_environment_of(arguments.user), arguments.name)
+    show_stats(instance, console, is_once=arguments.no_stream)
 
 
 def _environment_of(user: str) -> Mapping[str, str]:

@@ -207,7 +207,7 @@ def _remove(arguments: argparse.Namespace, ring: KeyRing, console: Console) -> N
 
 
 def _server(arguments: argparse.Namespace, console: Console) -> str:
-    return arguments.url or console.environ.get("KEDGE_KEYSERVER") or DEFAULT_SERVER
+    return arguments.url or console.settings.keyserver
 
 
 def _open_fetch(console: Console) -> keys.Fetch:
@@ -247,7 +247,7 @@ def _push(arguments: argparse.Namespace, ring: KeyRing, console: Console) -> Non
     block = select_key(ring.load_public(), arguments.fingerprint, str(ring.public_path))
     server = _server(arguments, console)
     try:
-        keys.push_key(_open_fetch(console), server, block)
+        server = keys.push_key(_open_fetch(console), server, block)
     except KedgeError as problem:
         problem.context.setdefault("key server", server)
         raise

@@ -25,8 +25,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ngc", action="store_true", help="in NVIDIA's catalogue only")
     parser.add_argument("--hub", action="store_true", help="on Docker Hub only")
     parser.add_argument("--offline", action="store_true", help="in the tables that come with kedge only")
+    parser.add_argument("--in-library", action="store_true", help="in the library behind library:// only")
+    parser.add_argument("--signed", action="store_true", help="in the library: signed images only")
     parser.add_argument("--limit", metavar="N", type=int, default=15, help="results of each catalogue (15)")
-    add_settings(parser, "ca_bundle")
+    add_settings(parser, "ca_bundle", "library_url", "architecture", "no_https")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
@@ -37,6 +39,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
     if not 1 <= arguments.limit <= _MOST:
         raise UsageError(f"--limit takes a number from 1 to {_MOST}")
+    if arguments.in_library or arguments.signed or arguments.library_url:
+        return _search_library(arguments, console)
     result = search(
         arguments.words,
         Workplace(console.settings, console.progress),
@@ -52,6 +56,29 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         _show(result, arguments, console)
     else:
         console.print(f"nothing found for '{' '.join(arguments.words)}'; try fewer words, or another spelling")
+    return 0
+
+
+def _search_library(arguments: argparse.Namespace, console: Console) -> int:
+    """Print what the library has, in Apptainer's form."""
+    from dataclasses import asdict
+
+    from kedge.ops.library import search_library
+    from kedge.ops.workplace import Workplace
+
+    workplace, words = Workplace(console.settings, console.progress), " ".join(arguments.words)
+    found = search_library(words, workplace, only_signed=arguments.signed)
+    architecture = workplace.platform.architecture
+    if console.json:
+        console.print_json({"words": arguments.words, "arch": architecture, "results": [asdict(one) for one in found]})
+    if not found:
+        console.print(f'No container images found for {architecture} matching "{words}".\n')
+        return 0
+    console.print(f'Found {len(found)} container images for {architecture} matching "{words}":\n')
+    for each in found:
+        signed = f"Signed by: {','.join(each.fingerprints)}" if each.fingerprints else ""
+        about = "".join(f"\t\t{line}\n" for line in (each.description, signed) if line)
+        console.print(f"\tlibrary://{each.name}:{','.join(each.tags)}\n{about}")
     return 0
 
 

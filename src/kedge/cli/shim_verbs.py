@@ -23,6 +23,10 @@ class Rule:
 
 _DOCKER_HOST = {"--docker-host": "set the variable DOCKER_HOST, which the docker program reads"}
 _VARIANT = {"--arch-variant": "write it behind the architecture: --arch arm/v7"}
+_KEYSERVER_FILE = {
+    "-c": "key servers are kedge's setting 'keyserver': kedge config get keyserver",
+    "--config": "key servers are kedge's setting 'keyserver': kedge config get keyserver",
+}
 _REMOTE_FILE = {
     "-c": "kedge reads the logins of Apptainer and Docker where they are; see 'kedge registry list'",
     "--config": "kedge reads the logins of Apptainer and Docker where they are; see 'kedge registry list'",
@@ -46,37 +50,31 @@ RULES = {
     "overlay": Rule(),
     "instance": Rule(),
     "registry": Rule(refused=_REMOTE_FILE),
-    "remote": Rule(
-        renamed={"-i": "--no-https", "--insecure": "--no-https"},
-        refused={**_REMOTE_FILE, "--tokenfile": "the file's content is the password: --password-stdin < FILE"},
-    ),
+    "remote": Rule(),
+    "keyserver": Rule(refused=_KEYSERVER_FILE),
+    "delete": Rule(),
+    "search": Rule(),
     "cache": Rule(renamed={"-n": "--dry-run"}, idle=("-a", "--all")),
     "build": Rule(),
     "run-help": Rule(),
 }
 
 _MISSING = {
-    "instance stats": "'kedge instance list' says the process, and 'top -p PID' what it uses",
-    "capability": "containers have the rights of their caller; there are no capabilities to manage",
+    "capability": "containers have the rights of their caller: nobody can be given more, and --drop-caps takes away",
     "checkpoint": "DMTCP inside a container makes checkpoints: kedge exec IMAGE dmtcp_launch ...",
     "completion": "'kedge completion SHELL' prints the script for kedge",
-    "config": "'kedge config' shows and changes kedge's own settings; nothing needs root",
-    "delete": "images of a library are deleted on its page",
-    "keyserver": "'kedge key' takes the key server with --url",
+    "config": "'kedge config show' lists kedge's own settings; nothing needs root",
+    "config fakeroot": "'kedge config fakeroot USER' says what --fakeroot can do, and the line for administrators",
     "oci": "'kedge exec' and 'kedge run' run OCI images: kedge run oci:FOLDER",
     "plugin": "kedge has no plugins",
-    "search": "'kedge search' looks on NGC and Docker Hub; libraries have a page for it",
-}
-
-_REMOTES = {
-    "login": "login",
-    "logout": "logout",
-    "list": "list",
+    "keyserver login": "kedge sends no credentials to key servers",
+    "keyserver logout": "kedge sends no credentials to key servers, so there is nothing to forget",
+    "remote get-login-password": "log in to the registry itself: kedge registry login HOST",
 }
 
 # options of `build` that say how a definition is built: for an image that is there they mean nothing
 _BUILD_IDLE = (
-    *("-f", "--fakeroot", "--fix-perms", "-T", "--notest", "--nv", "--nvccli", "--rocm", "--userns"),
+    *("-f", "--fakeroot", "-T", "--notest", "--nv", "--nvccli", "--rocm", "--userns"),
     *("--no-cleanup", "--writable-tmpfs", "--warn-unused-build-args", "--json"),
 )
 _BUILD_IDLE_VALUES = ("-B", "--bind", "--mount", "--build-arg", "--build-arg-file", "--section")
@@ -101,10 +99,9 @@ def translate_verb(program: str, verb: str, words: list[str]) -> list[str]:
     family, dot, command = verb.partition(".")
     if dot and family == "instance":  # as Singularity 2 wrote it
         verb, words = family, [command, *words]
-    if verb == "instance" and words[:1] == ["stats"]:
-        verb = "instance stats"
-    if verb in _MISSING:
-        raise UsageError(f"there is no '{program} {verb}' here", hint=_MISSING[verb])
+    for missing in (f"{verb} {''.join(words[:1])}", verb):
+        if missing in _MISSING:
+            raise UsageError(f"there is no '{program} {missing}' here", hint=_MISSING[missing])
     rule = RULES.get(verb)
     if rule is None:
         known = [*RULES, "exec", "run", "shell", "test", "version"]
@@ -113,8 +110,8 @@ def translate_verb(program: str, verb: str, words: list[str]) -> list[str]:
         )
     words = apply_rule(f"{program} {verb}", rule, words)
     special = {
-        **{"pull": _pull, "cache": _cache, "remote": _remote, "build": _build, "run-help": _show_help},
-        "instance": _start_instance,
+        **{"pull": _pull, "cache": _cache, "remote": _remote, "build": _build, "instance": _start_instance},
+        "search": _search,
     }
     return special[verb](words) if verb in special else [verb, *words]
 
@@ -142,12 +139,12 @@ def apply_rule(shown: str, rule: Rule, words: list[str]) -> list[str]:
 
 
 def _pull(words: list[str]) -> list[str]:
-    """Apptainer makes a SIF whatever the output is called."""
-    return (
-        ["pull", *words]
-        if "--sandbox" in words or {"-h", "--help"} & set(words)
-        else ["pull", "--format", "sif", *words]
-    )
+    """Apptainer makes a SIF whatever the output is called, and calls it so whatever the architecture is."""
+    if {"-h", "--help"} & set(words):
+        return ["pull", *words]
+    form = [] if "--sandbox" in words else ["--format", "sif"]
+    name = ["--plain-name"] if any(word.startswith("--arch") for word in words) else []
+    return ["pull", *form, *name, *words]
 
 
 def _cache(words: list[str]) -> list[str]:
@@ -172,19 +169,37 @@ def _name_kind(text: str) -> str:
 
 
 def _remote(words: list[str]) -> list[str]:
-    """Logins are registries' here; there are no other remotes."""
-    command = next((word for word in words if not word.startswith("-")), "")
-    if command not in _REMOTES:
-        raise UsageError(
-            f"there is no 'remote {command}' here" if command else "'remote' needs a command",
-            hint="kedge needs no list of remotes: 'kedge registry login HOST', and library://HOST/... in references",
+    """Remotes are as Apptainer's; logins to registries and lists of key servers stood here in old releases."""
+    position = next((at for at, word in enumerate(words) if word[:1] != "-" and words[at - 1 : at] != ["-c"]), None)
+    if position is None:
+        return ["remote", *words]
+    before, command, rest = words[:position], words[position], words[position + 1 :]
+    if command in ("add-keyserver", "remove-keyserver"):
+        return ["keyserver", command.partition("-")[0], *before, *_leave_remote_out(rest)]
+    if command in ("login", "logout") and names_registry(rest):
+        rule = Rule(
+            renamed={"-i": "--no-https", "--insecure": "--no-https"},
+            refused={**_REMOTE_FILE, "--tokenfile": "the file's content is the password: --password-stdin < FILE"},
         )
-    position = words.index(command)
-    return ["registry", _REMOTES[command], *words[:position], *words[position + 1 :]]
+        return ["registry", command, *apply_rule("apptainer remote", rule, [*before, *rest])]
+    return ["remote", *words]
 
 
-def _show_help(words: list[str]) -> list[str]:
-    return ["inspect", "--helpfile", *words]
+def names_registry(words: list[str]) -> bool:
+    """Whether a login is to a registry: it names a host, or a user; remotes have plain names, and tokens."""
+    name = words[-1] if words and not words[-1].startswith("-") else ""
+    return any(each in name for each in (".", ":", "/")) or bool({"-u", "--username"} & set(words))
+
+
+def _leave_remote_out(words: list[str]) -> list[str]:
+    """`[options] [REMOTE] URL` without the remote: kedge has one list of key servers."""
+    names = [index for index, word in enumerate(words) if word[:1] != "-" and words[index - 1 : index] != ["-o"]]
+    return [word for index, word in enumerate(words) if index not in names[:-1]]
+
+
+def _search(words: list[str]) -> list[str]:
+    """Apptainer searches its library; `kedge search` itself looks on NGC and Docker Hub."""
+    return ["search", "--in-library", *words]
 
 
 def _build(words: list[str]) -> list[str]:
@@ -231,7 +246,9 @@ def _keep_for_convert(options: list[str]) -> list[str]:
     kept: list[str] = []
     for index, word in enumerate(options):
         name = word.partition("=")[0]
-        if name in ("-F", "--force", "--arch", "--tmpdir") or (index and options[index - 1] in ("--arch", "--tmpdir")):
+        if name in ("-F", "--force", "--fix-perms", "--arch", "--tmpdir") or (
+            index and options[index - 1] in ("--arch", "--tmpdir")
+        ):
             kept.append(word)
     return kept
 

@@ -52,7 +52,7 @@ def main(program: str, argv: Sequence[str] | None = None) -> int:
         from kedge.cli.container import report  # late, both: only a mistake needs them
         from kedge.runtime.options import RunOptions
 
-        return report(problem, [program, *words], RunOptions())
+        return report(problem, [program, *words], RunOptions(shim=True))
     if meant.text:
         return _answer(meant)
     from kedge.cli.entry import main as run_kedge  # late: answers need none of it
@@ -61,11 +61,17 @@ def main(program: str, argv: Sequence[str] | None = None) -> int:
     if verb not in CONTAINER_VERBS:
         _load_site()
     if meant.warnings and "--silent" not in meant.words:
-        from kedge.cli.container import write_message  # late: hardly anybody is warned
+        from kedge.cli.container import begin_message, write_message  # late: hardly anybody is warned
 
         for text in meant.warnings:
-            write_message(f"kedge: warning: {text}")
-    return run_kedge(meant.words)
+            write_message(begin_message("warn", is_shim=True) + text)
+    status = run_kedge(["--shim", *meant.words])
+    return status if verb in CONTAINER_VERBS else speak_status(status)
+
+
+def speak_status(status: int) -> int:
+    """The status of a verb as Apptainer's callers know it: 255 for whatever failed, 1 for words it cannot read."""
+    return {0: 0, 2: 1}.get(status, 255 if status < 128 else status)
 
 
 def _answer(meant: Translation) -> int:
@@ -101,6 +107,10 @@ def translate(program: str, words: Sequence[str]) -> Translation:
         return _explain(program, rest, is_wanted=bool(verb))
     if verb == "version":
         return Translation(text=f"{SPOKEN}\n")
+    if verb in ("buildcfg", "plugin"):
+        from kedge.cli.shim_answers import answer  # late: containers need none of it
+
+        return Translation(text=answer(program, verb, rest))
     from kedge.cli.shim_verbs import translate_verb  # late: containers need none of it
 
     return Translation([*leading, *translate_verb(program, verb, rest)], warnings=warnings)
@@ -127,8 +137,9 @@ def _explain(program: str, rest: list[str], *, is_wanted: bool = True) -> Transl
         status=0 if is_wanted else 1,
         text=f"usage: {program} [global options] VERB ...\n\n"
         f"This {program} is kedge {VERSION}, which speaks the command line of Apptainer.\n"
-        "exec run shell test instance pull push build inspect run-help cache sif sign verify key overlay registry\n"
-        "remote version; 'kedge --help' lists what else there is, and 'kedge shim remove' takes this name away.\n",
+        "exec run shell test instance pull push build inspect run-help search delete cache sif sign verify key\n"
+        "keyserver overlay registry remote buildcfg version; 'kedge --help' lists what else there is, and\n"
+        "'kedge shim remove' takes this name away.\n",
     )
 
 

@@ -14,6 +14,7 @@ from kedge.errors import KeyNotFound, UsageError
 from kedge.formats.sif.reader import describe_type
 from kedge.ops import signatures
 from kedge.ops.keys import open_fetch
+from kedge.runtime.words.flags import read_truth
 from kedge.signing.certificates import CertificateFiles
 from kedge.signing.keyring import KeyRing
 from kedge.signing.keyserver import DEFAULT_SERVER
@@ -40,6 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="accept keys that are in no key ring and come from the key server",
     )
+    parser.add_argument("--ocsp-verify", action="store_true", help="refused: kedge asks no revocation server")
     parser.add_argument("-a", "--all", action="store_true", help="with --legacy-insecure: every object by itself")
     parser.add_argument("-g", "--group-id", "--groupid", metavar="N", type=int, help="verify the objects of this group")
     parser.add_argument("-i", "--sif-id", "--id", metavar="N", type=int, help="verify this object")
@@ -74,6 +76,11 @@ def _read_request(arguments: argparse.Namespace, console: Console) -> signatures
         text = signatures.find_variable(console.environ, name)
         return given or (Path(text) if text else None)
 
+    if arguments.ocsp_verify or read_truth(signatures.find_variable(console.environ, "VERIFY_OCSP") or ""):
+        raise UsageError(
+            "--ocsp-verify cannot be honoured: kedge does not ask servers whether a certificate was revoked",
+            hint="check the certificate with 'openssl ocsp', then verify without --ocsp-verify",
+        )
     if arguments.key and arguments.certificate:
         raise UsageError("--key and --certificate exclude each other")
     certificate = None if arguments.key else find_path(arguments.certificate, "VERIFY_CERTIFICATE")
@@ -93,7 +100,7 @@ def _read_request(arguments: argparse.Namespace, console: Console) -> signatures
         choice=Choice(groups, objects, arguments.legacy_insecure, arguments.all),
         pem_files=tuple(keys),
         certificate=files,
-        server=None if is_local else arguments.url or console.environ.get("KEDGE_KEYSERVER") or DEFAULT_SERVER,
+        server=None if is_local else arguments.url or console.settings.keyserver,
         trusts_server=arguments.trust_keyserver,
     )
 

@@ -29,10 +29,10 @@ class Hierarchy:
                 yield path, path.read_text(errors="replace").strip()
 
 
-def read_hierarchies(root: Path = Path("/")) -> list[Hierarchy]:
-    """All hierarchies this process is in; none where /proc or the mounts are missing."""
+def read_hierarchies(root: Path = Path("/"), process: str = "self") -> list[Hierarchy]:
+    """All hierarchies a process is in, this one unless another is named; none where /proc or the mounts are missing."""
     try:
-        ours = (root / "proc/self/cgroup").read_text(errors="replace")
+        ours = (root / "proc" / process / "cgroup").read_text(errors="replace")
         mounts = (root / "proc/self/mountinfo").read_text(errors="replace")
     except OSError:
         return []

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from kedge.host.cgroups import Hierarchy, find_least, read_hierarchies
 
+MEMORY_FILES = {2: ("memory.max", "memory.high"), 1: ("memory.limit_in_bytes",)}
 _MEBIBYTE = 1 << 20
 _UNLIMITED_MEMORY = 1 << 60  # version 1 says "no limit" with a number near 2**63
 _MAXIMUM_THREADS = 32  # one pull cannot feed more, and a shared node has other users
@@ -98,7 +99,7 @@ def _count_affinity(root: Path) -> int:
 
 def _find_memory(root: Path, hierarchies: list[Hierarchy], address_space: int | None) -> tuple[int | None, str]:
     candidates: list[tuple[int, str]] = []
-    group = find_least(hierarchies, {2: ("memory.max", "memory.high"), 1: ("memory.limit_in_bytes",)}, "memory")
+    group = find_least(hierarchies, MEMORY_FILES, "memory")
     if group is not None and group[0] < _UNLIMITED_MEMORY:
         candidates.append((group[0], str(group[1])))
     if address_space is not None:

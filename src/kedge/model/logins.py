@@ -19,7 +19,8 @@ NGC_VARIABLES = ("NGC_API_KEY", "NGC_CLI_API_KEY")
 
 def list_auth_files(environ: Mapping[str, str], home: str) -> list[str]:
     """The auth files of Apptainer, Singularity, Podman and Docker, in the order in which they count."""
-    files = [f"{home}/.apptainer/docker-config.json", f"{home}/.singularity/docker-config.json"]
+    own = environ.get("APPTAINER_CONFIGDIR") or environ.get("SINGULARITY_CONFIGDIR") or f"{home}/.apptainer"
+    files = [f"{own}/docker-config.json", f"{home}/.singularity/docker-config.json"]
     if environ.get("REGISTRY_AUTH_FILE"):
         files.append(environ["REGISTRY_AUTH_FILE"])
     runtime = environ.get("XDG_RUNTIME_DIR", "")

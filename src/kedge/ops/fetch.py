@@ -24,6 +24,8 @@ from kedge.store.download import IngestOptions
 from kedge.store.ingest import Ingest
 from kedge.store.store import Store
 
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
 
 def open_remote_image(resolved: Resolved, workplace: Workplace, store: Store) -> LayeredImage:
     """Start the downloads, top layer first, and describe the image they make."""
@@ -124,9 +126,13 @@ def image_platform(config: ImageConfig, wanted: Platform) -> Platform:
 
 
 def parse_time(text: str) -> int:
-    """Unix seconds of a config's RFC 3339 time; 0 where there is none or it cannot be read."""
-    try:
-        moment = datetime.datetime.fromisoformat(text[:19].replace(" ", "T")).replace(tzinfo=datetime.UTC)
-    except ValueError:
-        return 0
-    return max(int(moment.timestamp()), 0)
+    """Unix seconds of a config's RFC 3339 time, UTC where it has no zone; 0 if there is none that can be read."""
+    for readable in (text, text[:19]):  # some tools write words after the time
+        try:
+            moment = datetime.datetime.fromisoformat(readable.upper())
+        except ValueError:
+            continue
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=datetime.UTC)
+        return max((moment - _EPOCH) // datetime.timedelta(seconds=1), 0)
+    return 0

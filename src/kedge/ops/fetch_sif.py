@@ -64,7 +64,7 @@ def _find_oras(reference: Reference, workplace: Workplace, store: Store, *, offl
 
 def _find_library(reference: Reference, workplace: Workplace, store: Store) -> SifSource:
     access = workplace.open_access()
-    client = _choose_library(reference, workplace, access.transport)
+    client = choose_library(reference, workplace, access.transport)
     name = reference.name if reference.tag or reference.digest else f"{reference.name}:latest"
     image = client.describe(name, workplace.platform.architecture)
     place = _Place(reference, workplace, store)
@@ -82,14 +82,15 @@ def _find_library(reference: Reference, workplace: Workplace, store: Store) -> S
     return SifSource(key, None, image.size, write, lambda offset: client.open_image(image, offset), keep=False)
 
 
-def _choose_library(reference: Reference, workplace: Workplace, transport: HttpTransport) -> LibraryClient:
+def choose_library(reference: Reference, workplace: Workplace, transport: HttpTransport) -> LibraryClient:
+    """The library that a reference means: its own host, the setting, the remote in use, or the public one."""
     settings = workplace.settings
     if reference.registry:
         scheme = "http" if settings.no_https else "https"
         return LibraryClient(f"{scheme}://{reference.registry}", transport)
     chosen = settings.library_url if settings.sources["library_url"].kind != "default" else None
     try:
-        return find_library(transport, home_directory(os.environ), address=chosen)
+        return find_library(transport, home_directory(os.environ), address=chosen, environ=os.environ)
     except InvalidSetting:  # no remote is configured: the public library is what users of library:// mean
         return find_library(transport, home_directory(os.environ), address=settings.library_url or KNOWN_LIBRARY)
 

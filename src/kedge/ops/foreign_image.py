@@ -12,12 +12,11 @@ from kedge.errors import FileProblem, KedgeError, RuntimeUnsuited, UsageError
 from kedge.model.image_word import find_path
 from kedge.model.progress import Progress, Silent
 from kedge.model.reference import Reference, Transport
-from kedge.ops.ready import choose_machine, prepare
+from kedge.ops.ready import choose_machine, look_on_node, prepare
 from kedge.ops.workplace import Workplace
 from kedge.runtime.adapters import Adapter, ForeignImage
 from kedge.runtime.facts import HostFacts, ImageFacts
 from kedge.runtime.images.image_file import ImageFile, compare_machine, identify
-from kedge.runtime.images.lookups import find_current
 from kedge.runtime.images.node import find_named, find_unpacked, hold, is_volatile, read_config
 from kedge.runtime.mounts.layers_above import explain_readonly_image
 from kedge.runtime.options import RunOptions
@@ -113,9 +112,8 @@ def _unpack(options: RunOptions, found: ImageFile | None, host: HostFacts) -> Fo
 
 
 def _find_current(options: RunOptions, found: ImageFile | None, host: HostFacts) -> str:
-    if found is not None or options.pull != "auto" or is_volatile(options.image):
-        return _find_root(options, found, host)
-    return find_current(options.image, choose_machine(options, host), host.environ, options.pull_words)
+    is_looked_up = found is None and options.pull == "auto"
+    return look_on_node(options, host, is_asked=False) if is_looked_up else _find_root(options, found, host)
 
 
 def _find_root(options: RunOptions, found: ImageFile | None, host: HostFacts) -> str:

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from kedge.errors import KedgeError, KeyNotFound, KeyUnusable, NetworkFailed, RegistryProtocolError
 from kedge.posix.files import atomic_output
@@ -20,6 +21,8 @@ from kedge.signing.openpgp.judgement import judge
 from kedge.signing.openpgp.keys import KeyBlock, armor_block, make_public, read_keys
 
 MAXIMUM_ANSWER = 8 << 20
+
+Answer = TypeVar("Answer")
 
 
 class Fetch(Protocol):
@@ -174,8 +177,12 @@ def remove_key(ring: KeyRing, fingerprint: str, *, public: bool = True, secret: 
     return removed
 
 
-def search_keys(fetch: Fetch, server: str, text: str) -> list[keyserver.FoundKey]:
-    """What a key server has for a name, an address or a fingerprint."""
+def search_keys(fetch: Fetch, servers: str, text: str) -> list[keyserver.FoundKey]:
+    """What the first key server that knows something has for a name, an address or a fingerprint."""
+    return _ask_servers(servers, lambda server: _search_server(fetch, server, text)) or []
+
+
+def _search_server(fetch: Fetch, server: str, text: str) -> list[keyserver.FoundKey]:
     status, body = fetch("GET", keyserver.build_lookup(server, "index", text), None)
     if status == 404:
         return []
@@ -183,9 +190,23 @@ def search_keys(fetch: Fetch, server: str, text: str) -> list[keyserver.FoundKey
     return keyserver.parse_index(body)
 
 
-def fetch_key(fetch: Fetch, server: str, fingerprint: str) -> KeyBlock:
-    """A key from a key server; one that is not the key asked for is refused."""
+def _ask_servers(servers: str, ask: Callable[[str], Answer]) -> Answer:
+    """The first answer that says something; where none does, the last one or what was raised last."""
+    *others, last = keyserver.split_servers(servers)
+    for server in others:
+        with contextlib.suppress(KeyNotFound, NetworkFailed):
+            if answer := ask(server):
+                return answer
+    return ask(last)
+
+
+def fetch_key(fetch: Fetch, servers: str, fingerprint: str) -> KeyBlock:
+    """A key from the first key server that has it; one that is not the key asked for is refused."""
     digits = normalize_fingerprint(fingerprint)
+    return _ask_servers(servers, lambda server: _fetch_from(fetch, server, digits))
+
+
+def _fetch_from(fetch: Fetch, server: str, digits: str) -> KeyBlock:
     status, body = fetch("GET", keyserver.build_lookup(server, "get", digits), None)
     if status == 404:
         raise KeyNotFound(
@@ -203,11 +224,13 @@ def pull_key(ring: KeyRing, fetch: Fetch, server: str, fingerprint: str) -> Impo
     return store_keys(ring, [fetch_key(fetch, server, fingerprint)], server)[0]
 
 
-def push_key(fetch: Fetch, server: str, block: KeyBlock) -> None:
-    """Send a public key to a key server."""
+def push_key(fetch: Fetch, servers: str, block: KeyBlock) -> str:
+    """Send a public key to the first key server; returns which that is."""
+    server = keyserver.split_servers(servers)[0]
     url, body = keyserver.build_upload(server, armor_block(make_public(block)))
     status, answer = fetch("POST", url, body)
     _check_answer(status, server, answer)
+    return server
 
 
 def _check_answer(status: int, server: str, body: bytes) -> None:

@@ -36,7 +36,7 @@ class RegistryOptions:
     @property
     def path(self) -> Path:
         """The file that logins are written to."""
-        return self.authfile or login_file(self.home)
+        return self.authfile or login_file(self.home, self.environ)
 
     @property
     def home(self) -> Path:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kedge.errors import InvalidSetting, UsageError
+from kedge.frozen import NOTHING
 from kedge.model.logins import NGC_VARIABLES, PAIRS, list_auth_files
 from kedge.posix.private import find_foreign_hand
 from kedge.registry.credential_helpers import TOKEN_USER, try_helper
@@ -19,6 +20,7 @@ from kedge.registry.docker_config import AuthFile, Login, normalize_key, read_au
 from kedge.registry.netrc import NetrcEntry, parse_netrc
 from kedge.registry.ngc import NGC_REGISTRY, NGC_USER, holds_ngc_key, is_ngc_registry
 from kedge.registry.secret import Secret, encode_basic
+from kedge.settings import apptainer_directory
 
 _ENROOT_NAMES = {
     "nvcr.io": ("nvcr.io", "authn.nvidia.com"),
@@ -172,9 +174,9 @@ def make_login(username: str, password: Secret) -> Login:
     return Login(identity_token=password) if username == TOKEN_USER else Login(username, password)
 
 
-def login_file(home: Path) -> Path:
+def login_file(home: Path, environ: Mapping[str, str] = NOTHING) -> Path:
     """The file that `registry login` writes: Apptainer's own, so that it sees the login too."""
-    return home / ".apptainer" / "docker-config.json"
+    return apptainer_directory(environ, home) / "docker-config.json"
 
 
 def _read(path: Path, notes: list[str], *, is_explicit: bool) -> AuthFile | None:

@@ -7,13 +7,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote, urljoin
+from urllib.parse import quote
 
 from kedge.errors import ImageNotFound, InvalidReference, InvalidSetting, KedgeError, RegistryProtocolError
 from kedge.model.digest import Digest
 from kedge.registry.hints import Situation, explain_response, explain_web_page, is_web_page
 from kedge.registry.remotes import Remote, active_remote
-from kedge.registry.secret import Secret, redact_url
+from kedge.registry.secret import Secret
+from kedge.registry.services import find_services
 from kedge.registry.stream import BlobStream, open_stream
 from kedge.registry.transport import Request, Response, Transport, split_url
 
@@ -32,8 +33,18 @@ class LibraryImage:
     is_signed: bool
 
 
+@dataclass(frozen=True, slots=True)
+class LibraryFind:
+    """An image that a search found."""
+
+    name: str  # entity/collection/container
+    tags: tuple[str, ...]
+    description: str
+    fingerprints: tuple[str, ...]  # of the keys that signed it
+
+
 class LibraryClient:
-    """Reads from one library server."""
+    """Speaks with one library server."""
 
     def __init__(self, base: str, transport: Transport, token: Secret | None = None) -> None:
         self.base = base.rstrip("/")
@@ -68,6 +79,26 @@ class LibraryClient:
             return response
 
         return open_stream(request, offset, image.size)
+
+    def delete(self, path: str, architecture: str) -> None:
+        """Delete an image; raises where the library does not do it."""
+        url = f"{self.base}/v1/images/{quote(path, safe='/:.')}?arch={quote(architecture)}"
+        response = self._transport.send(Request("DELETE", url, authorization=self._authorization))
+        if response.status not in (200, 202, 204):
+            raise self._explain(response, path, architecture)
+        response.close()
+
+    def search(self, text: str, architecture: str, *, only_signed: bool = False) -> list[LibraryFind]:
+        """The images whose names have a word."""
+        signed = "&signed=true" if only_signed else ""
+        url = f"{self.base}/v1/search?arch={quote(architecture)}{signed}&value={quote(text)}"
+        response = self._transport.send(
+            Request("GET", url, {"Accept": "application/json"}, authorization=self._authorization)
+        )
+        if response.status != 200:
+            raise explain_response(response, self._situation(text))
+        with response:
+            return _parse_finds(response.read_all(_MAXIMUM, f"the images of {self._host}"), self._host)
 
     def _situation(self, path: str) -> Situation:
         secrets = (self._authorization,) if self._authorization else ()
@@ -104,6 +135,22 @@ def _parse_image(raw: bytes, path: str, architecture: str, host: str) -> Library
     )  # fmt: skip
 
 
+def _parse_finds(raw: bytes, host: str) -> list[LibraryFind]:
+    try:
+        images = json.loads(raw)["data"]["image"] or []
+        return [
+            LibraryFind(
+                "/".join(str(each[name]) for name in ("entityName", "collectionName", "containerName")),
+                tuple(str(tag) for tag in each.get("tags") or ()),
+                str(each.get("description") or ""),
+                tuple(str(one) for one in each.get("fingerprints") or ()),
+            )
+            for each in images
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise RegistryProtocolError(f"kedge cannot read the search results of the library {host}") from None
+
+
 def _parse_hash(value: object) -> Digest | None:
     """The library writes `sha256.HEX`; older images have `sif.UUID`, which says nothing about their bytes."""
     try:
@@ -128,7 +175,7 @@ def find_library(
         ),
         None,
     )
-    remote = active_remote(home)
+    remote = active_remote(home, environ)
     if named:
         return LibraryClient(named, transport, _token_for(named, transport, remote))
     discovered = _discover(transport, remote) if remote else None
@@ -154,16 +201,4 @@ def _discover(transport: Transport, remote: Remote) -> str | None:
     """The library address that a remote announces; None when it has no library."""
     if remote.uri.rstrip("/").endswith("cloud.sylabs.io"):
         return KNOWN_LIBRARY
-    base = remote.uri if "://" in remote.uri else f"https://{remote.uri}"
-    url = urljoin(base.rstrip("/") + "/", "assets/config/config.prod.json")
-    response = transport.send(Request("GET", url, {"Accept": "application/json"}))
-    if response.status != 200:
-        raise explain_response(response, Situation(remote.uri))
-    with response:
-        raw = response.read_all(_MAXIMUM, f"the list of services of {redact_url(url)}")
-    try:
-        document = json.loads(raw)
-        uri = document["libraryAPI"]["uri"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return str(uri).rstrip("/") if uri else None
+    return find_services(transport, remote).get("libraryAPI")

@@ -1,17 +1,26 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Apptainer's remote.yaml: which library server is in use, and the user's token for it.
+"""Apptainer's remote.yaml: which servers are known, which of them is in use, and the user's token for each.
 
-The file is written by Apptainer alone and has a fixed shape, two levels of `key: value`; a YAML reader is not needed.
+The file has a fixed shape, two levels of `key: value`, which needs no YAML library. What is changed is changed line by
+line, so that whatever else Apptainer keeps there stays.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from kedge.frozen import NOTHING
 from kedge.registry.secret import Secret
+from kedge.settings import apptainer_directory
 
+DEFAULT = "DefaultRemote"
+FILE_NAME = "remote.yaml"
+SITE_FILES = tuple(
+    Path(base, name, FILE_NAME) for name in ("apptainer", "singularity") for base in ("/etc", "/usr/local/etc")
+)
 _LINE = re.compile(r"( *)([^\s:#][^:]*|\"[^\"]*\"):(?:\s+(.*?))?\s*\Z")
 _MAXIMUM = 1 << 20
 
@@ -23,32 +32,76 @@ class Remote:
     name: str
     uri: str
     token: Secret | None = None
+    is_site: bool = False  # of the site's file, which kedge does not change
+    is_exclusive: bool = False
+    is_insecure: bool = False  # reached by http
+
+    @property
+    def base(self) -> str:
+        """The address whose services are asked for."""
+        if "://" in self.uri:
+            return self.uri.rstrip("/")
+        return f"{'http' if self.is_insecure else 'https'}://{self.uri.rstrip('/')}"
 
 
-def active_remote(home: Path) -> Remote | None:
+@dataclass(frozen=True, slots=True)
+class Remotes:
+    """What a file says, or the site's and the user's file together."""
+
+    active: str = ""
+    known: Mapping[str, Remote] = field(default_factory=dict)
+
+    @property
+    def chosen(self) -> Remote | None:
+        """The remote in use, if it is described."""
+        return self.known.get(self.active)
+
+
+# what Apptainer itself knows where nobody configured anything; it has key servers and no library
+BUILT_IN = Remotes(DEFAULT, {DEFAULT: Remote(DEFAULT, "cloud.apptainer.org", is_site=True)})
+
+
+def active_remote(home: Path, environ: Mapping[str, str] = NOTHING) -> Remote | None:
     """The remote that Apptainer or SingularityCE has in use for this user; None when there is none."""
-    for folder in (".apptainer", ".singularity"):
-        try:
-            with (home / folder / "remote.yaml").open("rb") as file:
-                text = file.read(_MAXIMUM).decode(errors="replace")
-        except OSError:
-            continue
-        remote = parse_remotes(text)
-        if remote is not None:
-            return remote
+    for folder in (apptainer_directory(environ, home), home / ".singularity"):
+        chosen = read_remotes(folder / FILE_NAME).chosen
+        if chosen is not None:
+            return chosen
     return None
 
 
-def parse_remotes(text: str) -> Remote | None:
-    """The active remote of a remote.yaml, or None when it names none that is described."""
+def list_remotes(user_file: Path, site_files: tuple[Path, ...] = SITE_FILES) -> Remotes:
+    """The site's remotes and the user's, and which of them is in use, as Apptainer sees them."""
+    site = next((read_remotes(path, is_site=True) for path in site_files if path.is_file()), BUILT_IN)
+    own = read_remotes(user_file)
+    known = {**{name: remote for name, remote in own.known.items() if not remote.is_site}, **site.known}
+    for name, remote in own.known.items():
+        if name in site.known and remote.token is not None:  # a login to the site's remote is the user's
+            known[name] = Remote(name, site.known[name].uri, remote.token, is_site=True)
+    exclusive = next((name for name, remote in site.known.items() if remote.is_exclusive), "")
+    active = exclusive or (own.active if own.active in known else site.active)
+    return Remotes(active, dict(sorted(known.items())))
+
+
+def read_remotes(path: Path, *, is_site: bool = False) -> Remotes:
+    """What a remote.yaml says; nothing where there is none."""
+    try:
+        with path.open("rb") as file:
+            return parse_remotes(file.read(_MAXIMUM).decode(errors="replace"), is_site=is_site)
+    except OSError:
+        return Remotes()
+
+
+def parse_remotes(text: str, *, is_site: bool = False) -> Remotes:
+    """The remotes of a remote.yaml; those without an address are left out."""
     active, section, name = "", "", ""
-    remotes: dict[str, dict[str, str]] = {}
+    found: dict[str, dict[str, str]] = {}
     widths: list[int] = []
     for line in text.splitlines():
         match = _LINE.match(line)
         if match is None:
             continue
-        width, key, value = len(match[1]), match[2].strip().strip('"'), _unquote(match[3] or "")
+        width, key, value = len(match[1]), _unquote(match[2]), _unquote(match[3] or "")
         while widths and widths[-1] >= width:
             widths.pop()
         widths.append(width)
@@ -57,13 +110,20 @@ def parse_remotes(text: str) -> Remote | None:
             active = value if key == "Active" else active
         elif section == "Remotes" and len(widths) == 2:
             name = key
-            remotes[name] = {}
+            found[name] = {}
         elif section == "Remotes" and len(widths) == 3:
-            remotes[name][key] = value
-    fields = remotes.get(active)
-    if not fields or not fields.get("URI"):
-        return None
-    return Remote(active, fields["URI"], Secret(fields["Token"]) if fields.get("Token") else None)
+            found[name][key] = value
+    return Remotes(
+        active, {key: _make_remote(key, fields, is_site) for key, fields in found.items() if fields.get("URI")}
+    )
+
+
+def _make_remote(name: str, fields: Mapping[str, str], is_site: bool) -> Remote:
+    def is_on(key: str) -> bool:
+        return fields.get(key, "").lower() == "true"
+
+    token = Secret(fields["Token"]) if fields.get("Token") else None
+    return Remote(name, fields["URI"], token, is_site or is_on("System"), is_on("Exclusive"), is_on("Insecure"))
 
 
 def _unquote(value: str) -> str:
@@ -71,3 +131,70 @@ def _unquote(value: str) -> str:
     if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
         return text[1:-1]
     return text.split(" #", 1)[0].rstrip()
+
+
+def set_active(text: str, name: str) -> str:
+    """The text with another remote in use; with `""` none is."""
+    lines = [line for line in text.splitlines() if not line.startswith("Active:")]
+    return _join([f"Active: {name}", *lines] if name else lines)
+
+
+def put_remote(text: str, remote: Remote) -> str:
+    """The text with a remote, in place of one of that name."""
+    lines = drop_remote(text, remote.name).splitlines()
+    top = next((index for index, line in enumerate(lines) if line.startswith("Remotes:")), -1)
+    if top < 0:
+        lines.append("Remotes:")
+        top = len(lines) - 1
+    lines[top] = "Remotes:"  # `Remotes: {}` where the last one was removed
+    return _join([*lines[: top + 1], *_write_remote(remote, _inner_width(lines, top)), *lines[top + 1 :]])
+
+
+def drop_remote(text: str, name: str) -> str:
+    """The text without a remote, and with none in use where that was it."""
+    lines = text.splitlines()
+    start, end = _find_block(lines, name)
+    left = lines[:start] + lines[end:]
+    top = next((index for index, line in enumerate(left) if line.startswith("Remotes:")), -1)
+    if top >= 0 and (top + 1 == len(left) or not left[top + 1].startswith(" ")):
+        left[top] = "Remotes: {}"
+    return _join(left)
+
+
+def _write_remote(remote: Remote, width: int) -> list[str]:
+    inner = " " * (2 * width)
+    fields = {"URI": remote.uri, "Token": remote.token.reveal() if remote.token else ""}
+    switches = {"System": remote.is_site, "Exclusive": remote.is_exclusive, "Insecure": remote.is_insecure}
+    return [
+        f"{' ' * width}{remote.name}:",
+        *(f"{inner}{key}: {value}" for key, value in fields.items() if value),
+        *(f"{inner}{key}: {str(value).lower()}" for key, value in switches.items()),
+    ]
+
+
+def _inner_width(lines: list[str], top: int) -> int:
+    """How far the names of remotes are indented."""
+    following = lines[top + 1] if top + 1 < len(lines) else ""
+    return len(following) - len(following.lstrip(" ")) or 4
+
+
+def _find_block(lines: list[str], name: str) -> tuple[int, int]:
+    """Where the lines of a remote begin and end; an empty range where it is not there."""
+    section = ""
+    for index, line in enumerate(lines):
+        match = _LINE.match(line)
+        if match is not None and not match[1]:
+            section = match[2]
+        elif match is not None and section == "Remotes" and _unquote(match[2]) == name and not match[3]:
+            width = len(match[1])
+            end = next((at for at in range(index + 1, len(lines)) if _indent(lines[at]) <= width), len(lines))
+            return index, end
+    return len(lines), len(lines)
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
+
+
+def _join(lines: list[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)

@@ -19,6 +19,7 @@ from typing import TypeVar
 from kedge.errors import KedgeError, KeyNotFound, StoreBusy, UsageError
 from kedge.posix.files import explained, write_atomically
 from kedge.posix.private import make_private
+from kedge.settings import apptainer_directory
 from kedge.signing.keyfiles import read_key_file
 from kedge.signing.openpgp.keys import KeyBlock, make_public, merge_blocks, parse_public_key, split_blocks
 from kedge.signing.openpgp.packets import PUBLIC_SUBKEY, SECRET_SUBKEY, read_packets
@@ -39,7 +40,7 @@ def locate_folder(environ: Mapping[str, str], home: Path) -> Path:
     for name in VARIABLES:
         if environ.get(name):
             return Path(environ[name]).absolute()
-    return home / ".apptainer" / "keys"
+    return apptainer_directory(environ, home) / "keys"
 
 
 def locate_global(environ: Mapping[str, str]) -> Path:

@@ -46,6 +46,11 @@ def normalize_server(address: str) -> str:
     return urllib.parse.urlunsplit(place).rstrip("/")
 
 
+def split_servers(text: str) -> list[str]:
+    """The addresses in a list that commas separate; there is one at least."""
+    return [each.strip() for each in text.split(",") if each.strip()] or [DEFAULT_SERVER]
+
+
 def build_lookup(server: str, operation: str, search: str) -> str:
     """The address that asks for `index` (what keys are there) or `get` (the key itself)."""
     text = search.strip()

@@ -13,6 +13,7 @@ from kedge.runtime.processes.subordinate import find_helper, find_range, plan_ma
 from kedge.runtime.views import FolderView
 
 NAME = "subordinate-ids"
+_FIRST, _COUNT = 100000, 65536  # as useradd gives them
 
 
 def check_subordinate_ids(surroundings: Surroundings) -> list[Finding]:
@@ -21,6 +22,17 @@ def check_subordinate_ids(surroundings: Surroundings) -> list[Finding]:
     view = FolderView(surroundings.root)
     host = HostFacts(view=view, environ=surroundings.environ, uid=uid, gid=os.getgid(), user=find_user(uid)[0])
     return [judge_subordinate_ids(host)]
+
+
+def find_free_range(host: HostFacts) -> str:
+    """The first 65536 ids behind all that /etc/subuid and /etc/subgid give away, as usermod takes them."""
+    ends = [_FIRST]
+    for table in ("/etc/subuid", "/etc/subgid"):
+        for line in (host.view.read(table) or b"").decode(errors="replace").splitlines():
+            start, _, count = line.partition(":")[2].partition(":")
+            if start.isdigit() and count.isdigit():
+                ends.append(int(start) + int(count))
+    return f"{max(ends)}-{max(ends) + _COUNT - 1}"
 
 
 def judge_subordinate_ids(host: HostFacts) -> Finding:
@@ -36,9 +48,10 @@ def judge_subordinate_ids(host: HostFacts) -> Finding:
         fix = "the package is uidmap (Debian, Ubuntu) or shadow-utils (RHEL, SUSE)"
     else:
         reason = f"/etc/subuid or /etc/subgid has no range of 1000 or more for {host.user}"
+        free = find_free_range(host)
         fix = (
             "an administrator can give a range that nobody else has: "
-            f"usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {host.user}"
+            f"usermod --add-subuids {free} --add-subgids {free} {host.user}"
         )
     return Finding(
         NAME,

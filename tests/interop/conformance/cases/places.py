@@ -12,6 +12,21 @@ def place(name: str, command: str, *flags: str, image: str = "base.sif", **more:
     return Case(f"place-{name}", execute(image, command, *flags), **more)  # type: ignore[arg-type]
 
 
+def covered(name: str, *flags: str, below: str = "", own: str = "") -> Case:
+    """The current folder, in which a file `mark` says `host`, and something else that is asked for there or above it.
+
+    Its folder `other` has a `mark`, too, also in what is `below`.
+    """
+    case, folder = f"/srv/case/place-covered-{name}", HOME if not own else f"/srv/case/place-covered-{name}"
+    inside = f"{folder}/{below}".rstrip("/")
+    setup = f"mkdir -p other/{below} {inside}; echo other > other/mark; echo other > other/{below}/mark"
+    setup += f"; echo host > {folder}/mark; echo host > {inside}/mark"
+    words = tuple(flag.format(other=f"{case}/other", here=folder) for flag in flags)
+    return place(
+        f"covered-{name}", "pwd; cat mark; rm -f mark", *words, cwd=inside, setup=setup, after="cat other/mark"
+    )
+
+
 def size_of(folder: str) -> str:
     return f"df -m {folder} | tail -1 | awk '{{print ($2 > 100) ? \"large\" : $2}}'"
 
@@ -116,6 +131,27 @@ CASES = [
     place(
         "home-linked-in-image", "echo $HOME; touch ~/linked && ls ~/linked", image="linkedhome.sif", after="ls ~/linked"
     ),
+    # the current folder does not hide what is asked for at its place
+    covered("home", "--home", "{other}:{here}"),
+    covered("home-above", "--home", "{other}:{here}", below="covered-1"),
+    covered("bind", "-B", "{other}:{here}"),
+    covered("bind-own", "-B", "{other}:{here}", own="own"),
+    covered("bind-above", "-B", "{other}:{here}", below="covered-2"),
+    place(
+        "covered-bind-lacks-it",
+        "pwd",
+        *("-B", f"/srv/case/place-covered-bind-lacks-it/other:{HOME}"),
+        setup="mkdir -p other ~/covered-3",
+        cwd=f"{HOME}/covered-3",
+        after="ls other",
+    ),
+    place(
+        "covered-parent",
+        "pwd; ls",
+        *("-B", "/srv/case/place-covered-parent/other:/home"),
+        setup="mkdir -p other/peer; touch other/peer/shown",
+        cwd=HOME,
+    ),
     place("home-mode", "stat -c '%a %u' ~"),
     # temporary folders
     place(
@@ -125,6 +161,18 @@ CASES = [
     ),
     place("tmp-of-host", "cat /tmp/place-host", setup="echo host > /tmp/place-host"),
     place("tmp-mode", "stat -c '%a' /tmp /var/tmp"),
+    *(
+        place(
+            f"tmp-{image}{kind}",
+            f"echo t > /tmp/{image}-t; echo v > /var/tmp/{image}-v; ls /tmp /var/tmp | grep {image}",
+            *flags,
+            image=f"{image}.sif",
+            setup="mkdir own",
+            after=f"find /tmp/{image}-* /var/tmp/{image}-* own -type f 2>/dev/null | sort",
+        )
+        for image in ("linkedtmp", "linkedvar")
+        for kind, flags in (("", ()), ("-contain", ("--contain",)), ("-workdir", ("--contain", "--workdir", "own")))
+    ),
     place("no-mount-tmp", "ls -A /tmp; (touch /tmp/x) 2>/dev/null || echo refused", "--no-mount", "tmp"),
     place("no-mount-cwd", "pwd; ls /srv 2>/dev/null; true", "--no-mount", "cwd"),
     place("no-mount-bind-paths", "cat /etc/hosts | wc -l", "--no-mount", "bind-paths"),

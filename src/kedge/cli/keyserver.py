@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge keyserver`: the key servers that are asked, in order. They are the setting `keyserver` of your own file."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from kedge.errors import InvalidSetting, UsageError
+from kedge.ops.config import set_setting
+from kedge.signing.keyserver import normalize_server, split_servers
+
+if TYPE_CHECKING:
+    from kedge.cli.console import Console
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The subcommands, as Apptainer's."""
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    add = commands.add_parser("add", help="add a key server")
+    add.add_argument("url", metavar="URL", help="such as https://keys.openpgp.org")
+    add.add_argument("-o", "--order", metavar="N", type=int, default=0, help="its place in the list (default: last)")
+    add.add_argument("-i", "--insecure", action="store_true", help="allow http")
+    commands.add_parser("list", help="list key servers in the order that kedge asks them")
+    remove = commands.add_parser("remove", help="remove a key server")
+    remove.add_argument("url", metavar="URL")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Run one subcommand."""
+    servers = split_servers(console.settings.keyserver)
+    if arguments.command == "add":
+        servers = _add(arguments, servers)
+    elif arguments.command == "remove":
+        servers = _remove(normalize_server(arguments.url), servers)
+    if arguments.command != "list":
+        path = set_setting("keyserver", ",".join(servers), console.environ)
+        console.progress.note(f"key servers are set in {path}")
+        _warn_of_variable(console)
+    if console.json:
+        console.print_json(servers)
+    rows = [(f"#{number}", server) for number, server in enumerate(servers, 1)]
+    if arguments.command == "list":
+        console.print_table(("order", "key server"), rows)
+    return 0
+
+
+def _add(arguments: argparse.Namespace, servers: list[str]) -> list[str]:
+    server = normalize_server(arguments.url)
+    if server.startswith("http://") and not arguments.insecure:
+        raise UsageError(f"{arguments.url} is reached by http, which anybody on the way can change", hint="--insecure")
+    if server in servers:
+        raise InvalidSetting(f"{server} is a key server already", hint="'kedge keyserver list' shows them")
+    if not 0 <= arguments.order <= len(servers) + 1:
+        raise UsageError(f"--order {arguments.order} is out of range", hint=f"1 to {len(servers) + 1}")
+    place = arguments.order - 1 if arguments.order else len(servers)
+    return [*servers[:place], server, *servers[place:]]
+
+
+def _remove(server: str, servers: list[str]) -> list[str]:
+    if server not in servers:
+        raise InvalidSetting(f"{server} is not a key server here", hint=f"there is: {', '.join(servers)}")
+    if len(servers) == 1:
+        raise InvalidSetting(
+            f"{server} is the only key server", hint="add another one first; 'kedge verify --local' asks none"
+        )
+    return [each for each in servers if each != server]
+
+
+def _warn_of_variable(console: Console) -> None:
+    if console.settings.sources["keyserver"].kind == "environment":
+        console.progress.warn("the variable KEDGE_KEYSERVER is set and goes before: unset KEDGE_KEYSERVER")

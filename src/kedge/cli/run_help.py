@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge run-help`: the help text that an image, or an app in it, carries."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kedge.cli.login import add_login, read_access
+from kedge.cli.options import add_settings
+from kedge.cli.redaction import escape_controls
+from kedge.model.image_word import is_reference
+from kedge.ops.inspect import inspect_path, is_archive
+
+if TYPE_CHECKING:
+    from kedge.cli.console import Console
+    from kedge.ops.inspect import Inspection
+
+NOTHING_SAID = "No help sections were defined for this image"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("image", metavar="IMAGE", help="a SIF file, SquashFS file, sandbox folder or image reference")
+    parser.add_argument("--app", metavar="NAME", default="", help="the help of this SCIF app")
+    add_login(parser)
+    add_settings(parser, "architecture", "no_https", "ca_bundle", "library_url", "cache_directory")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Print the text; an image without one is no failure."""
+    report = _inspect(arguments, console).report
+    app = report.apps.get(arguments.app) if arguments.app else None
+    text = (app.helpfile if app else "") if arguments.app else report.helpfile
+    if console.json:
+        console.print_json({"image": arguments.image, "app": arguments.app or None, "help": text or None})
+        return 0
+    shown = (text or NOTHING_SAID) + "\n"
+    console.write_bytes((escape_controls(shown) if console.is_terminal else shown).encode("utf-8", "replace"))
+    return 0
+
+
+def _inspect(arguments: argparse.Namespace, console: Console) -> Inspection:
+    path = Path(arguments.image)
+    if not is_reference(arguments.image) and path.exists() and not is_archive(path):
+        return inspect_path(path)
+    from kedge.model.reference import Reference  # late, all of it: most often it is a file
+    from kedge.ops.inspect_remote import inspect_reference
+    from kedge.ops.workplace import Workplace
+
+    reference = Reference.parse(arguments.image)
+    workplace = Workplace(console.settings, console.progress, read_access(arguments, console, reference))
+    return inspect_reference(reference, workplace)

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What an instance uses: counted over its processes, so that no control group is needed."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+
+from kedge.host.cgroups import find_least, read_hierarchies
+from kedge.host.limits import MEMORY_FILES
+from kedge.posix.process_tree import Process, count_memory, list_processes
+from kedge.runtime.gather import read_memory
+from kedge.runtime.processes.instances import Instance
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """One look at an instance."""
+
+    when: float
+    cpu: float  # seconds since the instance began, of processes that live and those they waited for
+    memory: int  # bytes, with what processes share counted once
+    limit: int  # bytes that it may use
+    read: int  # bytes from disks, of living processes
+    written: int
+    processes: int
+
+    def cpu_share(self, before: Usage) -> float:
+        """How many processors were busy since an earlier look, in percent of one."""
+        return 100 * max(0.0, self.cpu - before.cpu) / max(1e-3, self.when - before.when)
+
+
+def measure(instance: Instance) -> Usage:
+    """Look at all processes of an instance now."""
+    family = _list_members(instance.pid)
+    blocks = [_read_blocks(each.pid) for each in family]
+    return Usage(
+        time.monotonic(),
+        sum(_read_seconds(each.pid) for each in family),
+        count_memory(family),
+        _find_limit(instance.pid),
+        sum(each[0] for each in blocks),
+        sum(each[1] for each in blocks),
+        len(family),
+    )
+
+
+def _list_members(first: int) -> list[Process]:
+    """All in its process-id namespace: programs that entered later descend from who sent them."""
+    space = _find_space(first)
+    return [each for each in list_processes() if space and not each.is_dead and _find_space(each.pid) == space]
+
+
+def _find_space(pid: int) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    except OSError:
+        return ""  # it ended meanwhile, or is another user's
+
+
+def _read_seconds(pid: int) -> float:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - every process, every second
+            fields = file.read().rpartition(b")")[2].split()
+        return sum(map(int, fields[11:15])) / _TICKS  # own and waited-for, user and system
+    except (OSError, ValueError):
+        return 0.0  # it ended meanwhile
+
+
+def _read_blocks(pid: int) -> tuple[int, int]:
+    try:
+        with open(f"/proc/{pid}/io", "rb") as file:  # noqa: PTH123 - as above
+            fields = dict(line.split(b": ") for line in file.read().splitlines())
+        return int(fields[b"read_bytes"]), int(fields[b"write_bytes"])
+    except (OSError, ValueError, KeyError):
+        return 0, 0  # the kernel does not tell others, as for programs of other users
+
+
+def _find_limit(pid: int) -> int:
+    """The least of what control groups allow the instance and what the host has."""
+    least = find_least(read_hierarchies(process=str(pid)), MEMORY_FILES, "memory")
+    return min(least[0], read_memory()) if least else read_memory()
