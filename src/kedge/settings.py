@@ -130,6 +130,13 @@ SETTINGS: dict[str, Setting] = {
             ("--minimum-speed",),
             "SIZE",
         ),
+        Setting(
+            "tag_lifetime",
+            "count or zero",
+            "seconds for which a node remembers what a tag means",
+            "120",
+            ("KEDGE_TAG_LIFETIME",),
+        ),
         Setting("architecture", "text", "architecture to choose", None, ("PULL_ARCH", "ARCH"), ("--arch",), "ARCH"),
         Setting(
             "node_directory",
@@ -212,6 +219,7 @@ class Settings:
     retries: int
     stall_timeout: int
     minimum_speed: int | None
+    tag_lifetime: int
     architecture: str | None
     node_directory: Path | None
     node_limit: int | None
