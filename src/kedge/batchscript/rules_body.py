@@ -132,7 +132,12 @@ def _lacks_cpus(words: list[str], tasks_per_node: int) -> bool:
         return False
     if names.get("--ntasks-per-node", names.get("--ntasks", "")) == "1" or tasks_per_node < 2:
         return False
+    if re.search(r"--cpu[-_]bind[= ]\S*(?:none|no\b|mask|map)", " ".join(words)):
+        return False  # it says itself which CPUs each task gets
     program = next((option.value or "" for option in cut_options("slurm", words)[len(options) :]), "")
+    if program in ("bash", "sh"):
+        inner = words[words.index(program) + 1 :]
+        program = next(iter(inner[1].split()), "") if inner[:1] == ["-c"] and inner[1:] else program
     program = program.rpartition("/")[2]
     return bool(program) and not program.startswith("$") and program not in _SMALL.split()
 
