@@ -157,11 +157,7 @@ SETTINGS: dict[str, Setting] = {
             "SIZE",
         ),
         Setting(
-            "node_days",
-            "count or zero",
-            "days after which an unused unpacked image is removed from this node; 0: never",
-            "14",
-            ("NODE_DAYS",),
+            "node_days", "count or zero", "days until an unused unpacked image goes (0: never)", "14", ("NODE_DAYS",)
         ),
         Setting("job_directory", "path", "where records of jobs are kept", None, ("JOBDIR",), ("--job-dir",), "DIR"),
         Setting(
