@@ -112,6 +112,24 @@ SETTINGS: dict[str, Setting] = {
             "no_https", "yes or no", "use http, not https", "no", ("NOHTTPS", "NO_HTTPS"), ("--no-https", "--nohttps")
         ),
         Setting("retries", "count or zero", "how often to try again", "5", ("RETRIES",), ("--retries",), "N"),
+        Setting(
+            "stall_timeout",
+            "count",
+            "seconds without data after which a download tries again",
+            "60",
+            ("STALL_TIMEOUT",),
+            ("--stall-timeout",),
+            "SECONDS",
+        ),
+        Setting(
+            "minimum_speed",
+            "size",
+            "bytes per second below which a download tries again, such as 100K",
+            "none",
+            ("MINIMUM_SPEED",),
+            ("--minimum-speed",),
+            "SIZE",
+        ),
         Setting("architecture", "text", "architecture to choose", None, ("PULL_ARCH", "ARCH"), ("--arch",), "ARCH"),
         Setting(
             "node_directory",
@@ -125,11 +143,18 @@ SETTINGS: dict[str, Setting] = {
         Setting(
             "node_limit",
             "size",
-            "how much unpacked images may take on this node (half of the room there)",
+            "how much unpacked images may take on this node (half of the room there, at most 50G)",
             None,
             ("NODE_LIMIT",),
             ("--node-limit",),
             "SIZE",
+        ),
+        Setting(
+            "node_days",
+            "count or zero",
+            "days after which an unused unpacked image is removed from this node; 0: never",
+            "14",
+            ("NODE_DAYS",),
         ),
         Setting("job_directory", "path", "where records of jobs are kept", None, ("JOBDIR",), ("--job-dir",), "DIR"),
         Setting(
@@ -185,9 +210,12 @@ class Settings:
     ca_bundle: Path | None
     no_https: bool
     retries: int
+    stall_timeout: int
+    minimum_speed: int | None
     architecture: str | None
     node_directory: Path | None
     node_limit: int | None
+    node_days: int
     job_directory: Path | None
     runtime: str | None
     keep: str | None

@@ -355,3 +355,41 @@ def test_instance_folder_survives_damage(tmp_path: Path, text: str) -> None:
 def test_instance_names_that_are_none(text: str) -> None:
     with pytest.raises(UsageError):
         check_name(text)
+
+
+def test_stats_count_the_processes_of_an_instance(runner: Runner, image: Path, name: str) -> None:
+    runner.read("instance", "start", str(image), name)
+    busy = "while :; do :; done & exec sleep 600"
+    inside = subprocess.Popen(
+        runner.argv("exec", f"instance://{name}", "sh", "-c", busy), env=runner.variables(), cwd=runner.folder
+    )
+    try:
+        deadline = time.monotonic() + 60
+        told: dict[str, float] = {}
+        while told.get("cpu_percent", 0) < 5 and time.monotonic() < deadline:  # a busy machine gives little
+            told = json.loads(runner.read("instance", "stats", "--json", name))
+        assert told["cpu_percent"] >= 5
+        assert told["processes"] >= 4  # the first one, the start script, what it runs, and the loop
+        assert 0 < told["memory"] < told["memory_limit"]
+        table = runner.read("instance", "stats", "--no-stream", name).splitlines()
+        assert table[0].split("  ")[0] == "INSTANCE NAME"
+        assert table[1].split()[0] == name
+        assert len(table) == 2
+    finally:
+        inside.kill()
+        inside.wait()
+    done = runner.run("instance", "stats", "no-such")
+    assert done.returncode != 0
+    assert "there is no instance 'no-such'" in done.stderr
+
+
+def test_stats_stream_ends_with_the_instance(runner: Runner, image: Path, name: str) -> None:
+    runner.read("instance", "start", str(image), name)
+    command = runner.argv("instance", "stats", name)
+    with subprocess.Popen(command, env=runner.variables(), cwd=runner.folder, stdout=subprocess.PIPE) as stream:
+        assert stream.stdout is not None
+        assert stream.stdout.readline().startswith(b"INSTANCE NAME")
+        assert stream.stdout.readline().startswith(name.encode())
+        runner.read("instance", "stop", "--force", name)
+        stream.stdout.read()
+    assert stream.returncode == 0

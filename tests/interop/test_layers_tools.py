@@ -29,6 +29,7 @@ from tests.builders.layers import (
     hard_link,
     layer,
     opaque,
+    pax,
     sources,
     symlink,
     whiteout,
@@ -94,7 +95,7 @@ def read_back(path: Path) -> dict[str, tuple[object, ...]]:
             oct(node.mode),
             node.uid,
             node.gid,
-            node.mtime,
+            (node.mtime, node.nanoseconds),
             node.xattrs,
             node.rdev,
             data,
@@ -163,6 +164,12 @@ def test_umoci_agrees_on_every_rule(tmp_path: Path) -> None:
         file("bin/ping", b"new ping", mtime=37),
     )
     compare(tmp_path, [base, middle, top])
+
+
+def test_umoci_agrees_on_times(tmp_path: Path) -> None:
+    times = [b"1.5", b"1700000000.123456789", b"5000000000.000000001", b"9000000000.25"]  # the last is of the year 2255
+    timed = [pax({b"mtime": text}) + file(f"f{place}", b"x") for place, text in enumerate(times)]
+    assert compare(tmp_path, [layer(*timed, pax({b"mtime": b"7.75"}) + folder("d"))])
 
 
 def odd_names() -> dict[str, list[bytes]]:

@@ -14,16 +14,16 @@ from dataclasses import dataclass
 _SLURM_VALUES = """
 a:array A:account -:bb -:bbf b:begin -:comment -:container -:container-id -:cpu-freq c:cpus-per-task d:dependency
 -:deadline -:delay-boot D:chdir e:error -:export-file -:gid -:gres -:gres-flags i:input J:job-name L:licenses
-M:clusters m:distribution -:mail-type -:mail-user -:mcs-label n:ntasks -:ntasks-per-node -:tasks-per-node N:nodes
+M:clusters -:cluster m:distribution -:mail-type -:mail-user -:mcs-label n:ntasks -:ntasks-per-node -:tasks-per-node N:nodes
 o:output p:partition -:power -:priority -:profile q:qos S:core-spec -:signal -:switches -:thread-spec t:time
 -:time-min -:uid -:wckey -:wrap -:cluster-constraint C:constraint F:nodefile -:mem -:mincpus -:reservation
 -:tmp w:nodelist x:exclude -:mem-per-cpu -:sockets-per-node -:cores-per-socket -:threads-per-core B:extra-node-info
 -:ntasks-per-core -:ntasks-per-socket -:cpus-per-gpu G:gpus -:gpu-bind -:gpu-freq -:gpus-per-node -:gpus-per-socket
 -:gpus-per-task -:mem-per-gpu -:hint -:mem-bind -:ntasks-per-gpu -:open-mode -:acctg-freq -:batch -:network
--:prefer -:ntasks-per-tres -:kill-on-invalid-dep
+-:prefer -:ntasks-per-tres -:kill-on-invalid-dep -:wait-all-nodes
 -:tres-per-task -:tres-per-job -:oom-kill-step -:segment -:resv-ports -:extra -:tres-bind
 -:container-image -:container-mounts -:container-name -:container-save -:container-workdir -:container-env
--:container-mount-entrypoint -:environment
+-:container-mount-entrypoint -:environment -:image -:volume -:module -:entrypoint
 """
 _SLURM_OPTIONAL = "-:export -:get-user-env -:nice -:propagate -:exclusive k:no-kill"
 _SLURM_FLAGS = """
@@ -32,7 +32,23 @@ H:hold s:oversubscribe -:ignore-pbs -:no-requeue O:overcommit -:parsable Q:quiet
 -:container-mount-home -:no-container-mount-home -:container-remap-root -:no-container-remap-root
 -:container-writable -:container-readonly -:no-container-entrypoint -:container-entrypoint
 """
-_SLURM_SAME = {"--tasks-per-node": "--ntasks-per-node"}
+_SLURM_SAME = {"--tasks-per-node": "--ntasks-per-node", "--cluster": "--clusters"}
+# what plain sbatch 22.05 does not know: a plugin of the site adds it, or a later Slurm
+SLURM_ADDED = {
+    **dict.fromkeys(("--image", "--volume", "--module", "--entrypoint"), "Shifter's plugin"),
+    "--environment": "the plugin of CSCS' container engine",
+    "--tres-per-task": "Slurm 23.11",
+    **dict.fromkeys(("--oom-kill-step", "--segment", "--stepmgr"), "Slurm 24.05"),
+    **dict.fromkeys(("--resv-ports", "--tres-bind", "--tres-per-job"), "a later Slurm than 22.05"),
+}
+# options of srun that people give to sbatch
+_SRUN_OPTIONS = """
+--accel-bind --bcast --cpu-bind --cpu_bind --disable-status --epilog --exact --immediate --jobid --kill-on-bad-exit
+--label --mpi --msg-timeout --multi-prog --overlap --prolog --pty --relative --slurmd-debug --task-epilog
+--task-prolog --threads --unbuffered --x11
+"""
+SRUN_ONLY = frozenset(_SRUN_OPTIONS.split())
+SLURM_RENAMED = {"--workdir": "--chdir", "--share": "--oversubscribe"}
 
 _GRIDENGINE_OPTIONS = """
 a ac adds ar A binding C c ckpt clearp clears dc display dl e hold_jid hold_jid_ad h i j js jsv l m M masterq mods N
@@ -87,6 +103,8 @@ def resolve_slurm(name: str) -> tuple[str, str]:
     if name in SLURM_OPTIONS:
         return _SLURM_SAME.get(name, name), ""
     fitting = [each for each in SLURM_OPTIONS if each.startswith(name)]
+    own = [each for each in fitting if not (each in SLURM_ADDED or each.startswith("--container-"))]
+    fitting = own if len(own) == 1 else fitting  # what a plugin adds makes no beginning of a name doubtful
     if len(fitting) == 1:
         return _SLURM_SAME.get(fitting[0], fitting[0]), ""
     if fitting:
@@ -116,6 +134,8 @@ def _cut_slurm(rest: deque[str]) -> CutOption:
 def _cut_slurm_long(word: str, rest: deque[str]) -> CutOption:
     name, equals, value = word.partition("=")
     full, problem = resolve_slurm(name)
+    if equals and full in SLURM_FLAGS:
+        return CutOption(full, value, problem or f"{name} takes no value")
     if equals:
         return CutOption(full, value, problem)
     if problem == "unknown" and rest and not rest[0].startswith("-"):

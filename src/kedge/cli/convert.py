@@ -22,6 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=FORMS, help="the form, where the name does not say it")
     parser.add_argument("--tag", help="what OCI layouts and archives call the image (latest)")
     parser.add_argument("-F", "--force", action="store_true", help="replace a target that exists")
+    parser.add_argument("--fix-perms", action="store_true", help="give the owner rwX on everything in the image")
     add_settings(parser, "compression", "threads", "architecture", "temporary_directory")
     add_dry_run(parser)
 
@@ -36,7 +37,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
     target = read_target(arguments.target, Form(arguments.format) if arguments.format else None, arguments.tag)
     request = ConvertRequest(Reference.parse(arguments.source), target, arguments.force)
-    done = convert(request, Workplace(console.settings, console.progress), dry_run=console.dry_run)
+    workplace = Workplace(console.settings, console.progress, fix_permissions=arguments.fix_perms)
+    done = convert(request, workplace, dry_run=console.dry_run)
     if console.json:
         console.print_json(done.as_dict())
     elif console.dry_run:

@@ -41,7 +41,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return start_words(words[count + 1], words[count + 2 :], leading=[_LEADING[word] for word in words[:count]])
     from kedge.cli.main import main as run_main  # late: argparse and what it needs cost more than a container
 
-    raise_on_interrupt()
     return run_main(words)
 
 

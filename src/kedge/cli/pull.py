@@ -31,15 +31,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sandbox", action="store_const", const="sandbox", dest="format", help="write a folder")
     parser.add_argument("--name", help="output name, as a second way to give OUTPUT")
     parser.add_argument("-F", "--force", action="store_true", help="replace an output that exists")
+    parser.add_argument("--fix-perms", action="store_true", help="give the owner rwX on everything in the image")
     parser.add_argument("--if-missing", action="store_true", help="do nothing where the output exists already")
     parser.add_argument("--offline", action="store_true", help="use only what is stored; no network")
     parser.add_argument(
         "-U", "--allow-unsigned", "--allow-unauthenticated", action="store_true", help=argparse.SUPPRESS
     )
+    parser.add_argument("--plain-name", action="store_true", help=argparse.SUPPRESS)
     add_login(parser)
     add_settings(
         parser, "architecture", "pull_directory", "compression", "threads", "disable_cache", "cache_directory",
-        "temporary_directory", "no_https", "library_url", "ca_bundle", "download_connections", "retries", "cache_limit",
+        "temporary_directory", "no_https", "library_url", "ca_bundle", "download_connections", "retries",
+        "stall_timeout", "minimum_speed", "cache_limit",
         "link_mode",
     )  # fmt: skip
     add_dry_run(parser)
@@ -76,8 +79,11 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         arguments.offline,
         target.tag,
         arguments.if_missing,
+        arguments.plain_name,
     )
-    workplace = Workplace(console.settings, console.progress, read_access(arguments, console, reference))
+    workplace = Workplace(
+        console.settings, console.progress, read_access(arguments, console, reference), arguments.fix_perms
+    )
     pulled = pull(request, workplace, dry_run=console.dry_run)
     if console.json:
         console.print_json(pulled.as_dict())

@@ -74,7 +74,7 @@ _MISSING = {
 
 # options of `build` that say how a definition is built: for an image that is there they mean nothing
 _BUILD_IDLE = (
-    *("-f", "--fakeroot", "--fix-perms", "-T", "--notest", "--nv", "--nvccli", "--rocm", "--userns"),
+    *("-f", "--fakeroot", "-T", "--notest", "--nv", "--nvccli", "--rocm", "--userns"),
     *("--no-cleanup", "--writable-tmpfs", "--warn-unused-build-args", "--json"),
 )
 _BUILD_IDLE_VALUES = ("-B", "--bind", "--mount", "--build-arg", "--build-arg-file", "--section")
@@ -139,12 +139,12 @@ def apply_rule(shown: str, rule: Rule, words: list[str]) -> list[str]:
 
 
 def _pull(words: list[str]) -> list[str]:
-    """Apptainer makes a SIF whatever the output is called."""
-    return (
-        ["pull", *words]
-        if "--sandbox" in words or {"-h", "--help"} & set(words)
-        else ["pull", "--format", "sif", *words]
-    )
+    """Apptainer makes a SIF whatever the output is called, and calls it so whatever the architecture is."""
+    if {"-h", "--help"} & set(words):
+        return ["pull", *words]
+    form = [] if "--sandbox" in words else ["--format", "sif"]
+    name = ["--plain-name"] if any(word.startswith("--arch") for word in words) else []
+    return ["pull", *form, *name, *words]
 
 
 def _cache(words: list[str]) -> list[str]:
@@ -246,7 +246,9 @@ def _keep_for_convert(options: list[str]) -> list[str]:
     kept: list[str] = []
     for index, word in enumerate(options):
         name = word.partition("=")[0]
-        if name in ("-F", "--force", "--arch", "--tmpdir") or (index and options[index - 1] in ("--arch", "--tmpdir")):
+        if name in ("-F", "--force", "--fix-perms", "--arch", "--tmpdir") or (
+            index and options[index - 1] in ("--arch", "--tmpdir")
+        ):
             kept.append(word)
     return kept
 

@@ -255,4 +255,5 @@ def make_implicit_folder() -> Node:
 def copy_metadata(source: Node, folder: Node) -> None:
     """Let `folder` have the owner, mode, time and attributes of `source` and keep its children."""
     folder.mode, folder.uid, folder.gid = source.mode, source.uid, source.gid
-    folder.mtime, folder.xattrs, folder.layer = source.mtime, source.xattrs, source.layer
+    folder.mtime, folder.nanoseconds = source.mtime, source.nanoseconds
+    folder.xattrs, folder.layer = source.xattrs, source.layer

@@ -119,7 +119,7 @@ class _LayerReading:
 def make_node(member: Member, kind: Kind) -> Node:
     """A node with the metadata of a tar member, its content still missing."""
     node = Node(kind, member.mode, member.uid, member.gid, member.mtime)
-    node.xattrs = member.xattrs
+    node.nanoseconds, node.xattrs = member.nanoseconds, member.xattrs
     if kind is Kind.FILE:
         node.size = member.size
     elif kind is Kind.SYMLINK:

@@ -25,7 +25,7 @@ from kedge.posix.files import explained, refuse_existing, remove_abandoned, temp
 
 _PER_FOLDER = 4096  # spool files per folder: huge folders are slow on cluster file systems
 _HOLE = 65536  # runs of zeros from this size on become holes
-_LATEST = (1 << 62) // 10**9  # seconds that utimensat takes as nanoseconds
+_LATEST = (1 << 63) - 1  # seconds that utimensat takes; a file system that ends earlier keeps the last it has
 
 
 class SandboxSink:
@@ -209,7 +209,8 @@ class _TreeBuilder:
         if node.kind is not Kind.SYMLINK:
             os.chmod(name, node.mode, dir_fd=folder)
         seconds = max(-_LATEST, min(node.mtime, _LATEST))
-        os.utime(name, ns=(self._now, seconds * 10**9), dir_fd=folder, follow_symlinks=False)
+        moment = seconds * 10**9 + node.nanoseconds
+        os.utime(name, ns=(self._now, moment), dir_fd=folder, follow_symlinks=False)
 
 
 def refuse_way_out(name: bytes) -> None:

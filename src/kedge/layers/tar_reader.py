@@ -54,12 +54,16 @@ _ODD_NAMES = frozenset((b"", b".", b".."))
 class Member:
     """One entry of the archive: a cleaned name in two parts, metadata, and for a hard link the path it links to."""
 
-    __slots__ = ("gid", "kind", "mode", "mtime", "name", "parent", "rdev", "size", "target", "uid", "xattrs")
+    __slots__ = (
+        *("gid", "kind", "mode", "mtime", "name", "nanoseconds", "parent"),
+        *("rdev", "size", "target", "uid", "xattrs"),
+    )
 
     def __init__(self, kind: Kind | None, identity: tuple[int, int, int], mtime: int) -> None:
         self.kind = kind  # None: a hard link
         self.mode, self.uid, self.gid = identity
         self.mtime = mtime
+        self.nanoseconds = 0
         self.parent = b""  # cleaned: no leading or trailing slash, no "." or ".."
         self.name = b""  # empty, with an empty parent, for the root
         self.size = 0  # of a regular file, holes included
@@ -300,7 +304,8 @@ class TarReader:
             self._fail(str(problem))
         member.uid = self._check_id(member.uid if attributes.uid is None else attributes.uid)
         member.gid = self._check_id(member.gid if attributes.gid is None else attributes.gid)
-        member.mtime = member.mtime if attributes.mtime is None else attributes.mtime
+        if attributes.mtime is not None:
+            member.mtime, member.nanoseconds = divmod(attributes.mtime, 10**9)
         member.xattrs = attributes.xattrs
         if member.xattrs:
             self._ledger.charge_member(sum(len(k) + len(v) + 64 for k, v in member.xattrs), self._where, 0)

@@ -11,17 +11,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from kedge.errors import UsageError
+from kedge.errors import CorruptImage, UsageError
 from kedge.formats.oci.writer import convert_to_oci, write_docker_archive, write_layout, write_oci_archive
-from kedge.formats.sif.layout import DataType
+from kedge.formats.sif.layout import DataType, SifDescriptor
 from kedge.formats.sif.writer import SifBuilder
 from kedge.formats.singularityd import ImageRecord, decorate, describe
+from kedge.formats.singularityd.kept import keep_own_parts
+from kedge.formats.singularityd.views import TreeView
+from kedge.formats.squashfs.reader import SquashReader
 from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
 from kedge.layers.sandbox import SandboxSink
 from kedge.model.form import Form
 from kedge.model.manifest import ImageConfig
 from kedge.model.progress import Progress, Silent
-from kedge.model.tree import ContentSink, Node
+from kedge.model.tree import ContentSink, Kind, Node, walk
 from kedge.ops.image_source import ImageSource, PackedTree, TreeImage
 from kedge.ops.layered import LayerOptions, as_stored_image
 from kedge.posix.files import atomic_output, copy_range
@@ -41,6 +44,7 @@ class WriteOptions:
     temporary_directory: Path | None = None  # where a layer is put together before its size is known
     progress: Progress = field(default_factory=Silent)
     recompress: bool = False  # also what is packed already: a codec was asked for
+    fix_permissions: bool = False  # let the owner read and write everything, and enter all directories
 
 
 def write_image(target: Path, form: Form, image: ImageSource, options: WriteOptions) -> None:
@@ -66,21 +70,41 @@ def write_sif(file: BinaryIO, image: ImageSource, options: WriteOptions) -> None
     seed = f"{record.kind}|{record.reference}|{record.digest}|{options.codec}".encode()
     builder = SifBuilder(file, architecture=record.platform.architecture, created=record.created, seed=seed)
     builder.add_object(DataType.DEFFILE, objects.definition)
-    builder.add_object(DataType.GENERIC_JSON, objects.inspect_metadata, "inspect-metadata.json")
+    metadata = builder.add_object(DataType.GENERIC_JSON, objects.inspect_metadata, "inspect-metadata.json")
     if objects.oci_config is not None:
         builder.add_object(DataType.GENERIC_JSON, objects.oci_config, "oci-config.json")
     builder.begin_partition()
-    builder.end_partition(write_squashfs(file, image, options))
+    partition = builder.end_partition(write_squashfs(file, image, options))
+    if not image.is_decorated:
+        kept = _read_own_parts(file, partition, objects, options.progress)
+        if kept is not None:
+            builder.replace_object(metadata, kept)
     builder.finish()
+
+
+def _read_own_parts(file: BinaryIO, partition: SifDescriptor, objects: ImageRecord, progress: Progress) -> bytes | None:
+    """The document of `inspect` with what only the files know, now that they are there."""
+    file.flush()
+    try:
+        with SquashReader(file, partition.offset, partition.size) as reader:
+            return keep_own_parts(objects.inspect_metadata, TreeView(reader.find, reader), "the image")
+    except CorruptImage as problem:
+        progress.warn(f"'inspect' will not show the image's help, test and apps: {problem.message}")
+        return None
 
 
 def write_squashfs(file: BinaryIO, image: ImageSource, options: WriteOptions) -> int:
     """Write the file system at the file's position; returns its size."""
-    if isinstance(image, TreeImage) and image.packed and image.is_decorated and not options.recompress:
+    if (
+        isinstance(image, TreeImage)
+        and image.packed
+        and image.is_decorated
+        and not (options.recompress or options.fix_permissions)
+    ):
         return copy_packed(image.packed, file)
     made = SquashOptions(codec=options.codec, threads=options.threads, mtime=max(image.record.created, 0))
     with SquashWriter(file, made) as writer:
-        size = writer.finish(fill_decorated(image, writer))
+        size = writer.finish(fill_decorated(image, writer, options))
     for name, count in sorted(writer.skipped_xattrs.items()):
         options.progress.warn(
             f"SquashFS cannot hold the attribute {name.decode(errors='replace')}: left out of {count} files"
@@ -99,18 +123,34 @@ def copy_packed(packed: PackedTree, file: BinaryIO) -> int:
 def write_sandbox(target: Path, image: ImageSource, options: WriteOptions) -> None:
     """Write a folder."""
     with SandboxSink(target, force=options.force, progress=options.progress) as sink:
-        sink.finish(fill_decorated(image, sink))
+        sink.finish(fill_decorated(image, sink, options))
 
 
-def fill_decorated(image: ImageSource, sink: ContentSink) -> Node:
+def fill_decorated(image: ImageSource, sink: ContentSink, options: WriteOptions | None = None) -> Node:
     """The image's tree, with `.singularity.d` where the image does not bring its own."""
     root = image.fill(sink)
     if not image.is_decorated:
         decorate(root, sink, _require_config(image), image.record)
+    if options is not None and options.fix_permissions:
+        _open_to_owner(root)
     return root
 
 
+def _open_to_owner(root: Node) -> None:
+    """rwX for the owner, as `chmod -R u+rwX` gives it."""
+    for node in (root, *(node for _, node in walk(root))):
+        if node.kind is Kind.DIRECTORY:
+            node.mode |= 0o700
+        elif node.kind is Kind.FILE:
+            node.mode |= 0o700 if node.mode & 0o111 else 0o600
+
+
 def _write_oci(target: Path, form: Form, image: ImageSource, options: WriteOptions) -> None:
+    if options.fix_permissions:
+        raise UsageError(
+            f"--fix-perms changes files, and {form} keeps an image's layers as they are",
+            hint="leave it out, or write a SIF or a sandbox",
+        )
     making = LayerOptions(options.temporary_directory, options.threads, options.progress)
     with as_stored_image(image, options.tag, making) as stored:
         if form is not Form.DOCKER_ARCHIVE and image.record.kind in ("docker-archive", "docker-daemon"):

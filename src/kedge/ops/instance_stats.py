@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kedge.host.cgroups import find_least, read_hierarchies
 from kedge.host.limits import MEMORY_FILES
-from kedge.posix.process_tree import count_memory, find_family, read_process
+from kedge.posix.process_tree import Process, count_memory, list_processes
 from kedge.runtime.gather import read_memory
 from kedge.runtime.processes.instances import Instance
 
@@ -35,8 +35,7 @@ class Usage:
 
 def measure(instance: Instance) -> Usage:
     """Look at all processes of an instance now."""
-    first = read_process(str(instance.pid))
-    family = [*([first] if first is not None else []), *find_family(instance.pid)]
+    family = _list_members(instance.pid)
     blocks = [_read_blocks(each.pid) for each in family]
     return Usage(
         time.monotonic(),
@@ -47,6 +46,19 @@ def measure(instance: Instance) -> Usage:
         sum(each[1] for each in blocks),
         len(family),
     )
+
+
+def _list_members(first: int) -> list[Process]:
+    """All in its process-id namespace: programs that entered later descend from who sent them."""
+    space = _find_space(first)
+    return [each for each in list_processes() if space and not each.is_dead and _find_space(each.pid) == space]
+
+
+def _find_space(pid: int) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    except OSError:
+        return ""  # it ended meanwhile, or is another user's
 
 
 def _read_seconds(pid: int) -> float:

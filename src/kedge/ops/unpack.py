@@ -12,11 +12,11 @@ import hashlib
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from kedge.errors import FileProblem, ImageNotFound, KedgeError, UnsupportedFormat, UsageError
+from kedge.errors import FileProblem, ImageNotFound, KedgeError, NoSpace, UnsupportedFormat, UsageError
 from kedge.model.reference import Reference, Transport
 from kedge.ops.node_store import Build, Built, NodeStore
 from kedge.ops.workplace import Workplace
@@ -60,13 +60,21 @@ class Unpacked:
         }
 
 
-def unpack(text: str, workplace: Workplace, *, policy: str = "missing") -> Unpacked:
-    """Make the image that `text` names ready; `policy` says when a registry is asked."""
+def unpack(text: str, workplace: Workplace, *, policy: str = "missing", once: str = "") -> Unpacked:
+    """Make the image that `text` names ready; `policy` says when a registry is asked.
+
+    `once` is the name of an image for one container alone: nobody else finds it.
+    """
     began = time.monotonic()
     reference = Reference.parse(text)
     node = NodeStore(workplace.settings, workplace.progress)
-    unpacker = _Unpacker(text, reference, workplace, node, policy)
-    done = unpacker.run()
+    unpacker = _Unpacker(text, reference, workplace, node, policy, once)
+    try:
+        done = unpacker.run()
+    except (FileProblem, NoSpace) as problem:
+        if policy == "never":  # what is kept is all there is
+            raise
+        done = replace(unpacker, workplace=workplace.go_around_cache(problem)).run()
     return Unpacked(reference.redacted, done.root, done.identity, done.is_new, time.monotonic() - began)
 
 
@@ -86,6 +94,7 @@ class _Unpacker:
     workplace: Workplace
     node: NodeStore
     policy: str
+    once: str
 
     def run(self) -> _Done:
         """Find it, or make it."""
@@ -94,17 +103,21 @@ class _Unpacker:
         if self.reference.transport is Transport.INSTANCE:
             raise UsageError(f"{self.reference} is a running container; there is nothing to unpack")
         machine = self.workplace.settings.architecture or ""
-        if self.policy in ("missing", "never") and not is_volatile(self.text):
+        if self.policy in ("missing", "never") and not is_volatile(self.text) and not self.once:
             found = find_named(self.text, machine, self.node.environ)
             if found:
                 return _Done(Path(found), Path(found).parent.name, False)
         done = self._unpack_local() if self.reference.is_local else self._unpack_remote()
-        self.node.remember(self.text, machine, done.identity)
+        if not self.once:
+            self.node.remember(self.text, machine, done.identity)
         return done
 
     def _make(self, identity: str, source: str, build: Build) -> _Done:
         from kedge.host.memory import watch_memory
 
+        if self.once:
+            with watch_memory("the unpacking"):
+                return _Done(self.node.make_passing(self.once, source, build), self.once, True)
         force = self.policy == "always" or self.reference.transport is Transport.HOST
         with watch_memory("the unpacking"):
             root, is_new = self.node.make(identity, source, build, force=force)
@@ -113,24 +126,31 @@ class _Unpacker:
     # -- files of this machine
 
     def _unpack_file(self, path: Path) -> _Done:
-        image = identify(str(path))
+        from kedge.ops.image_content import hash_content, identify_settled
+
+        image = identify_settled(str(path))
         if image.kind == "folder":
             return _Done(Path(image.path), "", False)
-        found = self.node.find(image.identity)
+        _require_squashfs(image, image.path)
+        if self.once:
+            return self._unpack_squashfs(image, self.once, image.path)
+        identity = self.node.find_content(image)
+        found = self.node.find(identity) if identity else None
         if found is not None and self.policy != "always":
-            return _Done(found, image.identity, False)
-        return self._unpack_squashfs(image, image.identity, image.path)
+            return _Done(found, identity, False)
+        self.node.require_place(image.size, image.path)
+        if not identity:
+            identity = hash_content(image, min(self.workplace.threads, _MAXIMUM_WORKERS))
+            _require_unchanged(image)
+            self.node.remember_content(image, identity)
+        return self._unpack_squashfs(image, identity, image.path)
 
     def _unpack_squashfs(self, image: ImageFile, identity: str, source: str) -> _Done:
         """Straight from the file system in a file to the folder."""
         from kedge.formats.squashfs.reader import SquashReader
         from kedge.layers.unsquash import TreeExtractor, measure_tree
 
-        if image.file_system != "squashfs":
-            raise UnsupportedFormat(
-                f"{source} holds an {image.file_system} file system, which is mounted, not unpacked",
-                hint="run it with --root-from kernel as root, or where fuse2fs is installed",
-            )
+        _require_squashfs(image, source)
 
         def build(root: Path, require_room: Callable[[int], None]) -> Built:
             with (
@@ -194,7 +214,7 @@ class _Unpacker:
     def _unpack_resolved(self, resolved: Resolved, store: Store) -> _Done:
         from kedge.ops.fetch import open_remote_image
 
-        identity = self._name_layers(resolved.digest.hex)
+        identity = self.once or self._name_layers(resolved.digest.hex)
         found = self.node.find(identity)
         if found is not None and self.policy != "always":
             return _Done(found, identity, False)
@@ -216,9 +236,10 @@ class _Unpacker:
 
     def _unpack_sif(self, store: Store) -> _Done:
         from kedge.ops.fetch_sif import find_sif_source
+        from kedge.ops.image_content import hash_content
 
         source = find_sif_source(self.reference, self.workplace, store, offline=self.policy == "never")
-        identity = f"sif-{source.digest.hex}" if source.digest else ""
+        identity = self.once or (f"sif-{source.digest.hex}" if source.digest else "")
         found = self.node.find(identity) if identity else None
         if found is not None and self.policy != "always":
             return _Done(found, identity, False)
@@ -230,7 +251,8 @@ class _Unpacker:
                 write = self._write_nothing if self.policy == "never" else source.write
                 path = store.build_image(source.key, write)
                 image = identify(str(path))
-                done = self._unpack_squashfs(image, identity or image.identity, self.reference.redacted)
+                identity = identity or hash_content(image, min(self.workplace.threads, _MAXIMUM_WORKERS))
+                done = self._unpack_squashfs(image, identity, self.reference.redacted)
             if not source.keep:
                 store.images.drop(source.key)
         return done
@@ -255,9 +277,17 @@ class _Unpacker:
         return self.workplace.attempt(store, f"the unpacking of {self.reference.redacted}")
 
 
+def _require_squashfs(image: ImageFile, source: str) -> None:
+    if image.file_system != "squashfs":
+        raise UnsupportedFormat(
+            f"{source} holds an {image.file_system} file system, which is mounted, not unpacked",
+            hint="run it with --root-from kernel as root, or where fuse2fs is installed",
+        )
+
+
 def _require_unchanged(image: ImageFile) -> None:
     """Raise where another file has taken the image's place, or somebody has written to it, since it was identified."""
-    if identify(image.path).identity != image.identity:
+    if identify(image.path).state != image.state:
         raise FileProblem(
             f"{image.path} was changed while it was unpacked", hint="try again when nobody writes to it any more"
         )

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.errors import FileProblem, NoSpace
+from kedge.frozen import replace as replace_settings
 from kedge.model.platform import Platform
 from kedge.model.progress import Progress, Silent
 from kedge.posix.files import explained
@@ -37,6 +39,12 @@ class Workplace:
     settings: Settings
     progress: Progress = field(default_factory=Silent)
     access: AccessOptions | None = None
+    fix_permissions: bool = False  # --fix-perms
+
+    @property
+    def packing(self) -> str:
+        """What stored images depend on besides what they are made of."""
+        return self.settings.compression + ("+fix-perms" if self.fix_permissions else "")
 
     @property
     def platform(self) -> Platform:
@@ -63,6 +71,7 @@ class Workplace:
             settings.temporary_directory,
             self.progress,
             # a configuration file says how new images are packed, which is no reason to pack others again
+            fix_permissions=self.fix_permissions,
             recompress=settings.sources["compression"].kind in ("flag", "environment"),
         )
 
@@ -89,6 +98,8 @@ class Workplace:
             no_https=asked.no_https or settings.no_https,
             ca_bundle=asked.ca_bundle or settings.ca_bundle,
             retries=settings.retries if patient else 0,
+            stall_timeout=settings.stall_timeout,
+            minimum_speed=settings.minimum_speed or 0,
         )
         return Access.open(options, progress=self.progress)
 
@@ -109,6 +120,22 @@ class Workplace:
                 yield store
         finally:
             shutil.rmtree(place, ignore_errors=True)
+
+    def go_around_cache(self, problem: FileProblem | NoSpace) -> Workplace:
+        """The same without the cache, where that is what cannot be written; else raises the problem.
+
+        A disk that became full on the way is no reason to fetch everything again.
+        """
+        place = self.settings.cache_directory
+        is_cache = Path(str(problem.context.get("path", ""))).is_relative_to(place)
+        if (
+            not is_cache
+            or self.settings.disable_cache
+            or (isinstance(problem, NoSpace) and "needed" not in problem.context)
+        ):
+            raise problem
+        self.progress.warn(f"the cache is not used: {problem.message}. KEDGE_CACHEDIR chooses another place for it")
+        return replace(self, settings=replace_settings(self.settings, disable_cache=True))
 
     @contextlib.contextmanager
     def attempt(self, store: Store, what: str) -> Iterator[None]:

@@ -26,18 +26,17 @@ class Process:
 def list_processes() -> list[Process]:
     """All that can be seen."""
     with os.scandir("/proc") as entries:
-        found = (read_process(entry.name) for entry in entries if entry.name.isdecimal())
+        found = (_read_process(entry.name) for entry in entries if entry.name.isdecimal())
         return [each for each in found if each is not None]
 
 
-def read_process(name: str) -> Process | None:
-    """One of them; None where it ended meanwhile."""
+def _read_process(name: str) -> Process | None:
     try:
         with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123 - thousands of them are read
             fields = file.read().rpartition(b")")[2].split()
         return Process(int(name), int(fields[1]), int(fields[3]), int(fields[21]) * _PAGE, fields[0] in (b"Z", b"X"))
     except (OSError, ValueError, IndexError):
-        return None
+        return None  # it ended meanwhile
 
 
 def find_family(root: int, session: int = 0) -> list[Process]:

@@ -98,7 +98,10 @@ def pyxis_name(image: str) -> str:
     """A reference as Pyxis writes it: REGISTRY#IMAGE:TAG, or a path that begins with / or ./"""
     if "://" not in image and (image.startswith(("/", "./")) or image.endswith((".sqsh", ".squashfs"))):
         return image if image.startswith(("/", "./")) else f"./{image}"
-    name = image.removeprefix("docker://")
+    name, at_sign, digest = image.removeprefix("docker://").partition("@sha256:")
+    if at_sign:  # Enroot takes a digest in the place of the tag, and not behind it
+        folder, slash, last = name.rpartition("/")
+        name = f"{folder}{slash}{last.partition(':')[0]}:sha256:{digest}"
     registry, slash, rest = name.partition("/")
     if slash and ("." in registry or ":" in registry or registry == "localhost"):
         return f"{registry}#{rest}"

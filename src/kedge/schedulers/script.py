@@ -105,8 +105,9 @@ def _write_record(job: Job, place: Place, dialect: Dialect) -> list[str]:
         f"record={quote(place.record)}",
         'streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")',
         'began="$KEDGE_JOB_ID $(hostname) $(date +%s)"',
-        f'{{ printf "%s\\n" "$began" "$streams" >"$record/began{suffix}"; }} 2>/dev/null',
-        f'finish() {{ echo "${{asked:-$1}} $(date +%s)" >"$record/ended{suffix}"; }}',
+        # a run more for each time the scheduler puts it back into the queue; its end names the run that it ends
+        f'{{ printf "%s\\n" "$began" "$streams" >>"$record/began{suffix}"; }} 2>/dev/null',
+        f'finish() {{ echo "${{asked:-$1}} $(date +%s) $began" >"$record/ended{suffix}"; }}',
         "trap 'finish \"$?\" 2>/dev/null || true' EXIT",
         *_KEEP_ON,
     ]

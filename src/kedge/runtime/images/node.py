@@ -6,6 +6,10 @@ images/IDENTITY/root/  the root file system
 images/IDENTITY/lock   held (shared) by every container that runs from it; its time is that of the last use
 images/IDENTITY.lock   held by who unpacks it
 names/REFERENCE        the identity that a reference had when it was last asked for
+files/STATE            the identity of what a file holds, and the paths under which it was seen in this state
+
+An identity is a digest of contents. Hashing a file takes long, so a start looks for the file's state instead: times and
+numbers that every change moves.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ _PLACES = ("/var/tmp", "/tmp")  # the first that is on a disk of this node; stic
 _LEAST_ROOM = 1 << 30
 _SETTING = "node_directory"
 _LONGEST_NAME = 180
+_MOST_ROOTS = 100  # users of a node who are root in containers, each with a folder
 _OF_THIS_MACHINE = ("docker-daemon", "dockerd", "podman", "containers-storage", "host")
 _HIGH_FILE = 200  # the lock's least number: scripts number their own files, such as `exec 3>log`
 _PATIENCE, _PAUSE = 5.0, 0.005  # seconds: how long somebody may look whether an image is in use
@@ -72,11 +77,27 @@ def choose_place(environ: Mapping[str, str]) -> str:
     configured = _read_setting(environ)
     if configured:
         return configured
-    own = f"kedge-{os.getuid()}"
+    own = _choose_name()
     for folder in _PLACES:
         if os.path.isdir(f"{folder}/{own}/images") and not _is_readonly(f"{folder}/{own}"):
             return f"{folder}/{own}"
     return f"{_choose_default(own)}/{own}"
+
+
+def _choose_name() -> str:
+    """What the folder is called; fake root in a container cannot use what the machine's root has."""
+    uid = os.getuid()
+    if uid:
+        return f"kedge-{uid}"
+    names = ["kedge-0", *(f"kedge-0-{number}" for number in range(1, _MOST_ROOTS))]
+    return next((name for name in names if not any(_is_foreign(f"{folder}/{name}") for folder in _PLACES)), names[0])
+
+
+def _is_foreign(path: str) -> bool:
+    try:
+        return os.lstat(path).st_uid != os.getuid()
+    except OSError:
+        return False
 
 
 def describe_place(path: str) -> str:
@@ -89,8 +110,28 @@ def describe_place(path: str) -> str:
 
 
 def find_unpacked(image: ImageFile, environ: Mapping[str, str]) -> str:
-    """The root of an image that is unpacked here; empty when it is not."""
-    return _find_root(choose_place(environ), image.identity) if image.identity else ""
+    """The root of an image that is unpacked here; empty when it is not, or its file is not as it was."""
+    place = choose_place(environ)
+    identity = read_content(place, image) if image.state else ""
+    return _find_root(place, identity) if identity else ""
+
+
+def read_content(place: str, image: ImageFile) -> str:
+    """The identity of what the file held when it was hashed in this state; empty where it never was, at this path.
+
+    A file system that somebody else serves can make up any state, but only at paths of its own.
+    """
+    try:
+        with open(f"{place}/files/{image.state}", encoding="utf-8", errors="surrogateescape") as file:
+            text = file.read(65536)
+    except OSError:
+        return ""
+    return text.partition("\n")[0] if f"\n{describe_path(image.path)}\n" in text else ""
+
+
+def describe_path(path: str) -> str:
+    """A path as one line."""
+    return path.replace("%", "%25").replace("\n", "%0a")
 
 
 def find_named(reference: str, machine: str, environ: Mapping[str, str]) -> str:

@@ -28,6 +28,7 @@ class Root:
         self.reason = reason
         self.folder = folder
         self.program = program
+        self.is_passing = False  # unpacked for this container alone, and to be removed after it
 
 
 def choose_root(image: ImageFile, options: RunOptions, environ: Mapping[str, str], uid: int) -> Root:
