@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The list of public scripts by which the rules are judged: complete enough to be judged again, and as the guide says."""
+"""The list of public scripts by which the rules are judged: complete enough to judge again, and as the guide says."""
 
 from __future__ import annotations
 
