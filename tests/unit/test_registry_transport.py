@@ -15,7 +15,7 @@ from kedge.registry.remotes import parse_remotes
 from kedge.registry.secret import Secret
 from kedge.registry.stream import Part, parse_content_range
 from kedge.registry.tag_list import next_link
-from kedge.registry.transport import is_same_origin, parse_retry_after, split_url
+from kedge.registry.transport import is_same_origin, XXPRA, split_url
 
 PASSWORD = "pr0xy-p@ss"
 
