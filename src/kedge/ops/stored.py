@@ -135,7 +135,7 @@ class _Place:
     def from_local(self) -> StoredFile:
         """A file, an archive, a daemon's image: known by its digest, or by the state of the file."""
         from kedge.ops.image_source import LayeredImage
-        from kedge.ops.open_local import open_local_image
+        from kedge.ops.open_local import open_any_image, open_local_image
 
         image = open_local_image(self.reference, self.workplace)
         try:
@@ -143,7 +143,7 @@ class _Place:
         finally:
             image.close()
         return StoredFile(
-            self.key(identity), lambda file: self._write(file, open_local_image(self.reference, self.workplace))
+            self.key(identity), lambda file: self._write(file, open_any_image(self.reference, self.workplace))
         )
 
     def _describe_file(self) -> str:

@@ -94,9 +94,7 @@ class Response:
         count: Callable[[int, int], None] = lambda _a, _b: None,
         pace: Pace | None = None,
     ) -> None:
-        self._raw = raw
-        self._count = count
-        self._pace = pace or Pace()
+        self._raw, self._count, self._pace = raw, count, pace or Pace()
         self.url = url
         self.status = raw.status
 
