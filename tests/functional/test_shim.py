@@ -231,7 +231,7 @@ def test_shim_version_can_be_parsed() -> None:
         ("apptainer build -e x docker://y", "'build -e' cannot be honoured", "no encrypted images"),
         ("apptainer build x.sif", "'build' takes an output and what to build it from", "docker://NAME"),
         ("apptainer build x.sif gone.def", "gone.def: No such file or directory", ""),
-        ("apptainer exec --memory 1G i x", "--memory cannot be honoured", "srun"),
+        ("apptainer exec --security uid:1 i x", "--security cannot be honoured", "leave it out"),
         ("apptainer exec i", "'kedge exec' needs a command to run", "usage"),
     ],
 )  # fmt: skip

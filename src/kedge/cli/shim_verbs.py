@@ -46,7 +46,7 @@ RULES = {
     "sif": Rule(),
     "sign": Rule(),
     "verify": Rule(),
-    "key": Rule(),
+    "key": Rule(refused={"--new-password": "change the passphrase first, with 'gpg --change-passphrase KEY'"}),
     "overlay": Rule(),
     "instance": Rule(),
     "registry": Rule(refused=_REMOTE_FILE),

@@ -57,6 +57,9 @@ class RunOptions:
     dns: str = ""
     sharens: bool = False
 
+    # control groups
+    limits: list[str]  # memory=8G and the like
+
     # devices
     nv: bool = False
     no_nv: bool = False
@@ -96,6 +99,7 @@ class RunOptions:
         *(
             "contain_libs",
             "drop_caps",
+            "limits",
             "device",
             "cdi_dirs",
             "pull_words",

@@ -68,6 +68,7 @@ _RULES: dict[str, Rule] = {
     "no_privs": flag("--no-privs"),
     "keep_privs": flag("--keep-privs"),
     "drop_caps": _join("--drop-caps"),
+    "limits": Rule("honoured", "as they are", lambda values: [f"--{value}" for value in values]),
     "passed_on": Rule("honoured", "as they are; it may have what kedge lacks", list),
     "dns": valued("--dns"),
     "sharens": flag("--sharens"),

@@ -61,6 +61,7 @@ _RULES: dict[str, Rule] = {
     "no_privs": honoured("always"),
     "keep_privs": ignored("it never has privileges"),
     "drop_caps": honoured("it has none"),
+    "limits": refused("it makes no control groups"),
     "passed_on": refused("only Apptainer and Singularity know it"),
     "dns": refused("it binds the host's resolv.conf"),
     "sharens": flag("--join"),
