@@ -190,7 +190,7 @@ def test_shim_tutorial_table_is_complete() -> None:
         ("apptainer search --arch amd64 alpine", ["search", "--in-library", "--arch", "amd64", "alpine"]),
         ("apptainer delete -F library://a/b/c:1", ["delete", "-F", "library://a/b/c:1"]),
         ("apptainer remote use x", ["remote", "use", "x"]),
-        ("apptainer remote -c f list", ["remote", "-c", "f", "list"]),
+        ("apptainer remote -c f list", ["remote", "list", "-c", "f"]),
         ("apptainer remote add-keyserver -o 1 site https://k.example", ["keyserver", "add", "-o", "1", "https://k.example"]),
         ("apptainer instance stats --no-stream web", ["instance", "stats", "--no-stream", "web"]),
         ("apptainer instance start i.sif web", ["instance", "start", "--force", "i.sif", "web"]),

@@ -23,7 +23,6 @@ _GLOBAL = "kedge does not change files of the site"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands, as Apptainer's."""
-    parser.add_argument("-c", "--config", type=Path, metavar="FILE", help="use this file, not ~/.apptainer/remote.yaml")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     add = commands.add_parser("add", help="add a remote and use it")
     add.add_argument("name", metavar="NAME", help="what it is to be called")
@@ -49,6 +48,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     login.add_argument("-p", "--password", metavar="TOKEN", help="the token; visible to others in 'ps'")
     login.add_argument("-i", "--insecure", action="store_true", help="check the token by http")
     login.add_argument("--password-stdin", action="store_true", help="read the token from standard input")
+    for each in commands.choices.values():
+        each.add_argument(
+            "-c", "--config", type=Path, metavar="FILE", help="use this file, not ~/.apptainer/remote.yaml"
+        )
     for each in (add, login, status):
         add_settings(each, "ca_bundle", "retries")
 

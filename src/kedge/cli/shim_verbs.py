@@ -182,7 +182,7 @@ def _remote(words: list[str]) -> list[str]:
             refused={**_REMOTE_FILE, "--tokenfile": "the file's content is the password: --password-stdin < FILE"},
         )
         return ["registry", command, *apply_rule("apptainer remote", rule, [*before, *rest])]
-    return ["remote", *words]
+    return ["remote", command, *before, *rest]
 
 
 def names_registry(words: list[str]) -> bool:

@@ -325,7 +325,7 @@ def make_servers(container: Container) -> list[FuseServer]:
     container.layer_mounts = plan_layers(layering)
     container.image_mounts = container.image_binds.plan() if container.image_binds is not None else []
     mounts = [*container.root_mounts, *container.layer_mounts, *container.image_mounts]
-    count = sum(operation[0] == "squashfuse" for operation in mounts)
+    count = sum(operation[0] in ("squashfuse", "gocryptfs") for operation in mounts)
     servers: list[FuseServer] = []
     if count:
         from kedge.runtime.mounts.fuse import FuseServer  # late: an unpacked image needs none
@@ -350,6 +350,7 @@ class Begun:
 def begin(container: Container, servers: list[FuseServer]) -> Begun:
     """Put the root in its place and plan the rest. FUSE servers start here, outside of a process-id namespace."""
     builder = Builder(container.base, container.say, servers, container.way_back)
+    builder.secret = container.located.root.secret
     if container.ext_servers is not None:
         container.ext_servers.adopt()
         builder.ext_servers = container.ext_servers

@@ -79,6 +79,8 @@ class RunOptions:
 
     # kedge
     root: str = "auto"  # auto, unpack, squashfuse or kernel: where the root file system comes from
+    passphrase: bool = False  # ask for that of an encrypted image
+    pem_path: str = ""  # the key that opens it
     runtime: str = ""  # kedge, auto, or another runtime to drive
     passed_on: list[str]  # flags of Apptainer that kedge refuses, as words for a runtime that may take them
     pull: str = "missing"  # missing, newer, always or never

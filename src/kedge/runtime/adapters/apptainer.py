@@ -69,6 +69,8 @@ _RULES: dict[str, Rule] = {
     "keep_privs": flag("--keep-privs"),
     "drop_caps": _join("--drop-caps"),
     "limits": Rule("honoured", "as they are", lambda values: [f"--{value}" for value in values]),
+    "passphrase": flag("--passphrase"),
+    "pem_path": valued("--pem-path"),
     "passed_on": Rule("honoured", "as they are; it may have what kedge lacks", list),
     "dns": valued("--dns"),
     "sharens": flag("--sharens"),

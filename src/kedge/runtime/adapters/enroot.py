@@ -59,6 +59,8 @@ _RULES: dict[str, Rule] = {
     "keep_privs": ignored("it never has privileges"),
     "drop_caps": honoured("it drops all"),
     "limits": refused("it makes no control groups"),
+    "passphrase": refused("it reads no encrypted images"),
+    "pem_path": refused("it reads no encrypted images"),
     "passed_on": refused("only Apptainer and Singularity know it"),
     "dns": refused("it binds the host's resolv.conf"),
     "sharens": ignored("every process gets namespaces of its own"),

@@ -70,6 +70,8 @@ _RULES: dict[str, Rule] = {
     "keep_privs": honoured("no `--cap-drop=all`"),
     "drop_caps": _split_commas("--cap-drop"),
     "limits": Rule("honoured", "as they are", lambda values: [f"--{value}" for value in values]),
+    "passphrase": refused("it reads no encrypted images"),
+    "pem_path": refused("it reads no encrypted images"),
     "passed_on": refused("only Apptainer and Singularity know it"),
     "dns": Rule("honoured", "`--dns`", lambda value: [f"--dns={part}" for part in value.split(",")]),
     "sharens": ignored("every process gets a container of its own"),

@@ -199,6 +199,9 @@ FLAGS = (
          variables="UNSQUASH TMP_SANDBOX"),
     Flag("pull", "text", "image", "when a reference is asked for again", metavar="missing|newer|always|never",
          variables="KEDGE_PULL"),
+    Flag("passphrase", "switch", "image", "ask for the passphrase of an encrypted image"),
+    Flag("pem-path", "text", "image", "RSA private key that opens an encrypted image", metavar="FILE",
+         variables="ENCRYPTION_PEM_PATH"),
     Flag("runtime", "text", "image", "another runtime to drive, as apptainer", metavar="NAME",
          variables="KEDGE_RUNTIME"),
     Flag("arch", "text", "image", "architecture to pull", attribute="pull_words", metavar="ARCH"),
@@ -233,8 +236,6 @@ FLAGS = (
     Flag("network-args", "list", "refused", "network", metavar="LIST", variables="NETWORK_ARGS"),
     Flag("netns-path", "text", "refused", "network", metavar="PATH", variables="NETNS_PATH"),
     Flag("fusemount", "list", "refused", "fusemount", metavar="SPEC", variables="FUSESPEC"),
-    Flag("passphrase", "switch", "refused", "encryption"),
-    Flag("pem-path", "text", "refused", "encryption", metavar="FILE"),
     Flag("docker-host", "text", "refused", "docker-host", metavar="HOST"),
     Flag("docker-username", "text", "refused", "login", metavar="NAME"),
     Flag("docker-password", "text", "refused", "login", metavar="TEXT"),
@@ -267,10 +268,6 @@ REFUSALS = {
     "fusemount": (
         "kedge starts no FUSE programs for users",
         "mount it outside first (sshfs HOST:/data /tmp/data), then: --bind /tmp/data:/data",
-    ),
-    "encryption": (
-        "encrypted images need the kernel's device mapper, and so real root",
-        "where a setuid Apptainer is installed, call that; or ask for the image unencrypted",
     ),
     "docker-host": ("kedge asks the docker program", "set the variable DOCKER_HOST, which that program reads"),
     "login": (
