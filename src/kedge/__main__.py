@@ -1,12 +1,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`python -m kedge`, and the file that `posix/ourselves.py` starts by its path.
 
-Nothing but `os` and `sys`, which the interpreter has loaded, is imported before the path is settled; not even
-`__future__`, in this file or in the package's own.
+Nothing but `os`, `sys` and `_signal`, which the interpreter has loaded or built in, is imported before the path is
+settled; not even `__future__`, in this file or in the package's own.
 """
 
 import os
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal as _signal
+else:
+    import _signal
+
+if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:  # Ctrl-C while modules load is no traceback
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
 
 def settle_path() -> None:

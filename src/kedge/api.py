@@ -35,6 +35,7 @@ from kedge.ops.explain import Explanation
 from kedge.ops.inspect import Inspection
 from kedge.ops.inspect_remote import inspect_reference
 from kedge.ops.job_handle import JobHandle
+from kedge.ops.job_places import locate_job
 from kedge.ops.known_tables import find_repository, load_known_tables
 from kedge.ops.output import Output, read_output
 from kedge.ops.pull import Pulled
@@ -344,8 +345,11 @@ def submit(
 
 def job(word: str, *, site: str | None = None) -> JobHandle:
     """A job that was submitted with kedge before: by its id, its name, or `last`."""
-    cluster, _ = open_jobs(site)
-    return JobHandle(cluster, cluster.records.find(word, cluster.site.name))
+    cluster, settings = open_jobs(site)
+    if site:
+        return JobHandle(cluster, cluster.records.find(word, cluster.site.name))
+    cluster, found = locate_job(settings, os.environ, word)
+    return JobHandle(cluster, found.record or cluster.records.find(word, cluster.site.name))
 
 
 def open_jobs(site: str | None) -> tuple[Cluster, Settings]:

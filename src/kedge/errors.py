@@ -80,9 +80,11 @@ class NetworkFailed(KedgeError):
         context: dict[str, str] | None = None,
         hint: str | None = None,
         is_transient: bool | None = None,
+        is_slow: bool = False,
     ) -> None:
         super().__init__(message, context=context, hint=hint)
         self.is_transient = is_transient  # whether the same request may succeed later; None where nobody knows
+        self.is_slow = is_slow  # data came, but slower than the user accepts: what arrived counts as no progress
 
 
 class RateLimited(KedgeError):

@@ -27,6 +27,7 @@ from kedge.frozen import replace
 from kedge.jobs.keywords import make_job
 from kedge.model.job import IndexRange, Job, JobArray
 from kedge.ops.clusters import Cluster
+from kedge.ops.job_endings import find_told_alone
 from kedge.ops.job_handle import JobHandle
 from kedge.ops.job_status import survey
 from kedge.ops.submit import plan_submit, submit
@@ -34,6 +35,7 @@ from kedge.remote_call.pack import Answer, Arguments, PackedCall, name_file, rea
 
 _GLANCE = 0.25  # seconds between two looks for results, which are files
 _ASK = 10.0  # seconds between two questions to the scheduler, for jobs that ended without a result
+_SOON = 1.0  # seconds until it is asked because a script has ended without one
 _GRACE = 5.0  # seconds in which a result may still come into sight after its job is over
 
 
@@ -64,6 +66,7 @@ class _Pending:
     job: JobHandle
     index: int | None
     over_since: float = 0.0
+    was_ended: bool = False  # its script has ended once, which is no last word: it may be put back into the queue
 
 
 class Executor(futures.Executor):
@@ -156,17 +159,20 @@ class Executor(futures.Executor):
 
     def _watch(self) -> None:
         """Bring results to their futures until there is nothing to wait for."""
-        asked = time.monotonic()
+        due = time.monotonic() + _ASK
+        over: set[tuple[str, int | None]] = set()
         while True:
             with self._lock:
                 pending = list(self._pending)
                 if not pending:
                     self._watcher = None
                     return
-            is_time = time.monotonic() - asked > _ASK
-            over = self._find_over(pending) if is_time else set()
-            asked = time.monotonic() if is_time else asked
             files = _list_files(pending)
+            if _note_ended(pending, files):
+                due = min(due, time.monotonic() + _SOON)
+            if time.monotonic() >= due:
+                over = self._find_over(pending)
+                due = time.monotonic() + _ASK
             for each in pending:
                 if _settle(each, files, is_over=(each.job.id, each.index) in over):
                     self._has_failed |= any(not one.cancelled() and one.exception() is not None for one in each.futures)
@@ -175,11 +181,12 @@ class Executor(futures.Executor):
             time.sleep(_GLANCE)
 
     def _find_over(self, pending: Sequence[_Pending]) -> set[tuple[str, int | None]]:
-        """Which tasks the scheduler knows to be over, by one question; without an answer it is asked again later."""
+        """Which tasks are over: the scheduler says it of all by one question; else scripts that ended by themselves."""
         try:
             found = [view.status for view in survey(self._cluster)]
         except KedgeError:
-            return set()
+            records = {each.job.id: each.job.record for each in pending if each.was_ended}
+            return {(each.id, each.index) for record in records.values() for each in find_told_alone(record)}
         known = {(each.id, each.index) for each in found if each.state.is_over}
         going_on = {each.id for each in found if not each.state.is_over}
         whole = {id for id, _ in known} - going_on
@@ -194,6 +201,18 @@ def _list_files(pending: Sequence[_Pending]) -> set[Path]:
         with contextlib.suppress(OSError):
             found.update(folder.iterdir())
     return found
+
+
+def _note_ended(pending: Sequence[_Pending], files: set[Path]) -> bool:
+    """Whether a script has ended that had not before: then the scheduler knows whether that was all."""
+    new = [each for each in pending if not each.was_ended and _name_ended(each) in files]
+    for each in new:
+        each.was_ended = True
+    return bool(new)
+
+
+def _name_ended(pending: _Pending) -> Path:
+    return pending.job.record.folder / name_file("ended", pending.index)
 
 
 def _settle(pending: _Pending, files: set[Path], *, is_over: bool) -> bool:
@@ -221,8 +240,8 @@ def _find_answer(pending: _Pending, files: set[Path], *, is_over: bool) -> Answe
     answer = read_answer(pending.result, pending.key) if pending.result in files else None
     if answer is not None:
         return answer
-    has_ended = pending.job.record.folder / name_file("ended", pending.index) in files
-    if not (is_over or has_ended or pending.over_since):
+    if not is_over:
+        pending.over_since = 0.0
         return None
     pending.over_since = pending.over_since or time.monotonic()
     if time.monotonic() - pending.over_since < _GRACE:

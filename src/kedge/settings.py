@@ -20,6 +20,7 @@ from kedge.model.nearest import propose
 from kedge.posix.files import explained
 from kedge.posix.private import find_foreign_hand, make_refusal
 
+_ROOTS = ("auto", "unpack", "squashfuse", "kernel")
 FILE_LIMIT = 1 << 20  # a configuration file larger than this is something else
 
 
@@ -111,6 +112,24 @@ SETTINGS: dict[str, Setting] = {
             "no_https", "yes or no", "use http, not https", "no", ("NOHTTPS", "NO_HTTPS"), ("--no-https", "--nohttps")
         ),
         Setting("retries", "count or zero", "how often to try again", "5", ("RETRIES",), ("--retries",), "N"),
+        Setting(
+            "stall_timeout",
+            "count",
+            "seconds without data after which a download tries again",
+            "60",
+            ("STALL_TIMEOUT",),
+            ("--stall-timeout",),
+            "SECONDS",
+        ),
+        Setting(
+            "minimum_speed",
+            "size",
+            "bytes per second below which a download tries again, such as 100K",
+            "none",
+            ("MINIMUM_SPEED",),
+            ("--minimum-speed",),
+            "SIZE",
+        ),
         Setting("architecture", "text", "architecture to choose", None, ("PULL_ARCH", "ARCH"), ("--arch",), "ARCH"),
         Setting(
             "node_directory",
@@ -124,16 +143,39 @@ SETTINGS: dict[str, Setting] = {
         Setting(
             "node_limit",
             "size",
-            "how much unpacked images may take on this node (half of the room there)",
+            "how much unpacked images may take on this node (half of the room there, at most 50G)",
             None,
             ("NODE_LIMIT",),
             ("--node-limit",),
             "SIZE",
         ),
+        Setting(
+            "node_days",
+            "count or zero",
+            "days after which an unused unpacked image is removed from this node; 0: never",
+            "14",
+            ("NODE_DAYS",),
+        ),
         Setting("job_directory", "path", "where records of jobs are kept", None, ("JOBDIR",), ("--job-dir",), "DIR"),
         Setting(
             "runtime", "text", "the runtime that containers are handed to (kedge itself)", None, ("KEDGE_RUNTIME",)
         ),
+        Setting(
+            "keep",
+            "text",
+            "variables of the host that containers get: names, user-site, locale or all",
+            None,
+            ("KEDGE_KEEP",),
+            metavar="NAMES",
+        ),
+        Setting(
+            "root_from",
+            "root",
+            "where an image's files come from: auto, unpack, squashfuse or kernel",
+            "auto",
+            ("KEDGE_ROOT_FROM",),
+        ),
+        Setting("tmpfs_size", "text", "room for --writable-tmpfs and --contain", None, ("KEDGE_TMPFS_SIZE",)),
         Setting("site", "text", "the site that jobs are for (found out)", None, ("KEDGE_SITE",), ("--site",), "SITE"),
         Setting(
             "registry_login",
@@ -168,11 +210,17 @@ class Settings:
     ca_bundle: Path | None
     no_https: bool
     retries: int
+    stall_timeout: int
+    minimum_speed: int | None
     architecture: str | None
     node_directory: Path | None
     node_limit: int | None
+    node_days: int
     job_directory: Path | None
     runtime: str | None
+    keep: str | None
+    root_from: str
+    tmpfs_size: str | None
     site: str | None
     registry_login: bool
     sources: Mapping[str, Source] = NOTHING
@@ -458,6 +506,10 @@ def _parse_text(value: object) -> str | _Refused:
     return _Refused("it must be text")
 
 
+def _parse_root(value: object) -> str | _Refused:
+    return value if isinstance(value, str) and value in _ROOTS else _Refused(f"it must be one of {', '.join(_ROOTS)}")
+
+
 _PARSERS: dict[str, Callable[[object], Any]] = {
     "yes or no": _parse_flag,
     "count": _parse_count,
@@ -468,5 +520,6 @@ _PARSERS: dict[str, Callable[[object], Any]] = {
     "link mode": _parse_link_mode,
     "url": _parse_url,
     "text": _parse_text,
+    "root": _parse_root,
     "presence": bool,
 }

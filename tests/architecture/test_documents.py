@@ -157,3 +157,18 @@ def test_documents_guides_are_linked_from_the_readme() -> None:
     readme = (REPOSITORY / "README.md").read_text()
     missing = [path.name for path in (REPOSITORY / "docs/guides").glob("*.md") if f"guides/{path.name}" not in readme]
     assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_rows_of_a_table_have_as_many_cells_as_its_head(page: str) -> None:
+    """A bar inside a cell ends it unless it is escaped, and the rest of the row is lost."""
+    width, wrong = 0, []
+    for number, line in enumerate((REPOSITORY / page).read_text().splitlines(), 1):
+        if not line.startswith("|"):
+            width = 0
+            continue
+        cells = len(re.findall(r"(?<!\\)\|", line)) - 1
+        width = width or cells
+        if cells != width:
+            wrong.append(f"{page}:{number}: {cells} cells, the head has {width}")
+    assert wrong == []

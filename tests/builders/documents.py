@@ -45,6 +45,24 @@ def read_steps(page: Path) -> list[Step]:
     return steps
 
 
+_OF_TOOL = re.compile(
+    r"^<!-- (?P<what>file|tool): (?P<tool>\S+)(?: (?P<path>\S+))? -->\n```\w+\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def read_tool_steps(page: Path) -> dict[str, list[Step]]:
+    """The commands below `<!-- tool: NAME -->`, by the tool that they need."""
+    found = [block for block in _OF_TOOL.finditer(page.read_text()) if block["what"] == "tool"]
+    return {block["tool"]: list(_split_steps(block["text"])) for block in found}
+
+
+def read_tool_files(page: Path, tool: str) -> dict[str, str]:
+    """The files that a page shows for a tool below `<!-- file: NAME PATH -->`."""
+    found = [block for block in _OF_TOOL.finditer(page.read_text()) if (block["what"], block["tool"]) == ("file", tool)]
+    return {block["path"]: block["text"] for block in found}
+
+
 def _split_steps(text: str) -> Iterator[Step]:
     parts = re.split(r"^\$ ", text, flags=re.MULTILINE)
     assert not parts[0].strip(), f"a console block begins with '$ ', not with {parts[0]!r}"

@@ -68,6 +68,16 @@ def test_gridengine_verbs_depend_on_how_a_job_ended(user: JobUser) -> None:
     assert [user.status(id)["state"] for id in ids] == ["failed", "done"]
 
 
+def test_gridengine_verbs_know_attempts(user: JobUser, gridengine: GridEngineCell) -> None:
+    id = user.submit_shell("echo run >>runs; [ $(wc -l <runs) -gt 1 ] || sleep 600", "--directive=-r y")
+    user.await_file("runs")
+    waiting = user.start("wait", id, "--timeout", "90s")
+    gridengine.read("qmod", "-rj", id)
+    _, errors = waiting.communicate(timeout=120)
+    assert waiting.returncode == 0, errors
+    assert user.status(id)["attempts"] == 2
+
+
 def test_gridengine_verbs_at_abci(gridengine_abci: GridEngineCell) -> None:
     user = make_job_user(gridengine_abci, KEDGE_SITE="abci2")
     plan = user.read("submit", "--dry-run", "--queue", "rt_F", "--nodes", "2", "--account", GROUP, "-", "hostname")

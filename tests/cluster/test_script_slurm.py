@@ -15,6 +15,8 @@ from kedge.batchscript.rules import check_script
 from kedge.schedulers.backend import Place
 from kedge.schedulers.choose import find_backend
 from kedge.sites.profile import find_folders, load_site
+from tests.builders.sbatch_values import REFUSED as REFUSED_VALUES
+from tests.builders.sbatch_values import VALID as VALID_VALUES
 from tests.cluster.slurm_cluster import SlurmCluster
 
 HEAD = "#!/bin/bash\n"
@@ -64,6 +66,78 @@ def test_script_and_sbatch_agree_on_what_is_refused(text: str, slurm: SlurmClust
     if "#SBATCH" not in text:  # a mark alone does not tell that it is for Slurm
         text = text.replace("ls", "srun ls")
     assert [each for each in check_script(read_script(text)) if each.severity is Severity.ERROR]
+
+
+@pytest.mark.parametrize("option", VALID_VALUES)
+def test_script_and_sbatch_agree_on_values_that_are_taken(option: str, slurm: SlurmCluster) -> None:
+    text = f"{HEAD}#SBATCH -N 1 -n 1 {option}\nhostname\n"
+    done = slurm.user().run_program("sbatch", "--test-only", stdin=text)
+    assert done.returncode == 0 or "node configuration is not available" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("option", REFUSED_VALUES)
+def test_script_and_sbatch_agree_on_values_that_are_refused(option: str, slurm: SlurmCluster) -> None:
+    done = slurm.user().run_program("sbatch", "--test-only", stdin=f"{HEAD}#SBATCH {option}\nhostname\n")
+    assert done.returncode != 0
+    assert "node configuration is not available" not in done.stderr
+
+
+TOGETHER = [
+    "--gpus-per-task=1",
+    "--gpus-per-socket=1",
+    "--mem-per-gpu=1G",
+    "--ntasks-per-gpu=1",
+    "--distribution=arbitrary",
+    "--gpus=2 --ntasks-per-gpu=1 --ntasks-per-node=2",
+    "--gpus=2 --ntasks-per-gpu=1 --gpus-per-task=1",
+    "--gpus=1 --cpus-per-gpu=2 -c 2",
+    "-N 2 --gpus=1",
+    "-N 2 --gpus=2 --gpus-per-node=2",
+    "--gpus=3 --gpus-per-node=2",
+    "--gpus=4 --gpus-per-task=1 -n 2",
+]
+APART = [
+    "--gpus-per-task=1 -n 1",
+    "--gpus-per-task=1 -N 2",
+    "--gpus-per-task=0",
+    "--mem-per-gpu=1G --gres=gpu:1",
+    "--ntasks-per-gpu=1 -n 2",
+    "-N 2 --gpus=4 --gpus-per-node=2",
+    "--gpus=4 --gpus-per-node=2",
+    "-N 2 -n 1 --gpus=1",
+    "--gpus=2 --gpus-per-task=1 -n 2",
+    "--cpus-per-gpu=2",
+    "--gres=gpu:1 --gpus=1",
+]
+
+
+@pytest.mark.parametrize(
+    ("options", "is_refused"), [*((each, True) for each in TOGETHER), *((each, False) for each in APART)]
+)
+def test_script_and_sbatch_agree_on_options_together(options: str, is_refused: bool, slurm: SlurmCluster) -> None:
+    text = f"{HEAD}#SBATCH {options}\nhostname\n"
+    assert (slurm.user().run_program("sbatch", "--test-only", stdin=text).returncode != 0) == is_refused
+    assert any(each.severity is Severity.ERROR for each in check_script(read_script(text))) == is_refused
+
+
+def test_script_is_right_that_one_task_gets_all_cpus(slurm: SlurmCluster) -> None:
+    user = slurm.user()
+    text = f"{HEAD}#SBATCH -n 1 -c 4 -o step.txt\nsrun scontrol show step $SLURM_JOB_ID.0\n"
+    job = user.read_program("sbatch", "--parsable", stdin=text).strip()
+    slurm.wait_for_state(job, "COMPLETED")
+    assert " CPUs=4 " in (user.home / "step.txt").read_text()
+    assert not check_script(read_script(text))
+
+
+def test_script_sums_up_reasons_for_mail_as_sbatch_does(slurm: SlurmCluster) -> None:
+    user = slurm.user()
+    text = f"{HEAD}#SBATCH --mail-type=END --mail-user=a@b.c\n#SBATCH --mail-type=FAIL --time=0\nsleep 1\n"
+    job = user.read_program("sbatch", "--parsable", "--hold", stdin=text).strip()
+    told = slurm.describe_job(job)
+    user.read_program("scancel", job)
+    read = convert_script(read_script(text)).job
+    assert told["MailType"].lower().split(",") == list(read.mail_on) == ["end", "fail"]
+    assert (told["TimeLimit"], read.time) == ("UNLIMITED", None)
 
 
 def test_script_knows_every_option_of_sbatch(slurm: SlurmCluster) -> None:

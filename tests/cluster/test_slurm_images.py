@@ -98,3 +98,12 @@ def test_image_on_a_node_is_never_a_file_that_another_user_made_first(slurm_host
     finally:
         for node in slurm_hosts.nodes:
             slurm_hosts.hosts.run(node, "rm", "-f", *names)
+
+
+def test_variables_of_a_job_arrive_in_its_container(me: JobUser) -> None:
+    me.read("pull", "env.sif", "host:sh,env")
+    given = {"PYTHONPATH": "/x", "LD_LIBRARY_PATH": "/y", "CONDA_PREFIX": "/c", "HOME": "/h", "PLAIN": "$(id) `x`"}
+    flags = [word for pair in given.items() for word in ("--env", "=".join(pair))]
+    seen = me.run_job(*flags, "env.sif", "env").splitlines()
+    expected = {**given, "LD_LIBRARY_PATH": "/y:/.singularity.d/libs"}
+    assert {f"{name}={value}" for name, value in expected.items()} <= set(seen)

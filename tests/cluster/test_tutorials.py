@@ -190,7 +190,7 @@ def test_sdumont_pulls_inside_the_job(slurm: SlurmCluster) -> None:
         assert done.returncode == 0, done.stderr
         assert "is pulled inside the job" in done.stderr
         assert "SDumont kill" in done.stderr, "and why"
-        assert not registry.server.log, "nothing on the login node"
+        assert not registry.server.seen("/blobs/"), "nothing on the login node but what the tag means"
         id = done.stdout.strip()
         me.wait(id)
         assert me.read("logs", id).splitlines()[-1] == "trained"

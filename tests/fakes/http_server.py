@@ -54,6 +54,8 @@ class Fault:
     length: int | None = None  # announce this Content-Length instead of the true one
     unframed: bool = False  # no Content-Length: the end of the connection is the end of the body
     delay: float = 0.0
+    stall_at: int | None = None  # send so many bytes of the body, then nothing, while the connection stands
+    trickle: float = 0.0  # seconds between two pieces of 1000 bytes
     cut_request_at: int | None = None  # read so many bytes of the request's body, then drop the connection
 
 
@@ -68,6 +70,7 @@ class FakeServer:
         self.log: list[Recorded] = []
         self.faults: list[Fault] = []
         self.connections = 0
+        self.ended = threading.Event()  # lets go of those that are stalled
         self._lock = threading.Lock()
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.owner = self
@@ -89,6 +92,7 @@ class FakeServer:
         return self
 
     def __exit__(self, *_details: object) -> None:
+        self.ended.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(5)
@@ -179,9 +183,23 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.flush()
             self._drop(reset=fault.reset)
             return
+        if fault and fault.stall_at is not None:
+            self.wfile.write(body[: fault.stall_at])
+            self.server.owner.ended.wait()
+            self._drop(reset=False)
+            return
+        if fault and fault.trickle:
+            self._trickle(body, fault.trickle)
+            return
         self.wfile.write(body)
         if fault and fault.length is not None:
             self._drop(reset=False)
+
+    def _trickle(self, body: bytes, pause: float) -> None:
+        for start in range(0, len(body), 1000):
+            self.wfile.write(body[start : start + 1000])
+            if self.server.owner.ended.wait(pause):
+                break
 
     def _drop(self, *, reset: bool) -> None:
         self.close_connection = True

@@ -145,6 +145,16 @@ def test_cache_verify_drops_the_damaged(store: Store, root: Path) -> None:
     assert not broken.path.exists()
 
 
+def test_cache_verify_hashes_converted_images(store: Store, root: Path) -> None:
+    image = next(entry for entry in store.entries() if entry.size == 3_000_000)
+    with image.path.open("r+b") as file:
+        file.seek(2_000_000)
+        file.write(b"changed")
+    found = run_cache(root, "verify", "-q")
+    assert found.stdout == "1 things, 3 MB, damaged and removed\n"
+    assert not image.path.exists()
+
+
 def test_cache_directory_option_beats_the_environment(store: Store, root: Path, tmp_path: Path) -> None:
     report = json.loads(run_cache(tmp_path / "other", "show", "--json", "--cache-dir", str(root)).stdout)
     assert (report["place"], report["place_from"]) == (str(root), "flag: --cache-dir")

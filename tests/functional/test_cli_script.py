@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import pwd
 import subprocess
 import sys
 from pathlib import Path
@@ -158,6 +159,78 @@ def test_script_convert_refuses_what_cannot_be(capsys: pytest.CaptureFixture[str
     big = write(GOOD.replace("-N 1 -n 1", "-p gpu-a100 -N 99 -n 99"), "big.sh")
     assert main(["script", "convert", big, "--to", "slurm", "--site", "tacc-lonestar6"]) == RequestRefused.exit_code
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_script_convert_takes_what_it_says_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    argv = [
+        "script",
+        "convert",
+        write(GOOD.replace("-N 1", "-N 1 --gpus-per-node=1")),
+        "--to",
+        "pbs",
+        "--site",
+        "abci3",
+    ]
+    assert main(argv) == RequestRefused.exit_code
+    assert "--account PROJECT" in capsys.readouterr().err
+    assert main([*argv, "--account", "PROJECT", "--queue", "rt_HG", "--mem", "4G"]) == 0
+    shown = capsys.readouterr()
+    assert "#PBS -P PROJECT\n" in shown.out
+    assert "no memory" not in shown.err
+
+
+def test_script_convert_and_check_name_the_same_default_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    text = write(GOOD.replace("-N 1", "-p capella -N 1 --gres=gpu:1"))
+    main(["script", "check", "--site", "zih-capella", text])
+    main(["script", "convert", text, "--to", "slurm", "--site", "zih-capella"])
+    shown = capsys.readouterr()
+    assert "gets 300M per CPU" in shown.out
+    assert "gets 300M per CPU" in shown.err
+
+
+def test_script_says_that_lsf_is_not_supported(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "#!/bin/bash\n#BSUB -n 4\n#BSUB -q normal -W 1:00\nmpirun ./a\n"
+    assert main(["script", "check", write(text)]) == 1
+    shown = capsys.readouterr()
+    assert shown.out.startswith("job.sh:2: error: kedge does not support LSF")
+    assert "nothing is wrong" not in shown.err
+    for target in ("toml", "slurm"):
+        assert main(["script", "convert", "job.sh", "--to", target, "-o", "new"]) == InvalidJob.exit_code
+        shown = capsys.readouterr()
+        assert "LSF" in shown.err
+        assert shown.out == ""
+    assert not Path("new").exists()
+
+
+def test_script_check_says_that_there_are_no_directives(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["script", "check", write("#!/bin/bash\nls\n")]) == 0
+    shown = capsys.readouterr().err
+    assert "job.sh: the script has no directives" in shown
+    assert "nothing is wrong" not in shown
+
+
+def test_script_arguments_arrive_in_their_places(capsys: pytest.CaptureFixture[str]) -> None:
+    write('#!/bin/bash\n#SBATCH -N 1\nfor x in "$@"; do echo "<$x>"; done\necho "first: $1"\n')
+    assert main(["script", "convert", "job.sh", "-o", "kedge.toml"]) == 0
+    capsys.readouterr()
+    assert main(["submit", "-f", "kedge.toml", "--site", "local", "--script", "-", "--dry-run", "--", "A", "B"]) == 0
+    shown = capsys.readouterr().out
+    Path("run.sh").write_text(shown[shown.index("bash -c") :])
+    done = subprocess.run(["bash", "run.sh"], capture_output=True, text=True, check=False)
+    assert "<A>\n<B>\nfirst: A" in done.stdout
+
+
+@pytest.mark.parametrize(("pattern", "made"), [("%u", ""), ("%N", "node7"), ("%x", "x"), ("a%%b", "a%b")])
+def test_script_check_looks_for_directories_with_patterns(
+    pattern: str, made: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_CONF", "/nowhere")
+    write(GOOD.replace("-N 1", f"-N 1 -o logs/{pattern}/%j.out"))
+    main(["script", "check", "job.sh"])
+    assert f"the directory logs/{pattern} is not there" in capsys.readouterr().out
+    (tmp_path / "logs" / (made or pwd.getpwuid(os.getuid()).pw_name)).mkdir(parents=True)
+    main(["script", "check", "job.sh"])
+    assert "output-folder-missing" not in capsys.readouterr().out
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")

@@ -103,7 +103,7 @@ def test_tags_and_explain_say_the_same_of_cuda_images(ngc: NgcSite, tmp_path: Pa
     assert [each["verdict"]["outcome"] for each in told] == [outcomes[tag] for tag in tags]
 
 
-def test_submit_knows_what_explain_has_read_of_a_tag_of_the_tables(ngc: NgcSite, tmp_path: Path) -> None:
+def test_submit_knows_what_explain_knows_of_a_tag_of_the_tables(ngc: NgcSite, tmp_path: Path) -> None:
     image, queue = "nvcr.io/nvidia/pytorch:20.12-py3", "tacc-vista:gh"
     environment = {**ngc.environment, "KEDGE_JOBDIR": str(tmp_path / "jobs")}
     options = ("--site", "tacc-vista", "--queue", "gh", "-A", "grp", "--gpus", "1", "--time", "1h")
@@ -112,7 +112,6 @@ def test_submit_knows_what_explain_has_read_of_a_tag_of_the_tables(ngc: NgcSite,
         words = ("submit", "--dry-run", *options, image, "python", "x.py")
         return kedge(*words, cache=tmp_path, check=False, environment=environment, cwd=tmp_path)
 
-    assert submit().returncode == 0
     assert (
         "the image is for amd64"
         in kedge("explain", image, "--on", queue, cache=tmp_path, environment=environment).stdout

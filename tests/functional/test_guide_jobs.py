@@ -19,6 +19,7 @@ import kedge
 from kedge.jobs.description import parse_description
 from kedge.model.job_fields import BY_KEY
 from tests.builders.documents import list_commands
+from tests.builders.squashfs_images import write_image
 from tests.requirements import REPOSITORY, require_user_namespaces
 
 GUIDES = REPOSITORY / "docs/guides"
@@ -122,7 +123,7 @@ def test_guide_tutorial_requests_are_served(tmp_path: Path, site: str, words: li
     description = find_blocks("from-tutorials.md", "toml")[0]
     (tmp_path / "kedge.toml").write_text(description)
     for name in re.findall(r"[\w.-]+\.sif", f"{description} {' '.join(words)}"):
-        (tmp_path / name).touch()
+        (tmp_path / name).write_bytes(write_image())
     places = {"SCRATCH": str(tmp_path), "MYDATA": str(tmp_path), "KEDGE_SITE": site}
     done = subprocess.run(
         [sys.executable, "-m", "kedge", words[0], "--dry-run", *words[1:]],

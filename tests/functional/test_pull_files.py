@@ -296,3 +296,44 @@ def test_pull_files_offline(tmp_path: Path) -> None:
     for reference in ("http://127.0.0.1:1/x.sif", "library://a:1"):
         done = kedge("pull", "--offline", reference, cache=tmp_path / "c", cwd=tmp_path, check=False)
         assert done.returncode == ImageNotFound.exit_code
+
+
+def add_foreign(registry: FakeRegistry, urls: list[str]) -> tuple[bytes, str]:
+    """An image whose only layer the registry does not have; its bytes, and its reference."""
+    tar = build.layer(build.file("elsewhere", b"kept elsewhere"))
+    blob = build.compress(tar)
+    registry.add_image("team/foreign", "1", [blob], make_config([tar]))
+    document = json.loads(registry.manifests["team/foreign", "1"][0])
+    layer = document["layers"][0]
+    layer |= {"mediaType": "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip", "urls": urls}
+    registry.add_manifest("team/foreign", "1", json.dumps(document).encode())
+    registry.repository_blobs["team/foreign"].remove(layer["digest"])
+    return blob, f"docker://{registry.host}/team/foreign:1"
+
+
+def test_pull_gets_a_foreign_layer_from_the_first_address_that_has_it(tmp_path: Path) -> None:
+    with FakeRegistry() as registry, FileServer(b"") as files:
+        urls = ["ftp://127.0.0.1/x", f"{files.server.url}/missing.sif", f"{files.server.url}/layer"]
+        files.data, reference = add_foreign(registry, urls)
+        kedge("pull", tmp_path / "x", reference, "--sandbox", cache=tmp_path / "c")
+        assert (tmp_path / "x/elsewhere").read_bytes() == b"kept elsewhere"
+        assert [each.path for each in files.server.log] == ["/missing.sif", "/layer"]
+        assert all(not each.authorization for each in files.server.log)
+
+
+def test_pull_compares_a_foreign_layer_with_its_digest(tmp_path: Path) -> None:
+    with FakeRegistry() as registry, FileServer(b"") as files:
+        blob, reference = add_foreign(registry, [f"{files.server.url}/layer"])
+        files.data = blob[:4] + b"\x01" + blob[5:]  # another time in the header: sound, but other bytes
+        done = kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", check=False)
+    assert done.returncode == DigestMismatch.exit_code
+    assert not (tmp_path / "x.sif").exists()
+
+
+def test_pull_names_the_address_that_lacks_a_foreign_layer(tmp_path: Path) -> None:
+    with FakeRegistry() as registry, FileServer(b"") as files:
+        _, reference = add_foreign(registry, [f"{files.server.url}/missing.sif"])
+        done = kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", check=False)
+    assert done.returncode == ImageNotFound.exit_code
+    assert "is kept outside the registry; the answer there is 404" in done.stderr
+    assert f"{files.server.url}/missing.sif" in done.stderr

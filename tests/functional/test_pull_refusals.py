@@ -74,7 +74,7 @@ def test_pull_refuses_an_image_for_another_system(tmp_path: Path) -> None:
     [
         ([], "no platform at all", "try another tag"),
         ([{"architecture": "amd64", "os": "windows"}], "windows/amd64", "try another tag"),
-        ([{"architecture": OTHER, "os": "linux"}, {"architecture": "unknown", "os": "unknown"}], OTHER, "with --arch"),
+        ([{"architecture": each, "os": "linux"} for each in (OTHER, "riscv64")], f"riscv64, {OTHER}", "with --arch"),
     ],
 )
 def test_pull_lists_what_an_index_has(tmp_path: Path, platforms: list[dict[str, str]], said: str, hint: str) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 from pathlib import Path
@@ -57,6 +58,22 @@ def test_push_layered_sources_keep_their_digest(images: Path, tmp_path: Path, so
         done = kedge("push", source, f"docker://{registry.host}/new/a:2", cache=tmp_path / "c", cwd=images)
         assert done.stdout.strip() == digest
         assert registry.manifests["new/a", "2"] == registry.manifests["reference", "1"]
+
+
+def test_push_compresses_the_layers_of_a_docker_archive(images: Path, tmp_path: Path) -> None:
+    with FakeRegistry() as registry:
+        for cache in ("first", "second"):
+            target = f"docker://{registry.host}/new/{cache}:1"
+            kedge("push", "docker-archive:x.tar", target, cache=tmp_path / cache, cwd=images)
+        manifest = json.loads(registry.manifests["new/first", "1"][0])
+        assert registry.manifests["new/second", "1"] == registry.manifests["new/first", "1"]
+        tars = rich_layers()
+        assert [layer["mediaType"] for layer in manifest["layers"]] == [DOCKER_LAYER_GZIP] * len(tars)
+        for layer, tar in zip(manifest["layers"], tars, strict=True):
+            blob = registry.blobs[layer["digest"]]
+            assert (len(blob), gzip.decompress(blob)) == (layer["size"], tar)
+        assert sum(layer["size"] for layer in manifest["layers"]) < sum(map(len, tars)) // 1.2
+        kedge("pull", tmp_path / "back.sif", target, cache=tmp_path / "third")
 
 
 def test_push_docker_schema_2_stays_as_it_is(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def end(rank: Rank) -> str:
 def record_of(key: str) -> Path:
     folder = Path(sharing.find_private_folder()) / "sharing"
     folder.mkdir(mode=0o700, exist_ok=True)
-    return folder / sharing._digest(key)
+    return folder / sharing.make_digest(key)
 
 
 def test_sharing_sixteen_ranks_have_one_container(ranks: Callable[..., Rank], key: str) -> None:

@@ -175,6 +175,7 @@ def test_shim_tutorial_table_is_complete() -> None:
         ("apptainer -q run --nv i.sif x.py", ["--quiet", "run", "--no-workdir", "--force", "--nv", "i.sif", "x.py"]),
         ("apptainer pull docker://x", ["pull", "--format", "sif", "docker://x"]),
         ("apptainer pull --sandbox x docker://x", ["pull", "--sandbox", "x", "docker://x"]),
+        ("apptainer pull --arch arm64 oras://x", ["pull", "--format", "sif", "--plain-name", "--arch", "arm64", "oras://x"]),
         ("apptainer push -U -D text x.sif oras://r/x", ["push", "x.sif", "oras://r/x"]),
         ("apptainer push --description=text x.sif oras://r/x", ["push", "x.sif", "oras://r/x"]),
         ("apptainer cache clean -n -T oci,library", ["cache", "clean", "--dry-run", "-T", "image"]),
@@ -291,6 +292,18 @@ def test_shim_install_goes_to_the_users_programs_by_default(tmp_path: Path) -> N
     assert {each["state"] for each in shown} == {"off-path"}
 
 
+def test_shim_list_looks_into_a_directory(tmp_path: Path) -> None:
+    """Where `install --dir` put them, they are found, also outside of PATH."""
+    folder = tmp_path / "own bin"
+    install(folder, path="/usr/bin:/bin")
+    done = run_kedge("--json", "shim", "list", "--dir", str(folder), PATH="/usr/bin:/bin", HOME=str(tmp_path))
+    shown = json.loads(done.stdout)
+    assert [(each["path"], each["state"]) for each in shown] == [(str(folder / x), "off-path") for x in PROGRAMS]
+    done = run_kedge("shim", "list", "--dir", str(tmp_path), PATH="/usr/bin:/bin")
+    assert done.returncode == 0
+    assert f"kedge shim install --dir {tmp_path}" in done.stderr
+
+
 def test_shim_install_leaves_other_programs_alone(tmp_path: Path) -> None:
     real = tmp_path / "singularity"
     real.write_text("#!/bin/sh\necho real\n")
@@ -343,7 +356,7 @@ def test_shim_starts_whatever_the_interpreter_is_called(tmp_path: Path, name: st
     done = subprocess.run([tmp_path / "singularity", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"apptainer version {SPOKEN}\n"
     done = subprocess.run([tmp_path / "run-singularity"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr.splitlines()[0]) == (255, "kedge: 'kedge run' needs an image")
+    assert (done.returncode, done.stderr.splitlines()[0]) == (255, "FATAL:   'kedge run' needs an image")
 
 
 def test_shim_without_its_package_says_so(tmp_path: Path) -> None:

@@ -293,7 +293,8 @@ def test_unpack_evicts_the_longest_unused_but_nothing_held(runner: Runner) -> No
     for number, name in enumerate(("a", "b", "c")):
         (done,) = unpack(runner, put_squashfs(runner, name, size=100_000))
         roots.append(Path(done["root"]))
-        os.utime(roots[-1].parent / "lock", (1000 + number, 1000 + number))
+        used = time.time() - 1000 + number
+        os.utime(roots[-1].parent / "lock", (used, used))
     held = os.open(roots[0].parent / "lock", os.O_RDONLY)
     try:
         import fcntl

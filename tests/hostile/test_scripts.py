@@ -20,6 +20,7 @@ PIECES = {
     "words": " -- singularity",
     "calls": "singularity exec $A a\n",
     "variables": "A1=b\n",
+    "exports": "export A1=b\n",
     "commands": "$(",
     "braces": "${",
     "backquotes": "`",

@@ -98,10 +98,17 @@ def test_fixture_is_converted(name: str, tmp_path: Path) -> None:
 
 
 def test_fixture_without_a_file_system_is_refused_in_words(tmp_path: Path) -> None:
-    for target in FORMS.values():
-        done = kedge("convert", fixture_path("empty.sif"), tmp_path / target, cache=tmp_path / "cache", check=False)
+    empty = fixture_path("empty.sif")
+    for words in (
+        *(("convert", empty, tmp_path / target) for target in (*FORMS.values(), "x.sif")),
+        ("inspect", empty),
+    ):
+        done = kedge(*words, cache=tmp_path / "cache", check=False)
         assert done.returncode == UnsupportedFormat.exit_code
         assert "no primary system partition" in done.stderr
+        assert "hint: it holds no file system" in done.stderr
+    done = kedge("pull", tmp_path / "x.sif", empty, cache=tmp_path / "cache", check=False)
+    assert done.returncode == UnsupportedFormat.exit_code
     assert list(tmp_path.iterdir()) == []
 
 

@@ -19,6 +19,7 @@ from kedge.layers.tar_writer import write_layer
 from kedge.model.platform import Platform
 from kedge.model.tree import Kind, walk
 from kedge.posix.beneath import remove_tree
+from tests.builders.apptainer import apptainer_folder
 from tests.builders.layers import (
     compress,
     device,
@@ -28,6 +29,7 @@ from tests.builders.layers import (
     hard_link,
     layer,
     opaque,
+    pax,
     sources,
     symlink,
     whiteout,
@@ -93,7 +95,7 @@ def read_back(path: Path) -> dict[str, tuple[object, ...]]:
             oct(node.mode),
             node.uid,
             node.gid,
-            node.mtime,
+            (node.mtime, node.nanoseconds),
             node.xattrs,
             node.rdev,
             data,
@@ -162,6 +164,89 @@ def test_umoci_agrees_on_every_rule(tmp_path: Path) -> None:
         file("bin/ping", b"new ping", mtime=37),
     )
     compare(tmp_path, [base, middle, top])
+
+
+def test_umoci_agrees_on_times(tmp_path: Path) -> None:
+    times = [b"1.5", b"1700000000.123456789", b"5000000000.000000001", b"9000000000.25"]  # the last is of the year 2255
+    timed = [pax({b"mtime": text}) + file(f"f{place}", b"x") for place, text in enumerate(times)]
+    assert compare(tmp_path, [layer(*timed, pax({b"mtime": b"7.75"}) + folder("d"))])
+
+
+def odd_names() -> dict[str, list[bytes]]:
+    """Names that tools write and that Apptainer and umoci accept; folders are named, for their times to be compared."""
+    low = layer(folder("etc", mtime=1), file("etc/a", b"a", mtime=2), folder("d", mtime=3), folder("d/e", mtime=4))
+    way = "/".join("d" * 300)
+    deep = [folder(way[:length], mtime=5) for length in range(1, len(way) + 1, 2)]
+    return {
+        "absolute": [
+            layer(
+                folder("/nix", mtime=1),
+                folder("/nix/store", mtime=2),
+                file("/nix/store/x", b"1", mtime=3),
+                file("//y", b"2", mtime=4),
+                symlink("/s", "/nix/store", mtime=5),
+                hard_link("/h", "/nix/store/x"),
+            ),
+            layer(file("/nix/store/.wh.x"), file("/s/z", b"3", mtime=6), folder("/nix/store", mtime=7)),
+        ],
+        "dots": [
+            low,
+            layer(
+                file("d/e/../c", b"c", mtime=5),
+                file("no/../f", b"f", mtime=6),
+                hard_link("h", "d/no/../c"),
+                folder("d/e/..", mtime=7),
+            ),
+        ],
+        "dots after a link": [low, layer(symlink("l", "d/e", mtime=5), file("l/../c", b"c", mtime=6))],
+        "dangling parents": [
+            layer(
+                symlink("l", "nowhere/deep", mtime=1),
+                symlink("m", "/no/../where", mtime=2),
+                symlink("n", "l", mtime=3),
+            ),
+            layer(
+                file("l/x", b"1", mtime=4),
+                folder("m/sub", mtime=5),
+                file("m/sub/y", b"2", mtime=6),
+                file("n/z", b"3", mtime=7),
+                folder("nowhere/deep", mtime=8),
+                folder("nowhere", mtime=9),
+                folder("where", mtime=10),
+            ),
+        ],
+        "deep": [layer(*deep, file(f"{way}/x", b"1", mtime=6), folder(way, mtime=7))],
+        "links to what is hidden": [
+            low,
+            layer(hard_link("h", "etc/a"), whiteout("etc/a"), folder("etc", mtime=5)),
+            layer(hard_link("i", "h"), file("h", b"new", mtime=6)),
+        ],
+    }
+
+
+@pytest.mark.parametrize("kind", odd_names())
+def test_umoci_agrees_on_names_that_are(kind: str, tmp_path: Path) -> None:
+    assert compare(tmp_path, odd_names()[kind])
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("kind", odd_names())
+def test_apptainer_agrees_on_names_that_are(kind: str, tmp_path: Path) -> None:
+    tars = odd_names()[kind]
+    try:
+        expected = read_back(unpack(tmp_path / "ours", tars))
+        with apptainer_folder() as peer:
+            make_layout(peer.own(peer.folder) / "layout", tars)
+            peer.run("build", "--sandbox", "box", f"oci:{peer.folder}/layout")
+            found = read_back(peer.folder / "box")
+            for name, (made, *_, data, first) in expected.items():
+                assert (found[name][0], found[name][-2:]) == (made, (data, first)), name
+            added = {name.split("/")[0] for name in found} - {name.split("/")[0] for name in expected}
+            remove_tree(peer.folder / "box")
+        own = {"dev", "environment", "etc", "home", "proc", "root", "singularity", "sys", "tmp", "var"}
+        assert {name for name in added if not name.startswith(".")} <= own
+    finally:
+        remove_tree(tmp_path)
 
 
 State = dict[str, tuple[str, bytes, int]]  # path -> kind, content or target, time

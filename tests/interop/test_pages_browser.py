@@ -85,6 +85,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "diagnosis": render_diagnosis(
             make_findings(),
             title="login2",
+            tally="47 checks, 1 problem, 1 warning, 0.5 s",
             summary=SUMMARY,
             verdict=make_verdict("no"),
             traits=traits,

@@ -64,6 +64,8 @@ def layers_of(kind: str) -> list[bytes]:
         "the root has an entry": [layer(folder("./", mode=0o711, mtime=5))],
         "names with dots": [layer(folder("./opt"), file("./opt/a", b"a"), file("opt//b", b"b"), file("opt/./c", b"c"))],
     }
+    if kind == "names are absolute":  # as nixpkgs' dockerTools and ko write them
+        return [base, layer(folder("/nix"), folder("/nix/store"), file("/nix/store/x", b"x"), link("/y", "/nix"))]
     if kind == "bin is a link":
         return [merged_usr(), layer(*(link(f"bin/{name}", "busybox") for name in ("sh", "printf", "cat", "env")))]
     return [base, *odd[kind]]
@@ -74,6 +76,7 @@ KINDS = [
     "singularity.d is a link", "singularity.d is a file", "links are folders", "tmp is a file",
     "dev and proc are files",
     "resolv.conf is a link", "home and root are links", "the root has an entry", "names with dots", "bin is a link",
+    "names are absolute",
 ]  # fmt: skip
 
 

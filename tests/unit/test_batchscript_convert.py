@@ -292,3 +292,138 @@ def test_convert_never_stumbles(text: str, target: str) -> None:
 def test_convert_keeps_no_directive_among_the_lines_before() -> None:
     job = convert(slurm("-N 1", "ulimit -c 0\n#SBATCH --mem=20G\napptainer exec x.sif a")).job
     assert job.setup == ("ulimit -c 0",)
+
+
+@pytest.mark.parametrize(
+    ("body", "command"),
+    [
+        ('CMD="bash x.sh"\nsingularity exec I.sif $CMD', ("bash", "x.sh")),
+        ('CMD="bash x.sh"\nsingularity exec I.sif "$CMD"', ("bash x.sh",)),
+        ("A=1\nCMD='run -n 2'\nsingularity exec I.sif $CMD --a=$A", ("run", "-n", "2", "--a=1")),
+        ("CMD=\nsingularity exec I.sif a $CMD b", ("a", "b")),
+        ('BASE=/d\nDATA=$BASE/x\nsingularity exec I.sif a "$DATA"', ("a", "/d/x")),
+        ("CMD='a *.txt'\nsingularity exec I.sif $CMD", ("sh", "-c", "exec $CMD")),
+    ],
+)
+def test_convert_splits_words_as_a_shell_does(body: str, command: tuple[str, ...]) -> None:
+    job = convert(slurm("-N 1", body)).job
+    assert (job.image, job.command) == ("I.sif", command)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "OPTS='--nv -B /a'\nsingularity exec $OPTS I.sif a",
+        "NV=--nv\nsingularity exec $NV I.sif a",
+        "NV=\nsingularity exec $NV I.sif a",
+        'ARGS=(a b)\nsingularity exec I.sif a "${ARGS[@]}"',
+        "singularity exec I.sif a $(ls)",
+        "singularity exec I.sif a *.txt",
+        "singularity exec I.sif a ${X:-1}",
+        "read X < file\nsingularity exec I.sif a $X",
+        "N=$(nproc)\nmpirun -np $N singularity exec I.sif a",
+        "N=$1\nsrun -n $N singularity exec I.sif a",
+        'X=$1\nsingularity exec I.sif a "$X"',
+    ],
+)
+def test_convert_never_guesses_what_a_shell_would_make_of_a_line(body: str) -> None:
+    done = convert(slurm("-N 1", body))
+    assert (done.job.image, done.job.command[:3]) == ("", ("bash", "-c", body))
+    assert done.job.tasks is None
+    assert any("kept as they are" in remark for _, remark in done.remarks)
+
+
+def test_convert_leaves_the_sizes_of_a_launcher_to_a_script_that_is_kept() -> None:
+    done = convert(slurm("-N 1", "srun -n 4 singularity exec --overlay $X I.sif a"))
+    assert (done.job.tasks, done.job.image) == (None, "")
+
+
+@pytest.mark.parametrize(
+    ("body", "last"),
+    [
+        ('python a.py $1 "$2"\ncp out $3', ("bash",)),
+        ('for x in "$@"; do echo "$x"; done', ("bash",)),
+        ('singularity exec I.sif a "$1"', ("sh",)),
+        ("python a.py", ()),
+    ],
+)
+def test_convert_gives_arguments_their_places(body: str, last: tuple[str, ...], tmp_path: Path) -> None:
+    done = convert(slurm("-N 1", body))
+    assert done.job.command[3:] == last if done.job.command[1:2] == ("-c",) else not last
+    assert any("kedge submit -f FILE --" in remark for _, remark in done.remarks) == bool(last)
+    if last and not done.job.image:
+        program = body.replace("python a.py", "echo").replace("cp out", "echo")
+        argv = [*done.job.command[:2], program, *last, "A", "B", "C"]
+        shown = subprocess.run(argv, capture_output=True, text=True, check=True, cwd=tmp_path).stdout.split()
+        assert shown == ["A", "B", "C"]
+
+
+def test_convert_refuses_heterogeneous_jobs() -> None:
+    for word in ("hetjob", "packjob"):
+        with pytest.raises(InvalidJob, match="heterogeneous") as problem:
+            convert(slurm(f"-N 1\n{word}\n-N 2 --gpus-per-node=1", "singularity exec x.sif a"))
+        assert problem.value.context["line"] == "3"
+
+
+def test_convert_refuses_schedulers_that_it_does_not_read() -> None:
+    with pytest.raises(InvalidJob, match="LSF"):
+        convert("#!/bin/bash\n#BSUB -n 4 -q normal\nsingularity exec x.sif a\n", "slurm")
+
+
+def test_convert_hands_no_option_of_another_scheduler_on() -> None:
+    lines = "#SBATCH -N 1 -n 1 -c 1 -t 5\n#BSUB -W 60 -R span\n#PBS -V -m abe\n"
+    done = convert(f"#!/bin/bash\n{lines}apptainer exec x.sif a\n")
+    assert done.job.directives == ()
+    assert {each.line for each in done.left} == {3, 4}
+
+
+def test_convert_reads_zero_as_time_without_end() -> None:
+    done = convert(slurm("--time=0", "singularity exec x.sif a"))
+    assert (done.job.time, done.job.directives) == (None, ("--time=0",))
+    assert any("without end" in each.why for each in convert(slurm("--time=0", "apptainer exec x.sif a"), "pbs").left)
+
+
+def test_convert_adds_up_reasons_for_mail() -> None:
+    text = slurm("--mail-user=a@b.c\n--mail-type=END\n--mail-type=FAIL", "singularity exec x.sif a")
+    assert convert(text).job.mail_on == ("end", "fail")
+
+
+@pytest.mark.parametrize(
+    ("options", "nv", "words"),
+    [("--rocm", False, ("--rocm",)), ("--nv --rocm", True, ("--rocm",)), ("--nv", None, ())],
+)
+def test_convert_keeps_both_kinds_of_gpus_apart(options: str, nv: bool | None, words: tuple[str, ...]) -> None:
+    job = convert(slurm("--gpus-per-node=1", f"singularity exec {options} x.sif a")).job
+    assert (job.nv, job.container_options) == (nv, words)
+
+
+def test_convert_keeps_no_dead_lines_and_says_only_what_it_did() -> None:
+    body = "# where it is\nBASE=/data\nIMG=$BASE/x.sif\n# the container\napptainer exec -B $BASE:/d $IMG a"
+    done = convert(slurm("-N 1\n##SBATCH -A x", body))
+    assert (done.job.image, done.job.binds, done.job.setup) == ("/data/x.sif", ("/data:/d",), ())
+    assert done.remarks == ()
+    kept = convert(slurm("-N 1", "X=1\nsource env.sh\napptainer exec x.sif a"))
+    assert kept.job.setup == ("X=1", "source env.sh")
+    assert ["became 'setup'" in remark for _, remark in kept.remarks] == [True]
+
+
+def test_convert_keeps_the_order_of_what_minds_it() -> None:
+    body = "export A=1\nB=$A/x\nexport A=2\nexport C=$B\nexport D=4\nX=$E\nexport E=5\napptainer exec x.sif a $X"
+    job = convert(slurm("-N 1", body)).job
+    assert job.environment == (("D", "4"),)
+    assert job.setup == ("export A=1", "B=$A/x", "export A=2", "export C=$B", "X=$E", "export E=5", "export X")
+
+
+@pytest.mark.parametrize("line", ["module purge", "module use /apps", "module load $X", "ml gcc"])
+def test_convert_leaves_modules_in_their_lines_where_others_stand_by(line: str) -> None:
+    text = slurm("-N 1", f"source /etc/profile.d/modules.sh\n{line}\nmodule load cuda\napptainer exec x.sif a")
+    job = convert(text).job
+    assert (job.modules, job.setup) == ((), ("source /etc/profile.d/modules.sh", line, "module load cuda"))
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [("../a.sqsh", "../a.sqsh"), ("a.sqsh", "a.sqsh"), ("g.io#a/b:sha256:12", "docker://g.io/a/b@sha256:12")],
+)
+def test_convert_knows_images_of_pyxis(image: str, expected: str) -> None:
+    assert convert(slurm("-N 1", f"srun --container-image={image} a")).job.image == expected

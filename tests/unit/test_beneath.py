@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 
 import pytest
 
-from kedge.posix.beneath import open_folder, remove_tree
+from kedge.posix.beneath import Descent, open_folder, remove_tree
 from tests.builders.layers import names_in
 
 
@@ -45,13 +46,39 @@ def test_remove_tree_takes_files_links_and_nothing(tmp_path: Path) -> None:
     assert names_in(tmp_path) == []
 
 
-def test_remove_tree_is_not_stopped_by_depth(tmp_path: Path) -> None:
-    here = os.open(tmp_path, os.O_RDONLY)
-    for _ in range(600):
+def make_deep(place: Path, levels: int) -> None:
+    here = os.open(place, os.O_RDONLY)
+    for _ in range(levels):
         os.mkdir("d", dir_fd=here)
         deeper = os.open("d", os.O_RDONLY, dir_fd=here)
         os.close(here)
         here = deeper
     os.close(here)
-    remove_tree(tmp_path / "d")
+
+
+def test_remove_tree_is_not_stopped_by_depth_or_few_descriptors(tmp_path: Path) -> None:
+    make_deep(tmp_path, 2050)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+    try:
+        remove_tree(tmp_path / "d")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert names_in(tmp_path) == []
+
+
+def test_a_folder_that_is_moved_does_not_lead_elsewhere(tmp_path: Path) -> None:
+    make_deep(tmp_path, 200)
+    (tmp_path / "other").mkdir()
+    way = Descent(open_folder(tmp_path))
+    place = tmp_path
+    for _ in range(200):
+        way.enter(open_folder("d", at=way.folder))
+    for _ in range(100):
+        place = place / "d"
+    place.rename(tmp_path / "other" / "d")
+    for _ in range(100):
+        way.leave()
+    with pytest.raises(OSError, match="moved"):
+        way.leave()
+    way.close()

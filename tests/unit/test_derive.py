@@ -85,3 +85,40 @@ def test_derive_runscripts_that_fit_nowhere_are_said(script: str) -> None:
     section, warnings = derive_section(InspectReport(runscript=script))
     assert "Entrypoint" not in section
     assert len(warnings) == 1
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "'cost $5'",
+        "'`id` $(id) ${HOME}'",
+        '"a\\$b"',
+        '"\\`x\\` \\"y\\" \\\\ \\n"',
+        "a\\$b\\ c",
+        "'one'\"two\"three",
+        "a#b",
+        "x   # '$comment'",
+        "plain;",
+        "",
+        "'two\nlines $x'",
+        '"joined \\\nlines"',
+        "{a,b}*?",
+    ],
+)
+def test_derive_takes_constants_as_a_shell_does(word: str) -> None:
+    script = f"before=1\nexport NAME={word}\nexport LAST=2\n"
+    done = subprocess.run(
+        ["/bin/sh", "-fc", f'{script}printf "%s" "$NAME"'], capture_output=True, text=True, check=True
+    )
+    section, warnings = derive_section(InspectReport(environment={CUSTOM_FILE: script}))
+    assert section["Env"] == [f"NAME={done.stdout}", "LAST=2"]
+    assert warnings == []
+
+
+@pytest.mark.parametrize(
+    "word", ["$HOME", '"$HOME"', '"a`id`"', "`id`", "$(id)", "~/x", "a b=c", "'open", '"open', "a&", "a | b"]
+)
+def test_derive_warns_of_what_a_shell_computes(word: str) -> None:
+    section, warnings = derive_section(InspectReport(environment={CUSTOM_FILE: f"export NAME={word}\n"}))
+    assert "Env" not in section
+    assert "NAME is computed by a script" in warnings[0]

@@ -403,3 +403,31 @@ def test_flags_of_limits_are_collected_and_handed_on() -> None:
     assert options.limits == ["memory=8G", "cpus=1.5", "oom-kill-disable=true", "pids-limit=9"]
     assert (options.given["memory"], options.given["pids_limit"]) == ("--memory", "APPTAINER_PIDS_LIMIT")
     assert parse_flags("--oom-kill-disable=false").limits == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        ("--env A=1 B=2 x.sif true", "'B=2' stands where the image should be", "--env A=1 --env B=2"),
+        ("--env A B x.sif true", "--env A: 'A' is not NAME=VALUE", "write --env NAME=VALUE"),
+        ("-e A=1 x.sif true", "-e is short for --cleanenv", "--env A=1"),
+        ("-e A=1 -B /a x.sif true", "-e is short for --cleanenv", "--env A=1"),
+        ("-v /data:/data x.sif true", "-v is short for --verbose", "-B /data:/data"),
+        ("-v ./data:/data:ro x.sif true", "-v is short for --verbose", "-B ./data:/data:ro"),
+    ],
+)
+def test_other_tools_options_are_not_taken_for_images(words: str, message: str, hint: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        parse(*words.split())
+    assert hint in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("words", ["-e -v docker://h:5000/a=b true", "-v host:/bin/sh true", "-e instance://a=b true"])
+def test_references_are_not_misread(words: str) -> None:
+    assert parse(*words.split()).image
+
+
+def test_a_file_whose_name_looks_like_a_variable_is_an_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lr=0.1.sif").touch()
+    assert parse("-e", "lr=0.1.sif", "true").image == "lr=0.1.sif"

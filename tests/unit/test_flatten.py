@@ -257,6 +257,19 @@ def test_flatten_resolves_links_as_seen_from_their_layer() -> None:
         merge(layer(hard_link("b", "later"), file("later")))
 
 
+@pytest.mark.parametrize("hiding", [whiteout("d/a"), opaque("d"), whiteout("d")])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_flatten_links_to_what_the_same_layer_hides(hiding: bytes, is_first: bool) -> None:
+    entries = [hiding, hard_link("b", "d/a")] if is_first else [hard_link("b", "d/a"), hiding]
+    found = names(layer(file("d/a", b"old")), layer(*entries))
+    assert {name: found[name] for name in found if name != "d"} == {"b": b"old"}
+
+
+def test_flatten_links_to_the_new_file_where_a_layer_hides_the_old_one() -> None:
+    found = names(layer(file("a", b"old")), layer(whiteout("a"), file("a", b"new"), hard_link("b", "a")))
+    assert found == {"a": b"new", "b": b"new"}
+
+
 def test_flatten_links_to_symlinks_and_devices() -> None:
     root = merge(layer(symlink("s", "x"), hard_link("t", "s"), device("n", 1, 3), hard_link("m", "n")))
     assert at(root, "s") is at(root, "t")
@@ -327,7 +340,7 @@ def test_flatten_resolves_dots_of_a_link_from_where_the_link_leads() -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["../../../etc", "/nowhere", "nowhere", "/etc/../../x", "evil", "file", "../etc", "/etc/.."]
+    "target", ["../../../etc", "nowhere/../../x", "/etc/../../x", "evil", "file", "file/x", "../etc", "/etc/.."]
 )
 def test_flatten_refuses_to_write_through_links_that_leave_the_image(target: str) -> None:
     if target == "/etc/..":  # leads to the root itself: inside
@@ -336,6 +349,21 @@ def test_flatten_refuses_to_write_through_links_that_leave_the_image(target: str
     entries = [folder("etc"), file("file"), symlink("evil", target), file("evil/passwd", b"root::0:0")]
     with pytest.raises(HostileImage, match=r"layer layer0: 'evil/passwd' would be written through a symbolic link"):
         merge(layer(*entries))
+
+
+@pytest.mark.parametrize(
+    ("target", "place"), [("nowhere", "nowhere"), ("/no/where", "no/where"), ("no/../where", "where"), ("m", "n")]
+)
+def test_flatten_implies_the_folders_that_a_dangling_parent_leads_to(target: str, place: str) -> None:
+    low = layer(symlink("m", "n"), symlink("l", target), folder("q"))
+    found = names(low, layer(file("l/s/x", b"1"), whiteout("l/s/y")))
+    folders = {"/".join(f"{place}/s".split("/")[:count]): "directory" for count in range(1, place.count("/") + 3)}
+    assert found == {"l": f"-> {target}", "m": "-> n", "q": "directory", f"{place}/s/x": b"1", **folders}
+    assert names(low, layer(file("l/x", b"1")), layer(whiteout("l/x"))).keys() & {f"{place}/x"} == set()
+
+
+def test_flatten_keeps_deep_folders() -> None:
+    assert names(layer(file("d/" * 2000 + "x", b"1")))["d/" * 2000 + "x"] == b"1"
 
 
 def test_flatten_refuses_hard_links_through_links_that_leave_the_image() -> None:

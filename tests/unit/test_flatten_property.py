@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import os
 import tarfile
 from dataclasses import dataclass, field
 
@@ -37,18 +38,22 @@ class Unpacker:
     """A file system as {path: inode}, changed entry by entry with the rules of unpacking in a chroot."""
 
     files: dict[str, Inode] = field(default_factory=lambda: {"": implied()})
+    hidden: dict[str, Inode] = field(default_factory=dict)
 
     def apply(self, tar: bytes) -> None:
         members = list(tarfile.open(fileobj=io.BytesIO(tar)))
         archive = tarfile.open(fileobj=io.BytesIO(tar))
         named = {clean(m.name) for m in members if m.isdir()}
         split = [(m, *clean(m.name).rpartition("/")[::2]) for m in members]
+        targets = {clean(m.linkname) for m in members if m.islnk()}
+        before = {target: self.find(target) for target in targets}
         for _, parent, name in split:
             if name == ".wh..wh..opq":
                 self.hide(parent, None, named)
         for _, parent, name in split:
             if name.startswith(".wh.") and not name.startswith(".wh..wh."):
                 self.hide(parent, name[4:], named)
+        self.hidden = {target: inode for target, inode in before.items() if inode and not self.find(target)}
         for member, parent, name in split:
             if not name.startswith(".wh."):
                 data = archive.extractfile(member).read() if member.isreg() else b""  # type: ignore[union-attr]
@@ -91,19 +96,23 @@ class Unpacker:
                 del self.files[other]
         self.files[path] = inode
 
-    def target(self, member: tarfile.TarInfo) -> Inode:
-        parent, _, name = clean(member.linkname).rpartition("/")
+    def find(self, path: str) -> Inode | None:
+        parent, _, name = path.rpartition("/")
         try:
             place = self.walk(parent, make=False, stops=set())
         except Refused:
             place = None
-        inode = None if place is None else self.files.get(f"{place}/{name}" if place else name)
+        return None if place is None or not name else self.files.get(f"{place}/{name}" if place else name)
+
+    def target(self, member: tarfile.TarInfo) -> Inode:
+        path = clean(member.linkname)
+        inode = self.find(path) or self.hidden.get(path)
         if inode is None or inode.kind == "DIRECTORY":
             raise Refused(CorruptImage)
         return inode
 
     def walk(self, path: str, *, make: bool, stops: set[str]) -> str | None:
-        """Resolve like the kernel would, by recursion over links; `make` adds what is missing of `path` itself."""
+        """Resolve in a chroot, by recursion over links; `make` adds what is missing."""
         place: str = ""
         for count, part in enumerate(path.split("/") if path else [], 1):
             inode = self.files.get(f"{place}/{part}" if place else part)
@@ -113,11 +122,14 @@ class Unpacker:
                 place = self.follow(place, part, [0])
                 continue
             step = f"{place}/{part}" if place else part
-            if inode is None or inode.kind != "DIRECTORY":
+            if inode is not None and inode.kind != "DIRECTORY":
                 if not make:
                     return None
                 self.replace(step, implied())
             place = step
+        parts = place.split("/") if place and make else []
+        for count in range(1, len(parts) + 1):
+            self.files.setdefault("/".join(parts[:count]), implied())
         return place
 
     def follow(self, place: str, part: str, hops: list[int]) -> str:
@@ -136,11 +148,10 @@ class Unpacker:
                 place = place.rpartition("/")[0]
                 continue
             inode = self.files.get(f"{place}/{step}" if place else step)
-            if inode is None or inode.kind not in ("DIRECTORY", "SYMLINK"):
+            if inode is not None and inode.kind not in ("DIRECTORY", "SYMLINK"):
                 raise Refused(HostileImage)
-            place = (
-                self.follow(place, step, hops) if inode.kind == "SYMLINK" else (f"{place}/{step}" if place else step)
-            )
+            is_link = inode is not None and inode.kind == "SYMLINK"
+            place = self.follow(place, step, hops) if is_link else (f"{place}/{step}" if place else step)
         return place
 
     def describe(self) -> dict[str, tuple[object, ...]]:
@@ -158,11 +169,12 @@ def implied() -> Inode:
 
 
 def clean(name: str) -> str:
-    return "/".join(part for part in name.split("/") if part not in ("", "."))
+    return os.path.normpath("/" + name).lstrip("/")
 
 
 PART = st.sampled_from(["a", "b", "c", "lib"])
-PATH = st.lists(PART, min_size=1, max_size=4).map("/".join)
+PLAIN = st.lists(PART, min_size=1, max_size=4).map("/".join)
+PATH = st.one_of(PLAIN, PLAIN, PLAIN.map(lambda path: "/" + path), PLAIN.map(lambda path: "lib/../" + path))
 TARGET = st.one_of(
     PATH, PATH.map(lambda path: "/" + path), PATH.map(lambda path: "../" + path), st.just(".."), st.just("b/../a")
 )

@@ -93,23 +93,23 @@ def test_identify_folder_and_refuses_empty_ones(tmp_path: Path) -> None:
     assert f"oci:{tmp_path}/root" in str(caught.value.hint)
 
 
-def test_identity_is_a_file_name_and_differs_when_the_content_may(tmp_path: Path, squashfs: bytes) -> None:
+def test_state_is_a_file_name_and_differs_when_the_content_may(tmp_path: Path, squashfs: bytes) -> None:
     path = write(tmp_path, make_sif(squashfs))
-    first = identify(path).identity
-    assert first == identify(path).identity
+    first = identify(path).state
+    assert first == identify(path).state
     assert "/" not in first
     assert len(first) < 200
     before = Path(path).stat()
     with Path(path).open("r+b") as file:  # as a program does that does not want to be noticed
         file.write(file.read(1))
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    second = identify(path).identity
+    second = identify(path).state
     assert second != first
     Path(path).read_bytes()
-    assert identify(path).identity == second, "reading it is no change"
+    assert identify(path).state == second, "reading it is no change"
     other = write(tmp_path, make_sif(squashfs), "copy.sif")
     os.utime(other, ns=(1, 1_600_000_000_000_000_001))
-    assert identify(other).identity != second, "another file is not known to be the same"
+    assert identify(other).state != second, "another file is not known to be the same"
 
 
 def test_compare_machine_names_both(tmp_path: Path, squashfs: bytes) -> None:

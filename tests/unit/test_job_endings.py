@@ -12,7 +12,7 @@ import pytest
 from kedge.frozen import replace
 from kedge.jobs.records import Draft, Record, Records
 from kedge.model.job_state import JobStatus, State
-from kedge.ops.job_endings import is_settled, lacks_tasks, merge
+from kedge.ops.job_endings import find_told_alone, is_settled, lacks_tasks, merge
 
 
 def make_record(folder: Path, *, array: str = "", time_limit: int | None = None, age: float = 100) -> Record:
@@ -46,6 +46,10 @@ def write_words(record: Record, began: str, ended: str = "", index: str = "") ->
         ("12 n1 1000", "0 900", State.LOST, None),  # of the run before it was put back into the queue
         ("13 n1 1000", "0 1060", State.LOST, None),  # of the same script, submitted again by hand
         ("", "0 1060", State.DONE, 0),
+        ("12 n1 1000\n/a\n/a\n12 n2 1010", "143 1020 12 n1 1000", State.LOST, None),  # the clock of n1 is fast
+        ("12 n1 1000\n/a\n/a\n12 n2 1010", "0 1060 12 n2 1010", State.DONE, 0),
+        ("12 n1 1000\n/a\n/a\n13 n2 1010", "0 1060 12 n1 1000", State.DONE, 0),  # again by hand, under another id
+        ("12 n1 1000\n/a\n/a\n13 n2 1010", "0 1060 13 n2 1010", State.LOST, None),
     ],
 )
 def test_endings_without_the_scheduler_are_the_scripts(
@@ -55,6 +59,34 @@ def test_endings_without_the_scheduler_are_the_scripts(
     write_words(record, began, ended)
     [found] = merge(record, [])
     assert (found.state, found.exit_code) == (state, code)
+
+
+def test_endings_count_attempts(tmp_path: Path) -> None:
+    record = make_record(tmp_path)
+    write_words(record, "12 n1 1000\n/a b 7\n/c\n12 n2 1010\n/out\n/err", "143 1005 12 n1 1000")
+    [ending] = record.read_endings()
+    assert (ending.attempts, ending.host, ending.output, ending.error) == (2, "n2", "/out", "/err")
+    [waits] = merge(record, [JobStatus("12", State.QUEUED, "PENDING")])
+    assert waits.attempts == 2
+
+
+@pytest.mark.parametrize(
+    ("ended", "is_told"),
+    [("0 1060", True), ("3 1060", True), ("137 1060", True), ("143 1060", True), ("143 1010", False), ("", False)],
+)
+def test_endings_that_may_not_be_the_last_need_the_scheduler(tmp_path: Path, ended: str, is_told: bool) -> None:
+    record = make_record(tmp_path, time_limit=60)
+    write_words(record, "12 n1 1000", ended)
+    assert bool(find_told_alone(record)) is is_told
+
+
+def test_endings_of_a_job_that_began_once_more_are_not_final(tmp_path: Path) -> None:
+    record = make_record(tmp_path)
+    write_words(record, "12 n1 1000", "3 1060")
+    Records(tmp_path / "jobs").close(record, merge(record, []))
+    assert record.read_final()[0].state is State.FAILED
+    os.utime(record.folder / "began", (0, time.time() + 10))
+    assert record.read_final() == []
 
 
 def test_endings_of_a_job_that_never_began(tmp_path: Path) -> None:

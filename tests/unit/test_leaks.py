@@ -36,9 +36,9 @@ def test_leaks_guarded_variables_stay_outside(name: str) -> None:
 
 
 def test_leaks_are_said_in_one_line() -> None:
-    payload = plan(make_image(), dict.fromkeys(("PYTHONPATH", "LD_PRELOAD", "CONDA_PREFIX"), "/x"))
+    payload = plan(make_image(), dict.fromkeys(("PYTHONPATH", "LD_PRELOAD", "PERL5LIB"), "/x"))
     assert len(payload.warnings) == 1
-    assert "CONDA_PREFIX, LD_PRELOAD, PYTHONPATH" in payload.warnings[0]
+    assert "LD_PRELOAD, PERL5LIB, PYTHONPATH" in payload.warnings[0]
     assert "--keep" in payload.warnings[0]
 
 
@@ -62,6 +62,58 @@ def test_leaks_what_every_login_has_is_only_a_note() -> None:
     assert not payload.warnings
     assert any("BASH_ENV, BASH_FUNC_which%%" in note for note in payload.notes)
     assert "BASH_FUNC_which%%" not in payload.environ
+
+
+PROJECT = TableView(
+    {
+        "/home/user/project/pyproject.toml": b"",
+        "/home/user/project/src/pkg.py": b"",
+        "/home/user/project/run": None,
+        "/home/user/project/env/pyvenv.cfg": b"",
+        "/home/user/modules": None,
+    }
+)
+
+
+def see_path(value: str, *, cwd: str = "/home/user/project", **options: object) -> str:
+    """PYTHONPATH in a container that is started in `cwd`."""
+    host = make_host({"PYTHONPATH": value}, view=PROJECT, cwd=cwd)
+    return plan(make_image(), host=host, **options).environ.get("PYTHONPATH", "")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("value", "cwd", "expected"),
+    [
+        ("/home/user/project/src", "/home/user/project", "/home/user/project/src"),
+        ("src:", "/home/user/project", "/home/user/project/src"),
+        (".:../src", "/home/user/project/run", "/home/user/project/run:/home/user/project/src"),
+        ("/opt/host/lib:/home/user/project/src", "/home/user/project", "/home/user/project/src"),
+        ("/home/user/modules", "/home/user/project", ""),  # of another project
+        ("/home/user/modules", "/home/user", ""),  # the home is no project
+        ("/home/user/project/env/lib/python3.11", "/home/user/project", ""),  # the host's Python made it
+        ("/home/user/project/lib/python3.11/site-packages", "/home/user/project", ""),
+        ("/home/user/project-2", "/home/user/project", ""),
+        ("/x", "/", ""),
+    ],
+)
+def test_leaks_paths_in_the_current_project_pass(value: str, cwd: str, expected: str) -> None:
+    assert see_path(value, cwd=cwd) == expected
+
+
+def test_leaks_paths_of_the_project_that_the_container_does_not_show_stay_outside() -> None:
+    own = "/home/user/project/src"
+    assert see_path(own, no_home=True) == own  # the current folder is there
+    assert see_path(own, cwd="/home/user/project/run", no_home=True) == ""
+    assert see_path(own, contain=True) == ""
+    assert see_path(own, contain=True, bind=["/home/user/project"]) == own
+    assert see_path(own, bind=[f"/data:{own}"]) == ""
+
+
+def test_leaks_what_of_a_list_stays_outside_is_said() -> None:
+    host = make_host({"PYTHONPATH": "/opt/host:src", "PERL5LIB": "src"}, view=PROJECT, cwd="/home/user/project")
+    payload = plan(make_image(), host=host)
+    assert "kept outside: PYTHONPATH (/opt/host). Let in with '--keep PYTHONPATH'" in payload.warnings[0]
+    assert payload.environ["PERL5LIB"] == "/home/user/project/src"
 
 
 def test_leaks_user_packages_of_python() -> None:

@@ -36,10 +36,15 @@ def put_image(place: Path, identity: str = "abc") -> Path:
     return folder
 
 
-def make_image(identity: str = "abc") -> ImageFile:
+def make_image(state: str = "state") -> ImageFile:
     image = ImageFile("/x.sif", "sif")
-    image.identity = identity
+    image.state = state
     return image
+
+
+def put_content(place: Path, *paths: str, state: str = "state", identity: str = "abc") -> None:
+    (place / "files").mkdir(exist_ok=True)
+    (place / "files" / state).write_text("".join(f"{line}\n" for line in (identity, *paths)))
 
 
 def put_name(place: Path, reference: str, machine: str = "", identity: str = "abc") -> None:
@@ -80,6 +85,7 @@ def test_node_directory_refuses_a_folder_of_somebody_else(
     environ: dict[str, str], place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_image(place)
+    put_content(place, "/x.sif")
     own = os.getuid()
     monkeypatch.setattr(os, "getuid", lambda: own + 1)
     with pytest.raises(FileProblem, match=f"belongs to user {own}") as caught:
@@ -145,8 +151,10 @@ def test_find_unpacked_takes_only_what_is_whole(environ: dict[str, str], place: 
     image = make_image()
     assert node.find_unpacked(image, environ) == ""
     folder = put_image(place)
+    put_content(place, "/x.sif")
     assert node.find_unpacked(image, environ) == str(folder / "root")
     assert node.find_unpacked(make_image(""), environ) == ""
+    assert node.find_unpacked(make_image("other"), environ) == ""
     (folder / "boot").write_text(node.read_boot())
     assert node.find_unpacked(image, environ) == str(folder / "root")
     os.utime(folder / "boot", (1, 1))
@@ -157,6 +165,24 @@ def test_find_unpacked_takes_only_what_is_whole(environ: dict[str, str], place: 
     (folder / "boot").unlink()
     (folder / "info").unlink()
     assert node.find_unpacked(image, environ) == "", "a cleaner of /tmp has been here"
+
+
+def test_find_unpacked_needs_a_path_that_was_hashed(environ: dict[str, str], place: Path) -> None:
+    """A file system that others serve can give a file any inode and any time, but not another's path."""
+    folder = put_image(place)
+    put_content(place, "/a/x.sif", "/b%0a/x.sif")
+    image = make_image()
+    for path, expected in (
+        ("/x.sif", ""),
+        ("/a/x.sif", str(folder / "root")),
+        ("/b\n/x.sif", str(folder / "root")),
+        ("/b%0a/x.sif", ""),
+        ("abc", ""),
+    ):
+        image.path = path
+        assert node.find_unpacked(image, environ) == expected
+    put_content(place, "/x.sif", identity="../images/abc")
+    assert node.find_unpacked(make_image(), environ) == ""
 
 
 def test_find_named_needs_the_same_name_and_machine(environ: dict[str, str], place: Path) -> None:

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import time
 from collections import Counter
 from html import unescape
 from html.parser import HTMLParser
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -16,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import kedge.doctor
 from kedge.cli.verbs import VERBS as CLI_VERBS
 from kedge.compat.chart import Chart
 from kedge.compat.image.traits import TITLES, ImageTraits, Layer
@@ -68,9 +71,12 @@ def explain(
     return render_explanation(traits or make_traits(), verdict, target, chart, made=MADE, version=VERSION)
 
 
+TALLY = "47 checks, 1 problem, 1 warning, 0.5 s"
+
+
 def diagnose(findings: list[Finding], **more: Any) -> str:
-    values: dict[str, Any] = {"title": "login2", "summary": SUMMARY, "made": MADE, "version": VERSION, **more}
-    return render_diagnosis(findings, **values)
+    values = {"title": "login2", "tally": TALLY, "summary": SUMMARY, "made": MADE, "version": VERSION}
+    return render_diagnosis(findings, **{**values, **more})  # type: ignore[arg-type]
 
 
 def full_explanation() -> str:
@@ -108,7 +114,9 @@ def fill_pages(text: str) -> list[str]:
     imprint = {"made": text, "version": text}
     return [
         render_explanation(traits, verdict, fill(make_target(), text), chart, **imprint),
-        render_diagnosis(findings, title=text, summary=summary, verdict=verdict, traits=traits, chart=chart, **imprint),
+        render_diagnosis(
+            findings, title=text, tally=text, summary=summary, verdict=verdict, traits=traits, chart=chart, **imprint
+        ),
     ]
 
 
@@ -251,6 +259,7 @@ def test_pages_commands_are_set_as_code() -> None:
             ["nvidia-persistenced", "nvidia-smi -pm 1"],
         ),
         ("none is needed: kedge keeps them outside", []),
+        ("'kedge site init' writes one from what the scheduler says", ["kedge site init"]),
         ("it is the administrators' to raise; ask for the users' sake", []),
     ],
 )
@@ -262,6 +271,21 @@ def test_pages_advice_shows_its_commands(advice: str, commands: list[str] | int)
 
 def test_pages_know_the_verbs_of_kedge() -> None:
     assert set(VERBS) <= set(CLI_VERBS)
+
+
+def test_advice_of_the_checks_shows_commands_and_no_sentences_as_code() -> None:
+    """`kedge site init writes one` was set as code, to the last word."""
+    sources = Path(kedge.doctor.__file__).parent.rglob("*.py")
+    texts = [
+        each.value
+        for source in sources
+        for each in ast.walk(ast.parse(source.read_text()))
+        if isinstance(each, ast.Constant) and isinstance(each.value, str)
+    ]
+    commands = [code for text in texts for code in re.findall("<code>(.*?)</code>", format_advice(text))]
+    assert "kedge site init" in commands
+    english = r"\b(unset|export) (them|the|it)\b|kedge \w+ \w+ (writes|shows|says|lists)\b"
+    assert [command for command in commands if re.search(english, command)] == []
 
 
 def find_texts(page: str, path: str) -> list[str]:
@@ -399,7 +423,7 @@ def test_pages_diagnosis_tells_problems_first() -> None:
     assert titles[:2] == ["Problems", "Warnings"]
     assert titles[-1] == "The other checks"
     plain = diagnose(make_findings())
-    assert find_texts(plain, ".//section[@id='verdict']//p") == ["1 problem and 1 warning", "3 of 7 findings in order."]
+    assert find_texts(plain, ".//section[@id='verdict']//p") == ["1 problem and 1 warning", f"{TALLY}."]
     problem = find_texts(page, ".//ul[@class='points']/li")[0]
     assert problem.startswith("Problem: user-namespaces This kernel lets") or "Problem: user-namespaces" in problem
     assert "docs/guides/run.md#user-namespaces" in problem
@@ -422,7 +446,7 @@ def test_pages_diagnosis_begins_with_an_image_that_does_not_run() -> None:
     in_order = [Finding("overlay", OK, "works")]
     said = find_texts(diagnose(in_order, verdict=make_verdict(NO)), ".//section[@id='verdict']//p")
     assert said[0].startswith("Does not run on site zih-alpha")
-    assert said[1] == "Of this machine: nothing that kedge looks for is wrong. 1 of 1 finding in order."
+    assert said[1] == "Of this machine: nothing that kedge looks for is wrong. " + f"{TALLY}."
     fine = diagnose(in_order, verdict=make_verdict(NATIVE))
     assert find_texts(fine, ".//section[@id='verdict']//h2") == ["All in order"]
     assert "The image: runs natively on NVIDIA A100" in find_texts(fine, ".//section[@id='verdict']//p")[1]

@@ -85,6 +85,19 @@ def test_plan_current_folder_of_the_system_is_not_bound(cwd: str) -> None:
     assert destinations(plan_container(make_request(cwd=cwd)))[-1] == "/home/user"
 
 
+def test_plan_current_folder_does_not_hide_another_home() -> None:
+    request = make_request(cwd="/home/user", home="/scratch/job:/home/user")
+    assert [each[1] for each in plan_container(request).rest if each[0] == "bind"][-1] == OLD + "/scratch/job"
+
+
+def test_plan_current_folder_lies_above_a_bind_that_covers_it() -> None:
+    request = make_request(cwd="/home/user/work")
+    request.binds = [Bind("/scratch", "/home/user")]
+    assert "/home/user/work" not in destinations(plan_container(request))  # nothing is made in /scratch
+    request.host.view = TableView({**HOST, "/scratch/work": None})
+    assert destinations(plan_container(request))[-1] == "/home/user/work"
+
+
 def test_plan_no_mount_leaves_out() -> None:
     plan = plan_container(make_request(no_mount=["home,tmp", "proc"]))
     left = set(destinations(plan))

@@ -35,7 +35,7 @@ def squashfuse(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def make_image(size: int = 1 << 20, kind: str = "sif", file_system: str = "squashfs") -> ImageFile:
     image = ImageFile("/images/a.sif", kind)
-    image.size, image.offset, image.file_system, image.identity = size, 4096, file_system, "sif-1"
+    image.size, image.offset, image.file_system, image.state = size, 4096, file_system, "sif-1"
     return image
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +13,12 @@ import pytest
 
 from kedge.errors import FileProblem, HostileImage, OutputExists
 from kedge.layers.flatten import flatten
+from kedge.layers.folder import read_folder
 from kedge.layers.sandbox import SandboxSink
 from kedge.model.progress import Silent
-from kedge.model.tree import Kind, Node
+from kedge.model.tree import Kind, Node, copy_tree
 from kedge.posix.beneath import remove_tree
-from tests.builders.layers import device, fifo, file, folder, hard_link, layer, names_in, sources, symlink
+from tests.builders.layers import device, fifo, file, folder, hard_link, layer, names_in, pax, sources, symlink
 
 
 class Notes(Silent):
@@ -67,6 +69,30 @@ def test_sandbox_has_contents_modes_times_and_links(place: Path) -> None:
     assert stat.S_ISFIFO((target / "p").stat().st_mode)
     assert stat.S_IMODE((target / "p").stat().st_mode) == 0o622
     assert names_in(place) == ["box"]
+
+
+@pytest.mark.parametrize("time", [b"1700000000.123456789", b"4611686100.5", b"9999999999.000000001", b"7"])
+def test_sandbox_keeps_nanoseconds_and_years_after_2116(place: Path, time: bytes) -> None:
+    inside = [pax({b"mtime": time}) + file("f", b"x"), pax({b"mtime": time}) + symlink("s", "f")]
+    unpack(place / "box", layer(pax({b"mtime": time}) + folder("d"), *inside))
+    seconds, _, fraction = time.partition(b".")
+    expected = int(seconds) * 10**9 + int(fraction.ljust(9, b"0"))
+    assert {(place / "box" / name).lstat().st_mtime_ns for name in ("d", "f", "s")} == {expected}
+    root, source = read_folder(place / "box")
+    with SandboxSink(place / "again") as sink:
+        sink.finish(copy_tree(root, source, sink))
+    assert (place / "again" / "d").stat().st_mtime_ns == expected
+
+
+def test_sandbox_has_folders_deeper_than_files_may_be_open(place: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+    try:
+        unpack(place / "box", layer(file("d/" * 1500 + "x", b"deep", mode=0o640)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    found = (place / "box" / ("d/" * 1500 + "x")).stat()
+    assert (found.st_size, found.st_mode & 0o777) == (4, 0o640)
 
 
 def test_sandbox_writes_large_files_with_holes(place: Path) -> None:

@@ -48,6 +48,44 @@ def test_checks_fill_in_the_queue() -> None:
     assert check("nvidia", gpus_per_node=1, interactive=True).job.queue == "interactive"
 
 
+TYPES = Site(
+    "here",
+    "",
+    "slurm",
+    queues=(
+        Queue("a", is_default=True, gpus_per_node=4, gpu="A100-SXM4-40GB"),
+        Queue("b", gpus_per_node=4, gpu_types=("t4", "v100")),
+        Queue("c", gpus_per_node=4, gpu_type="hopper"),
+        Queue("d", gpus_per_node=4),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    "queue_and_type", ["a h100", "a nvidia_h100_80gb", "a v100", "b a100", "b T40", "c h100", "a l4"]
+)
+def test_checks_refuse_types_of_gpus_that_a_queue_has_not(queue_and_type: str) -> None:
+    queue, kind = queue_and_type.split()
+    with pytest.raises(RequestRefused, match=f"and {kind} was asked for") as caught:
+        check_request(Job(gpus_per_node=1, gpu_type=kind, queue=queue), TYPES)
+    assert caught.value.context["GPUs there"] == "a: A100-SXM4-40GB; b: t4, v100; c: hopper"
+    assert "this would do: " in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    "queue_and_type",
+    ["a a100", "a A100-80GB", "a nvidia_a100", "a ampere", "a 40gb", "b V100", "b t4", "c Hopper", "d x1"],
+)
+def test_checks_take_types_of_gpus_that_a_queue_has_or_may_have(queue_and_type: str) -> None:
+    queue, kind = queue_and_type.split()
+    assert check_request(Job(gpus_per_node=1, gpu_type=kind, queue=queue), TYPES).job.queue == queue
+
+
+def test_checks_choose_the_queue_that_has_the_type() -> None:
+    assert check_request(Job(gpus_per_node=1, gpu_type="v100"), TYPES).job.queue == "b"
+    assert "the GPUs of alpha at zih-alpha are A100" in refuse("zih-alpha", gpus_per_node=1, gpu_type="h100").message
+
+
 def test_checks_leave_alone_what_a_generic_site_knows_nothing_of() -> None:
     job = Job(gpus_per_node=100, nodes=5000, time=400 * DAY, queue="any", memory=1 << 50, exclusive=True)
     for name in ("generic-slurm", "generic-gridengine", "generic-pbs", "local"):
@@ -283,6 +321,8 @@ QUEUES = st.builds(
     memory_per_node=some(GIGA, 256 * GIGA),
     gpus_per_node=some(0, 1, 3, 8),
     gpu_type=st.sampled_from(["", "a100"]),
+    gpu_types=st.sampled_from([(), ("v100", "t4")]),
+    gpu=st.sampled_from(["", "V100-SXM2-32GB"]),
     min_nodes=some(2, 6),
     max_nodes=some(1, 4, 50),
     max_gpus=some(1, 5, 30),
@@ -307,7 +347,7 @@ QUEUES = st.builds(
 def test_checks_what_is_proposed_would_be_served_anywhere(
     queues: list[Queue], job: Job, requires: set[str], refuses: set[str], interactive: bool
 ) -> None:
-    site = Site("s", "s", "slurm", queues=tuple(queues), requires=tuple(requires), refuses=tuple(refuses))
+    site = Site("s", "s", "slurm", queues=tuple(queues), requires=tuple(requires), refuses=tuple(refuses - requires))
     refuse_or_serve(job, site, interactive=interactive)
     for queue in queues:
         refuse_or_serve(replace(job, queue=queue.name), site, interactive=interactive)

@@ -16,6 +16,7 @@ from kedge.ops.clusters import Cluster
 from kedge.ops.submit import plan_submit
 from kedge.schedulers.choose import find_backend
 from kedge.settings import Settings
+from tests.builders.squashfs_images import write_image
 
 HIDDEN = str(Path(sys.executable).parent.parent)
 
@@ -25,7 +26,7 @@ def test_plan_refuses_a_kedge_that_nodes_do_not_see(tmp_path: Path, hidden: tupl
     site = Site(name="here", title="", scheduler="slurm", hidden_paths=hidden, scratch="$SCRATCH")
     cluster = Cluster(site, find_backend("slurm"), "me", Records(tmp_path / "jobs"))
     image = tmp_path / "x.sif"
-    image.touch()
+    image.write_bytes(write_image())
     job, environ = Job(image=str(image), command=("true",)), {"HOME": str(tmp_path), "SCRATCH": "/scratch"}
     settings = Settings.load({}, environ)
     if not is_refused:

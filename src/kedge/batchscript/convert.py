@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from kedge.batchscript.convert_body import convert_body
-from kedge.batchscript.directives import read_request
+from kedge.batchscript.directives import HETEROGENEOUS, read_request
 from kedge.batchscript.request import Left, Request
-from kedge.batchscript.script import TITLES, BatchScript
+from kedge.batchscript.script import PREFIXES, READ, TITLES, BatchScript
 from kedge.batchscript.secret_text import mask_secrets
 from kedge.batchscript.variables import find_own_names
+from kedge.errors import InvalidJob
 from kedge.frozen import replace
 from kedge.model.job import Job
 from kedge.model.site import Site
@@ -40,7 +41,11 @@ class Conversion:
 
 
 def convert_script(script: BatchScript, *, target: str = "", site: Site | None = None) -> Conversion:
-    """The job that a script describes. `target` is the scheduler it is for, `site` the place; empty: as before."""
+    """The job that a script describes. `target` is the scheduler it is for, `site` the place; empty: as before.
+
+    Raises InvalidJob for what no job of kedge's can be: one of LSF or Flux, or a heterogeneous one.
+    """
+    _refuse(script)
     target = target or script.scheduler
     request = read_request(script, site)
     body = convert_body(script, request)
@@ -48,10 +53,10 @@ def convert_script(script: BatchScript, *, target: str = "", site: Site | None =
     fields["environment"] = tuple(
         {**dict(fields.get("environment") or ()), **body.fields.pop("environment", {})}.items()
     )
-    fields |= {key: value for key, value in body.fields.items() if value}
+    fields |= {key: value for key, value in body.fields.items() if value or value is False}
     left = [*_find_ignored(script), *body.left]
     if target == script.scheduler:
-        kept = [each for each in request.left if each.words and not each.is_refused and each.words != "hetjob"]
+        kept = [each for each in request.left if each.words and not each.is_refused]
         fields["directives"] = tuple(_quote(each.words) for each in kept)
         left += [each for each in request.left if each not in kept]
     else:
@@ -63,6 +68,23 @@ def convert_script(script: BatchScript, *, target: str = "", site: Site | None =
     _note_gpus(script, job, body.remarks)
     lost = [replace(each, words=mask_secrets(each.words), why=mask_secrets(each.why)) for each in left]
     return Conversion(job, tuple(sorted(lost, key=lambda each: each.line)), tuple(sorted(body.remarks)))
+
+
+def _refuse(script: BatchScript) -> None:
+    if script.scheduler not in READ:
+        title, prefix = TITLES[script.scheduler], PREFIXES[script.scheduler]
+        raise InvalidJob(
+            f"kedge cannot convert a script for {title}: it does not read {prefix} lines",
+            context={"scheduler": title},
+            hint=f"replace the {prefix} lines by #SBATCH, #PBS or #$ lines that ask for the same",
+        )
+    between = next((each for each in script.live if each.option in HETEROGENEOUS), None)
+    if between is not None:
+        raise InvalidJob(
+            f"kedge cannot describe a heterogeneous job: line {between.line} begins a second part",
+            context={"line": str(between.line), "directive": between.raw.strip()},
+            hint="submit it with sbatch, or split it into one job for each part",
+        )
 
 
 def _take_fields(request: Request, remarks: list[tuple[int, str]]) -> dict[str, Any]:

@@ -13,14 +13,20 @@ from kedge.batchscript.convert_launcher import Launch, read_launcher, read_torch
 from kedge.batchscript.request import Left, Request
 from kedge.batchscript.script import BatchScript, ContainerCall
 from kedge.batchscript.shell import KEYWORDS, Command, Word
-from kedge.batchscript.variables import find_names, find_values, resolve_word
+from kedge.batchscript.variables import find_names, find_values, resolve_word, resolve_words, uses_arguments
 from kedge.model.job import Parallel
 
 _SUBMIT_FOLDER = re.compile(r"\"?\$\{?(SLURM_SUBMIT_DIR|PBS_O_WORKDIR|SGE_O_WORKDIR)\}?\"?/?\Z")
 _RENDEZVOUS = re.compile(r"\s*(?:export\s+)?(?:MASTER_ADDR|MASTER_PORT|WORLD_SIZE)=[^;&|]*(?:\|[^;&]*)?\Z")
-_ASSIGNMENT = re.compile(r"\s*([A-Za-z_]\w*)=(?:[\w./:@+,-]*|\"[\w./:@+,$ {}-]*\"|'[^']*')\s*\Z")
+_ASSIGNMENT = re.compile(r"\s*([A-Za-z_]\w*)=(?:[\w./:@+,${}-]*|\"[\w./:@+,$ {}-]*\"|'[^']*')\s*\Z")
+_MOST_COMMANDS = 1000  # among which exports are told apart
 _MOST_LINES = 200  # that are looked at for variables that nothing uses
+# variables and arguments, which sh in the container knows as well as the shell on the node
+_SIMPLE = re.compile(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\}|[1-9@*#]|\{[1-9@*#]\})|'[^']*'|\\.")
+_HOSTS_OWN = re.compile(r"[$`*?\[{~]|<\(")
+_OURS = ("export APPTAINER_BIND=",)  # what the conversion itself adds to 'setup'
 _AFTER = ("wait", "exit", "echo", "date", "printf", "hostname")
+_ARGUMENTS = "the script takes arguments ($1, ...): give them with 'kedge submit -f FILE -- ARGUMENT ...'"
 _INTERPRETERS = {"python": "-c", "perl": "-e", "ruby": "-e"}
 _SHELLS = ("bash", "sh", "dash", "ksh", "zsh")
 
@@ -38,10 +44,11 @@ def convert_body(script: BatchScript, request: Request) -> Body:
     """A container where there is exactly one and it ends the script; otherwise all of it, unchanged."""
     call, why = find_single_call(script)
     if call is not None:
+        asked = dict(request.asked)
         body = _convert_call(script, call, request)
         if isinstance(body, Body):
             return body
-        why = body
+        why, request.asked = body, asked  # what a launcher asks for is its own again
     return _keep_whole(script, why)
 
 
@@ -76,11 +83,15 @@ def _convert_call(script: BatchScript, call: ContainerCall, request: Request) ->
     before, after = script.commands[:index], script.commands[index + 1 :]
     values = find_values(before)
     image = resolve_word(call.image, values) if call.image else None
-    if image is None:
+    if image is None or not image or image.startswith("-"):  # options in a variable look like the image
         return "the name of the image is known only when it runs"
+    if uses_arguments("\n".join([*(each.source for each in before), *(word.raw for word in call.launcher)])):
+        return "lines before the container use the script's arguments"
+    if problem := _find_doubt(call, values, before):
+        return problem
     if any(word.is_assignment for word in call.source.words[:1]):
         return "a variable is set for one command"
-    launch = read_launcher(call, request)
+    launch = read_launcher(call, request, values)
     if launch is None:
         return "something stands between the launcher and the container"
     body = Body(left=list(launch.left), remarks=list(launch.remarks))
@@ -92,51 +103,101 @@ def _convert_call(script: BatchScript, call: ContainerCall, request: Request) ->
     _convert_command(call, values, launch, request, body)
     _set_launcher(call, launch, request, body)
     _drop_unused(body)
+    if any(not line.startswith(_OURS) for line in body.fields["setup"]):
+        body.remarks.append(
+            (call.line, "lines before the container became 'setup'; there, one that fails ends the job")
+        )
     _note_folder(call, image, body)
-    if call.has_option("--nv") and not request.wants_gpus:
+    if call.has_option("--nv") and (not request.wants_gpus or call.has_option("--rocm")):
         body.fields["nv"] = True
+    elif call.has_option("--rocm", "--nvccli") and request.wants_gpus:
+        body.fields["nv"] = False  # which GPUs would bring along
     body.left += [Left(each.line, "", f"what comes after the container is not kept: {each.source}") for each in after]
     return body
 
 
+def _find_doubt(call: ContainerCall, values: Mapping[str, str], before: Sequence[Command]) -> str:
+    """Why the container's command would become another one: what sh in the container does not do as bash here did."""
+    unknown = [word for word in call.command if resolve_words(word, values) is None]
+    for word in unknown:
+        if _HOSTS_OWN.search(_SIMPLE.sub("", word.raw)):
+            return f"'{word.raw}' is expanded on the node, and cannot be inside the container"
+    names = [name for word in unknown for name in find_names(word.raw)]
+    text = "\n".join(each.source for each in before)
+    for name in names:
+        if re.search(
+            rf"\b{name}\+?=\(|\b(?:read|mapfile|readarray|getopts|printf|declare|typeset|local|let)\b.*\b{name}\b", text
+        ):
+            return f"the variable {name} is set in a way that only the script's own shell knows"
+    return ""
+
+
 def _name_image(image: str, call: ContainerCall) -> str:
     """Pyxis writes REGISTRY#IMAGE:TAG for a reference."""
-    if call.program != "srun" or image.startswith(("/", "./")):
+    if call.program != "srun" or image.startswith(("/", "./", "../")) or image.endswith((".sqsh", ".squashfs")):
         return image
-    return "docker://" + image.removeprefix("docker://").replace("#", "/", 1)
+    return "docker://" + image.removeprefix("docker://").replace("#", "/", 1).replace(":sha256:", "@sha256:")
 
 
 def _convert_before(script: BatchScript, before: Sequence[Command], call: ContainerCall, body: Body) -> None:
-    """Modules and literal exports get fields of their own; every other line is kept as it is, to run before."""
+    """Modules and literal exports get fields of their own; every other line is kept as it is, to run before.
+
+    Fields come before lines, so that only what does not mind the order becomes one.
+    """
     directives = {each.line for each in script.directives}  # some stand too late, among the commands
     lines = {number: text for number, text in script.body if number < call.line and number not in directives}
     modules: list[str] = []
     environment: dict[str, str] = {}
     alone = _find_alone(before)
-    for command in before:
+    has_plain_modules = all(_is_load(each) or each.name not in ("module", "ml") for each in before)
+    for index, command in enumerate(before):
         if command.line not in lines or command.line not in alone:
             continue
         words = [word.text for word in command.words]
-        if words[:2] in (["module", "load"], ["module", "add"], ["ml", "load"]) and _is_plain(command):
+        if _is_load(command) and has_plain_modules:
             modules += words[2:]
-        elif words[:1] == ["export"] and _is_plain(command) and all(each.is_assignment for each in command.words[1:]):
+        elif words[:1] == ["export"] and _is_movable(command, index, before):
             environment |= dict(word.text.partition("=")[::2] for word in command.words[1:])
         elif words[:1] == ["cd"] and len(words) == 2 and _SUBMIT_FOLDER.match(command.words[1].raw):
             body.remarks.append((command.line, "the folder it is submitted from is where jobs of kedge's run anyway"))
-        elif words[:1] in (["source"], ["."]) and words[-1].endswith(("/modules.sh", "/lmod.sh")):
+        elif _is_module_setup(words) and has_plain_modules:
             body.remarks.append((command.line, "kedge's scripts set up modules themselves"))
         else:
             continue
         del lines[command.line]
+    inner = script.inner_lines  # where a # is text
+    lines = {number: text for number, text in lines.items() if number in inner or not text.lstrip().startswith("#")}
     setup = [text for _, text in sorted(lines.items())]
     setup += [each.source for each in before if each.line == call.line]
     body.fields["modules"] = tuple(modules)
     body.fields["environment"] = environment
     body.fields["setup"] = _trim(setup)
-    if body.fields["setup"]:
-        body.remarks.append(
-            (call.line, "lines before the container became 'setup'; there, one that fails ends the job")
-        )
+
+
+def _is_load(command: Command) -> bool:
+    words = [word.text for word in command.words]
+    return words[:2] in (["module", "load"], ["module", "add"], ["ml", "load"]) and _is_plain(command)
+
+
+def _is_module_setup(words: Sequence[str]) -> bool:
+    return words[:1] in (["source"], ["."]) and words[-1].endswith(("/modules.sh", "/lmod.sh"))
+
+
+def _is_movable(command: Command, index: int, commands: Sequence[Command]) -> bool:
+    """Whether an export can come before all other lines: literal, the only one of its names, unused before."""
+    if (
+        len(commands) > _MOST_COMMANDS
+        or not _is_plain(command)
+        or not all(word.is_assignment for word in command.words[1:])
+    ):
+        return False
+    names = [word.text.partition("=")[0] for word in command.words[1:]]
+    used = re.compile(rf"\b(?:{'|'.join(map(re.escape, names))})\b")
+    set_again = re.compile(rf"(?<![\w$])(?:{'|'.join(map(re.escape, names))})\+?=")
+    before, after = commands[:index], commands[index + 1 :]
+    return not any(used.search(each.source) for each in before) and not any(
+        set_again.search(each.source) for each in after
+    )
 
 
 def _find_alone(commands: Sequence[Command]) -> set[int]:
@@ -213,14 +274,17 @@ def _convert_command(
             body.left.append(
                 Left(call.line, "", f"kedge starts one process per GPU, and none is asked for: {processes}")
             )
-    known = [resolve_word(word, values) for word in command]
-    if all(word is not None for word in known):
-        body.fields["command"] = tuple(word for word in known if word is not None)
+    known = [resolve_words(word, values) for word in command]
+    if all(words is not None for words in known):
+        body.fields["command"] = tuple(word for words in known if words is not None for word in words)
     else:
         source = " ".join(word.raw for word in command)
-        body.fields["command"] = ("sh", "-c", f"exec {source}")
+        named = ("sh",) if uses_arguments(source) else ()  # $0: what is given at submission begins with $1
+        body.fields["command"] = ("sh", "-c", f"exec {source}", *named)
         if launch.parallel is Parallel.TORCHRUN:
-            body.fields["command"] = ("--no-python", "sh", "-c", f"exec python -u {source}")
+            body.fields["command"] = ("--no-python", "sh", "-c", f"exec python -u {source}", *named)
+        if named:
+            body.remarks.append((call.line, _ARGUMENTS))
         _export_names(source, call, body)
     if call.verb == "run" and body.fields["command"] and launch.parallel is not Parallel.TORCHRUN:
         body.fields["runscript"] = True
@@ -228,9 +292,10 @@ def _convert_command(
 
 def _export_names(source: str, call: ContainerCall, body: Body) -> None:
     """Variables in the command are now the container's to expand, so it must see them."""
-    body.remarks.append((call.line, "variables in the command are expanded inside the container now, by sh"))
+    if find_names(source):
+        body.remarks.append((call.line, "variables in the command are expanded inside the container now, by sh"))
     setup = "\n".join(body.fields["setup"])
-    names = [name for name in find_names(source) if re.search(rf"^\s*{name}=", setup, re.M)]
+    names = [name for name in find_names(source) if re.search(rf"(?<![\w$]){name}\+?=", setup)]
     if names:
         body.fields["setup"] = (*body.fields["setup"], f"export {' '.join(names)}")
 
@@ -245,12 +310,18 @@ def _note_folder(call: ContainerCall, image: str, body: Body) -> None:
 def _drop_unused(body: Body) -> None:
     """Variables that held the name of the image, say, and that nothing uses any more; nobody else sees them."""
     setup = list(body.fields["setup"])
-    for line in setup[:_MOST_LINES]:
-        found = _ASSIGNMENT.match(line)
-        rest = "\n".join(each for each in setup if each is not line)
-        if found and not re.search(rf"\b{found[1]}\b", rest):
-            setup.remove(line)
-    body.fields["setup"] = tuple(setup)
+    if any(re.match(r"\s*(?:source|\.|eval)\s", line) for line in setup):
+        return  # what is read there sees them
+    dropped = True
+    while dropped and len(setup) <= _MOST_LINES:  # one that is dropped may have been the last to use another
+        dropped = False
+        for index in reversed(range(len(setup))):
+            found = _ASSIGNMENT.match(setup[index])
+            rest = "\n".join(setup[:index] + setup[index + 1 :])
+            if found and not re.search(rf"\b{found[1]}\b", rest):
+                del setup[index]
+                dropped = True
+    body.fields["setup"] = _trim(setup)
 
 
 def _set_launcher(call: ContainerCall, launch: Launch, request: Request, body: Body) -> None:
@@ -271,7 +342,10 @@ def _keep_whole(script: BatchScript, why: str) -> Body:
     text = "\n".join(line for _, line in script.body).strip("\n")
     if text:
         flag = next((flag for name, flag in _INTERPRETERS.items() if program.startswith(name)), "-c")
-        body.fields["command"] = (program, *arguments, flag, text)
+        named = (program,) if program in _SHELLS and (uses_arguments(text) or "$0" in text) else ()
+        body.fields["command"] = (program, *arguments, flag, text, *named)
+        if uses_arguments(text):
+            body.remarks.append((script.body[0][0], _ARGUMENTS))
         body.remarks.append(
             (script.body[0][0], f"the commands are kept as they are, and run on the node, because {why}")
         )

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from kedge.batchscript.option_tables import cut_options
 from kedge.batchscript.request import Left, Request
 from kedge.batchscript.script import ContainerCall, Directive
 from kedge.batchscript.shell import Word
+from kedge.batchscript.variables import find_names, find_own_names, resolve_word
 from kedge.model.job import Parallel
 
 _SRUN_SIZES = {
@@ -58,9 +59,11 @@ class Launch:
     remarks: list[tuple[int, str]] = field(default_factory=list)
 
 
-def read_launcher(call: ContainerCall, request: Request) -> Launch | None:
+def read_launcher(call: ContainerCall, request: Request, values: Mapping[str, str]) -> Launch | None:
     """Reads the words before the container's, and adds sizes they give to the request; None when they are too much."""
-    words = [word.text for word in call.launcher]
+    words = _resolve(call, request, values)
+    if words is None:
+        return None
     if not words:
         return Launch()
     if words[0] == "srun":
@@ -68,6 +71,17 @@ def read_launcher(call: ContainerCall, request: Request) -> Launch | None:
     if words[0] in ("mpirun", "mpiexec", "orterun", "ibrun"):
         return _read_mpirun(call, words, request)
     return None
+
+
+def _resolve(call: ContainerCall, request: Request, values: Mapping[str, str]) -> list[str] | None:
+    """The launcher's words; a variable of the scheduler's repeats what directives say, others must be certain."""
+    words = []
+    for word in call.launcher:
+        known = resolve_word(word, values)
+        if known is None and set(find_names(word.text)) - set(find_own_names(request.scheduler, word.text)):
+            return None
+        words.append(word.text if known is None else known)
+    return words
 
 
 def _read_srun(call: ContainerCall, words: Sequence[str], request: Request) -> Launch | None:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from kedge.batchscript import request_gridengine, request_pbs, request_slurm
 from kedge.batchscript.request import Reader, Request
-from kedge.batchscript.script import BatchScript
+from kedge.batchscript.script import TITLES, BatchScript, Directive
+from kedge.batchscript.slurm_values import check_value
 from kedge.model.site import Queue, Site
 
 _READERS: Mapping[str, Mapping[str, Reader]] = {
@@ -16,24 +17,43 @@ _READERS: Mapping[str, Mapping[str, Reader]] = {
     "pbs": request_pbs.READERS,
 }
 
+HETEROGENEOUS = ("hetjob", "packjob")  # between the parts of a job whose nodes differ
+
 
 def read_request(script: BatchScript, site: Site | None = None) -> Request:
-    """What the live directives ask for; the last of several counts."""
+    """What the live directives ask for; the last of several counts. Of a heterogeneous job it is the first part."""
     request = Request(script.scheduler)
+    current = request
     for directive in script.live:
-        if directive.problem:
-            request.leave(directive, directive.problem, is_refused=directive.problem != "unknown")
-            continue
-        reader = _READERS.get(directive.scheduler, {}).get(directive.option)
-        if reader is None:
-            request.leave(directive)
-            continue
-        try:
-            reader(request, directive, directive.value or "")
-        except ValueError as error:
-            request.leave(directive, str(error), is_refused=True)
+        if directive.option in HETEROGENEOUS:
+            current = Request(script.scheduler)
+        _read_directive(current, directive)
+        if current is not request:
+            request.left += current.left
+            current.left = []
     _name_resource(request, site)
     return request
+
+
+def _read_directive(request: Request, directive: Directive) -> None:
+    value = directive.value or ""
+    if directive.problem:
+        request.leave(directive, directive.problem, is_refused=directive.problem != "unknown")
+    elif (
+        directive.scheduler == "slurm" and directive.value is not None and (why := check_value(directive.option, value))
+    ):
+        request.leave(directive, why, is_refused=True)
+    elif directive.scheduler not in _READERS:
+        request.leave(directive, f"kedge does not read options of {TITLES[directive.scheduler]}", words="")
+    elif (reader := _READERS[directive.scheduler].get(directive.option)) is not None:
+        try:
+            reader(request, directive, value)
+        except ValueError as error:
+            request.leave(directive, str(error), is_refused=directive.scheduler != "slurm")
+    elif directive.scheduler != request.scheduler:
+        request.leave(directive, f"{directive.raw.strip()} is a line of {TITLES[directive.scheduler]}", words="")
+    else:
+        request.leave(directive)
 
 
 def _name_resource(request: Request, site: Site | None) -> None:

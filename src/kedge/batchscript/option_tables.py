@@ -20,10 +20,10 @@ o:output p:partition -:power -:priority -:profile q:qos S:core-spec -:signal -:s
 -:tmp w:nodelist x:exclude -:mem-per-cpu -:sockets-per-node -:cores-per-socket -:threads-per-core B:extra-node-info
 -:ntasks-per-core -:ntasks-per-socket -:cpus-per-gpu G:gpus -:gpu-bind -:gpu-freq -:gpus-per-node -:gpus-per-socket
 -:gpus-per-task -:mem-per-gpu -:hint -:mem-bind -:ntasks-per-gpu -:open-mode -:acctg-freq -:batch -:network
--:prefer -:ntasks-per-tres -:kill-on-invalid-dep
+-:prefer -:ntasks-per-tres -:kill-on-invalid-dep -:wait-all-nodes
 -:tres-per-task -:tres-per-job -:oom-kill-step -:segment -:resv-ports -:extra -:tres-bind
 -:container-image -:container-mounts -:container-name -:container-save -:container-workdir -:container-env
--:container-mount-entrypoint -:environment
+-:container-mount-entrypoint -:environment -:image -:volume -:module -:entrypoint
 """
 _SLURM_OPTIONAL = "-:export -:get-user-env -:nice -:propagate -:exclusive k:no-kill"
 _SLURM_FLAGS = """
@@ -33,6 +33,22 @@ H:hold s:oversubscribe -:ignore-pbs -:no-requeue O:overcommit -:parsable Q:quiet
 -:container-writable -:container-readonly -:no-container-entrypoint -:container-entrypoint
 """
 _SLURM_SAME = {"--tasks-per-node": "--ntasks-per-node"}
+# what plain sbatch 22.05 does not know: a plugin of the site adds it, or a later Slurm
+SLURM_ADDED = {
+    **dict.fromkeys(("--image", "--volume", "--module", "--entrypoint"), "Shifter's plugin"),
+    "--environment": "the plugin of CSCS' container engine",
+    "--tres-per-task": "Slurm 23.11",
+    **dict.fromkeys(("--oom-kill-step", "--segment", "--stepmgr"), "Slurm 24.05"),
+    **dict.fromkeys(("--resv-ports", "--tres-bind", "--tres-per-job"), "a later Slurm than 22.05"),
+}
+# options of srun that people give to sbatch
+_SRUN_OPTIONS = """
+--accel-bind --bcast --cpu-bind --cpu_bind --disable-status --epilog --exact --immediate --jobid --kill-on-bad-exit
+--label --mpi --msg-timeout --multi-prog --overlap --prolog --pty --relative --slurmd-debug --task-epilog
+--task-prolog --threads --unbuffered --x11
+"""
+SRUN_ONLY = frozenset(_SRUN_OPTIONS.split())
+SLURM_RENAMED = {"--workdir": "--chdir", "--share": "--oversubscribe"}
 
 _GRIDENGINE_OPTIONS = """
 a ac adds ar A binding C c ckpt clearp clears dc display dl e hold_jid hold_jid_ad h i j js jsv l m M masterq mods N
@@ -116,6 +132,8 @@ def _cut_slurm(rest: deque[str]) -> CutOption:
 def _cut_slurm_long(word: str, rest: deque[str]) -> CutOption:
     name, equals, value = word.partition("=")
     full, problem = resolve_slurm(name)
+    if equals and full in SLURM_FLAGS:
+        return CutOption(full, value, problem or f"{name} takes no value")
     if equals:
         return CutOption(full, value, problem)
     if problem == "unknown" and rest and not rest[0].startswith("-"):

@@ -41,10 +41,10 @@ def parse_clock(text: str, *, needs_all: bool) -> int:
 
 def parse_slurm_memory(text: str) -> int:
     """Bytes: a whole number of megabytes, or with K, M, G or T behind it, and a B if one likes."""
-    found = re.fullmatch(r"(\d+)([KMGTP]?)B?", text, re.I)
+    found = re.fullmatch(r"(\d+)(?:([KMGT])B?)?", text, re.I)
     if found is None:
         raise ValueError(f"'{text}' is not an amount of memory: write a whole number with K, M, G or T, such as 32G")
-    return int(found[1]) << 10 * _POWERS[found[2].lower() or "m"]
+    return int(found[1]) << 10 * _POWERS[(found[2] or "m").lower()]
 
 
 def parse_gridengine_memory(text: str) -> int:
@@ -73,9 +73,9 @@ def parse_count(text: str) -> int:
 
 
 def parse_array(text: str) -> JobArray:
-    """`0-9`, `1,3,5-11:2`, with `%4` for how many run at once."""
+    """`0-9`, `1,3,5-11:2`, with `%4` for how many run at once; Slurm's brackets around the indices say nothing."""
     try:
-        return JobArray.parse(text.strip("[]"))
+        return JobArray.parse(re.sub(r"[\[\]]", "", text))
     except InvalidJob as problem:
         raise ValueError(problem.message) from None
 

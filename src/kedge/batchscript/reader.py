@@ -10,7 +10,7 @@ from dataclasses import replace
 from kedge.batchscript.containers import find_containers, find_launchers, find_modules
 from kedge.batchscript.option_tables import CutOption, cut_options
 from kedge.batchscript.script import PREFIXES, TITLES, BatchScript, Directive
-from kedge.batchscript.shell import Command, find_commands
+from kedge.batchscript.shell import Command, find_commands, read_commands
 
 # a line that is, or was meant as, a directive; what sbatch reads begins in the first column and in capitals
 _LINE = re.compile(r"^(?P<lead>[ \t]*)(?P<hash>#+)(?P<gap>[ \t]*)(?P<word>SBATCH|PBS|BSUB|flux:|\$)(?P<rest>.*)$", re.I)
@@ -33,7 +33,9 @@ def read_script(text: str) -> BatchScript:
     dos_line = next((number for number, line in enumerate(text.split("\n"), 1) if line.endswith("\r")), 0)
     text = text.replace("\r\n", "\n").rstrip("\r")
     lines = text.split("\n")
-    found = list(_find_directives(lines))
+    inner = _find_inner(lines)
+    # only Grid Engine looks for directives in the texts of here documents, too
+    found = [each for each in _find_directives(lines) if each.line not in inner or each.scheduler == "gridengine"]
     scheduler, reason = _guess_scheduler(found, text)
     continued = set(_find_continued(lines))
     end = _find_first_command(lines, continued, scheduler)
@@ -54,6 +56,7 @@ def read_script(text: str) -> BatchScript:
         modules=find_modules(commands),
         dos_line=dos_line,
         has_mark=has_mark,
+        inner_lines=inner,
     )
 
 
@@ -114,6 +117,12 @@ def _find_directives(lines: list[str]) -> Iterator[Directive]:
         options = cut_options(scheduler, words) if not problem else [CutOption("", None, problem)]
         for each in _join_words(scheduler, options):
             yield Directive(number, line, scheduler, each.name, each.value, not reason, reason, each.problem)
+
+
+def _find_inner(lines: list[str]) -> frozenset[int]:
+    """The lines of texts that the script writes elsewhere, such as other scripts, with directives of their own."""
+    first = next((number for number, line in enumerate(lines, 1) if line.strip() and line.lstrip()[0] != "#"), None)
+    return frozenset() if first is None else read_commands("\n".join(lines[first - 1 :]), first)[1]
 
 
 def _find_rest(lines: list[str], number: int, rest: str, scheduler: str) -> str:

@@ -18,9 +18,11 @@ from kedge.batchscript.script import Directive
 
 _MAIL = {"begin": "begin", "end": "end", "fail": "fail"}
 _PATTERNS = {"%j": "{id}", "%A": "{id}", "%J": "{id}", "%x": "{name}", "%a": "{index}", "%%": "%"}
+_SEVERAL_TYPES = "kedge has no word for GPUs of several types"
 
 
 def _read_nodes(request: Request, directive: Directive, value: str) -> None:
+    """`2`, `2-4`; `2k` and `0` are taken by sbatch, too, and a job of kedge's has no word for them."""
     least, dash, _ = value.partition("-")
     request.put("nodes", parse_count(least), directive)
     if dash:
@@ -29,31 +31,34 @@ def _read_nodes(request: Request, directive: Directive, value: str) -> None:
 
 def _read_gres(request: Request, directive: Directive, value: str) -> None:
     """`gpu:2`, `gpu:a100:2`, `gpu`; other things stay as they are."""
-    others = []
-    for part in value.split(","):
-        kind, *rest = part.split(":")
-        if kind != "gpu":
-            others.append(part)
-        else:
-            _put_gpus(request, directive, "gpus_per_node", rest)
-    if others:
+    parts = [part.removeprefix("gres:").removeprefix("gres/") for part in value.split(",")]
+    gpus = [part for part in parts if part.partition(":")[0] == "gpu"]
+    if len(gpus) > 1:
+        raise ValueError(_SEVERAL_TYPES)
+    for part in gpus:
+        _put_gpus(request, directive, "gpus_per_node", part.split(":")[1:])
+    if others := [part for part in parts if part not in gpus and part.lower() != "none"]:
         request.leave(directive, words=f"--gres={','.join(others)}")
 
 
 def _put_gpus(request: Request, directive: Directive, key: str, words: list[str]) -> None:
     if words and words[-1].isdecimal():
-        count, words = parse_count(words[-1]), words[:-1]
+        count, words = int(words[-1][:9]), words[:-1]
     else:
         count = 1
-    if len(words) > 1:
-        raise ValueError(f"'{directive.value}' is not a number of GPUs: write 2 or a100:2")
     request.put(key, count, directive)
     if words:
         request.put("gpu_type", words[0], directive)
 
 
 def _read_gpus(key: str) -> Reader:
-    return lambda request, directive, value: _put_gpus(request, directive, key, value.split(":"))
+    def read(request: Request, directive: Directive, value: str) -> None:
+        if "," in value:
+            raise ValueError(_SEVERAL_TYPES)
+        if value:
+            _put_gpus(request, directive, key, value.removeprefix("gpu:").split(":"))
+
+    return read
 
 
 def _read_memory(request: Request, directive: Directive, value: str) -> None:
@@ -65,10 +70,17 @@ def _read_memory(request: Request, directive: Directive, value: str) -> None:
 
 
 def _read_time(request: Request, directive: Directive, value: str) -> None:
-    if value.lower() in ("infinite", "unlimited", "-1"):
-        request.leave(directive, "it asks for time without end")
+    seconds = 0 if value.lower() in ("infinite", "unlimited", "-1") else parse_slurm_time(value)
+    if seconds:
+        request.put("time", seconds, directive)
     else:
-        request.put("time", parse_slurm_time(value), directive)
+        request.asked.pop("time", None)
+        request.leave(directive, "it asks for time without end")
+
+
+def _read_array(request: Request, directive: Directive, value: str) -> None:
+    if value:  # an empty one takes nothing away
+        request.put("array", parse_array(value), directive)
 
 
 def _read_exclusive(request: Request, directive: Directive, value: str) -> None:
@@ -83,6 +95,7 @@ def _read_mail(request: Request, directive: Directive, value: str) -> None:
     if words == {"none"}:
         return
     known = set(_MAIL) if "all" in words else words & set(_MAIL)
+    known |= set(request.get("mail_on") or ())  # sbatch adds them up, over several lines too
     request.put("mail_on", tuple(name for name in _MAIL if name in known), directive)
     if others := words - set(_MAIL) - {"all", "none"}:
         request.leave(directive, f"kedge sends no mail for {', '.join(sorted(others))}", words="")
@@ -95,7 +108,10 @@ def _read_export(request: Request, directive: Directive, value: str) -> None:
 
 def _read_pattern(key: str) -> Reader:
     def read(request: Request, directive: Directive, value: str) -> None:
-        request.put(key, convert_pattern(value), directive)
+        try:
+            request.put(key, convert_pattern(value), directive)
+        except ValueError as problem:
+            request.leave(directive, str(problem), words="")
 
     return read
 
@@ -128,7 +144,7 @@ READERS: Mapping[str, Reader] = {
     "--qos": put_text("qos"),
     "--reservation": put_text("reservation"),
     "--constraint": put_text("constraint"),
-    "--array": put_parsed("array", parse_array),
+    "--array": _read_array,
     "--dependency": put_parsed("dependencies", parse_dependencies),
     "--begin": put_text("begin"),
     "--mail-user": put_text("mail"),

@@ -5,14 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kedge.batchscript import rules_body, rules_form, rules_request, rules_site
+from kedge.batchscript import rules_body, rules_conflict, rules_form, rules_request, rules_site
 from kedge.batchscript.directives import read_request
 from kedge.batchscript.findings import Case, Finding, Rule
 from kedge.batchscript.script import BatchScript
 from kedge.batchscript.secret_text import mask_secrets
 from kedge.model.site import Site
 
-RULES: tuple[Rule, ...] = (*rules_form.RULES, *rules_request.RULES, *rules_site.RULES, *rules_body.RULES)
+RULES: tuple[Rule, ...] = (
+    *rules_form.RULES,
+    *rules_request.RULES,
+    *rules_conflict.RULES,
+    *rules_site.RULES,
+    *rules_body.RULES,
+)
 
 
 def know_nothing(_path: str) -> None:

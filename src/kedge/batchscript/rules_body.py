@@ -8,25 +8,35 @@ from collections.abc import Iterator, Mapping
 
 from kedge.batchscript.containers import SINGULARITY, find_pulls, skip_prefix
 from kedge.batchscript.findings import Case, Found, Rule, Severity
-from kedge.batchscript.option_tables import cut_options
+from kedge.batchscript.option_tables import CutOption, cut_options
 from kedge.batchscript.script import ContainerCall
 from kedge.batchscript.secret_text import has_secret
 from kedge.batchscript.variables import find_values, resolve_word
 
 _NODE_RANK = re.compile(r"(?:NODE_RANK=|--node_rank[= ]|--node-rank[= ]|--machine_rank[= ])[\"'\\]*\$\{?SLURM_PROCID\b")
 _PORT = re.compile(
-    r"(?:MASTER_PORT=|--master[_-]port[= ]|--rdzv[_-]endpoint[= ]\S*:|--main_process_port[= ])[\"']?(\d+)\b"
+    r"(?:\bMASTER_PORT=|--master[_-]port[= ]|--rdzv[_-]endpoint[= ]\S*:|--main_process_port[= ])[\"']?(\d+)\b(?!\$)"
 )
 _OLD = {"SLURM_JOBID": "SLURM_JOB_ID", "SLURM_NODELIST": "SLURM_JOB_NODELIST"}
 _OLD_NAMES = re.compile(r"\$\{?(" + "|".join(_OLD) + r")\b")
-_PLACEHOLDER = re.compile(r"(?<![<>&\w])<[A-Za-z][\w .-]{0,30}>(?=[\s:/,;'\".]|$)")
+_PLACEHOLDER = re.compile(r"(?<![<>&\w])<[A-Za-z](?:[\w .-]{0,30}\w)?>(?=[\s:/,;'\".]|$)")
+# lines whose angle brackets are meant: messages, patterns, includes, tags
+_BRACKETS = re.compile(r"\s*(?:echo|printf|sed|grep|egrep|awk|perl|tee|cat|[%#]include|<)|.*(?:</|/>)")
+_COMMENT = re.compile(r"(?:^|(?<=\s))#.*")
 _MOST_CALLS = 100  # whose images are looked for
+# GPUs of AMD: images for them bring what they need, and singularity shows all devices anyway
+_AMD = re.compile(r"rocm|ROCR_|HIP_VISIBLE|MIOPEN|\blumi\b|mi[23]\d\d[ax]?\b|\b(?:standard|small|dev)-g\b", re.I)
+# programs for which one CPU is enough
+_SMALL = (
+    "cat chmod cp date df echo env free hostname id ip ls mkdir mv nvidia-smi printenv printf pwd rm sleep true uname"
+)
+_GPU_OPTIONS = re.compile(r"--gpus|--gres|--gpu-bind|--tres-per|-G")
 _LAUNCHED = ("mpirun", "mpiexec", "orterun", "horovodrun")
 _REMOTE = ("docker://", "oras://", "library://", "shub://", "http://", "https://")
 
 
 def _check_missing_nv(case: Case) -> Iterator[Found]:
-    if not case.will_have_gpus:
+    if not case.will_have_gpus or _AMD.search(case.script.text):
         return
     for call in case.script.containers:
         if not call.gives_gpus:
@@ -37,16 +47,24 @@ def _check_missing_nv(case: Case) -> Iterator[Found]:
 
 
 def _check_needless_nv(case: Case) -> Iterator[Found]:
-    if (
-        case.will_have_gpus
-        or case.request.get("exclusive")
-        or (case.queue is None and case.site is None and not case.script.live)
-    ):
+    if case.will_have_gpus or not case.script.live or _may_have_gpus(case):
         return
     for call in case.script.containers:
         if call.has_option("--nv", "--nvccli", "--rocm"):
             yield Found(call.line, "the container is to see GPUs (--nv), but the job asks for none")
             return
+
+
+def _may_have_gpus(case: Case) -> bool:
+    """Whether GPUs may come without a word of the directives: with a queue or node, or asked for by srun alone."""
+    words = [word.text for command in case.script.launchers for word in command.words]
+    if case.request.get("exclusive") or any(_GPU_OPTIONS.match(word) for word in words):
+        return True
+    if any(_GPU_OPTIONS.match(each.option) for each in case.script.live):  # in a way that is not understood
+        return True
+    return case.queue is None and (
+        case.script.scheduler != "slurm" or {"queue", "constraint"} & set(case.request.asked) != set()
+    )
 
 
 def _check_node_rank(case: Case) -> Iterator[Found]:
@@ -93,29 +111,45 @@ def _check_first_node(case: Case) -> Iterator[Found]:
 
 
 def _check_srun_cpus(case: Case) -> Iterator[Found]:
-    if "cpus_per_task" not in case.request.asked or case.script.scheduler != "slurm":
+    """One task alone gets all CPUs of the step, whatever it asks for: tried with srun 22.05."""
+    if (case.request.number("cpus_per_task") or 1) < 2 or case.script.scheduler != "slurm":
         return
     if "SRUN_CPUS_PER_TASK" in case.script.text:
         return
     for command in case.script.launchers:
         words = [word.text for word in skip_prefix(command.words)]
-        if words[0] == "srun" and "--cpus-per-task" not in _own_options(words[1:]):
-            yield Found(
-                command.line, "srun of Slurm 22.05 to 23.02 forgets --cpus-per-task, and gives each task one CPU"
-            )
+        if words[0] == "srun" and _lacks_cpus(words[1:], case.request.tasks_per_node):
+            message = "srun of Slurm 22.05 to 23.02 forgets --cpus-per-task: where tasks are bound, each gets one CPU"
+            yield Found(command.line, message)
             return
 
 
-def _own_options(words: list[str]) -> list[str]:
+def _lacks_cpus(words: list[str], tasks_per_node: int) -> bool:
+    """Whether srun starts several tasks of a program that needs CPUs, and says nothing of CPUs."""
+    options = _own_options(words)
+    names = {option.name: option.value for option in options}
+    if names.keys() & {"--cpus-per-task", "--exclusive", "--exact", "--overlap"}:
+        return False
+    if names.get("--ntasks-per-node", names.get("--ntasks", "")) == "1" or tasks_per_node < 2:
+        return False
+    program = next((option.value or "" for option in cut_options("slurm", words)[len(options) :]), "")
+    program = program.rpartition("/")[2]
+    return bool(program) and not program.startswith("$") and program not in _SMALL.split()
+
+
+def _own_options(words: list[str]) -> list[CutOption]:
     """The options before the program that srun starts."""
-    names = [option.name for option in cut_options("slurm", words)]
-    return names[: names.index("")] if "" in names else names
+    options = cut_options("slurm", words)
+    return options[: next((index for index, option in enumerate(options) if not option.name), len(options))]
 
 
 def _check_placeholders(case: Case) -> Iterator[Found]:
     live = case.script.live_lines
     for number, line in enumerate(case.script.text.split("\n"), 1):
-        if (number in live or not line.lstrip().startswith("#")) and (found := _PLACEHOLDER.search(line)):
+        if number in case.script.inner_lines or _BRACKETS.match(line):
+            continue
+        code = line[:1] + _COMMENT.sub("", line[1:]) if number in live else _COMMENT.sub("", line)
+        if found := _PLACEHOLDER.search(code):
             yield Found(number, f"{found.group()} stands for something of yours, which is still to be written there")
 
 
@@ -133,10 +167,12 @@ def _check_image(case: Case) -> Iterator[Found]:
     made = " ".join(command.source for command in find_pulls(commands))
     values = find_values(commands)
     moved = next((each.line for each in commands if each.name in ("cd", "pushd")), None)
+    seen = set()
     for call in case.script.containers[:_MOST_CALLS]:
         name = _image_file(call, values)
-        if not name or name.rpartition("/")[2] in made:
+        if not name or name in seen or name.rpartition("/")[2] in made:
             continue
+        seen.add(name)
         moves = moved is not None and moved <= call.line
         if (name.startswith("/") or not moves) and case.has_file(name) is False:
             yield Found(call.line, f"the image {name} is not there", f"get it first: kedge pull {name} REFERENCE")
@@ -212,7 +248,7 @@ RULES = (
     ),
     Rule(
         "fixed-port",
-        Severity.WARNING,
+        Severity.NOTE,
         "a fixed MASTER_PORT, such as 29500",
         "derive it from the job: MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))",
         _check_port,

@@ -6,11 +6,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from kedge.batchscript.directives import HETEROGENEOUS
 from kedge.batchscript.findings import Case, Found, Rule, Severity
-from kedge.batchscript.option_tables import SLURM_OPTIONS
+from kedge.batchscript.option_tables import SLURM_ADDED, SLURM_OPTIONS, SLURM_RENAMED, SRUN_ONLY
 from kedge.batchscript.reader import split_directive
 from kedge.batchscript.request import show_option
-from kedge.batchscript.script import PREFIXES, TITLES, Directive
+from kedge.batchscript.script import PREFIXES, READ, TITLES, Directive
+from kedge.batchscript.slurm_values import MAIL_TYPES
 from kedge.model.nearest import propose
 
 _EXPANDED = re.compile(r"\$[A-Za-z_{(]|`|^~")
@@ -18,11 +20,19 @@ _EXPANDED = re.compile(r"\$[A-Za-z_{(]|`|^~")
 _PSEUDO = re.compile(r"\$\{?(HOME|USER|JOB_ID|JOB_NAME|HOSTNAME|TASK_ID|PBS_JOBID|PBS_JOBNAME)\b\}?|^~(?=/)")
 _DASHES = re.compile(r"(?:^|\s)([\u2010-\u2015\u2212]+-?|-[\u2010-\u2015\u2212]+)(?=\w)")
 _SUBMIT = {"slurm": "sbatch", "gridengine": "qsub", "pbs": "qsub", "lsf": "bsub", "flux": "flux batch"}
-_REPEATABLE = ("--gres", "--comment", "--signal", "--exclude")
+_REPEATABLE = ("--mail-type", "--comment", "--signal", "--exclude")  # mail adds up
 
 
 def _submit(case: Case) -> str:
     return _SUBMIT.get(case.script.scheduler, "the scheduler")
+
+
+def _check_supported(case: Case) -> Iterator[Found]:
+    scheduler = case.script.scheduler
+    if scheduler not in READ:
+        prefix = PREFIXES[scheduler]
+        line = next((each.line for each in case.script.directives if each.scheduler == scheduler), 1)
+        yield Found(line, f"kedge does not support {TITLES[scheduler]}: it did not check the {prefix} lines")
 
 
 def _check_shebang(case: Case) -> Iterator[Found]:
@@ -45,9 +55,17 @@ def _check_mark(case: Case) -> Iterator[Found]:
 
 
 def _check_after_command(case: Case) -> Iterator[Found]:
+    lines: dict[int, list[Directive]] = {}
     for each in case.script.directives:
-        if not each.is_live and "stops reading" in each.reason:
-            yield Found(each.line, f"{_shown(each)} is ignored: {each.reason}")
+        if not each.is_live and "stops reading" in each.reason and _is_meant(each):
+            lines.setdefault(each.line, []).append(each)
+    for number, found in lines.items():
+        yield Found(number, f"{' '.join(map(_shown, found))} is ignored: {found[0].reason}")
+
+
+def _is_meant(directive: Directive) -> bool:
+    """Whether it is a directive, and no comment that begins alike, such as `#PBS_NCPUS=4` or `#SBATCH lines are...`."""
+    return bool(re.match(rf"\s*{re.escape(PREFIXES[directive.scheduler])}\s+(?:-|hetjob|packjob)", directive.raw))
 
 
 def _check_not_read(case: Case) -> Iterator[Found]:
@@ -129,7 +147,26 @@ def _find_word_remedy(directive: Directive) -> str:
 def _check_unknown(case: Case) -> Iterator[Found]:
     for each in _unknown(case):
         if _near(each) is None:
-            yield Found(each.line, f"{_submit(case)} of itself does not know {each.option}, and refuses the script")
+            remedy = "give it to srun, in the line that starts the program" if each.option in SRUN_ONLY else ""
+            remedy = f"write {SLURM_RENAMED[each.option]}" if each.option in SLURM_RENAMED else remedy
+            yield Found(each.line, f"{_submit(case)} does not know {each.option}, and refuses the script", remedy)
+
+
+def _check_added(case: Case) -> Iterator[Found]:
+    for each in case.script.live:
+        by = "Pyxis" if "container-" in each.option else SLURM_ADDED.get(each.option)
+        if each.scheduler == "slurm" and by:
+            yield Found(each.line, f"{each.option} comes with {by}: sbatch refuses it elsewhere")
+
+
+def _check_mail_words(case: Case) -> Iterator[Found]:
+    for each in case.script.live:
+        words = [word.strip() for word in (each.value or "").split(",")] if each.option == "--mail-type" else []
+        wrong = [word for word in words if word.lower() not in MAIL_TYPES and word]
+        if wrong and len(wrong) < len(words):
+            yield Found(
+                each.line, f"sbatch overlooks {wrong[0]} in {show_option(each)}: there is no such reason for mail"
+            )
 
 
 def _check_misspelled(case: Case) -> Iterator[Found]:
@@ -148,6 +185,8 @@ def _unknown(case: Case) -> Iterator[Directive]:
 def _near(directive: Directive) -> str | None:
     if directive.scheduler != "slurm" or len(directive.option) < 5:
         return None
+    if directive.option in SRUN_ONLY or directive.option in SLURM_RENAMED:
+        return None
     import difflib  # late: only a mistake needs it
 
     if not difflib.get_close_matches(directive.option, SLURM_OPTIONS, n=1, cutoff=0.85):
@@ -158,14 +197,14 @@ def _near(directive: Directive) -> str | None:
 def _check_values(case: Case) -> Iterator[Found]:
     problems = {each.line for each in case.script.live if each.problem}
     for left in case.request.left:
-        if left.is_refused and left.line not in problems and "only Slurm knows" not in left.why:
+        if left.is_refused and left.line not in problems:
             yield Found(left.line, f"{_submit(case)} refuses {left.words}: {left.why}")
 
 
 def _check_repeated(case: Case) -> Iterator[Found]:
     last: dict[str, Directive] = {}
     for each in case.script.live:
-        if each.option == "hetjob":
+        if each.option in HETEROGENEOUS:
             last.clear()
         if each.scheduler != "slurm" or not each.option or each.option in _REPEATABLE:
             continue
@@ -178,9 +217,14 @@ def _check_repeated(case: Case) -> Iterator[Found]:
 def _check_dashes(case: Case) -> Iterator[Found]:
     live = case.script.live_lines
     for number, line in enumerate(case.script.text.split("\n"), 1):
-        code = line if number in live else re.sub(r"(?:^|\s)#.*", "", line)
+        code = _cut_comment(line) if number in live else re.sub(r"(?:^|\s)#.*", "", line)
         if _DASHES.search(code):
             yield Found(number, "a long dash stands where an option begins, as word processors make them")
+
+
+def _cut_comment(line: str) -> str:
+    """A directive without the comment behind it."""
+    return re.sub(r"(?<=\s)#.*", "", line)
 
 
 def _is_copied(text: str) -> bool:
@@ -192,6 +236,13 @@ def _shown(directive: Directive) -> str:
 
 
 RULES = (
+    Rule(
+        "unsupported-scheduler",
+        Severity.ERROR,
+        "a script for LSF or Flux, whose directives kedge does not read",
+        "kedge checks and converts scripts for Slurm, Grid Engine and PBS: translate the directives by hand",
+        _check_supported,
+    ),
     Rule("no-shebang", Severity.ERROR, "sbatch wants #! in the first line", "begin with #!/bin/bash", _check_shebang),
     Rule(
         "dos-lines",
@@ -258,10 +309,17 @@ RULES = (
     ),
     Rule(
         "unknown-option",
-        Severity.WARNING,
-        "an option that the scheduler does not know, unless the site has added it",
-        "ask the site, or delete it",
+        Severity.ERROR,
+        "an option that the scheduler does not know",
+        "delete it, unless a plugin of your site adds it",
         _check_unknown,
+    ),
+    Rule(
+        "added-option",
+        Severity.NOTE,
+        "an option that comes with a plugin (Pyxis, Shifter) or a later Slurm, and is refused elsewhere",
+        "ask the site whether it has it",
+        _check_added,
     ),
     Rule(
         "misspelled-option",
@@ -276,6 +334,13 @@ RULES = (
         "a time, size, number or list that the scheduler cannot read",
         "see the message",
         _check_values,
+    ),
+    Rule(
+        "overlooked-value",
+        Severity.WARNING,
+        "a word in --mail-type that sbatch does not know, and overlooks beside others",
+        "write BEGIN, END, FAIL, REQUEUE, TIME_LIMIT, ARRAY_TASKS, ALL or NONE",
+        _check_mail_words,
     ),
     Rule(
         "repeated-option",

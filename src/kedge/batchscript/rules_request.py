@@ -6,10 +6,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from kedge.batchscript.directives import HETEROGENEOUS
 from kedge.batchscript.findings import Case, Found, Rule, Severity
 from kedge.batchscript.request import show_option
 
 _STARTERS = re.compile(r"\b(srun|mpirun|mpiexec|ibrun|torchrun|torch\.distributed|horovodrun|deepspeed|accelerate)\b")
+# of M:S, the minutes that are rather meant as hours; 15:00 and 30:00 are what they look like
+_HOURS = frozenset(map(str, (0, 1, 2, 3, 4, 6, 8, 12, 18, 24, 36, 48, 72, 96, 120, 168))) | {
+    "01",
+    "02",
+    "03",
+    "04",
+    "06",
+    "08",
+}
+# a file by its name alone, or below the folder one is in
+_RELATIVE = re.compile(r"(?:\.{1,2}/.*|[\w][\w.-]*(?:/[\w.-]+)*\.[A-Za-z]\w{0,4})")
 
 
 def _check_total_gpus(case: Case) -> Iterator[Found]:
@@ -25,17 +37,21 @@ def _check_total_gpus(case: Case) -> Iterator[Found]:
 def _check_memory_twice(case: Case) -> Iterator[Found]:
     if case.script.scheduler != "slurm":
         return
-    asked = [each for each in case.script.live if each.option in ("--mem", "--mem-per-cpu", "--mem-per-gpu")]
-    if len({each.option for each in asked}) > 1:
-        names = " and ".join(sorted({each.option for each in asked}))
-        yield Found(asked[-1].line, f"sbatch refuses {names} together")
+    asked: dict[str, int] = {}
+    for each in case.script.live:
+        if each.option in HETEROGENEOUS:
+            asked.clear()
+        elif each.option in ("--mem", "--mem-per-cpu", "--mem-per-gpu") and each.option not in asked:
+            asked[each.option] = each.line
+            if len(asked) > 1:
+                yield Found(each.line, f"sbatch refuses {' and '.join(sorted(asked))} together")
 
 
 def _check_time(case: Case) -> Iterator[Found]:
     directive = case.script.find("--time")
     value = directive.value or "" if directive else ""
-    if directive is not None and re.fullmatch(r"\d+:\d+", value):
-        minutes, _, seconds = value.partition(":")
+    minutes, colon, seconds = value.partition(":")
+    if directive is not None and colon and seconds.isdecimal() and minutes in _HOURS:
         yield Found(
             directive.line,
             f"--time={value} is {minutes} minutes and {seconds} seconds",
@@ -62,24 +78,38 @@ def _check_directory(case: Case) -> Iterator[Found]:
     goes = re.search(r"^\s*cd\s|_O_WORKDIR\b", script.text, re.M) is not None
     if goes or not script.live or {"cwd", "directory"} & set(case.request.asked):
         return
-    if script.scheduler == "gridengine":
-        yield Found(script.live[0].line, "without -cwd or -wd the job runs in the home folder", "add #$ -cwd")
-    elif script.scheduler == "pbs":
+    if script.scheduler == "gridengine" and _needs_directory(case):
+        yield Found(script.live[0].line, "without -cwd or -wd the job runs in the home directory", "add #$ -cwd")
+    elif script.scheduler == "pbs" and _needs_directory(case) and not _is_moved(case):
         line = script.body[0][0] if script.body else script.live[0].line
-        yield Found(line, "a PBS job runs in the home folder", 'begin with: cd "$PBS_O_WORKDIR"')
+        yield Found(line, "a PBS job runs in the home directory", 'begin with: cd "$PBS_O_WORKDIR"')
+
+
+def _needs_directory(case: Case) -> bool:
+    """Whether something in the script lies where it was submitted, as far as names tell."""
+    commands = [each for each in case.script.commands if not each.source.startswith("%")]  # ecFlow's own
+    words = [word.text for command in commands for word in command.words]
+    redirects = [text.lstrip("<>&|0123456789") for command in commands for text in command.redirects]
+    return any(_RELATIVE.fullmatch(word) for word in (*words, *redirects))
+
+
+def _is_moved(case: Case) -> bool:
+    """NCI's PBS has a resource for it: `-l wd`."""
+    return any(each.option == "-l" and "wd" in (each.value or "").split(",") for each in case.script.live)
 
 
 def _check_output_folder(case: Case) -> Iterator[Found]:
-    for key in ("output", "error"):
-        asked = case.request.asked.get(key)
-        folder = str(asked.value).rpartition("/")[0] if asked else ""
-        if asked is None or not folder or "{" in folder or "$" in folder or "%" in folder:
+    """The patterns of Slurm stay in the name: whoever looks for the directory knows what they may stand for."""
+    for directive in filter(None, (case.script.find("--output", "-o"), case.script.find("--error", "-e"))):
+        folder = (directive.value or "").rpartition("/")[0]
+        if not folder or "$" in folder or (directive.scheduler != "slurm" and ":" in folder):
             continue
         if case.has_file(folder) is False:
+            made = "" if "%" in folder else f"mkdir -p {folder}"
             yield Found(
-                asked.line,
-                f"the folder {folder} is not there, and no scheduler makes it: the job fails without a word",
-                f"mkdir -p {folder}",
+                directive.line,
+                f"the directory {folder} is not there, and no scheduler makes it: the job fails without a word",
+                made,
             )
 
 
@@ -147,14 +177,14 @@ RULES = (
     Rule(
         "runs-in-home",
         Severity.WARNING,
-        "Grid Engine without -cwd, and PBS, start jobs in the home folder",
+        "Grid Engine without -cwd, and PBS, start jobs in the home directory, and the script names files in another",
         'add #$ -cwd, or cd "$PBS_O_WORKDIR"',
         _check_directory,
     ),
     Rule(
         "output-folder-missing",
         Severity.WARNING,
-        "the folder of the output file is not there",
+        "the directory of the output file is not there",
         "make it before submitting",
         _check_output_folder,
     ),

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from kedge.batchscript.findings import Case, Found, Rule, Severity
 from kedge.batchscript.request import show_option
 from kedge.batchscript.script import Directive
+from kedge.model.memory import shorten_memory
 from kedge.model.nearest import propose
 from kedge.model.site import Queue, Site
 from kedge.model.size import format_size
@@ -159,7 +160,7 @@ def _check_little_memory(case: Case) -> Iterator[Found]:
     has_all = any("all memory" in left.why for left in case.request.left)
     if case.site is not None and memory and not has_all and not any(key in case.request.asked for key in keys):
         yield Found(
-            _last_line(case), f"a job that asks for no memory gets {format_size(memory)} per CPU at {case.site.name}"
+            _last_line(case), f"a job that asks for no memory gets {shorten_memory(memory)} per CPU at {case.site.name}"
         )
 
 
@@ -270,7 +271,7 @@ RULES = (
     Rule(
         "little-memory",
         Severity.WARNING,
-        "no memory is asked for where the default is small (300 MB per CPU at ZIH)",
+        "no memory is asked for where the default is small (300M per CPU at ZIH)",
         "add --mem or --mem-per-cpu",
         _check_little_memory,
     ),

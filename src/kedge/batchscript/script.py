@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from kedge.batchscript.shell import Command, Word
 
 PREFIXES = {"slurm": "#SBATCH", "gridengine": "#$", "pbs": "#PBS", "lsf": "#BSUB", "flux": "#flux:"}
+READ = ("slurm", "gridengine", "pbs", "local")  # whose directives kedge understands, or that have none
 TITLES = {
     "slurm": "Slurm",
     "gridengine": "Grid Engine",
@@ -71,6 +72,7 @@ class BatchScript:
     modules: tuple[tuple[int, str], ...]  # line and name of what `module load` loads
     dos_line: int = 0  # the first line that ends with \r\n
     has_mark: bool = False  # a byte order mark before the first line
+    inner_lines: frozenset[int] = frozenset()  # lines of here documents and of texts in quotes
 
     @property
     def live(self) -> tuple[Directive, ...]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import re
 
+_NAMES = r"PASSWORD|PASSWD|API_?KEY|SECRET|SECRET_KEY|ACCESS_KEY|TOKEN"
+# a number, a path, a word in small letters or one that says "put yours here" is no secret
+_PLAIN = r"\d+[kKmM]?\b|true\b|false\b|[a-z_-]+(?![\w@!%^&+./-])|\S*/|\S*(?:your|xxx|change|example|\.\.\.)"
 # the part that is secret is the last group
 _SECRETS = (
     re.compile(r"\b()(nvapi-[\w-]{8,})"),
-    re.compile(r"\b()((?:ghp|gho|ghs|github_pat|glpat|hf|dckr_pat)[_-][A-Za-z0-9_-]{20,})"),
-    re.compile(
-        r"(\b(?:\w+_)?(?:PASSWORD|PASSWD|API_?KEY|SECRET|SECRET_KEY|ACCESS_KEY|TOKEN)=[\"']?)(?![$<\"'\s]|$)([^\s;,\"']+)",
-        re.I,
-    ),
+    re.compile(r"\b()((?:gh[pos]_|hf_)[A-Za-z0-9]{30,}|github_pat_\w{22,}|glpat-[\w-]{20,}|dckr_pat_[\w-]{20,})"),
+    re.compile(rf"(\b(?:\w+_)?(?:{_NAMES})=[\"']?)(?![$<\"'\s]|$)(?!(?i:{_PLAIN}))([^\s;,\"']{{6,}})", re.I),
     re.compile(r"((?:--docker-password|--password)[= ][\"']?)(?![$<\"'-])([^\s;\"']+)"),
     re.compile(r"\b()(AKIA[0-9A-Z]{16})\b"),
 )

@@ -66,6 +66,7 @@ class _Lexer:
     start: tuple[int, int] = (0, 1)
     depth: int = 0
     commands: list[Command] = field(default_factory=list)
+    inner: set[int] = field(default_factory=set)  # lines that belong to a text which began in a line before them
 
     def read(self) -> list[Command]:
         while self.position < len(self.text):
@@ -109,7 +110,9 @@ class _Lexer:
         self.plain.append(plain)
         self.literal = self.literal and literal
         self.position += len(raw)
-        self.line += raw.count("\n")
+        more = raw.count("\n")
+        self.inner.update(range(self.line + 1, self.line + more + 1))
+        self.line += more
 
     def _take_escape(self) -> None:
         following = self.text[self.position + 1 : self.position + 2]
@@ -212,6 +215,7 @@ class _Lexer:
                 stop = len(self.text) if stop < 0 else stop
                 line = self.text[self.position : stop]
                 self.position = min(stop + 1, len(self.text))
+                self.inner.add(self.line)
                 self.line += 1
                 if (line.lstrip("\t") if strips_tabs else line) == end:
                     break
@@ -220,9 +224,14 @@ class _Lexer:
 
 def find_commands(text: str, first_line: int = 1) -> list[Command]:
     """The simple commands of a script, in the order they stand, whatever loops and conditions are around them."""
+    return read_commands(text, first_line)[0]
+
+
+def read_commands(text: str, first_line: int = 1) -> tuple[list[Command], frozenset[int]]:
+    """The same, and the lines inside here documents and quoted texts, which are no lines of the script's own."""
     lexer = _Lexer(text, line=first_line)
     lexer.start = (0, first_line)
-    return lexer.read()
+    return lexer.read(), frozenset(lexer.inner)
 
 
 def find_expansion_end(text: str, position: int) -> int:

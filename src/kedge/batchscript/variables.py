@@ -9,6 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from kedge.batchscript.shell import Command, Word
 
 _USE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+_QUOTED = re.compile(r'"[^"]*"')
+_PATTERN = re.compile(r"[*?\[]")  # which the shell replaces by names of files
+_SPLIT = re.compile(r"[\s*?\[]")
+_POSITIONAL = re.compile(r"(?<!\\)\$(?:[0-9@*#](?!\w*=)|\{[#!]?[0-9@*]+\b|\{[@*#])|(?:^|[;&|\s])shift(?=\s|;|$)")
 _NAME = re.compile(r"\$\{?([A-Za-z_]\w*)")
 # by which a script knows its scheduler: elsewhere they are empty
 _OWN = {
@@ -19,23 +23,32 @@ _OWN = {
 
 
 def find_values(commands: Iterable[Command]) -> dict[str, str]:
-    """Variables that are set once, to something literal."""
+    """Variables that are set once, to something literal or to what earlier ones of these hold."""
     values: dict[str, str] = {}
     seen: set[str] = set()
     for command in commands:
         for word in _assignments(command):
-            name, _, value = word.text.partition("=")
+            name, _, _ = word.text.partition("=")
+            value = None if name in seen or name.endswith("+") else _resolve_assignment(word, values)
             name = name.removesuffix("+")
-            if name in seen:
-                values.pop(name, None)
-            elif word.is_literal:
+            values.pop(name, None)
+            if value is not None:
                 values[name] = value
             seen.add(name)
-        if command.words and command.words[0].text in ("read", "for", "unset"):
-            for word in command.words[1:2]:
+        if command.words and command.words[0].text in ("read", "for", "unset", "mapfile", "readarray", "getopts"):
+            for word in command.words[1:]:
                 values.pop(word.text, None)
                 seen.add(word.text)
     return values
+
+
+def _resolve_assignment(word: Word, values: Mapping[str, str]) -> str | None:
+    """What an assignment gives its variable: nothing is split there, so that quotes make no difference."""
+    _, _, raw = word.raw.partition("=")
+    quoted = raw if raw.startswith('"') else f'"{raw}"'
+    return (
+        word.text.partition("=")[2] if word.is_literal else resolve_word(Word(quoted, word.text, False), values, skip=1)
+    )
 
 
 def _assignments(command: Command) -> Sequence[Word]:
@@ -45,22 +58,41 @@ def _assignments(command: Command) -> Sequence[Word]:
     return words if all(word.is_assignment for word in words) else ()
 
 
-def resolve_word(word: Word, values: Mapping[str, str]) -> str | None:
-    """What a word stands for, when that is certain."""
+def resolve_word(word: Word, values: Mapping[str, str], *, skip: int = 0) -> str | None:
+    """What a word stands for, when that is certain and one word; `skip` is 1 for the part behind NAME=."""
     if word.is_literal:
         return word.text
+    source = word.text.partition("=")[2] if skip else word.text
     if "'" in word.raw or "\\" in word.raw or "`" in word.raw or re.search(r"[*?\[{~]", _USE.sub("", word.raw)):
         return None
-    used = [braced or bare for braced, bare in _USE.findall(word.text)]
+    used = [braced or bare for braced, bare in _USE.findall(source)]
     if not used or any(name not in values for name in used):
         return None
-    text = _USE.sub(lambda found: values[found[1] or found[2]], word.text)
+    if not _QUOTED.fullmatch(word.raw) and any(not values[name] or _SPLIT.search(values[name]) for name in used):
+        return None  # the shell makes several words of it, or none
+    text = _USE.sub(lambda found: values[found[1] or found[2]], source)
     return None if "$" in text else text
+
+
+def resolve_words(word: Word, values: Mapping[str, str]) -> list[str] | None:
+    """The words that the shell makes of one: a value without quotes around it is split at blanks."""
+    known = resolve_word(word, values)
+    if known is not None:
+        return [known]
+    if '"' in word.raw:
+        return None
+    whole = resolve_word(Word(f'"{word.raw}"', word.text, is_literal=False), values)
+    return None if whole is None or _PATTERN.search(whole) else whole.split()
 
 
 def find_names(text: str) -> list[str]:
     """The variables that a piece of shell uses."""
     return list(dict.fromkeys(_NAME.findall(text)))
+
+
+def uses_arguments(text: str) -> bool:
+    """Whether a piece of shell uses what stands behind the script's name on the command line: $1, $@, shift."""
+    return _POSITIONAL.search(text) is not None
 
 
 def find_own_names(scheduler: str, text: str) -> list[str]:

@@ -27,13 +27,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """End them."""
+    from kedge.cli.redaction import escape_line
     from kedge.ops.clusters import open_cluster
-    from kedge.ops.job_control import cancel_jobs, find_job
+    from kedge.ops.job_control import cancel_jobs
+    from kedge.ops.job_places import locate_jobs
 
     if bool(arguments.jobs) == arguments.all:
         raise UsageError("say which jobs, or --all", hint="kedge cancel JOB ...")
-    cluster = open_cluster(console.settings, console.environ)
-    jobs = _find_all(cluster) if arguments.all else [find_job(cluster, word) for word in arguments.jobs]
+    if arguments.all:
+        cluster = open_cluster(console.settings, console.environ)
+        jobs = _find_all(cluster)
+    else:
+        cluster, jobs = locate_jobs(console.settings, console.environ, arguments.jobs)
     if jobs and not console.dry_run:
         cancel_jobs(cluster, jobs, arguments.signal)
     if console.json:
@@ -41,7 +46,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     for job in jobs:
         was_over = bool(job.record and job.record.read_final())
         done = f"{'would be' if console.dry_run else 'was'} {_what_is_done(arguments)}"
-        console.print(f"{job.name} {'was over already' if was_over else done}")
+        console.print(f"{escape_line(job.name)} {'was over already' if was_over else done}")
     if not jobs:
         console.print("there is nothing to cancel")
     return 0

@@ -15,7 +15,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from kedge.cli.options import GlobalOptions
-from kedge.cli.progress import CountedTask, Display, PlainDisplay, Reporter, format_amount
+from kedge.cli.progress import (
+    OWN_HEADS,
+    SHIM_HEADS,
+    CountedTask,
+    Display,
+    Heads,
+    PlainDisplay,
+    Reporter,
+    format_amount,
+)
 from kedge.cli.redaction import escape_controls, escape_json
 from kedge.errors import UsageError
 
@@ -85,11 +94,16 @@ class Console:
             self._progress = Reporter(
                 self._choose_display(),
                 self._write_note,
+                self._heads,
                 notes=not self.quiet and not self.json,
                 details=self.verbosity > 0 and not self.quiet,
                 warnings=not self.options.silent,
             )
         return self._progress
+
+    @property
+    def _heads(self) -> Heads:
+        return SHIM_HEADS if self.options.shim else OWN_HEADS
 
     @property
     def is_interactive(self) -> bool:
@@ -199,7 +213,7 @@ class Console:
         if self._err.isatty() and self.environ.get("TERM", "dumb") != "dumb":
             self._bars = _BarDisplay(self._err, color=self._has_style(self._err))
             return self._bars
-        return None if self.json else PlainDisplay(self._write_note)
+        return None if self.json else PlainDisplay(self._write_note, self._heads.note)
 
     def _write_note(self, text: str) -> None:
         with contextlib.suppress(OSError):  # a terminal that hung up must not end the work

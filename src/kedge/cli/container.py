@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 OWN_FAILURE = 255
+SHIM = "--shim"
+
+# how a message begins, by its level: kedge's own, and as scripts and tools know it from Apptainer
+_HEADS = {"warn": "kedge: warning: ", "tell": "kedge: ", "note": "kedge: "}
+_SHIM_HEADS = {"warn": "WARNING: ", "tell": "INFO:    ", "note": "VERBOSE: "}
 
 _POSITIONALS = {
     "exec": ("COMMAND [ARGUMENT ...]", "what to run in the container"),
@@ -29,10 +34,10 @@ _POSITIONALS = {
 
 def run_words(verb: str, words: Sequence[str], *, leading: Sequence[str] = ()) -> int:
     """Do what the words behind the verb say; returns only when no program was started in this process."""
-    options = RunOptions()
+    options = RunOptions(shim=SHIM in leading)
     try:
         open_standard_streams()
-        parse_words(verb, [*leading, *words], os.environ, into=options)
+        parse_words(verb, [*drop_shim(leading), *words], os.environ, into=options)
         speaker = Speaker(options)
         speaker.say_collected()
         if options.image.startswith("instance://") and not options.is_foreign:
@@ -46,6 +51,11 @@ def run_words(verb: str, words: Sequence[str], *, leading: Sequence[str] = ()) -
         return show_help(verb)
     except BaseException as problem:
         return report(problem, [verb, *words], options)
+
+
+def drop_shim(leading: Sequence[str]) -> list[str]:
+    """The options before the verb that `flags` knows."""
+    return [word for word in leading if word != SHIM]
 
 
 def open_standard_streams() -> None:
@@ -63,6 +73,10 @@ class Speaker:
 
     def __init__(self, options: RunOptions) -> None:
         self.options = options
+        self._uid = os.getuid()  # now: in a user namespace it may be another
+        self._is_quiet = options.quiet or options.silent
+        if options.shim and not os.isatty(2):  # a program may read it, and take progress for output
+            self._is_quiet = self._is_quiet or not options.verbose
         if options.verbose:
             import kedge.cli.redaction  # noqa: F401 - now: what is said in the container cannot import it
 
@@ -76,15 +90,35 @@ class Speaker:
         self.options.notes.clear()
 
     def say(self, level: str, text: str) -> None:
-        """`out` is the result; `warn` is said unless --silent, `tell` unless --quiet, `note` with --verbose."""
+        """`out` is the result; `warn` is said unless --silent, `tell` unless --quiet, `note` with --verbose.
+
+        `once` is a warning that one of many tasks or ranks gives for all of them.
+        """
         if level == "out":
             write_output(text if text.endswith("\n") else text + "\n")
-        elif level == "warn" and not self.options.silent:
-            write_message(f"kedge: warning: {text}")
-        elif (level == "tell" or (level == "note" and self.options.verbose)) and not (
-            self.options.quiet or self.options.silent
-        ):
-            write_message(f"kedge: {text}")
+        elif self._is_wanted(level, text):
+            write_message(begin_message(level, is_shim=self.options.shim) + text)
+
+    def _is_wanted(self, level: str, text: str) -> bool:
+        if level == "warn":
+            return not self.options.silent
+        if level == "once":
+            return not self.options.silent and self._is_first(text)
+        return (level == "tell" or bool(self.options.verbose)) and not self._is_quiet
+
+    def _is_first(self, text: str) -> bool:
+        """Whether no other task of this job and no other rank has said this; on a terminal it is always said."""
+        if os.isatty(2):
+            return True
+        from kedge.runtime.processes.said import say_first  # late: hardly anything is said once
+
+        return say_first(text, os.environ, self._uid, is_shim=self.options.shim)
+
+
+def begin_message(level: str, *, is_shim: bool) -> str:
+    """How a message of this level begins."""
+    heads = _SHIM_HEADS if is_shim else _HEADS
+    return heads["warn" if level == "once" else level]
 
 
 def write_output(text: str) -> None:
@@ -118,7 +152,10 @@ def report(problem: BaseException, words: list[str], options: RunOptions) -> int
 
     prepare_streams()
     shown = GlobalOptions(
-        json=options.json or _has_leading(words[1:], "--json"), debug=options.debug, nocolor=options.nocolor
+        json=options.json or _has_leading(words[1:], "--json"),
+        debug=options.debug,
+        nocolor=options.nocolor,
+        shim=options.shim,
     )
     status = report_failure(problem, words, shown)
     return status if status >= 128 else OWN_FAILURE  # ended by a signal: as for every other verb

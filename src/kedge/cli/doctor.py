@@ -170,6 +170,7 @@ def _make_page(diagnosis: Diagnosis, surroundings: Surroundings, image: str | No
     return render_diagnosis(
         diagnosis.findings,
         title=f"kedge doctor: {diagnosis.machine.get('host', 'this machine')}",
+        tally=diagnosis.summary,
         summary=diagnosis.machine,
         verdict=found.verdict if found else None,
         traits=found.traits if found else None,

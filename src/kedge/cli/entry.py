@@ -18,6 +18,7 @@ CONTAINER_VERBS = ("exec", "run", "shell", "test")
 _LEADING = {
     **{"-s": "--silent", "-q": "--quiet", "-v": "--verbose", "-d": "--debug"},
     **{each: each for each in ("--silent", "--quiet", "--verbose", "--debug", "--json", "--nocolor", "--dry-run")},
+    "--shim": "--shim",  # a shim's, and no user's
 }
 
 
@@ -40,7 +41,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return start_words(words[count + 1], words[count + 2 :], leading=[_LEADING[word] for word in words[:count]])
     from kedge.cli.main import main as run_main  # late: argparse and what it needs cost more than a container
 
-    raise_on_interrupt()
     return run_main(words)
 
 

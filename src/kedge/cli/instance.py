@@ -8,7 +8,17 @@ import os
 import pwd
 from typing import TYPE_CHECKING
 
-from kedge.cli.container import Speaker, add_flags, open_standard_streams, print_text, write_message, write_output
+from kedge.cli.container import (
+    SHIM,
+    Speaker,
+    add_flags,
+    begin_message,
+    drop_shim,
+    open_standard_streams,
+    print_text,
+    write_message,
+    write_output,
+)
 from kedge.cli.signals import raised_signals
 from kedge.errors import UsageError
 from kedge.ops import instance as instances
@@ -81,10 +91,10 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 def start_words(command: str, words: Sequence[str], *, leading: Sequence[str] = ()) -> int:
     """`kedge instance start|run`: the words are read as those of `kedge run` are."""
-    options = RunOptions()
+    options = RunOptions(shim=SHIM in leading)
     try:
         open_standard_streams()
-        parse_words("start", [*leading, *words], os.environ, into=options)
+        parse_words("start", [*drop_shim(leading), *words], os.environ, into=options)
         name, options.arguments = options.arguments[0], options.arguments[1:]
         options.verb = options.command_name = command
         speaker = Speaker(options)
@@ -104,7 +114,9 @@ def _report(problem: BaseException, words: list[str], options: RunOptions) -> in
     from kedge.cli.report import report_failure
 
     prepare_streams()
-    shown = GlobalOptions(json=options.json or "--json" in words, debug=options.debug, nocolor=options.nocolor)
+    shown = GlobalOptions(
+        json=options.json or "--json" in words, debug=options.debug, nocolor=options.nocolor, shim=options.shim
+    )
     if getattr(problem, "is_reported", False) and not options.json:
         return getattr(problem, "exit_code", 1)
     return report_failure(problem, words, shown)
@@ -122,7 +134,8 @@ def _start(options: RunOptions, name: str, speaker: Speaker) -> int:
 
         write_output(json.dumps(_describe(started), indent=2) + "\n")
     elif not (options.quiet or options.silent):
-        write_message(f"kedge: instance '{name}' is running (process {started.pid})")
+        head = begin_message("tell", is_shim=options.shim)
+        write_message(f"{head}instance '{name}' is running (process {started.pid})")
     return 0
 
 

@@ -85,6 +85,9 @@ def _show(views: Sequence[JobView], console: Console) -> None:
 
 def _shorten(name: str) -> str:
     """A name that leaves room for the rest of the line; --json has all of it."""
+    from kedge.cli.redaction import escape_line
+
+    name = escape_line(name)
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 

@@ -30,14 +30,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Show the output of a job, or of all tasks of an array one after the other."""
-    from kedge.ops.clusters import open_cluster
-    from kedge.ops.job_control import find_job
     from kedge.ops.job_logs import read_log, require_logs
+    from kedge.ops.job_places import locate_job
 
     if arguments.lines is not None and arguments.lines < 0:
         raise UsageError("--lines takes a number of lines")
-    cluster = open_cluster(console.settings, console.environ)
-    job = find_job(cluster, arguments.job)
+    cluster, job = locate_job(console.settings, console.environ, arguments.job)
     if job.record is None:
         sites = cluster.records.find_sites(job.id)
         if sites:

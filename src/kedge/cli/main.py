@@ -81,7 +81,9 @@ def run_verb(name: str, rest: Sequence[str], options: GlobalOptions, *, dry_run:
     """Import the verb, parse its arguments and run it."""
     module = load_verb(find_verb(name))
     if find_verb(name).reads_words:
-        leading = [f"--{each}" for each in ("json", "quiet", "silent", "debug", "nocolor") if getattr(options, each)]
+        leading = [
+            f"--{each}" for each in ("json", "quiet", "silent", "debug", "nocolor", "shim") if getattr(options, each)
+        ]
         leading += ["--verbose"] * options.verbose + ["--dry-run"] * dry_run
         return cast(WordsModule, module).run_words(name, rest, leading=leading)
     parser = make_parser(name, options)

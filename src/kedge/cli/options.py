@@ -30,13 +30,14 @@ def read_image_path(text: str) -> Path:
 class GlobalOptions:
     """What the global options say, wherever on the command line they stood."""
 
-    def __init__(self, *, json: bool = False, debug: bool = False, nocolor: bool = False) -> None:
+    def __init__(self, *, json: bool = False, debug: bool = False, nocolor: bool = False, shim: bool = False) -> None:
         self.json = json
         self.quiet = False
         self.silent = False
         self.verbose = 0
         self.debug = debug
         self.nocolor = nocolor
+        self.shim = shim  # called by a name of Apptainer's: messages begin as Apptainer's do
         self.dry_run = False
 
 
@@ -89,6 +90,7 @@ _GLOBALS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("verbose", ("-v", "--verbose"), "say more; twice says still more"),
     ("debug", ("-d", "--debug"), "show where an error came from"),
     ("nocolor", ("--nocolor", "--no-color"), "no colours (as the variable NO_COLOR does)"),
+    ("shim", ("--shim",), argparse.SUPPRESS),
 )
 
 

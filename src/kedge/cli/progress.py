@@ -9,13 +9,25 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 REFRESH_SECONDS = 0.1
 LINE_SECONDS = 10.0
 LINE_FRACTION = 0.1
 LONGEST_SILENCE = 60.0
 _MANY = 100  # things that are counted, of which a rate is told
+
+
+class Heads(NamedTuple):
+    """How the lines begin."""
+
+    note: str = ""
+    detail: str = ""
+    warning: str = "warning: "
+
+
+OWN_HEADS = Heads()
+SHIM_HEADS = Heads("INFO:    ", "VERBOSE: ", "WARNING: ")  # as scripts and tools know them from Apptainer
 
 
 class Display(Protocol):
@@ -81,10 +93,18 @@ class Reporter:
     """The Progress that operations see: decides what is shown, and hands tasks to the display."""
 
     def __init__(
-        self, display: Display | None, write: Callable[[str], None], *, notes: bool, details: bool, warnings: bool
+        self,
+        display: Display | None,
+        write: Callable[[str], None],
+        heads: Heads = OWN_HEADS,
+        *,
+        notes: bool,
+        details: bool,
+        warnings: bool,
     ) -> None:
         self._display = display
         self._write = write
+        self._heads = heads
         self._notes, self._details, self._warnings = notes, details, warnings
         self._lock = threading.RLock()  # a signal handler may raise while it is held by the same thread
 
@@ -113,17 +133,17 @@ class Reporter:
     def note(self, message: str) -> None:
         """Say one thing, unless --quiet."""
         if self._notes:
-            self._say(message)
+            self._say(self._heads.note + message)
 
     def detail(self, message: str) -> None:
         """Say one thing with --verbose."""
         if self._details:
-            self._say(message)
+            self._say(self._heads.detail + message)
 
     def warn(self, message: str) -> None:
         """Say something to act on, unless --silent."""
         if self._warnings:
-            self._say(f"warning: {message}")
+            self._say(self._heads.warning + message)
 
     def close(self) -> None:
         """Take the display down."""
@@ -145,8 +165,9 @@ class Reporter:
 class PlainDisplay:
     """Lines for a log: one per task each ten seconds or tenth of the way, whichever is later, and one at the end."""
 
-    def __init__(self, write: Callable[[str], None]) -> None:
+    def __init__(self, write: Callable[[str], None], head: str = "") -> None:
         self._write = write
+        self._head = head  # of lines about tasks
         self._shown: dict[int, tuple[float, int]] = {}  # task -> when a line was last written, and at how much
 
     def begin(self, task: CountedTask) -> None:
@@ -161,7 +182,7 @@ class PlainDisplay:
         if now - when < (LONGEST_SILENCE if is_little else LINE_SECONDS):
             return
         self._shown[id(task)] = (now, task.done)
-        self._write(describe_task(task))
+        self._write(self._head + describe_task(task))
 
     def end(self, task: CountedTask) -> None:
         """Write the total, the time and the rate; of a few things that are counted a rate says nothing."""
@@ -169,7 +190,9 @@ class PlainDisplay:
         seconds = task.elapsed()
         is_telling = seconds >= 0.05 and task.done >= (1 if task.unit == "bytes" else _MANY)
         rate = f", {format_amount(round(task.done / seconds), task.unit)}/s" if is_telling else ""
-        self._write(f"{task.label}: {format_amount(task.done, task.unit)} in {format_seconds(seconds)}{rate}")
+        self._write(
+            f"{self._head}{task.label}: {format_amount(task.done, task.unit)} in {format_seconds(seconds)}{rate}"
+        )
 
     def line(self, text: str) -> None:
         """Write a line."""

@@ -37,10 +37,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-U", "--allow-unsigned", "--allow-unauthenticated", action="store_true", help=argparse.SUPPRESS
     )
+    parser.add_argument("--plain-name", action="store_true", help=argparse.SUPPRESS)
     add_login(parser)
     add_settings(
         parser, "architecture", "pull_directory", "compression", "threads", "disable_cache", "cache_directory",
-        "temporary_directory", "no_https", "library_url", "ca_bundle", "download_connections", "retries", "cache_limit",
+        "temporary_directory", "no_https", "library_url", "ca_bundle", "download_connections", "retries",
+        "stall_timeout", "minimum_speed", "cache_limit",
         "link_mode",
     )  # fmt: skip
     add_dry_run(parser)
@@ -77,6 +79,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         arguments.offline,
         target.tag,
         arguments.if_missing,
+        arguments.plain_name,
     )
     workplace = Workplace(
         console.settings, console.progress, read_access(arguments, console, reference), arguments.fix_perms

@@ -23,7 +23,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     get.add_argument("uri", metavar="URI", help="as Enroot names images: docker://[USER@][REGISTRY#]IMAGE[:TAG]")
     add_settings(
         get, "architecture", "compression", "threads", "disable_cache", "cache_directory", "temporary_directory",
-        "no_https", "ca_bundle", "download_connections", "retries", "cache_limit",
+        "no_https", "ca_bundle", "download_connections", "retries",
+        "stall_timeout", "minimum_speed", "cache_limit",
     )  # fmt: skip
     release = commands.add_parser("release", help="say that this job step needs its image no more")
     add_settings(release, "cache_directory")

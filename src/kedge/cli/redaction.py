@@ -41,6 +41,11 @@ def escape_controls(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else _escape(c) for c in text)
 
 
+def escape_line(text: str) -> str:
+    """The same for a name inside of a line, newlines and tabs too; also where a pipe leads to the terminal."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
+
+
 def escape_json(text: str) -> str:
     """The same for a JSON document, which stays the same document: all such characters in it are in strings."""
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)

@@ -27,6 +27,7 @@ from kedge.release import VERSION
 BUG_STATUS = 3
 # What the world can do to a file or stream that is open already; anything else without a file name is a bug.
 _NO_BUG = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.ENOTCONN, errno.ESTALE)
+_FATAL = "FATAL:   "  # as Apptainer writes it
 _BOLD_RED, _YELLOW, _PLAIN = "\033[1;31m", "\033[33m", "\033[0m"
 
 
@@ -48,8 +49,7 @@ def report_failure(problem: BaseException, argv: Sequence[str], options: GlobalO
     if options.json:
         _write_line(sys.stdout, escape_json(json.dumps(_redact_values(error.as_dict()), indent=2, ensure_ascii=False)))
     else:
-        color = has_style(sys.stderr, options, os.environ)
-        _write_line(sys.stderr, render_error(error, color=color))
+        _write_line(sys.stderr, _render(error, options))
     return error.exit_code
 
 
@@ -75,17 +75,26 @@ def understand(problem: BaseException) -> KedgeError | None:
     return None
 
 
-def render_error(error: KedgeError, *, color: bool = False) -> str:
-    """The error as people read it: message, context, hint; names of files and answers of servers cannot steer it."""
+def render_error(error: KedgeError, *, color: bool = False, is_shim: bool = False) -> str:
+    """The error as people read it: message, context, hint; names of files and answers of servers cannot steer it.
+
+    Through a shim it begins as Apptainer's errors do, which tools look for, and the rest stands below it.
+    """
     head, hint, plain = (_BOLD_RED, _YELLOW, _PLAIN) if color else ("", "", "")
-    lines = [f"{head}kedge:{plain} {_make_safe(error.message)}"]
+    edge = " " * len(_FATAL) if is_shim else ""
+    begin = f"{head}{_FATAL}{plain}" if is_shim else f"{head}kedge:{plain} "
+    lines = [begin + _make_safe(error.message)]
     for name, value in error.context.items():
         first, *more = _make_safe(value).splitlines() or [""]
-        lines.append(f"  {name}: {first}")
-        lines.extend(f"    {line}" for line in more)
+        lines.append(f"{edge or '  '}{name}: {first}")
+        lines.extend(f"{edge}    {line}" for line in more)
     if error.hint:
-        lines.append(f"{hint}hint:{plain} {_make_safe(error.hint)}")
+        lines.append(f"{edge}{hint}hint:{plain} {_make_safe(error.hint)}")
     return "\n".join(lines)
+
+
+def _render(error: KedgeError, options: GlobalOptions) -> str:
+    return render_error(error, color=has_style(sys.stderr, options, os.environ), is_shim=options.shim)
 
 
 def _make_safe(text: str) -> str:
@@ -98,7 +107,7 @@ def _report_end(message: str, number: int, options: GlobalOptions) -> int:
         shown = {"error": "signal", "exit_code": status, "message": message, "context": {}, "hint": None}
         _write_line(sys.stdout, json.dumps(shown, indent=2))
     else:
-        _write_line(sys.stderr, f"kedge: {message}")
+        _write_line(sys.stderr, f"{_FATAL if options.shim else 'kedge: '}{message}")
     return status
 
 
@@ -125,7 +134,7 @@ def _report_bug(problem: BaseException, argv: Sequence[str], options: GlobalOpti
     if options.json:
         _write_line(sys.stdout, json.dumps({**error.as_dict(), "error": "bug", "exit_code": BUG_STATUS}, indent=2))
     else:
-        _write_line(sys.stderr, render_error(error, color=has_style(sys.stderr, options, os.environ)))
+        _write_line(sys.stderr, _render(error, options))
     return BUG_STATUS
 
 

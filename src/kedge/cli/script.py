@@ -10,8 +10,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.cli.job_options import add_job_options, read_job_options
 from kedge.cli.options import add_settings
 from kedge.cli.redaction import escape_controls
+from kedge.model.job_fields import FIELDS
 from kedge.ops.script import TARGETS
 
 if TYPE_CHECKING:
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from kedge.ops.script import CheckedScript, ConvertedScript
 
 _FILE = "a script for sbatch or qsub; '-' for standard input"
+_NO_DIRECTIVES = "the script has no directives (#SBATCH, #PBS or #$ lines): kedge checked its commands only"
+_ASKED = ("size", "queue")  # the groups of options that a site may want, and the script lack
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     convert.add_argument("-o", "--output", metavar="OUT", help="write it there (standard output)")
     convert.add_argument("--force", action="store_true", help="replace a file that is there")
     add_settings(convert, "site")
+    add_job_options(convert, without=[field.name for field in FIELDS if field.group not in _ASKED])
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
@@ -57,19 +62,28 @@ def _show_checked(checked: CheckedScript, console: Console) -> None:
 
     script, name = checked.script, escape_controls(checked.name)
     where = f", site {checked.site.name} ({checked.site_reason})" if checked.site else ""
-    console.progress.note(f"{name}: for {TITLES[script.scheduler]}, because {script.reason}{where}")
+    if script.scheduler != "local":
+        console.progress.note(f"{name}: for {TITLES[script.scheduler]}, because {script.reason}{where}")
     for each in checked.findings:
         message = escape_controls(each.message)
         console.print(f"{name}:{each.line}: {each.severity.value}: {message} ({each.rule})")
         console.print(f"    {escape_controls(each.remedy)}")
-    if not checked.findings:
+    if not script.live:
+        console.progress.note(f"{name}: {_NO_DIRECTIVES}")
+    elif not checked.findings:
         console.progress.note(f"{name}: nothing is wrong with it, as far as can be seen")
 
 
 def _convert(arguments: argparse.Namespace, console: Console) -> int:
     from kedge.ops.script import convert_file, write_text
 
-    converted = convert_file(arguments.file, arguments.to, console.settings, console.environ)
+    converted = convert_file(
+        arguments.file,
+        arguments.to,
+        console.settings,
+        console.environ,
+        lambda job: read_job_options(arguments, job, needs_command=False),
+    )
     if arguments.output and arguments.output != "-":
         path = Path(arguments.output)
         write_text(path, converted.text, is_script=arguments.to != "toml", force=arguments.force)

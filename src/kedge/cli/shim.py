@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,10 +21,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     install = commands.add_parser("install", help="write apptainer, singularity and run-singularity")
     install.add_argument("--force", action="store_true", help="replace programs of these names that are not kedge's")
     remove = commands.add_parser("remove", help="remove them again; what is not kedge's stays")
+    listing = commands.add_parser("list", help="where they are, and whether a shell finds them")
     for each in (install, remove):
-        each.add_argument("--dir", type=Path, metavar="DIR", help="the folder (~/.local/bin)")
+        each.add_argument("--dir", type=Path, metavar="DIR", help="directory (default: ~/.local/bin)")
         add_dry_run(each)
-    commands.add_parser("list", help="where they are, and whether a shell finds them")
+    listing.add_argument("--dir", type=Path, metavar="DIR", help="directory (default: ~/.local/bin and all of PATH)")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
@@ -62,13 +64,14 @@ def _remove(arguments: argparse.Namespace, console: Console) -> None:
 def _list(arguments: argparse.Namespace, console: Console) -> None:
     from kedge.ops.shim import list_shims
 
-    del arguments
-    shims = list_shims(console.environ)
+    shims = list_shims(console.environ, arguments.dir)
     if console.json:
         console.print_json([shim.as_dict() for shim in shims])
     console.print_table(("path", "state", "other"), [(shim.path, shim.state, shim.other) for shim in shims])
     if not shims:
-        console.progress.note("there are none; 'kedge shim install' writes them")
+        place = f" in {arguments.dir}" if arguments.dir else ""
+        words = f" --dir {shlex.quote(str(arguments.dir))}" if arguments.dir else ""
+        console.progress.note(f"no shims{place}; 'kedge shim install{words}' writes them")
 
 
 def explain(shims: list[Shim]) -> list[str]:

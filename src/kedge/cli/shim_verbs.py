@@ -139,12 +139,12 @@ def apply_rule(shown: str, rule: Rule, words: list[str]) -> list[str]:
 
 
 def _pull(words: list[str]) -> list[str]:
-    """Apptainer makes a SIF whatever the output is called."""
-    return (
-        ["pull", *words]
-        if "--sandbox" in words or {"-h", "--help"} & set(words)
-        else ["pull", "--format", "sif", *words]
-    )
+    """Apptainer makes a SIF whatever the output is called, and calls it so whatever the architecture is."""
+    if {"-h", "--help"} & set(words):
+        return ["pull", *words]
+    form = [] if "--sandbox" in words else ["--format", "sif"]
+    name = ["--plain-name"] if any(word.startswith("--arch") for word in words) else []
+    return ["pull", *form, *name, *words]
 
 
 def _cache(words: list[str]) -> list[str]:

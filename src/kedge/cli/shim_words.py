@@ -52,7 +52,7 @@ def main(program: str, argv: Sequence[str] | None = None) -> int:
         from kedge.cli.container import report  # late, both: only a mistake needs them
         from kedge.runtime.options import RunOptions
 
-        return report(problem, [program, *words], RunOptions())
+        return report(problem, [program, *words], RunOptions(shim=True))
     if meant.text:
         return _answer(meant)
     from kedge.cli.entry import main as run_kedge  # late: answers need none of it
@@ -61,11 +61,11 @@ def main(program: str, argv: Sequence[str] | None = None) -> int:
     if verb not in CONTAINER_VERBS:
         _load_site()
     if meant.warnings and "--silent" not in meant.words:
-        from kedge.cli.container import write_message  # late: hardly anybody is warned
+        from kedge.cli.container import begin_message, write_message  # late: hardly anybody is warned
 
         for text in meant.warnings:
-            write_message(f"kedge: warning: {text}")
-    status = run_kedge(meant.words)
+            write_message(begin_message("warn", is_shim=True) + text)
+    status = run_kedge(["--shim", *meant.words])
     return status if verb in CONTAINER_VERBS else speak_status(status)
 
 

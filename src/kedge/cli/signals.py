@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""SIGTERM and SIGHUP as exceptions, so that temporary files are removed on the way out."""
+"""SIGINT, SIGTERM and SIGHUP as exceptions, so that temporary files are removed on the way out."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+_Handler = Callable[[int, FrameType | None], None]
+_ONE_INTERRUPT = 1.0  # seconds; a terminal sends SIGINT to us and to our parent, which passes it on: that is one
 
 
 class Terminated(BaseException):
@@ -22,19 +25,40 @@ class Terminated(BaseException):
 
 @contextlib.contextmanager
 def raised_signals() -> Iterator[None]:
-    """Raise Terminated in the main thread when SIGTERM or SIGHUP comes; restore the old handlers afterwards."""
+    """Raise in the main thread: KeyboardInterrupt when SIGINT comes, Terminated when SIGTERM or SIGHUP does.
+
+    The old handlers are restored afterwards; what was ignored (nohup, a script's background) stays so.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
-    for number, handler in before.items():
-        if handler is not signal.SIG_IGN:  # nohup asked for it to be ignored
-            signal.signal(number, _raise_terminated)
+    raisers: dict[signal.Signals, _Handler] = {
+        **dict.fromkeys(_SIGNALS, _raise_terminated),
+        signal.SIGINT: _InterruptRaiser(),
+    }
+    before = {number: signal.getsignal(number) for number in raisers}
     try:
+        for number, raiser in raisers.items():
+            if before[number] is not signal.SIG_IGN:
+                signal.signal(number, raiser)
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+
+
+class _InterruptRaiser:
+    """Raises KeyboardInterrupt for the first of several SIGINTs that come together, so that the clean-up can end."""
+
+    def __init__(self) -> None:
+        self._last = -_ONE_INTERRUPT
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        now = time.monotonic()
+        if now - self._last >= _ONE_INTERRUPT:
+            self._last = now
+            raise KeyboardInterrupt
 
 
 def _raise_terminated(number: int, frame: FrameType | None) -> None:

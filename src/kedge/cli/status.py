@@ -28,13 +28,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Show each job."""
-    from kedge.ops.clusters import open_cluster
-    from kedge.ops.job_control import find_job, read_status
+    from kedge.ops.job_control import read_status
+    from kedge.ops.job_places import locate_job
 
-    cluster = open_cluster(console.settings, console.environ)
     told = []
     for word in arguments.jobs:
-        job = find_job(cluster, word)
+        cluster, job = locate_job(console.settings, console.environ, word)
         statuses = read_status(cluster, job)
         if console.json:
             told.append(_as_dict(job, statuses, cluster))
@@ -77,7 +76,9 @@ def _describe_clue(job: FoundJob, status: JobStatus) -> dict[str, object]:
 
 
 def _show(job: FoundJob, statuses: Sequence[JobStatus], cluster: Cluster, console: Console) -> None:
-    console.print(f"{job.name} on {cluster.site.name}")
+    from kedge.cli.redaction import escape_line
+
+    console.print(f"{escape_line(job.name)} on {cluster.site.name}")
     for each in statuses[:_SHOWN_TASKS]:
         title = f"  task {each.shown_id.partition('_')[2]}: " if len(statuses) > 1 or each.index is not None else "  "
         console.print(f"{title}{describe_state(each)}")
@@ -117,8 +118,9 @@ def _show_logs(job: FoundJob, console: Console) -> None:
 def describe_state(status: JobStatus) -> str:
     """`running on n1 since 12:30 (5 min)`, `failed with exit code 3 after 0:10:00`."""
     from kedge.model.duration import format_duration
+    from kedge.ops.job_status import BEING_CANCELLED
 
-    text = status.state.value
+    text = "being cancelled" if status.reason == BEING_CANCELLED else status.state.value
     if status.state is State.UNKNOWN:
         text += f": the scheduler says '{status.raw}'"
     if status.state is State.FAILED and status.signal:
@@ -132,4 +134,11 @@ def describe_state(status: JobStatus) -> str:
     elif status.started:
         text += f", for {format_duration(max(round(time.time() - status.started), 0))}"
         text += f" of {format_duration(status.time_limit)}" if status.time_limit else ""
-    return text
+    return text + _describe_attempts(status)
+
+
+def _describe_attempts(status: JobStatus) -> str:
+    """For a job that the scheduler put back into the queue."""
+    if status.attempts and status.state in (State.QUEUED, State.HELD):
+        return f" again after {status.attempts} attempt{'' if status.attempts == 1 else 's'}"
+    return f" (attempt {status.attempts})" if status.attempts > 1 else ""

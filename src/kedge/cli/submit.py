@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,14 +67,17 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if console.dry_run:
         _show(plans, console)
         return 0
-    _greet(cluster, console)
+    is_first = not cluster.site.queues and cluster.backend.name != "local" and not cluster.records.list_keys()
     submitted: dict[str, Submitted] = {}
     for (name, job), first in zip(asked.jobs, plans, strict=True):
         # one that waits for another of these has to know the id which that one got
         waits = any(each.job in submitted for each in job.dependencies)
         ids = {**dict(asked.others), **{other: done.record.id for other, done in submitted.items()}}
-        plan = _make_plan(job, ids, asked.folder, cluster, console) if waits else first
+        pinned = replace(job, image=first.job.image)  # looked up already
+        plan = _make_plan(pinned, ids, asked.folder, cluster, console) if waits else first
         submitted[name] = _submit(plan, arguments, console)
+    if is_first:
+        _greet(console)
     if arguments.wait:
         _wait(list(submitted.values()), cluster, console)
     if console.json:
@@ -81,13 +85,12 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _greet(cluster: Cluster, console: Console) -> None:
+def _greet(console: Console) -> None:
     """Say once, with the first job, that more can be known about a cluster without a profile of its own."""
-    if not cluster.site.queues and cluster.backend.name != "local" and not cluster.records.list_keys():
-        console.progress.note(
-            "kedge knows no limits of this cluster, so requests beyond them wait for ever instead of being refused; "
-            "'kedge site init' learns them"
-        )
+    console.progress.note(
+        "kedge knows no limits of this cluster, so requests beyond them wait for ever instead of being refused; "
+        "'kedge site init' learns them"
+    )
 
 
 def _plan_all(asked: Asked, cluster: Cluster, console: Console) -> list[Plan]:
@@ -110,8 +113,35 @@ def read_jobs(arguments: argparse.Namespace) -> Asked:
     image = "" if words[0] == "-" else words[0]
     if not image and not words[1:]:
         raise UsageError("there is no command to run", hint="kedge submit - COMMAND runs one without a container")
+    _refuse_late_options(arguments, words)
     base = Job(image=image, command=tuple(words[1:]), name=_name_after(words))
     return Asked((("", read_job_options(arguments, base)),), Path.cwd())
+
+
+def _refuse_late_options(arguments: argparse.Namespace, words: list[str]) -> None:
+    """Refuse options behind the image, which would be the job's name and program; say the line to type."""
+    late = words[1:]
+    takes_options = arguments.described_runscript or ("--torchrun", "torchrun") in (arguments.described_parallel or ())
+    if not late or not late[0].startswith("-") or takes_options:
+        return
+    if late[0] == "--":
+        options, rest = [], late[1:]
+    else:
+        from kedge.cli.main import make_parser  # late: only for a mistake
+
+        try:
+            rest = list(make_parser("submit").parse_args(late).words)
+        except UsageError as problem:
+            raise UsageError(
+                f"'{late[0]}' stands where the command should be; options come before the image", hint=problem.hint
+            ) from None
+        options = late[: len(late) - len(rest)]
+    typed = sys.argv[1 : -len(words)] if sys.argv[-len(words) :] == words else ["submit"]
+    before = [word for word in typed if word != "--"]
+    raise UsageError(
+        f"'{late[0]}' stands where the command should be; options come before the image",
+        hint=f"write: {shlex.join(['kedge', *before, *options, words[0], *rest])}",
+    )
 
 
 def _read_file(arguments: argparse.Namespace, words: list[str]) -> Asked:
@@ -172,10 +202,16 @@ def _submit(plan: Plan, arguments: argparse.Namespace, console: Console) -> Subm
     if not console.json and arguments.script != "-":
         console.print(record.id)
         console.progress.note(f"'{record.name}' is in the queue of {record.site}; its output: {show_output(record)}")
-        console.progress.note(
-            f"'kedge status {record.id}' says how it is, 'kedge logs -f {record.id}' shows its output"
-        )
+        named = f"{_repeat_site(plan, console)}{record.id}"
+        console.progress.note(f"'kedge status {named}' says how it is, 'kedge logs -f {named}' shows its output")
     return done
+
+
+def _repeat_site(plan: Plan, console: Console) -> str:
+    """`--site NAME ` where the next command would otherwise be for another site: its jobs have the same numbers."""
+    site = plan.cluster.site.name
+    is_passing = console.settings.sources["site"].kind == "flag" or (console.settings.site or site) != site
+    return f"--site {shlex.quote(site)} " if is_passing else ""
 
 
 def _wait(submitted: list[Submitted], cluster: Cluster, console: Console) -> None:

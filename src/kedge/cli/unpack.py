@@ -29,6 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_settings(
         parser, "architecture", "threads", "disable_cache", "cache_directory", "temporary_directory", "node_directory",
         "node_limit", "no_https", "library_url", "ca_bundle", "download_connections", "retries",
+        "stall_timeout", "minimum_speed",
     )  # fmt: skip
 
 

@@ -27,16 +27,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Wait for each; the first that did not end well is the error, after all were waited for."""
     from kedge.model.duration import parse_duration
-    from kedge.ops.clusters import open_cluster
-    from kedge.ops.job_control import find_job, require_success, wait_for
+    from kedge.ops.job_control import require_success, wait_for
+    from kedge.ops.job_places import locate_jobs
 
     timeout = float(parse_duration(arguments.timeout)) if arguments.timeout else None
     if timeout is not None and timeout <= 0:
         raise UsageError("--timeout takes a time above zero")
-    cluster = open_cluster(console.settings, console.environ)
+    cluster, jobs = locate_jobs(console.settings, console.environ, arguments.jobs)
     told, problems = [], []
     end = time.monotonic() + timeout if timeout is not None else None  # for all of them together
-    for job in [find_job(cluster, word) for word in arguments.jobs]:
+    for job in jobs:
         left = max(end - time.monotonic(), 0.0) if end is not None else None
         statuses = wait_for(cluster, job, timeout=left, notice=_Notice(job.name, console))
         told.append({"id": job.id, "tasks": [each.as_dict() for each in statuses]})

@@ -236,7 +236,7 @@ class _Reader:
 
     def _refuse_key(self, place: tuple[str, ...], key: str) -> NoReturn:
         meant = find_meaning(key)
-        if place == ("job",) and isinstance(self.content["job"][key], dict):
+        if place == ("job",) and isinstance(self.content["job"][key], dict) and meant is None:
             hint: str | None = f"a job of its own is [jobs.{write_key(key)}]"
         elif key in _TOP_KEYS:
             hint = f"'{key}' is for the whole file: put it at the top, above every [table]"

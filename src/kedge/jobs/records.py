@@ -4,9 +4,10 @@
     records/KEY/job.json    what was submitted, where and how; written before the scheduler hears of it
     records/KEY/script.sh   the script
     records/KEY/submit.out  what the submit command printed: the id is in it even if kedge was killed meanwhile
-    records/KEY/began…      written by the script when it begins: `ID HOST TIME`, and the files its output and errors
-                            go to, a line each; .INDEX behind its name in arrays
-    records/KEY/ended…      written by the script when it ends: `STATUS TIME`
+    records/KEY/began…      the script adds to it when it begins: `ID HOST TIME`, and the files its output and errors
+                            go to, a line each; once more for each time the scheduler puts it back into the queue;
+                            .INDEX behind its name in arrays
+    records/KEY/ended…      written by the script when it ends: `STATUS TIME`, and the first line of the run that ended
     records/KEY/cancelled…  written by `kedge cancel`
     records/KEY/lost        written when the scheduler was first found not to know the job any more
     records/KEY/final.json  what the scheduler said last, once nothing changes any more
@@ -23,6 +24,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -38,6 +40,7 @@ from kedge.posix.private import ANY_MODE, OTHERS_WRITE, make_private, read_own_f
 _LIMIT = 1 << 20  # bytes of a file of a record; larger ones are somebody else's
 _FINAL_LIMIT = 1 << 26  # the last word has a line for each task of an array
 _VERSION = 1
+_FIRST_LINE = re.compile(r"[^\s/]\S* \S+ \d{1,12}")  # what a script writes when it begins
 
 
 @frozen
@@ -52,6 +55,7 @@ class Ending:
     error: str = ""
     status: int | None = None  # None: it began and said nothing more
     ended: float | None = None
+    attempts: int = 1  # how often it began: a scheduler may put it back into the queue
 
 
 @frozen
@@ -102,9 +106,8 @@ class Record:
             names = sorted(os.listdir(self.folder))
         except OSError:
             return []
-        found = [_read_ending(self.folder, name) for name in names if name == "began" or name.startswith("began.")]
-        # a user may have submitted the script once more by hand: that is another job
-        return [each for each in found if not self.id or not each.id or shorten_id(each.id) == shorten_id(self.id)]
+        found = [_read_ending(self, name) for name in names if name == "began" or name.startswith("began.")]
+        return [each for each in found if each is not None]
 
     def note_cancelled(self, index: int | None, *, undo: bool = False) -> None:
         """Keep in mind that its user ended it, for schedulers that forget; or that this failed."""
@@ -127,12 +130,21 @@ class Record:
             return 0.0
 
     def read_final(self) -> list[JobStatus]:
-        """The last word about it, or nothing."""
+        """The last word about it, or nothing: none either if it was put back into the queue and began once more."""
+        if self._has_begun_again():
+            return []
         try:
             data = _read(self.folder / "final.json", _FINAL_LIMIT)
             return [decode_status(each) for each in json.loads(data)]
         except (FileProblem, ValueError, KeyError, TypeError, RecursionError):
             return []
+
+    def _has_begun_again(self) -> bool:
+        with contextlib.suppress(OSError):
+            said = (self.folder / "final.json").stat().st_mtime
+            with os.scandir(self.folder) as files:
+                return any(each.name.startswith("began") and each.stat().st_mtime > said for each in files)
+        return False
 
 
 class Records:
@@ -239,6 +251,13 @@ class Records:
         found = {**_read_links(self._ended, ""), **_read_links(self._ids, "")}
         return sorted(name.removesuffix(f":{id}") for name in found if name.endswith(f":{id}"))
 
+    def has_cancelled(self, key: str) -> bool:
+        """Whether a user ended this job, or a task of it; opens no file."""
+        try:
+            return any(name.startswith("cancelled") for name in os.listdir(self._records / key))
+        except OSError:
+            return False
+
     def list_new(self) -> list[str]:
         """The keys of records whose id is not known: their submission is under way, or was killed."""
         try:
@@ -276,22 +295,28 @@ class Records:
             ) from None
 
     def find(self, word: str, site: str) -> Record:
-        """The record of an id, a key, a name (the newest of that name), or `last`."""
-        ids = {**self.list_ended(site), **self.list_ids(site)}
-        if word in ids:
-            return self.read(ids[word], word)
-        for id in (id for id in ids if word.isdecimal() and shorten_id(id) == word):
-            return self.read(ids[id], id)  # PBS's 12[].server by its number
-        by_key = {key: id for id, key in ids.items()}
+        """The record of an id, a key, a name (the newest of that name), or `last`; without a `site` of any."""
+        ids = self._list_known(site)
+        named = [key for key, id in ids.items() if id == word] or [
+            key
+            for key, id in ids.items()
+            if word.isdecimal() and shorten_id(id) == word  # PBS's 12[].server
+        ]
         keys = self.list_keys()
-        if word in keys:
-            return self.read(word, by_key.get(word, ""))
+        if named or word in keys:
+            key = max(named) if named else word
+            return self.read(key, ids.get(key, ""))
         for key in reversed(keys):
             with contextlib.suppress(FileProblem):
-                record = self.read(key, by_key.get(key, ""))
-                if word in (record.name, "last") and record.site == site:
+                record = self.read(key, ids.get(key, ""))
+                if word in (record.name, "last") and site in ("", record.site):
                     return record
         raise JobNotFound(f"there is no record of a job '{word}'", hint="'kedge jobs' lists what there is")
+
+    def _list_known(self, site: str) -> dict[str, str]:
+        """Key to id of all jobs of a site, or of all sites."""
+        links = {**_read_links(self._ended, site), **_read_links(self._ids, site)}
+        return {key: name if site else name.partition(":")[2] for name, key in links.items()}
 
     def forget(self, record: Record) -> None:
         """Remove a record; the job itself is not touched."""
@@ -338,24 +363,51 @@ def _make_record(key: str, folder: Path, id: str, fields: Mapping[str, object]) 
     )
 
 
-def _read_ending(folder: Path, name: str) -> Ending:
+def _read_ending(record: Record, name: str) -> Ending | None:
+    """What the script wrote of its last run; None where all that is there was written by another job."""
     index = name.partition(".")[2]
-    lines = _read_lines(folder / name)
-    began = lines[0].split() if lines else []
-    ended = " ".join(_read_lines(folder / name.replace("began", "ended", 1))).split()
-    start, end = (_read_time(words[-1]) if words else None for words in (began, ended))
-    if start and end and end < start:
-        ended, end = [], None  # of a run before: the scheduler put it back into the queue
+    runs = [lines for lines in _split_runs(_read_lines(record.folder / name)) if _is_of(record, lines[0].split())]
+    if not runs:
+        return None
+    lines = runs[-1]
+    began = lines[0].split()
+    ended = " ".join(_read_lines(record.folder / name.replace("began", "ended", 1))).split()
+    if not _is_end_of(began, ended):
+        ended = []
     return Ending(
         index=int(index) if index.isdecimal() else None,
         id=began[0] if len(began) > 2 else "",
-        began=start,
+        began=_read_time(began[-1]) if began else None,
         host=began[1] if len(began) > 2 else "",
         output=lines[1] if len(lines) > 1 else "",
         error=lines[2] if len(lines) > 2 else "",
         status=int(ended[0]) if ended and ended[0].isdecimal() else None,
-        ended=end,
+        ended=_read_time(ended[1]) if len(ended) > 1 else None,
+        attempts=len(runs),
     )
+
+
+def _split_runs(lines: Sequence[str]) -> list[list[str]]:
+    """The lines of each run; a first line is `ID HOST TIME`, and the others are paths."""
+    runs = [list(lines[:1]) or [""]]
+    for line in lines[1:]:
+        if _FIRST_LINE.fullmatch(line):
+            runs.append([])
+        runs[-1].append(line)
+    return runs
+
+
+def _is_of(record: Record, began: Sequence[str]) -> bool:
+    """Whether it is the record's own job: a user may have submitted its script once more by hand."""
+    return len(began) < 3 or not record.id or shorten_id(began[0]) == shorten_id(record.id)
+
+
+def _is_end_of(began: Sequence[str], ended: Sequence[str]) -> bool:
+    """Whether a run has ended; the end of a run before says nothing. Scripts of older versions do not name the run."""
+    if len(ended) > 2:
+        return list(ended[2:]) == list(began)
+    start, end = (_read_time(words[-1]) if words else None for words in (began, ended))
+    return not (start and end and end < start)
 
 
 def _read_lines(path: Path) -> list[str]:

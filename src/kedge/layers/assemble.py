@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from kedge.errors import CorruptImage, HostileImage
+from kedge.layers.limits import Ledger
 from kedge.layers.names import show_name
 from kedge.layers.whiteouts import HardLink, LayerRecord
 from kedge.model.tree import Kind, Node
@@ -15,8 +18,10 @@ _MAXIMUM_FOLLOWED = 10_000_000  # components of links' targets walked for one im
 class Assembler:
     """A tree that layers are applied to; `root` is the result."""
 
-    def __init__(self) -> None:
+    def __init__(self, ledger: Ledger) -> None:
         self.root = make_implicit_folder()
+        self._ledger = ledger
+        self._hidden: dict[bytes, Node] = {}  # targets of the layer's hard links that the layer itself hides
         self._folders: dict[bytes, Node] = {}  # parents as resolved; dropped when a folder or link is replaced
         self._followed = 0
         self._where = ""
@@ -25,8 +30,9 @@ class Assembler:
         """Apply one layer: what it hides first, then its entries in their order."""
         self._where = f"layer {record.name}"
         self._folders = {}
+        self._hidden = {}
         if record.whiteouts or record.opaques:
-            self._hide(record)
+            self._hide_below(record)
         for parent, name, item in record.entries:
             folder = self._folders.get(parent)
             if folder is None:
@@ -49,6 +55,15 @@ class Assembler:
             self._folders.clear()
         folder.children[name] = item
 
+    def _hide_below(self, record: LayerRecord) -> None:
+        """Hide what whiteouts name, but keep what the layer's own hard links make of it."""
+        targets = {item.target for _, _, item in record.entries if isinstance(item, HardLink)}
+        before = {target: self._look_up(target) for target in targets}
+        self._hide(record)
+        self._hidden = {
+            target: node for target, node in before.items() if node is not None and self._look_up(target) is None
+        }
+
     def _hide(self, record: LayerRecord) -> None:
         """Remove from the lower layers what whiteouts and opaque folders name.
 
@@ -70,17 +85,26 @@ class Assembler:
                 folder.children.pop(name, None)
 
     def _find_folder(self, parent: bytes, named: set[bytes] | None = None) -> Node | None:
-        """The existing folder at `parent`, links followed inside the root but not at paths in `named`; None if none."""
+        """The folder at `parent`, links followed inside the root but not at paths in `named`; None if there is none.
+
+        Where there is nothing, an empty folder outside of the tree: a link's `..` may lead back from there.
+        """
         walk = _Walk(self.root, parent)
         for part in walk:
-            node = walk.folder.children.get(part)
-            if node is None or node.kind not in (Kind.DIRECTORY, Kind.SYMLINK):
+            node = walk.folder.children.get(part) or make_implicit_folder()
+            if node.kind not in (Kind.DIRECTORY, Kind.SYMLINK):
                 return None
             if node.kind is Kind.DIRECTORY:
-                walk.enter(node)
+                walk.enter(node, part)
             elif (named and walk.lexical in named) or not self._follow(walk, node):
                 return None
         return None if walk.escaped else walk.folder
+
+    def _look_up(self, path: bytes) -> Node | None:
+        """What is at `path`, its parents' links followed inside the root; None if nothing."""
+        head, _, last = path.rpartition(b"/")
+        folder = self._find_folder(head)
+        return folder.children.get(last) if folder is not None and last else None
 
     def _resolve(self, parent: bytes, name: bytes) -> Node:
         """The folder an entry goes into, made where it is missing; symbolic links on the way stay inside the root."""
@@ -92,13 +116,28 @@ class Assembler:
                     raise self._refuse_way(parent, name, node)
                 continue
             if node is None or node.kind is not Kind.DIRECTORY:
-                if walk.is_behind_link or walk.escaped:
+                if node is not None and walk.is_behind_link:
                     raise self._refuse_way(parent, name, walk.link)
-                node = walk.folder.children[part] = make_implicit_folder()
-            walk.enter(node)
+                node = make_implicit_folder()
+            walk.enter(node, part)
         if walk.escaped:
             raise self._refuse_way(parent, name, walk.link)
+        self._attach(walk)
         return walk.folder
+
+    def _attach(self, walk: _Walk) -> None:
+        """Put the folders that a walk has implied into the tree; those that its `..` left again are not among them."""
+        if walk.depth >= self._ledger.options.maximum_depth:
+            raise HostileImage(
+                f"{self._where}: its folders are more than {self._ledger.options.maximum_depth} levels deep",
+                context={"layer": self._where},
+                hint="no honest image has such folders; do not use it",
+            )
+        for folder, name, node in walk.steps():
+            if folder.children.get(name) is not node:
+                folder.children[name] = node
+                if walk.link is not None:  # the reader has charged what names imply, not what links do
+                    self._ledger.charge_member(len(name), self._where)
 
     def _follow(self, walk: _Walk, link: Node) -> bool:
         """Let a walk go on at a link's target; refuses images whose links are made to be walked for hours."""
@@ -112,9 +151,7 @@ class Assembler:
         return walk.follow(link)
 
     def _find_target(self, link: HardLink, parent: bytes, name: bytes) -> Node:
-        head, _, last = link.target.rpartition(b"/")
-        folder = self._find_folder(head)
-        node = folder.children.get(last) if folder is not None and last else None
+        node = self._look_up(link.target) or self._hidden.get(link.target)
         if node is not None and node.kind is not Kind.DIRECTORY:
             return node
         path = show_name(parent + b"/" + name if parent else name)
@@ -130,7 +167,7 @@ class Assembler:
         target = show_name(link.target) if link is not None else ""
         return HostileImage(
             f"{self._where}: '{path}' would be written through a symbolic link to '{target}', which leads out of the "
-            f"image, nowhere or in circles",
+            f"image, to a file or in circles",
             context={"layer": self._where, "path": path, "link": target},
             hint="no honest image does this; do not use it",
         )
@@ -139,11 +176,12 @@ class Assembler:
 class _Walk:
     """Goes along a path one component at a time, the way a process confined to `root` would."""
 
-    __slots__ = ("_floor", "_hops", "_pending", "_trail", "escaped", "lexical", "link")
+    __slots__ = ("_floor", "_hops", "_names", "_pending", "_trail", "escaped", "lexical", "link")
 
     def __init__(self, root: Node, path: bytes) -> None:
         self._pending = path.split(b"/")[::-1] if path else []
         self._trail = [root]
+        self._names: list[bytes] = []  # of the trail's folders, all but the root
         self._floor: int | None = None  # while more than this is pending, components come from a link's target
         self._hops = 0
         self.lexical = b""  # the part of `path` walked so far, as written
@@ -172,14 +210,26 @@ class _Walk:
                 self.lexical = self.lexical + b"/" + part if self.lexical else part
             if part == b"..":
                 self.escaped = self.escaped or len(self._trail) == 1
-                self._trail = self._trail[:-1] or self._trail
+                if self._names:
+                    self._trail.pop()
+                    self._names.pop()
             elif part not in (b"", b"."):
                 return part
         raise StopIteration
 
-    def enter(self, node: Node) -> None:
+    @property
+    def depth(self) -> int:
+        """How many folders below the root the walk stands."""
+        return len(self._names)
+
+    def steps(self) -> Iterator[tuple[Node, bytes, Node]]:
+        """The way from the root to where the walk stands: folder, name in it, folder of that name."""
+        return zip(self._trail, self._names, self._trail[1:], strict=False)
+
+    def enter(self, node: Node, name: bytes) -> None:
         """Step into a folder."""
         self._trail.append(node)
+        self._names.append(name)
 
     def follow(self, link: Node) -> bool:
         """Go on at the link's target; False when there were too many links."""
@@ -190,7 +240,7 @@ class _Walk:
         if self._floor is None:
             self._floor = len(self._pending)
         if link.target[:1] == b"/":
-            self._trail = self._trail[:1]
+            self._trail, self._names = self._trail[:1], []
         self._pending.extend(reversed(link.target.split(b"/")))
         return True
 
@@ -205,4 +255,5 @@ def make_implicit_folder() -> Node:
 def copy_metadata(source: Node, folder: Node) -> None:
     """Let `folder` have the owner, mode, time and attributes of `source` and keep its children."""
     folder.mode, folder.uid, folder.gid = source.mode, source.uid, source.gid
-    folder.mtime, folder.xattrs, folder.layer = source.mtime, source.xattrs, source.layer
+    folder.mtime, folder.nanoseconds = source.mtime, source.nanoseconds
+    folder.xattrs, folder.layer = source.xattrs, source.layer

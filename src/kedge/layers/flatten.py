@@ -28,11 +28,13 @@ from kedge.model.tree import ContentSink, Kind, Node, walk
 #     `.wh..wh.` names are dropped, at last also its folders in the root: hard links lead into `.wh..wh.plnk`.
 #  4. A file over a folder hides all below it; a folder over a file begins empty, whatever was below the file.
 #  5. Within a layer the last of several equal names wins; hard links made to an earlier one keep it.
-#  6. A hard link's target is looked up as the tree is at that point of that layer: in it, or in a lower one.
-#  7. An entry whose parent is a symbolic link in a lower layer (`lib/x` where lib -> usr/lib) goes where the link
-#     leads, inside the root; if that is out of it, nowhere or a circle, the image is hostile. A named folder replaces
-#     a link.
-#  8. `/` and `./` name the root. Owners, setuid bits, devices and extended attributes are kept as they are.
+#  6. A hard link's target is looked up as the tree is at that point of that layer: in it, or in a lower one, and then
+#     among what the layer itself hides.
+#  7. An entry whose parent is a symbolic link (`lib/x` where lib -> usr/lib) goes where the link leads, inside the
+#     root; folders that are missing there are implied. If it leads out of the root, to a file or in a circle, the image
+#     is hostile. A named folder replaces a link.
+#  8. `/` and `./` name the root, `/x` and `a/../x` mean `x`; a name that leads above the root is hostile. Owners,
+#     setuid bits, devices and extended attributes are kept as they are.
 
 _SKIPPED = object()  # the content of a file that a higher layer hides
 _REPORT = 256  # members between two reports of progress
@@ -55,7 +57,7 @@ def flatten(layers: Sequence[LayerSource], sink: ContentSink, options: FlattenOp
             cover.absorb(record)
     del cover
     skipped = {record.index: record.skipped for record in records if record.skipped}
-    assembler = Assembler()
+    assembler = Assembler(ledger)
     while records:
         assembler.apply(records.pop())
     for name in [name for name in assembler.root.children if name.startswith(RESERVED_PREFIX)]:
@@ -117,7 +119,7 @@ class _LayerReading:
 def make_node(member: Member, kind: Kind) -> Node:
     """A node with the metadata of a tar member, its content still missing."""
     node = Node(kind, member.mode, member.uid, member.gid, member.mtime)
-    node.xattrs = member.xattrs
+    node.nanoseconds, node.xattrs = member.nanoseconds, member.xattrs
     if kind is Kind.FILE:
         node.size = member.size
     elif kind is Kind.SYMLINK:

@@ -133,7 +133,9 @@ class _FolderReading:
 
     def _make_node(self, path: bytes, status: os.stat_result, kind: Kind) -> Node:
         uid, gid = (0, 0) if self._options.all_root else (status.st_uid, status.st_gid)
-        node = Node(kind, stat.S_IMODE(status.st_mode), uid, gid, status.st_mtime_ns // 10**9)
+        seconds, nanoseconds = divmod(status.st_mtime_ns, 10**9)
+        node = Node(kind, stat.S_IMODE(status.st_mode), uid, gid, seconds)
+        node.nanoseconds = nanoseconds
         with explained(os.fsdecode(path)):
             node.xattrs = _read_xattrs(path)
             if kind is Kind.SYMLINK:

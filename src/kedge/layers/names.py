@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Names of tar members made safe: relative, without `..`, bounded in length and depth; others are refused by name."""
+"""Names of tar members made safe: a path from the image's root, `..` resolved, bounded in length.
+
+Names that lead above the root, or are longer than Linux allows, are refused.
+"""
 
 from __future__ import annotations
 
@@ -17,28 +20,34 @@ def show_name(raw: bytes) -> str:
     return text if len(raw) <= _SHOWN else f"{text}… ({len(raw)} bytes)"
 
 
-def split_name(raw: bytes, where: str, maximum_depth: int) -> list[bytes]:
-    """The components of a member's name; the root (`/`, `./`) has none. Raises HostileImage naming layer and path."""
-    stripped = raw.strip(b"/")
-    if raw[:1] == b"/" and stripped:
-        raise _refuse(raw, where, "is absolute")
-    return split_target(stripped, where, maximum_depth)
+def split_name(raw: bytes, where: str) -> list[bytes]:
+    """The components of a member's name or a hard link's target; the root (`/`, `./`) has none.
 
-
-def split_target(raw: bytes, where: str, maximum_depth: int) -> list[bytes]:
-    """Like `split_name` for the target of a hard link, where a leading slash is common and means the image's root."""
+    A leading slash means the image's root, and `..` takes back the component before it, as Apptainer and umoci read
+    them. Raises HostileImage naming layer and path.
+    """
     if len(raw) > MAXIMUM_PATH:
         raise _refuse(raw, where, f"is longer than {MAXIMUM_PATH} bytes")
     if b"\0" in raw:
         raise _refuse(raw, where, "contains a NUL byte")
     parts = [part for part in raw.split(b"/") if part not in (b"", b".")]
     if b".." in parts:
-        raise _refuse(raw, where, "contains '..'")
+        parts = _resolve_dots(parts, raw, where)
     if any(len(part) > MAXIMUM_COMPONENT for part in parts):
         raise _refuse(raw, where, f"has a component of more than {MAXIMUM_COMPONENT} bytes")
-    if len(parts) > maximum_depth:
-        raise _refuse(raw, where, f"is more than {maximum_depth} folders deep")
     return parts
+
+
+def _resolve_dots(parts: list[bytes], raw: bytes, where: str) -> list[bytes]:
+    kept: list[bytes] = []
+    for part in parts:
+        if part != b"..":
+            kept.append(part)
+        elif kept:
+            kept.pop()
+        else:
+            raise _refuse(raw, where, "leads out of the image with '..'")
+    return kept
 
 
 def _refuse(raw: bytes, where: str, why: str) -> HostileImage:

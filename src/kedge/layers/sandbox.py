@@ -20,12 +20,12 @@ from kedge.layers.names import show_name
 from kedge.layers.privileges import Privileges, choose_privileges
 from kedge.model.progress import Progress, Silent
 from kedge.model.tree import Buffer, Kind, Node, walk
-from kedge.posix.beneath import open_folder, remove_tree
+from kedge.posix.beneath import Descent, open_folder, remove_tree
 from kedge.posix.files import explained, refuse_existing, remove_abandoned, temporary_beside
 
 _PER_FOLDER = 4096  # spool files per folder: huge folders are slow on cluster file systems
 _HOLE = 65536  # runs of zeros from this size on become holes
-_LATEST = (1 << 62) // 10**9  # seconds that utimensat takes as nanoseconds
+_LATEST = (1 << 63) - 1  # seconds that utimensat takes; a file system that ends earlier keeps the last it has
 
 
 class SandboxSink:
@@ -131,7 +131,6 @@ class SandboxSink:
 class _Level:
     """A folder being filled."""
 
-    folder: int
     name: bytes
     node: Node
     children: Iterator[tuple[bytes, Node]]
@@ -149,29 +148,29 @@ class _TreeBuilder:
 
     def build(self, path: Path, root: Node) -> None:
         """Fill the empty folder `path`."""
-        parent = open_folder(path.parent)
-        levels = [_Level(open_folder(path), os.fsencode(path.name), root, iter(root.sorted_children()))]
+        way = Descent(open_folder(path.parent))
         try:
+            levels = [self._enter(way, os.fsencode(path.name), root)]
             while levels:
-                self._step(levels, parent)
+                self._step(levels, way)
         finally:
-            for level in levels:
-                os.close(level.folder)
-            os.close(parent)
+            way.close()
 
-    def _step(self, levels: list[_Level], parent: int) -> None:
+    def _enter(self, way: Descent, name: bytes, node: Node) -> _Level:
+        way.enter(open_folder(name, at=way.folder))
+        return _Level(name, node, iter(node.sorted_children()))
+
+    def _step(self, levels: list[_Level], way: Descent) -> None:
         level = levels[-1]
         for name, node in level.children:
             refuse_way_out(name)
             if node.kind is Kind.DIRECTORY:
-                os.mkdir(name, 0o700, dir_fd=level.folder)
-                folder = open_folder(name, at=level.folder)
-                levels.append(_Level(folder, name, node, iter(node.sorted_children())))
+                os.mkdir(name, 0o700, dir_fd=way.folder)
+                levels.append(self._enter(way, name, node))
                 return
-            self._make(level.folder, name, node)
-        outer = levels[-2].folder if len(levels) > 1 else parent
-        self._set_metadata(outer, level.name, level.node)
-        os.close(level.folder)
+            self._make(way.folder, name, node)
+        way.leave()
+        self._set_metadata(way.folder, level.name, level.node)
         levels.pop()
 
     def _make(self, folder: int, name: bytes, node: Node) -> None:
@@ -210,7 +209,8 @@ class _TreeBuilder:
         if node.kind is not Kind.SYMLINK:
             os.chmod(name, node.mode, dir_fd=folder)
         seconds = max(-_LATEST, min(node.mtime, _LATEST))
-        os.utime(name, ns=(self._now, seconds * 10**9), dir_fd=folder, follow_symlinks=False)
+        moment = seconds * 10**9 + node.nanoseconds
+        os.utime(name, ns=(self._now, moment), dir_fd=folder, follow_symlinks=False)
 
 
 def refuse_way_out(name: bytes) -> None:

@@ -21,7 +21,7 @@ from kedge.model.digest import Digest
 _PIECE = 1 << 19
 _WAITING = 16  # pieces between the thread that inflates and the one that reads
 _POLL = 0.2  # seconds between looks at the stop flag while the queue is full
-_FAREWELL = 5.0  # seconds to wait for the thread at the end; it may hang in a read from the network
+_FAREWELL = 0.2  # seconds to wait for the thread at the end; it may wait for bytes that do not come
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class Attributes:
     size: int | None
     uid: int | None
     gid: int | None
-    mtime: int | None
+    mtime: int | None  # nanoseconds
     xattrs: Xattrs
 
 
@@ -94,16 +94,16 @@ def _read_integer(records: Records, key: bytes) -> int | None:
 
 
 def _read_time(text: bytes) -> int | None:
-    """Whole seconds, rounded down, as the kernel shows a time with a fraction."""
+    """Nanoseconds; what is finer is rounded down, as the kernel does."""
     if not text:
         return None
     match = _TIME.match(text)
     if match is None:
         raise ValueError(f"PAX mtime is {text[:40]!r}, not a time")
     sign, seconds, fraction = match.groups()
-    if not sign:
-        return int(seconds)
-    return -int(seconds) - (1 if fraction and fraction.strip(b"0") else 0)
+    digits = fraction or b""
+    time = int(seconds) * 10**9 + int(digits[:9].ljust(9, b"0"))
+    return time if not sign else -time - bool(digits[9:].strip(b"0"))
 
 
 def _read_xattrs(records: Records) -> Xattrs:

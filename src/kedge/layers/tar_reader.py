@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from kedge.errors import CorruptImage, HostileImage, UnsupportedFormat
 from kedge.layers.limits import Ledger
-from kedge.layers.names import MAXIMUM_COMPONENT, MAXIMUM_PATH, show_name, split_name, split_target
+from kedge.layers.names import MAXIMUM_COMPONENT, MAXIMUM_PATH, show_name, split_name
 from kedge.layers.tar_layout import (
     BLOCK,
     EXTENSION_TYPES,
@@ -54,12 +54,16 @@ _ODD_NAMES = frozenset((b"", b".", b".."))
 class Member:
     """One entry of the archive: a cleaned name in two parts, metadata, and for a hard link the path it links to."""
 
-    __slots__ = ("gid", "kind", "mode", "mtime", "name", "parent", "rdev", "size", "target", "uid", "xattrs")
+    __slots__ = (
+        *("gid", "kind", "mode", "mtime", "name", "nanoseconds", "parent"),
+        *("rdev", "size", "target", "uid", "xattrs"),
+    )
 
     def __init__(self, kind: Kind | None, identity: tuple[int, int, int], mtime: int) -> None:
         self.kind = kind  # None: a hard link
         self.mode, self.uid, self.gid = identity
         self.mtime = mtime
+        self.nanoseconds = 0
         self.parent = b""  # cleaned: no leading or trailing slash, no "." or ".."
         self.name = b""  # empty, with an empty parent, for the root
         self.size = 0  # of a regular file, holes included
@@ -300,7 +304,8 @@ class TarReader:
             self._fail(str(problem))
         member.uid = self._check_id(member.uid if attributes.uid is None else attributes.uid)
         member.gid = self._check_id(member.gid if attributes.gid is None else attributes.gid)
-        member.mtime = member.mtime if attributes.mtime is None else attributes.mtime
+        if attributes.mtime is not None:
+            member.mtime, member.nanoseconds = divmod(attributes.mtime, 10**9)
         member.xattrs = attributes.xattrs
         if member.xattrs:
             self._ledger.charge_member(sum(len(k) + len(v) + 64 for k, v in member.xattrs), self._where, 0)
@@ -376,7 +381,7 @@ class TarReader:
         if not link:
             self._fail("a link without a target")
         if member.kind is None:
-            link = b"/".join(split_target(link, self._where, self._ledger.options.maximum_depth))
+            link = b"/".join(split_name(link, self._where))
         elif len(link) >= MAXIMUM_PATH or b"\0" in link:
             raise HostileImage(
                 f"{self._where}: '{show_name(self._current)}' is a symbolic link to a name of {len(link)} bytes "
@@ -392,15 +397,13 @@ class TarReader:
         parent = self._parents.get(head)
         if parent is None or name in _ODD_NAMES or len(name) > MAXIMUM_COMPONENT or len(raw) > MAXIMUM_PATH:
             parent, name = self._clean_name(raw)
-        elif raw[:1] == b"/":
-            split_name(raw, self._where, 0)  # "/name" has an empty head, like "name"
         member.parent, member.name = parent, name
         self._ledger.charge_member(len(name) + len(member.target), self._where)
 
     def _clean_name(self, raw: bytes) -> tuple[bytes, bytes]:
         if not raw:
             self._fail("a member without a name")
-        parts = split_name(raw, self._where, self._ledger.options.maximum_depth)
+        parts = split_name(raw, self._where)
         if not parts:
             return b"", b""
         parent, name = b"/".join(parts[:-1]), parts[-1]

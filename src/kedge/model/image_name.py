@@ -79,6 +79,8 @@ def split_repository(image: str, text: str) -> tuple[str, str | None, Digest | N
         digest = _parse_digest(digest_text, text)
     folder, slash, last = rest.rpartition("/")
     last, colon, tag = last.partition(":")
+    if tag.startswith("sha256:") and digest is None:  # Enroot's IMAGE:sha256:HEX
+        return folder + slash + last, None, _parse_digest(tag, text)
     if colon:
         check_tag(tag, text)
     return folder + slash + last, tag if colon else None, digest

@@ -46,6 +46,16 @@ def find_problems(job: Job, *, needs_command: bool = True) -> Iterator[Problem]:
             yield found
 
 
+def _check_command(job: Job) -> Problem | None:
+    first = job.command[0] if job.command else ""
+    if job.runscript or job.parallel is Parallel.TORCHRUN or not first.startswith("-"):
+        return None
+    return Problem("command", f"it begins with '{first}', which is no program", _OPTIONS_FIRST)
+
+
+_OPTIONS_FIRST = "options stand before the image; arguments for the image's own script need --runscript"
+
+
 def _check_counts(job: Job) -> Problem | None:
     for name in ("nodes", "tasks", "tasks_per_node", "cpus_per_task", "gpus_per_node", "time", *_MEMORY):
         value = getattr(job, name)
@@ -178,6 +188,7 @@ def _list_texts(job: Job, field: JobField) -> Sequence[str]:
 
 
 _RULES: tuple[Callable[[Job], Problem | None], ...] = (
+    _check_command,
     _check_counts,
     _check_memory,
     _check_gpus,

@@ -72,6 +72,7 @@ class JobStatus:
     ended: float | None = None
     time_limit: int | None = None  # seconds
     details: tuple[tuple[str, str], ...] = ()  # more fields a backend found, for `status`
+    attempts: int = 0  # how often its script began, as far as that wrote it down
 
     @property
     def shown_id(self) -> str:

@@ -88,15 +88,18 @@ class Index:
     raw: bytes
 
     def choose(self, wanted: Platform, what: str = "the image") -> Descriptor:
-        """The first manifest for `wanted`, an exact variant preferred; attestations are passed over."""
+        """The first manifest for `wanted`, an exact variant preferred; attestations are passed over.
+
+        The only image of an index is chosen whatever it is for: its config says that, as where there is no index.
+        """
         images = [m for m in self.manifests if m.platform is not None and m.platform.os == "linux"]
         fitting = [m for m in images if m.platform is not None and wanted.accepts(m.platform)]
         exact = [m for m in fitting if m.platform == wanted]
         if fitting:
             return (exact or fitting)[0]
         bare = [m for m in self.manifests if m.platform is None]
-        if not images and len(bare) == 1:
-            return bare[0]  # an index with one entry and no platform: OCI layouts made by hand look so
+        if len(only := images or bare) == 1:
+            return only[0]  # without a platform: OCI layouts made by hand look so
         known = [m.platform for m in self.manifests if m.platform and m.platform.architecture != "unknown"]
         there = sorted({each.architecture if each.os == "linux" else str(each) for each in known})
         raise NoMatchingPlatform(

@@ -22,6 +22,7 @@ class Queue:
     gpus_per_node: int | None = None  # 0: none
     gpu: str = ""  # `A100-SXM4-40GB`; what explain looks up
     gpu_type: str = ""  # the scheduler's word for it, as in gpu:a100:4
+    gpu_types: tuple[str, ...] = ()  # the scheduler's words where there are several, in gpu_type's place
     driver: str = ""  # of the nodes' GPUs, 535.104.05, where the site's documents state it; what explain judges by
     arch: str = ""  # amd64, arm64
     local_disk: int | None = None  # bytes

@@ -40,6 +40,7 @@ class Node:
         "layer",
         "mode",
         "mtime",
+        "nanoseconds",
         "rdev",
         "size",
         "target",
@@ -53,6 +54,7 @@ class Node:
         self.uid = uid
         self.gid = gid
         self.mtime = mtime  # whole seconds
+        self.nanoseconds = 0  # of the time, which only folders on disk can hold
         self.xattrs: Xattrs = ()  # full names ("security.capability"), sorted by name
         self.size = 0  # of a regular file
         self.content: object = None  # of a regular file; None when it is empty
@@ -136,11 +138,12 @@ def copy_tree(root: Node, source: ContentSource, sink: ContentSink) -> Node:
 
 def _copy_node(node: Node) -> Node:
     copy = Node(node.kind, node.mode, node.uid, node.gid, node.mtime)
-    copy.xattrs, copy.size, copy.target, copy.rdev, copy.layer = (
+    copy.xattrs, copy.size, copy.target, copy.rdev, copy.layer, copy.nanoseconds = (
         node.xattrs,
         node.size,
         node.target,
         node.rdev,
         node.layer,
+        node.nanoseconds,
     )
     return copy

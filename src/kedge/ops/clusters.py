@@ -16,7 +16,7 @@ from kedge.jobs.records import Records
 from kedge.model.site import Site
 from kedge.ops.site import choose_site
 from kedge.posix.process import Finished, run_program
-from kedge.schedulers.advice import find_advice, is_unreachable
+from kedge.schedulers.advice import find_advice, find_missing_setup, is_unreachable
 from kedge.schedulers.backend import Backend, Query
 from kedge.schedulers.choose import find_backend
 from kedge.settings import Settings
@@ -89,6 +89,9 @@ class Cluster:
         lines = [re.sub(_ADDRESS, "", line).strip() for line in said.splitlines() if line.strip()]
         what = "; ".join(lines[-_SHOWN_LINES:]) or f"it ended with status {done.status} and said nothing"
         context = {"command": shlex.join(done.argv), **({"said": said[-2000:]} if len(lines) > _SHOWN_LINES else {})}
+        missing = find_missing_setup(said)
+        if missing is not None:
+            return SchedulerFailed(missing[0], context=context | {"said": lines[-1]}, hint=missing[1])
         return SchedulerFailed(f"{done.argv[0]}: {what}", context=context, hint=find_advice(said))
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.errors import UsageError
-from kedge.formats.sif.identify import FileKind, identify_file
 from kedge.model.form import Form
-from kedge.model.reference import Reference, Transport
+from kedge.model.reference import Reference
+from kedge.ops.fetch_sif import check_architecture
 from kedge.ops.image_target import write_image
 from kedge.ops.open_local import open_local_image
 from kedge.ops.output import Output, choose_tag, read_output
-from kedge.ops.repack import repack_sif
+from kedge.ops.repack import is_sif_file, repack_sif
 from kedge.ops.workplace import Workplace
 
 
@@ -60,7 +60,8 @@ def convert(request: ConvertRequest, workplace: Workplace, *, dry_run: bool = Fa
         return Converted(str(source), target.path, form, None)
     tag = choose_tag(source, form, target.tag)
     options = workplace.write_options(force=request.force, tag=tag)
-    if form is Form.SIF and _is_sif(source):
+    if form is Form.SIF and is_sif_file(source):
+        check_architecture(Path(source.path), source, workplace)
         repack_sif(Path(source.path), target.path, options)
     else:
         image = open_local_image(source, workplace)
@@ -70,11 +71,3 @@ def convert(request: ConvertRequest, workplace: Workplace, *, dry_run: bool = Fa
             image.close()
     size = None if form.is_folder else target.path.stat().st_size
     return Converted(str(source), target.path, form, size)
-
-
-def _is_sif(source: Reference) -> bool:
-    path = Path(source.path)
-    if source.transport is not Transport.FILE or not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return identify_file(file) is FileKind.SIF

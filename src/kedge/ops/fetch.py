@@ -14,7 +14,7 @@ from kedge.layers.source import LayerSource
 from kedge.model.digest import Digest
 from kedge.model.manifest import Descriptor, ImageConfig
 from kedge.model.platform import Platform
-from kedge.model.progress import Progress, Task
+from kedge.model.progress import Task
 from kedge.model.reference import Reference
 from kedge.ops.image_source import LayeredImage
 from kedge.ops.resolve import Resolved, compare_platform, read_config, refuse_artifacts
@@ -24,6 +24,8 @@ from kedge.store.download import IngestOptions
 from kedge.store.ingest import Ingest
 from kedge.store.store import Store
 
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
 
 def open_remote_image(resolved: Resolved, workplace: Workplace, store: Store) -> LayeredImage:
     """Start the downloads, top layer first, and describe the image they make."""
@@ -32,7 +34,7 @@ def open_remote_image(resolved: Resolved, workplace: Workplace, store: Store) ->
     compare_platform(config.platform, resolved.reference, workplace)  # one without an index may be for anything
     manifest = resolved.manifest
     diff_ids = pair_diff_ids(resolved, config)
-    ingests = start_downloads(resolved, manifest.layers, store, workplace.progress)
+    ingests = start_downloads(resolved, manifest.layers, store, workplace)
     layers = tuple(
         LayerSource(short_name(layer), layer.digest, diff_id, _follow(ingests[layer.digest.hex]))
         for layer, diff_id in zip(manifest.layers, diff_ids, strict=True)
@@ -55,17 +57,22 @@ def pair_diff_ids(resolved: Resolved, config: ImageConfig) -> tuple[Digest | Non
 
 
 def start_downloads(
-    resolved: Resolved, layers: tuple[Descriptor, ...], store: Store, progress: Progress
+    resolved: Resolved, layers: tuple[Descriptor, ...], store: Store, workplace: Workplace
 ) -> dict[str, Ingest]:
     """Begin to fetch every layer, the last (topmost) first, each digest once."""
     ingests: dict[str, Ingest] = {}
     for layer in reversed(layers):
         if layer.digest.hex in ingests:
             continue
-        advance = count_down(progress.task(f"layer {short_name(layer)}", layer.size), layer.size)
-        options = IngestOptions(advance=advance, notify=progress.note)
+        task = workplace.progress.task(f"layer {short_name(layer)}", layer.size)
+        options = choose_ingest(workplace, count_down(task, layer.size))
         ingests[layer.digest.hex] = store.ingest(layer, _opener(resolved, layer), options)
     return ingests
+
+
+def choose_ingest(workplace: Workplace, advance: Callable[[int], None]) -> IngestOptions:
+    """How a blob is fetched for this command; `advance` is told of bytes that are there."""
+    return IngestOptions(tries=workplace.settings.retries + 1, advance=advance, notify=workplace.progress.note)
 
 
 def count_down(task: Task, total: int) -> Callable[[int], None]:
@@ -119,9 +126,13 @@ def image_platform(config: ImageConfig, wanted: Platform) -> Platform:
 
 
 def parse_time(text: str) -> int:
-    """Unix seconds of a config's RFC 3339 time; 0 where there is none or it cannot be read."""
-    try:
-        moment = datetime.datetime.fromisoformat(text[:19].replace(" ", "T")).replace(tzinfo=datetime.UTC)
-    except ValueError:
-        return 0
-    return max(int(moment.timestamp()), 0)
+    """Unix seconds of a config's RFC 3339 time, UTC where it has no zone; 0 if there is none that can be read."""
+    for readable in (text, text[:19]):  # some tools write words after the time
+        try:
+            moment = datetime.datetime.fromisoformat(readable.upper())
+        except ValueError:
+            continue
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=datetime.UTC)
+        return max((moment - _EPOCH) // datetime.timedelta(seconds=1), 0)
+    return 0

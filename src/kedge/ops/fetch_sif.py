@@ -17,7 +17,7 @@ from kedge.model.digest import Digest
 from kedge.model.manifest import SIF_LAYER, Descriptor
 from kedge.model.platform import Platform
 from kedge.model.reference import Reference, Transport
-from kedge.ops.fetch import short_name
+from kedge.ops.fetch import choose_ingest, short_name
 from kedge.ops.resolve import compare_platform, resolve
 from kedge.ops.workplace import Workplace
 from kedge.posix.files import explained
@@ -27,7 +27,7 @@ from kedge.registry.oras import find_sif
 from kedge.registry.stream import BlobStream
 from kedge.registry.transport import Transport as HttpTransport
 from kedge.settings import home_directory
-from kedge.store.download import IngestOptions, OpenAt
+from kedge.store.download import OpenAt
 from kedge.store.store import Store
 
 
@@ -130,7 +130,7 @@ class _Place:
 
         def write(file: BinaryIO) -> None:
             task = progress.task(f"SIF {short_name(layer)}", layer.size)
-            ingest = store.ingest(layer, open_at, IngestOptions(advance=task.advance, notify=progress.note))
+            ingest = store.ingest(layer, open_at, choose_ingest(self.workplace, task.advance))
             for piece in ingest.follow():
                 file.write(piece)
             task.finish()

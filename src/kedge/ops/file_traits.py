@@ -22,7 +22,7 @@ from kedge.ops.image_source import LayeredImage
 from kedge.ops.inspect import Inspection, inspect_path
 from kedge.ops.inspect_remote import inspect_remote_sif
 from kedge.ops.layered_traits import name_reference, read_layered_traits
-from kedge.ops.open_local import open_local_image
+from kedge.ops.open_local import open_any_image
 from kedge.ops.workplace import Workplace
 from kedge.posix.files import explained
 from kedge.runtime.images.squashfs_view import SquashView
@@ -46,7 +46,7 @@ _BELIEVED_FILES = (
 
 def read_archive_traits(reference: Reference, workplace: Workplace, tables: Tables) -> ImageTraits:
     """Of an archive or layout on this machine its manifest and config are read."""
-    image = open_local_image(reference, workplace)
+    image = open_any_image(reference, workplace)
     try:
         if not isinstance(image, LayeredImage):
             raise UsageError(f"{reference.redacted} is no image that can be explained", hint="give an image, or a file")

@@ -11,11 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from kedge.errors import UsageError
+from kedge.errors import CorruptImage, UsageError
 from kedge.formats.oci.writer import convert_to_oci, write_docker_archive, write_layout, write_oci_archive
-from kedge.formats.sif.layout import DataType
+from kedge.formats.sif.layout import DataType, SifDescriptor
 from kedge.formats.sif.writer import SifBuilder
 from kedge.formats.singularityd import ImageRecord, decorate, describe
+from kedge.formats.singularityd.kept import keep_own_parts
+from kedge.formats.singularityd.views import TreeView
+from kedge.formats.squashfs.reader import SquashReader
 from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
 from kedge.layers.sandbox import SandboxSink
 from kedge.model.form import Form
@@ -67,12 +70,27 @@ def write_sif(file: BinaryIO, image: ImageSource, options: WriteOptions) -> None
     seed = f"{record.kind}|{record.reference}|{record.digest}|{options.codec}".encode()
     builder = SifBuilder(file, architecture=record.platform.architecture, created=record.created, seed=seed)
     builder.add_object(DataType.DEFFILE, objects.definition)
-    builder.add_object(DataType.GENERIC_JSON, objects.inspect_metadata, "inspect-metadata.json")
+    metadata = builder.add_object(DataType.GENERIC_JSON, objects.inspect_metadata, "inspect-metadata.json")
     if objects.oci_config is not None:
         builder.add_object(DataType.GENERIC_JSON, objects.oci_config, "oci-config.json")
     builder.begin_partition()
-    builder.end_partition(write_squashfs(file, image, options))
+    partition = builder.end_partition(write_squashfs(file, image, options))
+    if not image.is_decorated:
+        kept = _read_own_parts(file, partition, objects, options.progress)
+        if kept is not None:
+            builder.replace_object(metadata, kept)
     builder.finish()
+
+
+def _read_own_parts(file: BinaryIO, partition: SifDescriptor, objects: ImageRecord, progress: Progress) -> bytes | None:
+    """The document of `inspect` with what only the files know, now that they are there."""
+    file.flush()
+    try:
+        with SquashReader(file, partition.offset, partition.size) as reader:
+            return keep_own_parts(objects.inspect_metadata, TreeView(reader.find, reader), "the image")
+    except CorruptImage as problem:
+        progress.warn(f"'inspect' will not show the image's help, test and apps: {problem.message}")
+        return None
 
 
 def write_squashfs(file: BinaryIO, image: ImageSource, options: WriteOptions) -> int:

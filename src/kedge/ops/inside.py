@@ -64,7 +64,7 @@ class Inside:
 
             additions = plan_devices(options, host, image)
         payload = plan_payload(options, host, image, additions, collect_binds(options, host.environ, host.cwd))
-        for level, texts in (("warn", payload.warnings), ("note", payload.notes)):
+        for level, texts in (("once", payload.warnings), ("note", payload.notes)):
             for text in texts:
                 say(level, text)
         request = Request(options, host, image, additions, payload)

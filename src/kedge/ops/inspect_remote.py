@@ -23,7 +23,7 @@ from kedge.ops.fetch import make_record
 from kedge.ops.fetch_sif import SifSource, find_sif_source
 from kedge.ops.image_source import ImageSource
 from kedge.ops.inspect import Inspection, inspect_config, inspect_file, inspect_path, is_archive
-from kedge.ops.open_local import open_local_image
+from kedge.ops.open_local import open_any_image
 from kedge.ops.resolve import read_config, refuse_artifacts, resolve
 from kedge.ops.workplace import Workplace
 from kedge.store.store import Store
@@ -37,7 +37,7 @@ def inspect_reference(reference: Reference, workplace: Workplace) -> Inspection:
     if reference.transport is Transport.FILE and not is_archive(Path(reference.path)):
         return inspect_path(Path(reference.path))
     if reference.is_local:
-        image = open_local_image(reference, workplace)
+        image = open_any_image(reference, workplace)
         try:
             return _inspect_image(image)
         finally:

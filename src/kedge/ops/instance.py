@@ -22,6 +22,7 @@ from kedge.runtime.processes.join import join
 from kedge.runtime.processes.sharing import shapes_container
 from kedge.runtime.processes.supervise import run_supervised
 from kedge.runtime.way_back import WayBack
+from kedge.runtime.words.configured import CONTAINER_SETTINGS, settle_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,6 +46,7 @@ def start_instance(options: RunOptions, name: str, environ: Mapping[str, str], s
             context={"runtime": options.runtime},
             hint=f"leave out {options.given.get('runtime', '--runtime')}, or call {options.runtime} itself",
         )
+    settle_options(options, environ, CONTAINER_SETTINGS)
     options.instance = name
     folder = Folder(environ)
     options.pid = True
@@ -128,6 +130,7 @@ def write_pid_file(path: Path, instance: Instance) -> None:
 
 def run_in_instance(options: RunOptions, say: Say) -> int:
     """Become a program in a running instance."""
+    settle_options(options, os.environ, ("keep",))
     instance = Folder(os.environ).find(options.image.removeprefix(SCHEME))
     for name, flag in options.given.items():
         if shapes_container(name) and name not in _KEPT_OPTIONS:

@@ -55,6 +55,15 @@ def is_settled(record: Record, statuses: Sequence[JobStatus]) -> bool:
     return all(each.state.is_over for each in statuses) and record.note_lost() > _LOST_FOR_GOOD
 
 
+def find_told_alone(record: Record) -> list[JobStatus]:
+    """The tasks of which their scripts say all, so that no scheduler is needed.
+
+    A script that was asked to end may have been put back into the queue, which only the scheduler knows.
+    """
+    found = merge(record, [])
+    return [each for each in found if each.state.is_final and each.exit_code != _SIGNALS + _ENDED]
+
+
 def have_scripts_ended(record: Record) -> bool:
     """Whether all its scripts said how they ended."""
     endings = record.read_endings()
@@ -88,8 +97,11 @@ def _indices_of(status: JobStatus) -> Sequence[int | None]:
 
 
 def _add_ending(status: JobStatus, ending: Ending | None) -> JobStatus:
-    """Where the script knows better: accounts mix up exit codes above 128."""
-    if ending is None or not ending.status or status.state is not State.FAILED or status.signal:
+    """Where the script knows better: how often it began; and accounts mix up exit codes above 128."""
+    if ending is None:
+        return status
+    status = replace(status, attempts=ending.attempts)
+    if not ending.status or status.state is not State.FAILED or status.signal:
         return status
     if ending.status == status.exit_code and "exit code" not in dict(status.details):
         return status
@@ -106,7 +118,7 @@ def _judge(record: Record, index: int | None, ending: Ending | None) -> JobStatu
         if was_cancelled:
             return replace(lost, state=State.CANCELLED, reason=_CANCELLED)
         return replace(lost, reason="the scheduler does not know it any more, and it never began")
-    seen = replace(lost, nodes=ending.host, started=ending.began, ended=ending.ended)
+    seen = replace(lost, nodes=ending.host, started=ending.began, ended=ending.ended, attempts=ending.attempts)
     if was_cancelled and ending.status in (None, _SIGNALS + _ENDED, _SIGNALS + _KILLED):
         return replace(seen, state=State.CANCELLED, reason=_CANCELLED)
     if ending.status is None:

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from kedge.model.reference import Reference
 
 NOW = "now"
+_INTERPRETERS = {".sh": ("bash",), ".py": ("python",)}
+# lines of batch scripts, and what submits them
+_DIRECTIVES = {rb"^#SBATCH\b": "sbatch", rb"^#\$ -": "qsub", rb"^#PBS\b": "qsub"}
 
 
 @frozen
@@ -37,7 +42,7 @@ def place_image(job: Job, site: Site, settings: Settings, environ: Mapping[str, 
     from kedge.model.image_word import is_reference  # late: not every job has an image
 
     if not is_reference(job.image) and Path(directory, job.image).exists():
-        return StagedImage(str(Path(directory, job.image)))
+        return _take_file(job, Path(directory, job.image))
     from kedge.model.reference import Reference, Transport  # late: a file is named by its path
 
     reference = Reference.parse(job.image, exists=lambda path: os.path.lexists(Path(directory, path)))
@@ -49,20 +54,68 @@ def place_image(job: Job, site: Site, settings: Settings, environ: Mapping[str, 
     if reference.transport is Transport.FILE:
         path = Path(directory, reference.path)
         if path.exists():
-            return StagedImage(str(path))
+            return _take_file(job, path)
         raise FileProblem(
             f"the image {path} does not exist",
             context={"path": str(path)},
             hint="'kedge pull' gets one; a name on a registry begins with docker://",
         )
+    _require_meant(job, reference)
     if (job.runtime or site.runtime) == "pyxis" and reference.transport is Transport.DOCKER:
         return StagedImage(job.image)
     target = find_image_folder(site, settings, environ).joinpath(*_name_parts(reference))
-    if target.exists():
+    is_certain = reference.digest is not None or reference.transport not in (Transport.DOCKER, Transport.ORAS)
+    if is_certain and target.exists():  # a tag may have moved since
         return StagedImage(str(target))
     is_here = reference.is_local  # what is on this machine only cannot be fetched from another
     when = NOW if is_here else job.pull or site.pull or NOW
     return StagedImage(str(target), str(reference), when, "" if job.pull else site.pull_reason)
+
+
+def _take_file(job: Job, path: Path) -> StagedImage:
+    """The file or directory itself, looked at as `kedge exec` does: what is no image must not wait in a queue."""
+    from kedge.runtime.images.image_file import identify  # late: not every job has an image here
+
+    try:
+        identify(str(path))
+    except KedgeError as problem:
+        problem.hint = _propose_instead(job, path) or problem.hint
+        raise
+    return StagedImage(str(path))
+
+
+def _propose_instead(job: Job, path: Path) -> str:
+    """The lines for who names a program where the image should be; empty where it looks like a broken image."""
+    from kedge.formats.sif.identify import FileKind, identify_bytes  # late: only for an error
+
+    with path.open("rb") as file:
+        start = file.read(1 << 16)
+    if identify_bytes(start) not in (FileKind.SCRIPT, FileKind.TEXT, FileKind.ELF):
+        return ""
+    for mark, program in _DIRECTIVES.items():
+        if re.search(mark, start, re.MULTILINE):
+            name = shlex.quote(job.image)
+            return f"submit a batch script with '{program} {name}', or convert it: 'kedge script convert {name}'"
+    name = job.image if "/" in job.image else f"./{job.image}"
+    words = shlex.join([*_INTERPRETERS.get(path.suffix, ()), name, *job.command])
+    return f"run it in an image: 'kedge submit IMAGE {words}', or without a container: 'kedge submit - {words}'"
+
+
+def _require_meant(job: Job, reference: Reference) -> None:
+    """Refuse a bare word, which is a name on Docker Hub that hardly anybody means: `kedge submit python train.py`."""
+    from kedge.model.image_word import is_reference  # late: not every job has an image
+    from kedge.model.reference import Transport
+
+    is_whole = is_reference(job.image) or job.image.startswith(f"{reference.registry}/")
+    if is_whole or reference.transport is not Transport.DOCKER or reference.tag or reference.digest:
+        return
+    words = shlex.join([job.image, *job.command])
+    raise FileProblem(
+        f"there is no image file '{job.image}'",
+        context={"image": job.image},
+        hint=f"the image of that name on Docker Hub is docker://{job.image}; "
+        f"'kedge submit - {words}' runs it without a container",
+    )
 
 
 def find_image_folder(site: Site, settings: Settings, environ: Mapping[str, str]) -> Path:
@@ -110,6 +163,8 @@ def pull_image(staged: StagedImage, architecture: str = "") -> None:
 def _name_parts(reference: Reference) -> list[str]:
     """Folders by registry, because `pytorch:24.03` is not one image."""
     name = reference.default_name() or "image.sif"
+    if reference.digest and reference.tag:  # what the tag was, and one file for each thing it has been
+        name = f"{name.removesuffix('.sif')}@{reference.digest.hex[:12]}.sif"
     folders = [reference.registry.replace(":", "_")] if reference.registry else [str(reference.transport)]
     folders += reference.repository.split("/")[:-1]
     return [part for part in folders if part not in ("", ".", "..")] + [name]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Before a job queues: whether its image runs on the GPUs of its queue, by what is known without asking anybody.
+"""Before a job queues: whether its image runs on the GPUs of its queue, by what is known without pulling it.
 
-The image file itself, the tables, and what an earlier pull or `explain` left in the store; nothing is fetched, and
-where nothing is known nothing is said.
+The image file itself, the tables, and what an earlier pull, `explain` or the look-up of the tag left in the store; at
+most the image's config is fetched, and where nothing is known nothing is said.
 """
 
 from __future__ import annotations
@@ -166,5 +166,8 @@ def _read_stored(name: str, queue: Queue, settings: Settings, tables: Tables) ->
     from kedge.ops.image_traits import read_image_traits
     from kedge.ops.workplace import Workplace
 
-    place = Workplace(replace(settings, architecture=platform.architecture))
-    return read_image_traits(Reference.parse(name), place, tables, offline=True)
+    place = Workplace(replace(settings, architecture=platform.architecture, retries=0))
+    try:
+        return read_image_traits(Reference.parse(name), place, tables, offline=True)
+    except KedgeError:  # the config is not here, and the registry does not answer
+        return None

@@ -14,10 +14,11 @@ from kedge.jobs.records import Record
 from kedge.model.job import JobArray
 from kedge.model.job_state import JobStatus, State
 from kedge.ops.clusters import Cluster
-from kedge.ops.job_endings import have_scripts_ended, is_settled, lacks_tasks, make_status, merge
+from kedge.ops.job_endings import count_tasks, find_told_alone, is_settled, lacks_tasks, make_status, merge
 from kedge.ops.submit import recover_id
 from kedge.schedulers.array_numbers import can_renumber, restore_indices
 
+BEING_CANCELLED = "you cancelled it, and the scheduler is ending it"
 _RECENT = 86400.0  # seconds; what ended before is shown with --all only
 _CLOSE_AT_ONCE = 200  # records whose last word is written down in one survey: the rest can wait
 
@@ -39,15 +40,24 @@ def survey(cluster: Cluster, *, everything: bool = False) -> list[JobView]:
     listed = _restore_listed(cluster, listed, {**ended, **ours})
     views = [JobView(each, ours.get(id, ended.get(id, ""))) for id, each_of in listed.items() for each in each_of]
     partly = _find_partly_listed(cluster, listed, ours)
-    views = [view for view in views if view.status.id not in partly]
+    views = [_view_cancelling(cluster, view) for view in views if view.status.id not in partly]
     forgotten = _read_records(cluster, {id: key for id, key in ours.items() if id not in listed})
+    over = _read_records(cluster, {id: key for id, key in ended.items() if id not in listed})
+    finals = [(record, record.read_final()) for record in over]
+    forgotten += [record for record, final in finals if not final]  # they began once more
     for record, statuses in resolve_forgotten(cluster, [*forgotten, *partly.values()], listed):
         views += [JobView(each, record.key) for each in statuses]
-    for record in _read_records(cluster, {id: key for id, key in ended.items() if id not in listed}):
-        views += [JobView(each, record.key) for each in record.read_final()]
+    views += [JobView(each, record.key) for record, final in finals for each in final]
     _close_listed(cluster, listed, ours)
     views.sort(key=lambda view: view.status.index or 0)
     return sorted(views, key=lambda view: (view.status.submitted or 0.0, view.status.id), reverse=True)
+
+
+def _view_cancelling(cluster: Cluster, view: JobView) -> JobView:
+    if not view.key or view.status.state.is_over or not cluster.records.has_cancelled(view.key):
+        return view
+    found = _read_records(cluster, {view.status.id: view.key})
+    return replace(view, status=_note_cancelling(found[0], view.status)) if found else view
 
 
 def look_up(cluster: Cluster, record: Record) -> list[JobStatus]:
@@ -63,15 +73,23 @@ def look_up(cluster: Cluster, record: Record) -> list[JobStatus]:
     try:
         listed = _restore(record, _look_closely(cluster, record.id))
     except SchedulerFailed:
-        if not have_scripts_ended(record):
+        told = find_told_alone(record)
+        if len(told) < count_tasks(record):
             raise
-        return merge(record, [])  # its scripts said how it ended, and need no scheduler for that
+        return told
     if not listed or lacks_tasks(record, listed):
         return resolve_forgotten(cluster, [record], {record.id: listed})[0][1]
     found = merge(record, listed)
     if is_settled(record, found):
         cluster.records.close(record, found)
-    return found
+    return [_note_cancelling(record, each) for each in found]
+
+
+def _note_cancelling(record: Record, status: JobStatus) -> JobStatus:
+    """A job that its user cancelled is on its way out, though the scheduler still lists it for some seconds."""
+    if status.state.is_over or not record.was_cancelled(status.index):
+        return status
+    return replace(status, state=State.COMPLETING, reason=BEING_CANCELLED)
 
 
 def look_up_foreign(cluster: Cluster, id: str) -> list[JobStatus]:

@@ -93,10 +93,11 @@ class _Spool:
     def chunks(self, node: Node) -> Iterator[bytes]:
         """The bytes of a file that was kept."""
         assert isinstance(node.content, int) or not node.size
-        yield from _read_stretch(self._file, node.content or 0, node.size)  # type: ignore[arg-type]
+        yield from read_stretch(self._file, node.content or 0, node.size)  # type: ignore[arg-type]
 
 
-def _read_stretch(file: BinaryIO, offset: int, size: int) -> Iterator[bytes]:
+def read_stretch(file: BinaryIO, offset: int, size: int) -> Iterator[bytes]:
+    """The bytes of a part of a file that others may read from meanwhile."""
     done = 0
     while done < size:
         file.seek(offset + done)  # somebody else may read from the same file in between
@@ -163,4 +164,4 @@ def _make_manifest(config: bytes, result: LayerResult) -> Manifest:
 
 
 def _reader(file: BinaryIO, size: int) -> Callable[[], Iterator[bytes]]:
-    return lambda: _read_stretch(file, 0, size)
+    return lambda: read_stretch(file, 0, size)

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kedge.errors import KedgeError, NoSpace
 from kedge.host.limits import read_limits
@@ -27,16 +28,25 @@ from kedge.posix.owners import owner_is_gone
 from kedge.runtime.images.node import (
     choose_place,
     describe_name,
+    describe_path,
     describe_place,
     is_whole,
     name_path,
     node_directory,
     read_boot,
+    read_content,
 )
 from kedge.settings import Settings
 
+if TYPE_CHECKING:
+    from kedge.runtime.images.image_file import ImageFile
+
 _REMEDY = "KEDGE_NODEDIR={}/kedge-$USER"
 _NO_UNPACKING = "--root-from squashfuse"
+_USUAL_LIMIT = 50 << 30  # bytes: a share of a large disk is more than anybody wants to find there
+_MOST_PATHS = 10  # of one file: hard links, and directories that are mounted twice
+_MOST_RECORDS = 1000  # of files; each costs a hash again when it is gone
+_DAY = 86400.0
 _FIRST_FILES = 1 << 20  # bytes: what is written before it is known how much an image needs
 
 
@@ -95,11 +105,11 @@ class NodeStore:
 
     @property
     def limit(self) -> int | None:
-        """How much all images together may take; half of the room there unless somebody said otherwise."""
+        """How much all images together may take; half of the room there, at most 50 GiB, unless somebody said so."""
         if self._settings.sources["node_limit"].kind != "default":
             return self._settings.node_limit
         room = free_space(self.place)
-        return (room.usable + sum(entry.size for entry in self.entries())) // 2
+        return min((room.usable + sum(entry.size for entry in self.entries())) // 2, _USUAL_LIMIT)
 
     # -- finding
 
@@ -115,6 +125,24 @@ class NodeStore:
             path.parent.mkdir(mode=0o700, exist_ok=True)
         text = f"{identity}\n{describe_name(reference, machine)}"
         write_atomically(path, text.encode("utf-8", "surrogateescape"), mode=0o600)
+
+    def find_content(self, image: ImageFile) -> str:
+        """The identity of what the file holds, where it was hashed in this state; empty where not."""
+        return read_content(str(self.place), image)
+
+    def remember_content(self, image: ImageFile, identity: str) -> None:
+        """Note what the file holds in this state, beside the other paths under which it was seen so."""
+        path = self.place / "files" / image.state
+        with explained(path):
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+        text = ""
+        with contextlib.suppress(OSError):
+            text = path.read_text("utf-8", "surrogateescape")
+        first, *paths = text.split("\n")
+        own = describe_path(image.path)
+        others = [each for each in paths if each not in ("", own)] if first == identity else []
+        lines = "".join(f"{line}\n" for line in (identity, *others[-_MOST_PATHS:], own))
+        write_atomically(path, lines.encode("utf-8", "surrogateescape"), mode=0o600)
 
     def entries(self) -> list[NodeEntry]:
         """All images, those used last first."""
@@ -147,6 +175,7 @@ class NodeStore:
             if found is not None and not force:
                 return found, False
             self._sweep()
+            self._drop_unused()
             if free_space(self.place).usable < _FIRST_FILES:
                 self._evict(_FIRST_FILES)
             self._build(identity, source, build, force=force)
@@ -244,6 +273,15 @@ class NodeStore:
                     f"removed what was unpacked of {entry.source} ({format_size(entry.size)}) to make room on this node"
                 )
 
+    def _drop_unused(self) -> None:
+        """Remove what nobody has used for `node_days`."""
+        days = self._settings.node_days
+        for entry in self.entries() if days else ():
+            if entry.used and entry.used < time.time() - days * _DAY and self.remove(entry):
+                self._progress.note(
+                    f"removed what was unpacked of {entry.source} ({format_size(entry.size)}), unused for {days} days"
+                )
+
     def _require_memory(self, needed: int, what: str) -> None:
         """Where the place is in memory, files there count as the job's own, and the kernel kills what exceeds that."""
         if describe_place(str(self.place)) != "memory":
@@ -275,7 +313,7 @@ class NodeStore:
 
     def clean(self, days: float | None, *, dry_run: bool) -> list[NodeEntry]:
         """Remove what nobody uses and nobody used for so many days."""
-        before = time.time() - (days or 0) * 86400
+        before = time.time() - (days or 0) * _DAY
         chosen = [entry for entry in self.entries() if not entry.in_use and (days is None or entry.used < before)]
         if dry_run:
             return chosen
@@ -289,6 +327,17 @@ class NodeStore:
             for folder in left:
                 if owner_is_gone(folder.name) and not _is_used(folder, _read_mounts()):
                     remove_tree(folder)
+        self._sweep_records()
+
+    def _sweep_records(self) -> None:
+        """Forget files whose image is gone, and the longest known of very many."""
+        with contextlib.suppress(OSError):
+            records = sorted((self.place / "files").iterdir(), key=lambda path: path.lstat().st_mtime)
+            surplus = records[: max(0, len(records) - _MOST_RECORDS)]
+            for path in records:
+                identity = path.read_text("utf-8", "surrogateescape").partition("\n")[0]
+                if path in surplus or not (self.images / identity).is_dir():
+                    path.unlink()
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ from kedge.ops.fetch import image_platform, parse_time
 from kedge.ops.host_image import HostImage
 from kedge.ops.image_source import ImageSource, LayeredImage, PackedTree, TreeImage
 from kedge.ops.inspect import is_archive
+from kedge.ops.resolve import compare_platform
 from kedge.ops.workplace import Workplace
 from kedge.posix.files import explained
 
@@ -44,7 +45,21 @@ _ARCHIVES = (Transport.OCI, Transport.OCI_ARCHIVE, Transport.DOCKER_ARCHIVE)
 
 
 def open_local_image(reference: Reference, workplace: Workplace) -> ImageSource:
-    """Open whatever `reference` names; the caller closes it."""
+    """Open whatever `reference` names, to use it; the caller closes it.
+
+    An image for another machine is told or refused by the rule that holds for registries too.
+    """
+    image = open_any_image(reference, workplace)
+    try:
+        compare_platform(image.record.platform, reference, workplace)
+    except BaseException:
+        image.close()
+        raise
+    return image
+
+
+def open_any_image(reference: Reference, workplace: Workplace) -> ImageSource:
+    """Open whatever `reference` names, to look at it, whatever machine it is for; the caller closes it."""
     if not reference.is_local:
         raise UsageError(f"{reference.redacted} is not on this machine", hint=f"kedge pull {reference.redacted}")
     if reference.transport is Transport.INSTANCE:
@@ -89,13 +104,12 @@ def _not_a_file(path: Path) -> FileProblem:
 
 
 def open_sif(path: Path, threads: int = 1, progress: Progress | None = None) -> TreeImage:
-    """The file tree of a SIF's primary partition, with the documents beside it; others are told to `progress`."""
+    """The file tree of a SIF's primary partition, with the documents beside it; `progress` is told what is not."""
     with _opened(path) as (file, closing):
         reader = SifReader(file, str(path))
         partition = reader.root_partition()
-        others = sum(each.data_type == DataType.PARTITION for each in reader.descriptors) - 1
-        if others and progress is not None:
-            progress.warn(f"{path}: only its primary partition is taken; {others} more (overlay or data) stay behind")
+        if progress is not None:
+            _tell_left_out(reader, progress)
         image = SquashReader(file, partition.offset, partition.size, threads=threads)
         closing.callback(image.close)
         root = image.read_tree()
@@ -105,6 +119,17 @@ def open_sif(path: Path, threads: int = 1, progress: Progress | None = None) -> 
         config = _parse_section(documents.oci_config, architecture)
         packed = PackedTree(file, partition.offset, partition.size)
         return TreeImage(root, image, record, config, documents, packed, closing.pop_all().close)
+
+
+def _tell_left_out(reader: SifReader, progress: Progress) -> None:
+    kinds = [each.data_type for each in reader.descriptors]
+    others, signatures = kinds.count(DataType.PARTITION) - 1, kinds.count(DataType.SIGNATURE)
+    if others:
+        progress.warn(
+            f"{reader.where}: only its primary partition is taken; {others} more (overlay or data) stay behind"
+        )
+    if signatures:
+        progress.warn(f"{reader.where}: its {signatures} signature(s) stay behind: only SIF files hold signatures")
 
 
 def open_squashfs(path: Path, threads: int = 1) -> TreeImage:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 # Imports inside the functions below are late for start-up cost: a pull of what is stored already needs none of them.
 
-_FORMAT_VERSION = 1  # part of the key of stored images: raise it when the bytes that are written change
+_FORMAT_VERSION = 2  # part of the key of stored images: raise it when the bytes that are written change
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,7 @@ class PullRequest:
     offline: bool = False
     tag: str | None = None  # what OCI layouts and archives call the image
     if_missing: bool = False  # many jobs may ask for the same file at once: one makes it, and that is enough
+    plain_name: bool = False  # without an architecture, as scripts that were written for Apptainer expect
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,15 @@ def choose_output(request: PullRequest, workplace: Workplace) -> Path:
 
 def _name_output(request: PullRequest, workplace: Workplace) -> Path:
     folder = workplace.settings.pull_directory or Path()
-    return folder / (request.output or request.reference.default_name(request.form.extension))
+    return folder / (request.output or _choose_name(request, workplace.platform))
+
+
+def _choose_name(request: PullRequest, wanted: Platform) -> str:
+    """Apptainer's name; with the architecture in it for another machine than this one, where both may be wanted."""
+    is_foreign = wanted.architecture != Platform.host().architecture and not request.plain_name
+    may_differ = request.reference.transport in (Transport.DOCKER, Transport.LIBRARY)
+    mark = f"_{wanted.architecture}" if is_foreign and may_differ else ""
+    return request.reference.default_name(mark + request.form.extension)
 
 
 def image_key(reference: Reference, digest: Digest, codec: str) -> str:
@@ -130,13 +139,21 @@ def image_key(reference: Reference, digest: Digest, codec: str) -> str:
 
 
 def _pull_local(request: PullRequest, plan: Pulled, workplace: Workplace) -> Pulled:
+    from kedge.ops.fetch_sif import check_architecture
     from kedge.ops.image_target import write_image
     from kedge.ops.open_local import open_local_image
+    from kedge.ops.repack import is_sif_file, repack_sif
 
+    tag = choose_tag(request.reference, request.form, request.tag)
+    options = workplace.write_options(force=request.force, tag=tag)
+    if request.form is Form.SIF and is_sif_file(request.reference):
+        source = Path(request.reference.path)
+        check_architecture(source, request.reference, workplace)
+        repack_sif(source, plan.output, options)
+        return replace(_measure(plan), how=plan.how if options.recompress else "copy")
     image = open_local_image(request.reference, workplace)
     try:
-        tag = choose_tag(request.reference, request.form, request.tag)
-        write_image(plan.output, request.form, image, workplace.write_options(force=request.force, tag=tag))
+        write_image(plan.output, request.form, image, options)
     finally:
         image.close()
     return _measure(plan)

@@ -23,6 +23,7 @@ from kedge.formats.sif.reader import SifReader
 from kedge.model.digest import Digest
 from kedge.model.manifest import MAXIMUM_MANIFEST, OCI_MANIFEST, Descriptor, Manifest, parse_manifest
 from kedge.model.reference import Reference, Transport
+from kedge.ops.compressed import compress_layers
 from kedge.ops.layered import LayerOptions, as_stored_image
 from kedge.ops.open_local import open_local_image
 from kedge.ops.workplace import Workplace
@@ -88,7 +89,10 @@ def push(source: Reference, target: Reference, workplace: Workplace, *, dry_run:
             client.has_blob(target.repository, sif_config().digest)  # who may not push learns it before the hard work
             making = LayerOptions(workplace.settings.temporary_directory, workplace.threads, workplace.progress)
             with as_stored_image(image, target.tag, making) as stored:
-                return sender.push_layers(source, stored)
+                if image.record.kind != "docker-archive":  # a daemon's image is one, too
+                    return sender.push_layers(source, stored)
+                with compress_layers(stored, making) as compressed:
+                    return sender.push_layers(source, compressed)
         finally:
             image.close()
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Say = Callable[[str, str], None]
 
 
-_MESSAGES = ("quiet", "silent", "debug", "nocolor")  # what the child says is said as the user asked for it
+_MESSAGES = ("quiet", "silent", "debug", "nocolor", "shim")  # what the child says is said as the user asked for it
 _ATTEMPTS = 3  # others may remove what was unpacked a moment ago, and nobody holds yet
 
 
@@ -67,7 +67,7 @@ def locate(options: RunOptions, host: HostFacts, say: Say) -> Located:
     def make_ready(root: Root) -> None:
         say("note", f"{options.image}: {root.reason}")
         was_missing = root.way == "unpack"  # and not there, but about to be removed
-        prepare_once(options, say, image.identity, lambda: was_missing and bool(find_unpacked(image, host.environ)))
+        prepare_once(options, say, image.state, lambda: was_missing and bool(find_unpacked(image, host.environ)))
 
     root = find() if image.kind == "folder" else find_held(find, make_ready, options.image)
     if root.way == "gocryptfs" and not options.dry_run:
@@ -165,6 +165,8 @@ def prepare_once(options: RunOptions, say: Say, name: str, is_there: Callable[[]
 def prepare(options: RunOptions, word: str) -> None:
     """Have the image unpacked on this node; the child shows progress and says itself what goes wrong."""
     words = ["unpack", *options.pull_words, *(f"--{each}" for each in _MESSAGES if getattr(options, each))]
+    if options.shim and not options.verbose and not os.isatty(2):
+        words.append("--quiet")  # a program may read it, and take progress for output
     words += ["--pull", options.pull, "--", word]
     if options.json:
         _prepare_silently(words, word)

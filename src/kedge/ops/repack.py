@@ -7,19 +7,31 @@ import os
 from pathlib import Path
 from typing import BinaryIO
 
+from kedge.formats.sif.identify import FileKind, identify_file
 from kedge.formats.sif.layout import DataType, SifDescriptor
 from kedge.formats.sif.objects import DataObject
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.sif.writer import SifBuilder
+from kedge.model.reference import Reference, Transport
 from kedge.ops.image_target import WriteOptions, write_squashfs
 from kedge.ops.open_local import open_sif
 from kedge.posix.files import atomic_output, copy_range, explained
+
+
+def is_sif_file(reference: Reference) -> bool:
+    """Whether a reference names a SIF file on this machine."""
+    path = Path(reference.path)
+    if reference.transport is not Transport.FILE or not path.is_file():
+        return False
+    with explained(path), path.open("rb") as file:
+        return identify_file(file) is FileKind.SIF
 
 
 def repack_sif(source: Path, target: Path, options: WriteOptions) -> None:
     """Copy a SIF; where a codec was asked for, compress its file system with that one."""
     with explained(source), source.open("rb") as original:
         reader = SifReader(original, str(source))
+        reader.primary_partition()  # raises where there is nothing to run, as Apptainer does
         with atomic_output(target, mode=0o755, force=options.force) as file:
             if options.recompress or options.fix_permissions:
                 _rebuild(reader, source, file, options)

@@ -34,7 +34,7 @@ from kedge.runtime.plan import Request, plan_container
 from kedge.runtime.start import Restraint, is_own_interpreter, start_program
 from kedge.runtime.way_back import WayBack
 from kedge.runtime.words.binds import collect_binds
-from kedge.runtime.words.configured import read_configured
+from kedge.runtime.words.configured import CONTAINER_SETTINGS, settle_options
 
 # One of these is in the environment of every rank that a launcher counted: Open MPI, MPICH, MVAPICH, Cray, Slurm, Flux
 LAUNCHERS = (
@@ -130,7 +130,7 @@ def run_container(options: RunOptions, say: Say | None = None) -> int:
     `say(level, text)` hears warnings, notes and, at level `out`, the plan of a dry run.
     """
     say = say or stay_silent
-    options.runtime = options.runtime or read_configured("runtime", os.environ)
+    settle_options(options, os.environ, ("runtime", *CONTAINER_SETTINGS))
     if options.is_foreign:
         from kedge.ops.foreign import run_foreign  # late: only where another runtime is asked for
 
@@ -217,7 +217,7 @@ def share(container: Container) -> bool:
     from kedge.runtime.processes.sharing import Sharing, make_key  # late: only ranks share
 
     located, options = container.located, container.options
-    identity = located.image.identity or located.root.folder
+    identity = located.image.state or located.root.folder
     container.sharing = Sharing(is_hidden=options.fakeroot)
     try:
         is_inside = container.sharing.enter_or_build(make_key(options, identity, os.environ, container.host.cwd))
@@ -360,8 +360,10 @@ def begin(container: Container, servers: list[FuseServer]) -> Begun:
     request, payload = plan(container, view)
     planned = plan_container(request)
     view.close()
-    for text in (*request.additions.warnings, *payload.warnings):
+    for text in request.additions.warnings:
         container.say("warn", text)
+    for text in payload.warnings:
+        container.say("once", text)
     for text in (*request.additions.notes, *payload.notes):
         container.say("note", text)
     make_points(container, builder, planned)
@@ -448,7 +450,7 @@ def plan(container: Container, view: LiveView) -> tuple[Request, Payload]:
         from kedge.runtime.devices import plan_devices  # late: most containers ask for no device
 
         additions = plan_devices(options, host, image)
-    payload = plan_payload(options, host, image, additions, container.asked)
+    payload = plan_payload(options, host, see_binds(image, container), additions, container.asked)
     request = Request(options, host, image, additions, payload)
     request.binds, request.scratch = container.binds, container.scratch
     request.is_writable, request.is_direct = container.layering.is_writable, container.layering.is_direct
@@ -461,6 +463,16 @@ def plan(container: Container, view: LiveView) -> tuple[Request, Payload]:
         request.group = make_group(view.read("/etc/group"), host)
     request.terminal = find_terminal() if options.contain else ""
     return request, payload
+
+
+def see_binds(image: ImageFacts, container: Container) -> ImageFacts:
+    """The image as its scripts will be, where a bind brings one of them."""
+    if not any(bind.destination.startswith(("/.singularity.d", "/scif")) for bind in container.binds):
+        return image
+    from kedge.runtime.environment.bound_view import BoundView  # late: few binds touch scripts
+
+    view = BoundView(image.view, container.binds, container.host.view)
+    return ImageFacts(view=view, path=image.path, name=image.name, kind=image.kind, oci_config=image.oci_config)
 
 
 def asks_devices(options: RunOptions, host: HostFacts) -> bool:

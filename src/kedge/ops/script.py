@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,6 +82,10 @@ class ConvertedScript:
         }
 
 
+def _keep_job(job: Job) -> Job:
+    return job
+
+
 def check_file(name: str, settings: Settings, environ: Mapping[str, str]) -> CheckedScript:
     """What is wrong with the script in a file, or on standard input for `-`."""
     script = read_script(read_text(name))
@@ -88,14 +94,19 @@ def check_file(name: str, settings: Settings, environ: Mapping[str, str]) -> Che
     return CheckedScript(name, script, site, reason, tuple(check_script(script, site, has_file)))
 
 
-def convert_file(name: str, target: str, settings: Settings, environ: Mapping[str, str]) -> ConvertedScript:
-    """The script in a file as a kedge.toml, or as a script for another scheduler. Nothing is written."""
+def convert_file(
+    name: str, target: str, settings: Settings, environ: Mapping[str, str], change: Callable[[Job], Job] = _keep_job
+) -> ConvertedScript:
+    """The script in a file as a kedge.toml, or as a script for another scheduler. Nothing is written.
+
+    `change` puts into the job what the script cannot know, such as the account that another site wants.
+    """
     script = read_script(read_text(name, strict=True))
     folders = find_folders(environ)
     site = load_site(settings.site, folders) if settings.site else None
     if target == "toml":
         scheduler = site.scheduler if site else ""
-        conversion = _name_job(convert_script(script, target=scheduler, site=site), script, name)
+        conversion = _convert(script, scheduler, site, name, change)
         return ConvertedScript(name, target, site, _write_description(conversion.job, site), conversion, ())
     if site is not None and site.scheduler != target:
         raise UsageError(
@@ -103,9 +114,16 @@ def convert_file(name: str, target: str, settings: Settings, environ: Mapping[st
             hint=f"give --to {site.scheduler}, or another site",
         )
     site = site or load_site("local" if target == "local" else f"generic-{target}", folders)
-    conversion = _name_job(convert_script(script, target=target, site=site), script, name)
+    conversion = _convert(script, target, site, name, change)
     text, warnings = _render(conversion.job, site, environ)
     return ConvertedScript(name, target, site, text, conversion, warnings)
+
+
+def _convert(
+    script: BatchScript, target: str, site: Site | None, name: str, change: Callable[[Job], Job]
+) -> Conversion:
+    conversion = _name_job(convert_script(script, target=target, site=site), script, name)
+    return replace(conversion, job=change(conversion.job))
 
 
 def _name_job(conversion: Conversion, script: BatchScript, name: str) -> Conversion:
@@ -175,6 +193,8 @@ def _read_file(path: Path) -> bytes:
 def _has_file(path: str) -> bool | None:
     if path.startswith("~") or "$" in path:
         return None
+    if "%" in path:
+        return _has_pattern(path)
     try:
         Path(path).stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -182,6 +202,23 @@ def _has_file(path: str) -> bool | None:
     except (OSError, ValueError):  # a folder that may not be looked into, or a name that no file can have
         return None
     return True
+
+
+def _has_pattern(path: str) -> bool | None:
+    """Whether there is what Slurm's patterns in a path may stand for: %u is the user, others are any text."""
+    import pwd  # late: few scripts have such names
+    from glob import escape
+
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        user = "*"
+    known = {"%": "%", "u": escape(user)}
+    parts = re.split(r"%\d*([%A-Za-z])", path)
+    names = [escape(part) if index % 2 == 0 else known.get(part, "*") for index, part in enumerate(parts)]
+    pattern = "".join(names)
+    base = Path("/") if pattern.startswith("/") else Path()
+    return next(base.glob(pattern.strip("/")), None) is not None
 
 
 def _load_sites(environ: Mapping[str, str]) -> list[Site]:

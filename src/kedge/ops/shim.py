@@ -71,9 +71,10 @@ def remove_shims(folder: Path, *, dry_run: bool = False) -> list[Path]:
     return ours
 
 
-def list_shims(environ: Mapping[str, str]) -> list[Shim]:
-    """Every shim in the folders of PATH and in the default one."""
-    folders = [*_path_folders(environ), *([default_folder(environ)] if environ.get("HOME", "").startswith("/") else [])]
+def list_shims(environ: Mapping[str, str], folder: Path | None = None) -> list[Shim]:
+    """Every shim in a folder, or else in those of PATH and in the default one."""
+    default = [default_folder(environ)] if environ.get("HOME", "").startswith("/") else []
+    folders = [folder.absolute()] if folder is not None else [*_path_folders(environ), *default]
     return [
         _judge(program, folder, environ)
         for folder in dict.fromkeys(folders)

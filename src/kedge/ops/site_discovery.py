@@ -16,6 +16,7 @@ from kedge.ops.site import look_around
 from kedge.posix.files import atomic_output, explained, refuse_existing
 from kedge.posix.private import make_private
 from kedge.posix.process import run_program
+from kedge.schedulers.advice import find_advice, find_missing_setup
 from kedge.sites.compare import Difference, compare_sites
 from kedge.sites.detect import detect_scheduler
 from kedge.sites.discover_modules import AVAILABLE, find_runtime_module
@@ -107,11 +108,10 @@ def _ask(argv: Sequence[str], *, may_fail: bool = False) -> str:
         raise SchedulerFailed(problem.message, hint="is the scheduler running?") from problem
     if done.status and not may_fail:
         said = (done.errors or done.output).decode(errors="replace").strip()
-        raise SchedulerFailed(
-            f"{argv[0]}: {said.splitlines()[-1] if said else f'it ended with status {done.status}'}",
-            context={"command": " ".join(argv), "said": said[-2000:]},
-            hint="is the scheduler running?",
-        )
+        last = said.splitlines()[-1] if said else f"it ended with status {done.status}"
+        plain = (f"{argv[0]}: {last.removeprefix(f'{argv[0]}: ')}", find_advice(said) or "is the scheduler running?")
+        message, hint = find_missing_setup(said) or plain
+        raise SchedulerFailed(message, context={"command": " ".join(argv), "said": said[-2000:]}, hint=hint)
     return "" if done.status else done.text
 
 

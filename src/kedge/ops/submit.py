@@ -36,6 +36,7 @@ from kedge.sites.rules import find_hidden_root
 
 _DEFAULT_OUTPUT = "{name}-{id}.out"
 _ANSWER_LIMIT = 1 << 20  # bytes of what a submit command prints
+_LOADER = ("LD_", "PYTHON")  # what the loader and kedge's own Python read
 _DEFAULT_ARRAY_OUTPUT = "{name}-{id}_{index}.out"
 
 
@@ -91,7 +92,9 @@ def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping
     architecture = read_architecture(image, cluster.site)
     checked = check_request(job, cluster.site, environ=environ, paths=seen, architecture=architecture)
     ready = replace(checked.job, dependencies=tuple(_resolve(each, cluster) for each in job.dependencies))
-    doubts = doubt_image(ready, cluster.site, image, settings, environ)
+    pinned = _pin(ready, image, cluster.site, settings, environ)
+    doubts = doubt_image(ready, cluster.site, image if pinned.image.reference else pinned.image, settings, environ)
+    ready, image = pinned.job, pinned.image
     key, record = cluster.records.place()
     kedge = find_kedge()
     if image.path:
@@ -104,10 +107,38 @@ def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping
         directory=directory,
         output=str(output),
         error=error,
+        inside_only=_find_inside_only(ready),
+        source=ready.image if "@" in ready.image and "://" in ready.image else "",
     )
     script = cluster.backend.render(ready, cluster.site, place)
     argv = cluster.backend.submit_argv(str(record / "script.sh"), ready, cluster.site)
-    return Plan(ready, cluster, key, place, image, script, tuple(argv), (*checked.warnings, *doubts), checked.notes)
+    warnings = (*checked.warnings, *pinned.warnings, *doubts)
+    return Plan(ready, cluster, key, place, image, script, tuple(argv), warnings, checked.notes)
+
+
+@frozen
+class _Pinned:
+    """The job with its image as it is now, and where that lies."""
+
+    job: Job
+    image: StagedImage
+    warnings: tuple[str, ...] = ()
+
+
+def _pin(job: Job, image: StagedImage, site: Site, settings: Settings, environ: Mapping[str, str]) -> _Pinned:
+    """Let a tag mean what it means now."""
+    if not job.image or (not image.reference and "://" not in image.path):
+        return _Pinned(job, image)
+    from kedge.ops.job_pin import pin_image  # late: most jobs name a file
+
+    queue = site.find_queue(job.queue)
+    pin = pin_image(job.image, image, settings, queue.arch if queue else "")
+    if pin.path:
+        return _Pinned(job, StagedImage(pin.path), pin.warnings)
+    if not pin.reference:
+        return _Pinned(job, image, pin.warnings)
+    job = replace(job, image=pin.reference)
+    return _Pinned(job, place_image(job, site, settings, environ, ""), pin.warnings)
 
 
 def doubt_image(
@@ -122,6 +153,17 @@ def doubt_image(
 
     check = warn_unseen_gpus if has_unseen else check_image
     return check(job, site, image, settings, environ)
+
+
+def _find_inside_only(job: Job) -> tuple[str, ...]:
+    """Variables of the job that would change programs of the node, kedge and srun among them."""
+    if not job.image or not job.environment:
+        return ()
+    from kedge.runtime.environment.env_requests import NEVER_PASSED  # late: most jobs set no variables
+    from kedge.runtime.environment.leaks import is_guarded
+
+    names = (name for name, _ in job.environment)
+    return tuple(name for name in names if name in NEVER_PASSED or is_guarded(name) or name.startswith(_LOADER))
 
 
 def _require_seen(kedge: str, site: Site, environ: Mapping[str, str]) -> None:

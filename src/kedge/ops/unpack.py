@@ -113,24 +113,28 @@ class _Unpacker:
     # -- files of this machine
 
     def _unpack_file(self, path: Path) -> _Done:
-        image = identify(str(path))
+        from kedge.ops.image_content import hash_content, identify_settled
+
+        image = identify_settled(str(path))
         if image.kind == "folder":
             return _Done(Path(image.path), "", False)
-        found = self.node.find(image.identity)
+        _require_squashfs(image, image.path)
+        identity = self.node.find_content(image)
+        found = self.node.find(identity) if identity else None
         if found is not None and self.policy != "always":
-            return _Done(found, image.identity, False)
-        return self._unpack_squashfs(image, image.identity, image.path)
+            return _Done(found, identity, False)
+        identity = hash_content(image, min(self.workplace.threads, _MAXIMUM_WORKERS))
+        done = self._unpack_squashfs(image, identity, image.path)
+        _require_unchanged(image)
+        self.node.remember_content(image, identity)
+        return done
 
     def _unpack_squashfs(self, image: ImageFile, identity: str, source: str) -> _Done:
         """Straight from the file system in a file to the folder."""
         from kedge.formats.squashfs.reader import SquashReader
         from kedge.layers.unsquash import TreeExtractor, measure_tree
 
-        if image.file_system != "squashfs":
-            raise UnsupportedFormat(
-                f"{source} holds an {image.file_system} file system, which is mounted, not unpacked",
-                hint="run it with --root-from kernel as root, or where fuse2fs is installed",
-            )
+        _require_squashfs(image, source)
 
         def build(root: Path, require_room: Callable[[int], None]) -> Built:
             with (
@@ -216,6 +220,7 @@ class _Unpacker:
 
     def _unpack_sif(self, store: Store) -> _Done:
         from kedge.ops.fetch_sif import find_sif_source
+        from kedge.ops.image_content import hash_content
 
         source = find_sif_source(self.reference, self.workplace, store, offline=self.policy == "never")
         identity = f"sif-{source.digest.hex}" if source.digest else ""
@@ -230,7 +235,8 @@ class _Unpacker:
                 write = self._write_nothing if self.policy == "never" else source.write
                 path = store.build_image(source.key, write)
                 image = identify(str(path))
-                done = self._unpack_squashfs(image, identity or image.identity, self.reference.redacted)
+                identity = identity or hash_content(image, min(self.workplace.threads, _MAXIMUM_WORKERS))
+                done = self._unpack_squashfs(image, identity, self.reference.redacted)
             if not source.keep:
                 store.images.drop(source.key)
         return done
@@ -255,9 +261,17 @@ class _Unpacker:
         return self.workplace.attempt(store, f"the unpacking of {self.reference.redacted}")
 
 
+def _require_squashfs(image: ImageFile, source: str) -> None:
+    if image.file_system != "squashfs":
+        raise UnsupportedFormat(
+            f"{source} holds an {image.file_system} file system, which is mounted, not unpacked",
+            hint="run it with --root-from kernel as root, or where fuse2fs is installed",
+        )
+
+
 def _require_unchanged(image: ImageFile) -> None:
     """Raise where another file has taken the image's place, or somebody has written to it, since it was identified."""
-    if identify(image.path).identity != image.identity:
+    if identify(image.path).state != image.state:
         raise FileProblem(
             f"{image.path} was changed while it was unpacked", hint="try again when nobody writes to it any more"
         )

@@ -96,6 +96,8 @@ class Workplace:
             no_https=asked.no_https or settings.no_https,
             ca_bundle=asked.ca_bundle or settings.ca_bundle,
             retries=settings.retries if patient else 0,
+            stall_timeout=settings.stall_timeout,
+            minimum_speed=settings.minimum_speed or 0,
         )
         return Access.open(options, progress=self.progress)
 

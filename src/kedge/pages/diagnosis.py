@@ -35,6 +35,7 @@ def render_diagnosis(
     findings: Sequence[Finding],
     *,
     title: str,
+    tally: str,
     summary: Mapping[str, str],
     verdict: Verdict | None = None,
     traits: ImageTraits | None = None,
@@ -42,16 +43,24 @@ def render_diagnosis(
     made: str,
     version: str,
 ) -> str:
-    """One HTML document that loads nothing. The caller has removed secrets; `made` is when, as it is to be read."""
+    """One HTML document that loads nothing. The caller has removed secrets; `made` is when, as it is to be read.
+
+    `tally` counts checks, problems and warnings in the words that the terminal shows.
+    """
     image = _Image(verdict, traits, chart)
-    return fit_page(_make_page, title, tuple(findings), summary, image, Imprint(made, version))
+    return fit_page(_make_page, (title, tally), tuple(findings), summary, image, Imprint(made, version))
 
 
 def _make_page(
-    title: str, findings: Sequence[Finding], summary: Mapping[str, str], image: _Image, imprint: Imprint
+    heading: tuple[str, str],
+    findings: Sequence[Finding],
+    summary: Mapping[str, str],
+    image: _Image,
+    imprint: Imprint,
 ) -> str:
+    title, tally = heading
     parts = [
-        _make_banner(findings, image.verdict),
+        _make_banner(findings, tally, image.verdict),
         make_findings("Problems", [each for each in findings if each.level == FAIL]),
         make_findings("Warnings", [each for each in findings if each.level == WARNING]),
         _make_image_part(image.verdict),
@@ -65,12 +74,12 @@ def _make_page(
     return make_page(title, "kedge doctor", parts, imprint)
 
 
-def _make_banner(findings: Sequence[Finding], verdict: Verdict | None) -> Markup:
+def _make_banner(findings: Sequence[Finding], tally: str, verdict: Verdict | None) -> Markup:
     """The worse of two answers as the sentence, the other one below it."""
     counts = Counter(each.level for each in findings)
     failed, warned = count_things(counts[FAIL], "problem"), count_things(counts[WARNING], "warning")
     words = " and ".join(text for text, level in ((failed, FAIL), (warned, WARNING)) if counts[level])
-    more = f"{counts[OK]} of {count_things(len(findings), 'finding')} in order."
+    more = f"{tally}."
     if verdict is not None and verdict.runs is False:
         more = f"Of this machine: {words or 'nothing that kedge looks for is wrong'}. {more}"
         return make_banner(find_outcome_look(verdict.outcome), verdict.headline, more)

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
 
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_KEPT_OPEN = 64  # of the folders on the way down: trees may be deeper than a process may have files open
 
 
 def open_folder(name: bytes | str | Path, *, at: int | None = None) -> int:
@@ -32,24 +34,71 @@ def remove_tree(path: Path) -> None:
         os.close(parent)
 
 
+class Descent:
+    """The way down a tree, by descriptors of its folders; it takes over those that it is given.
+
+    Of a deep way only the last folders stay open. One above them is opened again from below, and must be the one it
+    was: who moves a folder while we are in it does not lead us elsewhere.
+    """
+
+    def __init__(self, folder: int) -> None:
+        self._known: list[tuple[int, int]] = []
+        self._open: list[int] = []
+        self.enter(folder)
+
+    @property
+    def folder(self) -> int:
+        """The folder at the end of the way."""
+        return self._open[-1]
+
+    def enter(self, folder: int) -> None:
+        """Go on to a folder in the last one."""
+        self._open.append(folder)
+        self._known.append(_identify(folder))
+        if len(self._open) > _KEPT_OPEN:
+            os.close(self._open.pop(0))
+
+    def leave(self) -> None:
+        """Go back to the folder above."""
+        left = self._open.pop()
+        self._known.pop()
+        try:
+            if not self._open and self._known:
+                self._open.append(open_folder("..", at=left))
+                if _identify(self._open[0]) != self._known[-1]:
+                    raise OSError(errno.ESTALE, "a folder was moved while kedge worked in it")
+        finally:
+            os.close(left)
+
+    def close(self) -> None:
+        """Close what is open."""
+        while self._open:
+            os.close(self._open.pop())
+
+
+def _identify(folder: int) -> tuple[int, int]:
+    status = os.fstat(folder)
+    return status.st_dev, status.st_ino
+
+
 def _remove_entry(parent: int, name: bytes) -> None:
-    """Without recursion: a hostile tree may be deeper than Python's stack. Descriptors are one per level."""
+    """Without recursion: a hostile tree may be deeper than Python's stack."""
     if _unlink_if_plain(parent, name):
         return
-    levels = [(_open_writable(parent, name), name)]
+    way = Descent(os.dup(parent))
+    names: list[bytes] = []
     try:
-        while levels:
-            folder, own_name = levels[-1]
-            deeper = _remove_plain(folder)
+        deeper: bytes | None = name
+        while deeper is not None or names:
             if deeper is not None:
-                levels.append((_open_writable(folder, deeper), deeper))
-                continue
-            os.close(folder)
-            levels.pop()
-            os.rmdir(own_name, dir_fd=levels[-1][0] if levels else parent)
+                way.enter(_open_writable(way.folder, deeper))
+                names.append(deeper)
+            else:
+                way.leave()
+                os.rmdir(names.pop(), dir_fd=way.folder)
+            deeper = _remove_plain(way.folder) if names else None
     finally:
-        for folder, _ in levels:
-            os.close(folder)
+        way.close()
 
 
 def _remove_plain(folder: int) -> bytes | None:

@@ -18,6 +18,8 @@ from kedge.frozen import frozen
 from kedge.posix.files import explained
 from kedge.posix.programs import find_program
 
+_PASSED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
 
 @frozen
 class Finished:
@@ -95,9 +97,10 @@ def _require_program(name: str) -> str:
 def run_in_child(work: Callable[[], int], meanwhile: Callable[[], None] | None = None) -> int:
     """Run `work` in a forked child and wait for it; returns its status as a shell shows it.
 
-    `meanwhile` runs here while the child works. SIGTERM and SIGHUP are passed on, SIGINT comes from the terminal to
-    both, and it is the child that decides; when this process is killed, the child is ended too. Must be called while
-    there is one thread only. Where no process can be had (RLIMIT_NPROC), the work is done here.
+    `meanwhile` runs here while the child works. SIGTERM, SIGHUP and SIGINT are passed on, and it is the child that
+    decides; a terminal sends SIGINT to both, so the child may hear it twice. When this process is killed, the child is
+    ended too. Must be called while there is one thread only. Where no process can be had (RLIMIT_NPROC), the work is
+    done here.
     """
     _flush_streams()
     read_end, write_end = os.pipe()  # only this process holds the writing end: its end of file is our end
@@ -114,6 +117,8 @@ def run_in_child(work: Callable[[], int], meanwhile: Callable[[], None] | None =
             _end_with_parent(read_end)
             status = work()
             _flush_streams()
+        except KeyboardInterrupt:  # before `work` could catch it
+            status = 128 + signal.SIGINT
         finally:
             os._exit(status)
     os.close(read_end)
@@ -132,14 +137,11 @@ def run_in_child(work: Callable[[], int], meanwhile: Callable[[], None] | None =
 
 def _pass_signals_to(child: int) -> dict[signal.Signals, Any]:
     def pass_on(number: int, _: object) -> None:
-        os.kill(child, number)
+        with contextlib.suppress(ProcessLookupError):  # it has ended, and was waited for
+            os.kill(child, number)
 
-    handlers: dict[signal.Signals, Any] = {
-        signal.SIGTERM: pass_on,
-        signal.SIGHUP: pass_on,
-        signal.SIGINT: signal.SIG_IGN,
-    }
-    return {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    passed = (each for each in _PASSED if each is not signal.SIGINT or signal.getsignal(each) is not signal.SIG_IGN)
+    return {number: signal.signal(number, pass_on) for number in passed}
 
 
 def _end_with_parent(read_end: int) -> None:

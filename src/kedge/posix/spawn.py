@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 else:
     import _signal  # `signal` itself imports enum
 
+_ENDING = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP)
+
 
 def replace_process(path: str | int, argv: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
     """execve(2): become another program, by its path or an open file; raises OSError when that fails."""
@@ -147,10 +149,21 @@ def run_attached(argv: Sequence[str], environ: Mapping[str, str], *, quiet: bool
             os.execve(argv[0], list(argv), environ)
         finally:
             os._exit(127)
-    # Ctrl-C is for the child, which cleans up; we wait for that, as a shell does.
-    before = _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
+    # Whoever wants us to end means the child, which cleans up; we wait for that, as a shell does.
+    before = {number: _signal.signal(number, _pass_to(child)) for number in _ENDING}
     try:
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     finally:
-        _signal.signal(_signal.SIGINT, before)
+        for number, handler in before.items():
+            _signal.signal(number, handler)
     return status if status >= 0 else 128 - status
+
+
+def _pass_to(child: int) -> Callable[[int, object], None]:
+    def pass_on(number: int, _: object) -> None:
+        try:
+            os.kill(child, number)
+        except ProcessLookupError:
+            return  # it has just ended
+
+    return pass_on

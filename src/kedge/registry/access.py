@@ -30,6 +30,8 @@ class AccessOptions:
     retries: int = 5
     patience: float | None = None  # seconds after which nothing is tried again; None: as often as `retries` says
     count: Callable[[int, int], None] = lambda _answers, _received: None
+    stall_timeout: float = 60.0  # seconds without data
+    minimum_speed: int = 0  # bytes per second; 0: any
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,8 @@ def _transport_options(
         proxies=Proxies.from_environment(environ),
         notify=progress.note,
         count=options.count,
+        read_timeout=options.stall_timeout,
+        minimum_speed=options.minimum_speed,
     )
     limit = options.patience
     if limit is None:

@@ -19,17 +19,19 @@ from kedge.errors import (
     InvalidReference,
     KedgeError,
     NetworkFailed,
+    RegistryProtocolError,
 )
 from kedge.model.digest import Digest
 from kedge.model.manifest import ACCEPTED_MANIFESTS, MAXIMUM_MANIFEST, Descriptor, Index, Manifest, parse_manifest
 from kedge.registry.access import Access
 from kedge.registry.hints import explain_web_page, is_web_page
 from kedge.registry.mirrors import Endpoint
+from kedge.registry.proxies import is_loopback
 from kedge.registry.secret import redact_url
 from kedge.registry.session import Call, Session
 from kedge.registry.stream import BlobStream, open_stream
 from kedge.registry.tag_list import TagLimits, TagWalk
-from kedge.registry.transport import Request, Response
+from kedge.registry.transport import Request, Response, split_url
 from kedge.registry.upload import Upload, is_there, put_blob
 
 _ACCEPT = {"Accept": ", ".join(ACCEPTED_MANIFESTS)}
@@ -131,11 +133,26 @@ class RegistryClient:
     def _open(self, session: Session, descriptor: Descriptor, offset: int) -> BlobStream:
         try:
             return _open_blob(session, descriptor, offset)
-        except ImageNotFound:
-            for url in descriptor.urls:  # a foreign layer: its bytes are elsewhere, and no credentials go there
-                if url.startswith("https://"):
-                    return self._open_foreign(url, descriptor, offset)
-            raise
+        except ImageNotFound as problem:
+            return self._open_elsewhere(descriptor, offset, problem)
+
+    def _open_elsewhere(self, descriptor: Descriptor, offset: int, problem: KedgeError) -> BlobStream:
+        """A foreign layer from the first of its addresses that has it; no credentials go there."""
+        for url in filter(self._may_ask, descriptor.urls):
+            try:
+                return self._open_foreign(url, descriptor, offset)
+            except KedgeError as other:
+                problem = other
+        raise problem
+
+    def _may_ask(self, url: str) -> bool:
+        """Whether an address of a manifest is one to ask: https, and http as far as the registry may be asked so."""
+        try:
+            parts = split_url(url)
+        except RegistryProtocolError:
+            return False
+        here = is_loopback(parts.hostname or "") and is_loopback(self.registry.partition(":")[0])
+        return parts.scheme == "https" or self._access.plain_http or here
 
     def _open_foreign(self, url: str, descriptor: Descriptor, offset: int) -> BlobStream:
         def request(start: int) -> Response:

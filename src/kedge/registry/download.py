@@ -18,6 +18,7 @@ from kedge.errors import (
     UnsupportedFormat,
 )
 from kedge.model.digest import Digest
+from kedge.model.size import format_size
 from kedge.registry.hints import BODY_LIMIT, Situation, explain_response, read_error_body
 from kedge.registry.secret import redact_url
 from kedge.registry.stream import BlobStream, open_stream
@@ -88,9 +89,12 @@ def download_url(
                     advance(writer.write(piece))
             return Downloaded(Digest("sha256", writer.digest.hexdigest()), writer.position)
         except NetworkFailed as problem:
-            failures = 1 if writer.furthest > before else failures + 1
+            failures = 1 if writer.furthest > before and not problem.is_slow else failures + 1
+            arrived = f"{format_size(writer.position)} have arrived"
             if failures >= _ATTEMPTS or not problem.is_transient:
+                problem.context["received"] = arrived
                 raise
+            transport.options.notify(f"{problem.message}, trying again; {arrived}")
             transport.options.sleep(transport.options.backoff * failures)
 
 

@@ -26,10 +26,21 @@ import urllib3
 import urllib3.exceptions as faults
 
 from kedge.errors import InvalidSetting, NetworkFailed, RegistryProtocolError
+from kedge.registry.pace import Pace, SpeedMeter
 from kedge.registry.proxies import Proxies, Proxy
 from kedge.registry.secret import Secret, redact_url
 from kedge.registry.tls import CERTIFICATE_FOLDERS, SYSTEM_BUNDLES, HostCertificates, find_certificates
-from kedge.registry.trouble import BRIEF, TRANSIENT, Kind, Trouble, explain_break, explain_slowness, explain_trouble
+from kedge.registry.trouble import (
+    BRIEF,
+    TRANSIENT,
+    Kind,
+    Trouble,
+    explain_break,
+    explain_pace,
+    explain_silence,
+    explain_slowness,
+    explain_trouble,
+)
 
 READ_SIZE = 256 << 10
 _RETRIED = frozenset({408, 429, 500, 502, 503, 504})
@@ -46,6 +57,7 @@ class TransportOptions:
     user_agent: str = "kedge"
     connect_timeout: float = 15.0
     read_timeout: float = 60.0
+    minimum_speed: int = 0  # bytes per second of a body; 0: any
     retries: int = 5
     patience: float = math.inf  # seconds after which a request is not tried again
     backoff: float = 0.5  # seconds before the first retry, doubled each time
@@ -77,10 +89,15 @@ class Response:
     """An answer whose body has not been read yet; close it, or use it as a context manager."""
 
     def __init__(
-        self, raw: urllib3.BaseHTTPResponse, url: str, count: Callable[[int, int], None] = lambda _a, _b: None
+        self,
+        raw: urllib3.BaseHTTPResponse,
+        url: str,
+        count: Callable[[int, int], None] = lambda _a, _b: None,
+        pace: Pace | None = None,
     ) -> None:
         self._raw = raw
         self._count = count
+        self._pace = pace or Pace()
         self.url = url
         self.status = raw.status
 
@@ -104,23 +121,35 @@ class Response:
         With `seconds` the pieces are as they come, and a body that takes longer, however it trickles, is an error.
         """
         received, end = 0, time.monotonic() + (seconds or 0.0)
+        meter = SpeedMeter(self._pace)
+        is_watched = seconds is not None or self._pace.least > 0
         while True:
-            try:
-                if seconds is None:
-                    piece = self._raw.read(size, decode_content=False)
-                else:
-                    piece = self._raw.read1(size, decode_content=False)
-            except (faults.HTTPError, OSError, http.client.HTTPException) as problem:
-                self._raw.close()
-                raise explain_break(self.url, received, self.length, _describe(problem)) from None
+            began = time.monotonic()
+            piece = self._read_piece(size, received, at_once=is_watched or not meter.is_fast)
             if not piece:
                 return
+            now = time.monotonic()
             received += len(piece)
             self._count(0, len(piece))
             yield piece
+            speed = meter.add(now - began, len(piece))
+            if speed is not None:
+                self._raw.close()
+                raise explain_pace(self.url, speed, self._pace.least)
             if seconds is not None and time.monotonic() > end:
                 self._raw.close()
                 raise explain_slowness(self.url, seconds)
+
+    def _read_piece(self, size: int, received: int, *, at_once: bool) -> bytes:
+        """So many bytes, which is quicker; `at_once` what there is, so that a break loses nothing. Empty: the end."""
+        try:
+            read = self._raw.read1 if at_once else self._raw.read
+            return read(size, decode_content=False)
+        except (faults.HTTPError, OSError, http.client.HTTPException) as problem:
+            self._raw.close()
+            if classify(problem).kind is Kind.TIMEOUT:
+                raise explain_silence(self.url, self._pace.stall) from None
+            raise explain_break(self.url, received, self.length, _describe(problem)) from None
 
     def read_start(self, limit: int) -> bytes:
         """At most `limit` bytes of the body, whatever follows; a broken body gives what came."""
@@ -202,9 +231,8 @@ class Transport:
             headers["Authorization"] = request.authorization.reveal()
         manager = self._manager(parts, verify=request.verify)
         body = request.body() if callable(request.body) else request.body
-        timeout = urllib3.Timeout(
-            connect=self.options.connect_timeout, read=request.read_timeout or self.options.read_timeout
-        )
+        pace = Pace(request.read_timeout or self.options.read_timeout, self.options.minimum_speed)
+        timeout = urllib3.Timeout(connect=self.options.connect_timeout, read=pace.stall)
         try:
             raw = manager.urlopen(
                 request.method, request.url, body=body, headers=headers, redirect=False, preload_content=False,
@@ -219,7 +247,7 @@ class Transport:
                 classify(problem, proxied=proxy is not None), request.method, request.url, shown
             ) from None
         self.options.count(1, 0)
-        return Response(raw, request.url, self.options.count)
+        return Response(raw, request.url, self.options.count, pace)
 
     def try_once(self, request: Request) -> Response | Trouble:
         """One exchange as `send_once`, or why there was none: for who wants to tell and not to give up."""

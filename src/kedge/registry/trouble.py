@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kedge.errors import NetworkFailed
+from kedge.model.size import format_size
 from kedge.registry.secret import redact_url
 
 
@@ -97,6 +98,31 @@ def explain_break(url: str, received: int, expected: int | None, detail: str = "
         context=context,
         hint=_HINTS[Kind.BROKEN],
         is_transient=True,
+    )
+
+
+def explain_silence(url: str, seconds: float) -> NetworkFailed:
+    """The error for an answer that stopped, while the connection still stands."""
+    shown = redact_url(url)
+    host = shown.split("://", 1)[-1].split("/", 1)[0]
+    return NetworkFailed(
+        f"no data from {host} for {seconds:g} s",
+        context={"request": f"GET {shown}"},
+        hint="try again later; --stall-timeout SECONDS waits longer",
+        is_transient=True,
+    )
+
+
+def explain_pace(url: str, speed: float, least: int) -> NetworkFailed:
+    """The error for an answer that comes more slowly than the user accepts."""
+    shown = redact_url(url)
+    host = shown.split("://", 1)[-1].split("/", 1)[0]
+    return NetworkFailed(
+        f"{host} sends {format_size(int(speed))}/s, less than the minimum of {format_size(least)}/s",
+        context={"request": f"GET {shown}"},
+        hint="try again later, from another network, or with a lower --minimum-speed",
+        is_transient=True,
+        is_slow=True,
     )
 
 

@@ -92,6 +92,7 @@ class RunOptions:
     silent: bool = False
     debug: bool = False
     nocolor: bool = False
+    shim: bool = False  # called by a name of Apptainer's: whoever reads the messages expects Apptainer's
     given: dict[str, str]  # flag or variable that set an attribute, for messages: {'nv': '--nv'}
     notes: list[str]  # said with --verbose
     warnings: list[str]  # said unless --silent

@@ -244,16 +244,29 @@ def plan_bind(request: Request, points: Points, bind: Bind) -> None:
 
 
 def plan_current_folder(request: Request, points: Points) -> None:
-    """The current folder is there too, where it is not a place of the system's."""
+    """The current folder is there too, where it is not a place of the system's and nothing was asked for just there."""
     options, cwd = request.options, request.host.cwd
     if options.contain or request.skips("cwd") or is_systems(cwd):
         return
-    for operation in points.mounts:
-        if operation[0] == "bind" and operation[1] == OLD + str(operation[2])[len(NEW) :]:
-            shown = str(operation[2])[len(NEW) :]
-            if cwd == shown or cwd.startswith(shown + "/"):
-                return  # it is there already, at its own place
+    covers = list_covers(points, cwd)
+    source, above = covers[-1] if covers else ("", "/")
+    if source == above or any(destination == cwd for _, destination in covers):
+        return  # it is shown already, at its own place; or something else was asked for there
+    if any(bind.source == source for bind in request.binds) and not request.host.view.kind(source + cwd[len(above) :]):
+        return  # nothing is made in a folder that the user binds
     points.bind(cwd, cwd, "d", policy=MAY)
+
+
+def list_covers(points: Points, path: str) -> list[tuple[str, str]]:
+    """Source (empty where it is not the host's) and destination of all mounts at a path and above it."""
+    found = [
+        (str(operation[1]).removeprefix(OLD), str(operation[2])[len(NEW) :])
+        if operation[0] == "bind"
+        else ("", str(operation[1])[len(NEW) :])
+        for operation in points.mounts
+        if operation[0] in ("bind", "tmpfs")
+    ]
+    return [each for each in found if path == each[1] or path.startswith(each[1].rstrip("/") + "/")]
 
 
 def protect_store(request: Request, points: Points) -> None:

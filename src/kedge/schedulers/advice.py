@@ -16,6 +16,25 @@ _UNREACHABLE = (
     "cannot connect to server",
     "got select error",
 )
+# what programs say that were installed and never told of a cluster, and what to say instead
+_NOT_SET_UP = {
+    "could not establish a configuration source": (
+        "Slurm is installed here, and not set up: its programs find no slurm.conf",
+        "run it on a login node of the cluster; if this is one, set SLURM_CONF to the cluster's slurm.conf",
+    ),
+    "unable to read qmaster name": (
+        "Grid Engine is installed here, and not set up: its programs find no cell",
+        "run it on a login node of the cluster; if this is one, source the cell's settings.sh: it sets SGE_ROOT",
+    ),
+    "sge_root": (
+        "Grid Engine is installed here, and not set up: SGE_ROOT is not set, or names no cell",
+        "run it on a login node of the cluster; if this is one, source the cell's settings.sh: it sets SGE_ROOT",
+    ),
+    "no default server": (
+        "PBS is installed here, and not set up: its programs know no server",
+        "run it on a login node of the cluster; if this is one, set PBS_SERVER or PBS_CONF_FILE",
+    ),
+}
 # the first that is found counts; the words are looked for in small letters
 _ADVICE = (
     *((words, _DOWN) for words in _UNREACHABLE),
@@ -45,7 +64,13 @@ def find_advice(said: str) -> str | None:
     return next((advice for words, advice in _ADVICE if words in lower), None)
 
 
+def find_missing_setup(said: str) -> tuple[str, str] | None:
+    """What is wrong and what to do, where a scheduler's program was never told of a cluster."""
+    lower = said.lower()
+    return next((told for words, told in _NOT_SET_UP.items() if words in lower), None)
+
+
 def is_unreachable(said: str) -> bool:
     """Whether it says that the scheduler itself does not answer, so that other questions are in vain too."""
     lower = said.lower()
-    return any(words in lower for words in _UNREACHABLE)
+    return any(words in lower for words in (*_UNREACHABLE, *_NOT_SET_UP))

@@ -23,6 +23,8 @@ class Place:
     directory: str  # where the job runs: absolute
     output: str  # pattern for the scheduler, absolute: {name}, {id} and {index} still in it
     error: str  # likewise; empty: with the output
+    inside_only: tuple[str, ...] = ()  # variables that would change programs of the node: the container alone gets them
+    source: str = ""  # the reference that `image` is, with its digest, where it came from a registry
 
 
 @frozen

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from collections.abc import Sequence
 
 from kedge.errors import RequestRefused
 from kedge.model.job import Job
 from kedge.model.site import Site
 from kedge.schedulers.quoting import quote
 
+_REQUESTS = {"kedge": "KEDGEENV_", "apptainer": "APPTAINERENV_", "singularity": "SINGULARITYENV_"}
 RUNTIMES = ("kedge", "apptainer", "singularity", "pyxis")
 
 
@@ -23,11 +26,29 @@ def uses_pyxis(job: Job, site: Site) -> bool:
     return bool(job.image) and runtime_of(job, site) == "pyxis"
 
 
-def container_words(job: Job, site: Site) -> list[str]:
+def request_names(name: str, job: Job, site: Site) -> list[str]:
+    """The variables with which the runtime is asked to set `name` in the container, before all that it may be now."""
+    runtime = runtime_of(job, site)
+    if runtime == "pyxis":
+        return []  # srun is told on its command line
+    if name == "HOME" and runtime != "kedge":
+        raise RequestRefused(
+            f"{runtime} does not let --env set HOME",
+            hint="give its own option: --option=--home --option=DIR, or --runtime kedge",
+        )
+    return [_REQUESTS[runtime] + name]
+
+
+def escape_value(value: str) -> str:
+    """A value that is still itself after the container's shell has read it, which runtimes let it do."""
+    return re.sub(r"([\\$`])", r"\\\1", value)
+
+
+def container_words(job: Job, site: Site, inside_only: Sequence[str] = ()) -> list[str]:
     """Fragments of shell before the command; the variables `kedge` and `image` are set."""
     runtime = runtime_of(job, site)
     if runtime == "pyxis":
-        return _pyxis_words(job, site)
+        return [*_pyxis_variables(job, inside_only), *_pyxis_words(job, site)]
     words = ['"$kedge"' if runtime == "kedge" else runtime, "exec" if job.command and not job.runscript else "run"]
     if job.uses_gpus:
         words.append("--nv")
@@ -36,6 +57,21 @@ def container_words(job: Job, site: Site) -> list[str]:
     words += [f"--bind {quote(bind)}" for bind in (*site.binds, *job.binds)]
     words += [quote(word) for word in job.container_options]
     return [*words, '"$image"']
+
+
+def _pyxis_variables(job: Job, inside_only: Sequence[str]) -> list[str]:
+    """Options of srun for the variables of the job: the image's own would win, and srun itself must not get all."""
+    told = {name: value for name, value in job.environment if name in inside_only}
+    broken = next((name for name, value in told.items() if "," in value), "")
+    if broken:
+        raise RequestRefused(
+            f"srun takes no comma in the value of {broken}",
+            hint="set it in the command itself: sh -c 'export NAME=VALUE; …', or give --runtime kedge",
+        )
+    listed = ",".join(name for name, _ in job.environment)
+    given = "".join(f",{name}={value}" for name, value in told.items())
+    words = [f"--export={quote('ALL' + given)}"] if told else []
+    return [*words, f"--container-env={quote(listed)}"] if listed else []
 
 
 def _pyxis_words(job: Job, site: Site) -> list[str]:
@@ -62,7 +98,10 @@ def pyxis_name(image: str) -> str:
     """A reference as Pyxis writes it: REGISTRY#IMAGE:TAG, or a path that begins with / or ./"""
     if "://" not in image and (image.startswith(("/", "./")) or image.endswith((".sqsh", ".squashfs"))):
         return image if image.startswith(("/", "./")) else f"./{image}"
-    name = image.removeprefix("docker://")
+    name, at_sign, digest = image.removeprefix("docker://").partition("@sha256:")
+    if at_sign:  # Enroot takes a digest in the place of the tag, and not behind it
+        folder, slash, last = name.rpartition("/")
+        name = f"{folder}{slash}{last.partition(':')[0]}:sha256:{digest}"
     registry, slash, rest = name.partition("/")
     if slash and ("." in registry or ":" in registry or registry == "localhost"):
         return f"{registry}#{rest}"

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kedge.frozen import replace
 from kedge.model.job import DependencyKind, Job, JobArray, Parallel
 from kedge.model.site import Site
 from kedge.release import VERSION
 from kedge.schedulers.backend import Dialect, Place
-from kedge.schedulers.container_words import container_words, runtime_of, uses_pyxis
+from kedge.schedulers.container_words import container_words, escape_value, request_names, runtime_of, uses_pyxis
 from kedge.schedulers.launchers import launch_words, node_words, torchrun_words
 from kedge.schedulers.quoting import quote
 
@@ -43,14 +44,14 @@ def render_body(job: Job, site: Site, place: Place, dialect: Dialect) -> str:
         [f"# {title}: by kedge {VERSION} for the site {site.name}. To submit it by hand: {' '.join(by_hand)} FILE"],
         _write_record(job, place, dialect),
         _load_modules(job, site),
-        _set_environment(job, site),
+        _set_environment(job, site, place),
         _guard_dependencies(job, dialect),
         [f"cd {quote(place.directory)}"],
         [*site.setup, *job.setup],
         _name_image(job, site, place),
         _stage_image(job, site, place, dialect),
         _find_master(job, site, dialect),
-        _run_command(job, site, dialect),
+        _run_command(job, site, place, dialect),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
@@ -104,8 +105,9 @@ def _write_record(job: Job, place: Place, dialect: Dialect) -> list[str]:
         f"record={quote(place.record)}",
         'streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")',
         'began="$KEDGE_JOB_ID $(hostname) $(date +%s)"',
-        f'{{ printf "%s\\n" "$began" "$streams" >"$record/began{suffix}"; }} 2>/dev/null',
-        f'finish() {{ echo "${{asked:-$1}} $(date +%s)" >"$record/ended{suffix}"; }}',
+        # a run more for each time the scheduler puts it back into the queue; its end names the run that it ends
+        f'{{ printf "%s\\n" "$began" "$streams" >>"$record/began{suffix}"; }} 2>/dev/null',
+        f'finish() {{ echo "${{asked:-$1}} $(date +%s) $began" >"$record/ended{suffix}"; }}',
         "trap 'finish \"$?\" 2>/dev/null || true' EXIT",
         *_KEEP_ON,
     ]
@@ -122,14 +124,23 @@ def _load_modules(job: Job, site: Site) -> list[str]:
     return [*setup, f"module load {' '.join(quote(each) for each in modules)} || exit"]
 
 
-def _set_environment(job: Job, site: Site) -> list[str]:
+def _set_environment(job: Job, site: Site, place: Place) -> list[str]:
     lines = [f"unset {name}" for name in site.unset]
     # a site's values may use the node's own variables; a user's are taken as they are
     lines += [f'export {name}="{value}"' for name, value in site.environment]
     if runtime_of(job, site) == "kedge" and site.node_directory:
         lines.append(f'export KEDGE_NODEDIR="{site.node_directory}/kedge-$UID"')
-    lines += [f"export {name}={quote(value)}" for name, value in job.environment]
+    lines += [f"export {name}={quote(value)}" for name, value in _list_variables(job, site, place)]
     return [*lines, "set -eo pipefail"]
+
+
+def _list_variables(job: Job, site: Site, place: Place) -> tuple[tuple[str, str], ...]:
+    """The job's variables for the node, and once more for the container: there they replace what the image sets."""
+    found: list[tuple[str, str]] = []
+    for name, value in job.environment:
+        found += [] if name in place.inside_only else [(name, value)]
+        found += [(each, escape_value(value)) for each in (request_names(name, job, site) if job.image else ())]
+    return tuple(found)
 
 
 def _guard_dependencies(job: Job, dialect: Dialect) -> list[str]:
@@ -157,6 +168,8 @@ def _name_image(job: Job, site: Site, place: Place) -> list[str]:
     if not job.image or uses_pyxis(job, site):
         return []
     lines = [f"image={quote(place.image)}"]
+    if place.source and not place.pull_from:
+        lines.insert(0, f"# {place.source}")
     if runtime_of(job, site) == "kedge" or place.pull_from:
         lines.insert(0, f"kedge={quote(place.kedge)}")
     return lines
@@ -201,10 +214,11 @@ def _find_master(job: Job, site: Site, dialect: Dialect) -> list[str]:
     ]
 
 
-def _run_command(job: Job, site: Site, dialect: Dialect) -> list[str]:
+def _run_command(job: Job, site: Site, place: Place, dialect: Dialect) -> list[str]:
     is_pyxis = uses_pyxis(job, site)
-    words = launch_words(job, site, dialect, force=is_pyxis)
-    words += container_words(job, site) if job.image else []
+    exported = replace(job, environment=_list_variables(job, site, place))  # what a launcher has to hand on
+    words = launch_words(exported, site, dialect, force=is_pyxis)
+    words += container_words(job, site, place.inside_only) if job.image else []
     quoted = [quote(word) for word in job.command]
     is_odd = any(word.startswith("'") and ("$" in word or "`" in word) for word in quoted)
     asides = ["# shellcheck disable=SC2016 # dollar signs are the program's, not this shell's"] if is_odd else []

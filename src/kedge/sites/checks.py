@@ -184,6 +184,8 @@ def _find_nearest(request: Request, outcomes: Sequence[_Outcome]) -> _Outcome | 
 def _refuse(request: Request, outcome: _Outcome, nearest: _Outcome | None) -> RequestRefused:
     job, site = request.job, request.site
     context = {"site": site.name, **({"queue": outcome.queue.name} if outcome.queue.name else {})}
+    if job.gpu_type:
+        context["GPUs there"] = _list_gpus(site)
     if nearest is None or nearest.job is None:
         hint = _hint_without_nearest(request)
     else:
@@ -191,6 +193,12 @@ def _refuse(request: Request, outcome: _Outcome, nearest: _Outcome | None) -> Re
         context["nearest"] = changes
         hint = f"this would do: {changes}" + (" (copy there what it needs)" if check_paths(request) else "")
     return RequestRefused("; ".join(outcome.reasons), context=context, hint=hint)
+
+
+def _list_gpus(site: Site) -> str:
+    """The types to choose from: `alpha: a100; ml: v100`."""
+    known = {each.name: ", ".join(each.gpu_types) or each.gpu_type or each.gpu for each in site.queues}
+    return "; ".join(f"{name}: {types}" for name, types in known.items() if types)
 
 
 def _hint_without_nearest(request: Request) -> str:

@@ -7,6 +7,7 @@ A mended request may break another rule; `sites.checks` goes on until none is br
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Callable, Mapping
 
 from kedge.frozen import NOTHING, frozen, replace
@@ -17,6 +18,7 @@ from kedge.model.site import Queue, Site, expand_path
 
 SOME_ACCOUNT = "PROJECT"  # stands for the one only the user knows
 _HOUR = 3600
+_MODEL = r"(gh|gb|rtxa?|gtx|mi|[abhklptv])[0-9]{1,4}[a-z]{0,2}"  # a100, l4, gh200, rtx6000, mi250x
 # How far a mended request is from what was asked for: the nearest one has the smallest sum.
 _SAME, _NEAR, _LESS, _FAR = 1, 4, 20, 60
 
@@ -112,10 +114,25 @@ def check_gpus(request: Request) -> Finding | None:
         nodes = min(job.node_count, queue.max_gpus)
         mended = replace(job, nodes=nodes, gpus_per_node=queue.max_gpus // nodes)
         return Finding(reason, mended, _lose(wanted * job.node_count, queue.max_gpus))
-    if job.gpu_type and queue.gpu_type and job.gpu_type.lower() != queue.gpu_type.lower():
-        reason = f"the GPUs of {request.place} are {queue.gpu_type}, and {job.gpu_type} was asked for"
-        return Finding(reason, replace(job, gpu_type=queue.gpu_type), _LESS)
-    return None
+    return _check_gpu_type(request)
+
+
+def _check_gpu_type(request: Request) -> Finding | None:
+    """The queue has GPUs of that type, by the scheduler's words for them; by their model where those are unknown."""
+    job, queue = request.job, request.queue
+    types = queue.gpu_types or ((queue.gpu_type,) if queue.gpu_type else ())
+    if not job.gpu_type or (types and job.gpu_type.lower() in map(str.lower, types)):
+        return None
+    if not types and not (queue.gpu and _is_other_model(job.gpu_type, queue.gpu)):
+        return None
+    reason = f"the GPUs of {request.place} are {' and '.join(types) or queue.gpu}, and {job.gpu_type} was asked for"
+    return Finding(reason, replace(job, gpu_type=types[0] if types else ""), _LESS)
+
+
+def _is_other_model(word: str, model: str) -> bool:
+    """Whether a word such as `h100` or `nvidia_h100_80gb` names a model that `A100-SXM4-40GB` is not."""
+    named = next((each for each in re.split(r"[^a-z0-9]+", word.lower()) if re.fullmatch(_MODEL, each)), "")
+    return bool(named) and named not in re.sub(r"[^a-z0-9]", "", model.lower())
 
 
 def _spread_gpus(request: Request, total: int, there: int) -> tuple[Job, int]:

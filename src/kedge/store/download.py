@@ -19,6 +19,7 @@ from typing import Protocol
 
 from kedge.errors import DigestMismatch, KedgeError, NetworkFailed, RegistryProtocolError, StoreBusy
 from kedge.model.manifest import Descriptor
+from kedge.model.size import format_size
 from kedge.posix.files import explained
 from kedge.store.blobs import PIECE, Blobs, Hash, new_hash
 from kedge.store.flow import Flow
@@ -70,6 +71,7 @@ class Download:
         self._options = options
         self.flow = Flow(descriptor.size, str(descriptor.digest))
         self.cancelled = threading.Event()
+        self._lease: Lease | None = None
         self._file = -1  # the partial file; the flow owns and closes it
         self._offset = 0
         self._reported = 0
@@ -94,10 +96,17 @@ class Download:
             )
             if lease is None:
                 continue
+            self._lease = lease
             with lease:
                 yield from self._fetch(lease)
             return
         raise KedgeError(f"the download of {self._descriptor.digest} was stopped")
+
+    def abandon(self) -> None:
+        """Give the lease back while the thread still sits in a read: from now on it writes nothing any more."""
+        if self._lease is not None:
+            self._lease.is_lost = True
+            self._lease.release()
 
     def _lease_path(self) -> Path:
         self._blobs.layout.folder("leases")
@@ -193,11 +202,14 @@ class Download:
                 if self._offset < self._descriptor.size:
                     raise NetworkFailed(f"the connection ended after {self._offset} of {self._descriptor.size} bytes")
             except (NetworkFailed, OSError) as problem:
-                failures = 1 if self._offset - began >= _PROGRESS else failures + 1
+                has_advanced = self._offset - began >= _PROGRESS and not getattr(problem, "is_slow", False)
+                failures = 1 if has_advanced else failures + 1
                 if _is_final(problem):
                     raise
-                if failures >= self._options.tries:
+                if failures >= self._options.tries or self.cancelled.is_set():
                     raise self._broken(problem) from problem
+                if self._options.notify is not None:
+                    self._options.notify(f"{_reason(problem)}, trying again; {self._describe_arrived()}")
                 pause = min(_LONGEST_PAUSE, self._options.first_pause * 2 ** (failures - 1))
                 if self.cancelled.wait(pause * random.uniform(0.8, 1.2)):
                     raise self._broken(problem) from problem
@@ -261,16 +273,27 @@ class Download:
         )
 
     def _broken(self, problem: Exception) -> NetworkFailed:
-        reason = problem.message if isinstance(problem, KedgeError) else str(problem)
         context = problem.context if isinstance(problem, KedgeError) else {}
         hint = (problem.hint if isinstance(problem, KedgeError) else None) or "try again later"
         if self._options.keep_partial and self._offset > 0:
             hint = "what arrived is kept: the same command goes on from there"
         return NetworkFailed(
-            f"the download of {self._descriptor.digest} broke off: {reason}",
-            context={**context, "received": f"{self._offset} of {self._descriptor.size} bytes"},
+            f"the download was given up: {_reason(problem)}; {self._describe_arrived()}",
+            context={
+                **context,
+                "digest": str(self._descriptor.digest),
+                "received": f"{self._offset} of {self._descriptor.size} bytes",
+            },
             hint=hint,
         )
+
+    def _describe_arrived(self) -> str:
+        arrived, size = format_size(self._offset), format_size(self._descriptor.size)
+        return f"{arrived} of {size} of {self._descriptor.digest.hex[:12]} have arrived"
+
+
+def _reason(problem: Exception) -> str:
+    return problem.message if isinstance(problem, KedgeError) else str(problem)
 
 
 def _is_final(problem: Exception) -> bool:

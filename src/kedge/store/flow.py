@@ -87,9 +87,9 @@ class Flow:
             self._changed.notify_all()
 
     def fail(self, error: BaseException) -> None:
-        """Nothing more comes; followers raise this error."""
+        """Nothing more comes; followers raise this error, or the first where there are several."""
         with self._changed:
-            self._error = error
+            self._error = self._error or error
             self._changed.notify_all()
 
     def stop(self) -> None:

@@ -13,7 +13,7 @@ from kedge.model.manifest import Descriptor
 from kedge.store.download import Download
 from kedge.store.use import Use
 
-_JOIN_WAIT = 5.0  # seconds that `close` waits for a thread that sits in a read
+JOIN_WAIT = 0.3  # seconds that `close` waits for a thread, which may sit in a read for a minute
 
 
 class Ingest:
@@ -69,11 +69,11 @@ class Ingest:
         """Ask the download to stop at the next piece, without waiting for it."""
         self._download.cancelled.set()
 
-    def close(self) -> None:
+    def close(self, wait: float = JOIN_WAIT) -> None:
         """Stop the download if it still runs, keeping what has arrived; may be called twice."""
         self._is_closed = True
         self.cancel()
-        if self._stepping.acquire(timeout=_JOIN_WAIT):
+        if self._stepping.acquire(timeout=max(wait, 0.0)):
             try:
                 self._steps.close()
                 self._ended.set()
@@ -81,7 +81,8 @@ class Ingest:
                 self._stepping.release()
             self._download.flow.close()
         else:
-            # The thread will still write what it has gathered: closed now, the file's number might be another file's.
+            # The thread may be about to write: closed now, the file's number might be another file's.
+            self._download.abandon()
             self._download.flow.stop()
         self._use.end()
 

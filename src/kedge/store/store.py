@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from kedge.store.deliveries import read_delivery
 from kedge.store.download import Download, IngestOptions, OpenAt
 from kedge.store.eviction import Entry, Kind, Usage
 from kedge.store.images import Build, Handing, Images
-from kedge.store.ingest import Ingest, Workers
+from kedge.store.ingest import JOIN_WAIT, Ingest, Workers
 from kedge.store.layout import Layout, hash_text
 from kedge.store.lease import Patience
 from kedge.store.names import NameRecord, Names
@@ -238,8 +239,9 @@ class Store:
         """Stop downloads that still run, keeping what has arrived; may be called twice."""
         for ingest in self._ingests:
             ingest.cancel()
+        end = time.monotonic() + JOIN_WAIT
         for ingest in self._ingests:
-            ingest.close()
+            ingest.close(end - time.monotonic())
         self._ingests.clear()
 
     def __enter__(self) -> Store:

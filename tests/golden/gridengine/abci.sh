@@ -14,8 +14,8 @@ export KEDGE_JOB_ID="$JOB_ID" KEDGE_JOB_NAME=train
 record=/home/ada/.local/state/kedge/jobs/records/K
 streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")
 began="$KEDGE_JOB_ID $(hostname) $(date +%s)"
-{ printf "%s\n" "$began" "$streams" >"$record/began"; } 2>/dev/null
-finish() { echo "${asked:-$1} $(date +%s)" >"$record/ended"; }
+{ printf "%s\n" "$began" "$streams" >>"$record/began"; } 2>/dev/null
+finish() { echo "${asked:-$1} $(date +%s) $began" >"$record/ended"; }
 trap 'finish "$?" 2>/dev/null || true' EXIT
 # signals are for the command: this script waits for its end
 trap 'asked=143' TERM

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import pytest
 
+from kedge.runtime.processes.subordinate import find_helper
 from tests.builders.apptainer import PEER_USER
 from tests.interop.conformance.case import HOME, Case
 from tests.interop.conformance.images import build_images, make_images
@@ -31,7 +32,8 @@ TIME_LIMIT = 60
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 USER = {"PATH": PATH, "HOME": HOME, "USER": "peer", "LOGNAME": "peer", "LANG": "C.UTF-8", "TERM": "xterm"}
 FOLDERS = {"srv": "/srv", "home": "/home", "tmp": "/tmp", "var_tmp": "/var/tmp"}
-USERS = ("passwd", "group", "hosts", "resolv.conf", "subuid", "subgid")
+USERS = ("passwd", "group", "hosts", "resolv.conf")
+SUBORDINATES = ("subuid", "subgid")
 
 
 @dataclass(frozen=True)
@@ -168,9 +170,30 @@ def find_kedge(place: Path) -> tuple[str, ...]:
     return ("/srv/kedge",)
 
 
+def can_map_subordinates() -> bool:
+    """Whether this machine has what gives a user the ids of /etc/subuid: the tables, and the programs that map them."""
+    has_tables = all(Path(f"/etc/{name}").exists() for name in SUBORDINATES)
+    return has_tables and all(find_helper(name, is_helper) for name in ("newuidmap", "newgidmap"))
+
+
+def is_helper(path: str) -> bool:
+    """Whether it is a program, and not something that hides one."""
+    return Path(path).is_file() and os.access(path, os.X_OK)
+
+
+def hide_subordinates(space: Path) -> list[str]:
+    """What takes the ids of /etc/subuid away in a place."""
+    empty = space / "empty"
+    empty.touch()
+    return [f"if [ -e /etc/{name} ]; then mount --bind {empty} /etc/{name}; fi" for name in SUBORDINATES]
+
+
 @contextlib.contextmanager
-def open_places() -> Iterator[Places]:
-    """Make the images and both places; all is removed at the end."""
+def open_places(*, with_subordinates: bool = True) -> Iterator[Places]:
+    """Make the images and both places; all is removed at the end.
+
+    Both have the ids of /etc/subuid or both have none: kedge can map them only with the programs of this machine.
+    """
     script = require_peer()
     if str(REPOSITORY).startswith("/srv/"):
         pytest.skip("the test covers the checkout, which lies in /srv")
@@ -185,12 +208,14 @@ def open_places() -> Iterator[Places]:
         images = space / "images"
         images.mkdir()
         make_images(images)
-        mounts = make_folders(space / "apptainer", images)
+        hiding = [] if with_subordinates and can_map_subordinates() else hide_subordinates(space)
+        mounts = "\n".join([*hiding, make_folders(space / "apptainer", images)])
         start = [str(script), "root", "-d", str(space), "--"]
         holder = stack.enter_context(hold_namespace(start, mounts))
         apptainer = Place(space / "apptainer", ("apptainer", "-q"), holder)
         build_images(images, apptainer.enter)
         users = [f"mount --bind {tree}/etc/{name} /etc/{name}" for name in USERS if Path(f"/etc/{name}").exists()]
+        users += hiding or [f"mount --bind {tree}/etc/{name} /etc/{name}" for name in SUBORDINATES]
         mounts = make_folders(space / "kedge", images, list_needed())
         start = ["unshare", "--mount", "--propagation", "private"]
         holder = stack.enter_context(hold_namespace(start, "\n".join([*users, mounts])))

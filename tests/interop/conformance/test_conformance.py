@@ -22,11 +22,19 @@ pytestmark = [pytest.mark.peer, pytest.mark.root]
 PAGE = REPOSITORY / "docs/compatibility.md"
 # An image is usually unpacked; what lies above it must not notice when it is mounted instead.
 FOR_SQUASHFUSE = [case for case in CASES if case.name.startswith(("layer-", "bind-missing", "user-", "apart-fakeroot"))]
+# With the ids of /etc/subuid fake root knows many users, without them itself alone; machines have them or not.
+FOR_FAKEROOT = [case for case in CASES if case.name.startswith("apart-fakeroot")]
 
 
 @pytest.fixture(scope="module")
 def places() -> Iterator[Places]:
     with open_places() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def places_without_ids() -> Iterator[Places]:
+    with open_places(with_subordinates=False) as opened:
         yield opened
 
 
@@ -39,6 +47,11 @@ def test_conformance_kedge_does_as_apptainer(places: Places, case: Case) -> None
 def test_conformance_holds_with_squashfuse(places: Places, case: Case) -> None:
     require_program("squashfuse")
     judge(places.with_variables(KEDGE_ROOT_FROM="squashfuse"), case)
+
+
+@pytest.mark.parametrize("case", FOR_FAKEROOT, ids=lambda case: case.name)
+def test_conformance_holds_without_subordinate_ids(places_without_ids: Places, case: Case) -> None:
+    judge(places_without_ids, case)
 
 
 def judge(places: Places, case: Case) -> None:

@@ -16,7 +16,7 @@ from kedge.model.site import Queue, Site
 from kedge.posix.process import Finished, run_program
 from kedge.posix.programs import find_program
 from kedge.posix.questions import answer_within
-from kedge.schedulers.advice import find_advice
+from kedge.schedulers.advice import find_advice, find_missing_setup
 from kedge.sites.compare import compare_sites
 
 SECONDS = 1.1  # a scheduler that takes longer is in trouble, or its file system is
@@ -115,14 +115,10 @@ def _explain_late(tools: Tools, version: str, seconds: float) -> Finding:
 
 def _explain_refusal(tools: Tools, version: str, told: Finished) -> Finding:
     said = (told.errors or told.output).decode(errors="replace").strip()
-    if "configuration source" in said:
+    missing = find_missing_setup(said)
+    if missing is not None:
         return Finding(
-            "scheduler",
-            WARNING,
-            f"{version or tools.title} is installed here, and not set up: its programs find no slurm.conf",
-            "no job can be submitted from this machine",
-            "run it on a login node of the cluster; if this is one, set SLURM_CONF to the cluster's slurm.conf",
-            _SCHEDULER,
+            "scheduler", WARNING, missing[0], "no job can be submitted from this machine", missing[1], _SCHEDULER
         )
     last = "".join(c if c.isprintable() else " " for c in said.splitlines()[-1])[:300] if said else "nothing"
     return Finding(

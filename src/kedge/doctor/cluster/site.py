@@ -55,7 +55,7 @@ def _judge_site(site: Site) -> Finding:
             NOTE,
             f"{site.name}: there is no profile of this cluster",
             "kedge knows its scheduler and not its queues: what a job asks for cannot be checked before it waits",
-            "kedge site init writes one, from what the scheduler says",
+            "'kedge site init' writes one from what the scheduler says",
             _SITE,
         )
     return Finding("site", OK, f"{site.name} ({site.title})")

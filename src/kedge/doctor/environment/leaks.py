@@ -56,8 +56,8 @@ def judge_python_leaks(environ: Mapping[str, str], variables: list[str], sites: 
     if let_in:
         fix = "unset KEDGE_KEEP, or name in it only what the image really needs"
         return [Finding("python-leaks", WARNING, f"{what} (KEDGE_KEEP lets them in)", why, fix, docs)]
-    fix = "none is needed: kedge keeps them outside (--keep NAME lets one in). Apptainer and Singularity do not: there "
-    fix += "unset them, and export PYTHONNOUSERSITE=1"
+    fix = "none is needed: kedge keeps them outside (--keep NAME lets one in). For Apptainer and Singularity: "
+    fix += f"unset {' '.join(variables)}; export PYTHONNOUSERSITE=1" if variables else "export PYTHONNOUSERSITE=1"
     return [Finding("python-leaks", NOTE, what, why, fix, docs)]
 
 

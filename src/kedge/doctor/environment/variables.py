@@ -90,7 +90,7 @@ def check_binds(surroundings: Surroundings) -> list[Finding]:
         binds = collect_binds(RunOptions(), surroundings.environ, "/")
     except KedgeError as problem:
         why = "no container starts with it"
-        return [Finding("binds", FAIL, problem.message, why, problem.hint or "unset the variable", docs)]
+        return [Finding("binds", FAIL, problem.message, why, problem.hint or "mend or unset the variable", docs)]
     missing = [bind for bind in binds if not os.path.lexists(bind.source)]
     if missing:
         shown = ", ".join(f"{bind.source} ({bind.origin})" for bind in missing)

@@ -12,7 +12,6 @@ import json
 from typing import Any, Self
 
 from kedge.errors import CorruptImage, ImageNotFound
-from kedge.formats.oci.layout import check_platform
 from kedge.formats.oci.legacy_archive import LegacyImage, read_legacy_images
 from kedge.formats.oci.stored import BlobFiles, StoredImage, StoredLayer, read_small, verify_stream
 from kedge.model.digest import Digest
@@ -52,12 +51,11 @@ class DockerArchive:
         """The names of the images inside."""
         return sorted({tag for image in self._images for tag in image.tags})
 
-    def image(self, tag: str | None = None, platform: Platform | None = None) -> StoredImage:
-        """The image called `tag` (also short, or `@N` by position); `platform` is only checked: there is one each."""
+    def image(self, tag: str | None = None, platform: Platform | None = None) -> StoredImage:  # noqa: ARG002
+        """The image called `tag` (also short, or `@N` by position); there is one each, for whatever platform."""
         image = self._choose(tag)
         raw = image.config if image.config is not None else read_small(self._files, image.config_name, MAXIMUM_CONFIG)
         config = parse_config(raw, f"{self.where}: image config")
-        check_platform(config, platform, self.where)
         if len(config.diff_ids) != len(image.layers):
             raise CorruptImage(
                 f"{self.where}: manifest.json has {len(image.layers)} layers, the config lists {len(config.diff_ids)}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Self
 
-from kedge.errors import CorruptImage, ImageNotFound, KedgeError, NoMatchingPlatform, UnsupportedFormat
+from kedge.errors import CorruptImage, ImageNotFound, KedgeError, UnsupportedFormat
 from kedge.formats.oci.stored import (
     BlobFiles,
     Folder,
@@ -23,7 +23,6 @@ from kedge.model.manifest import (
     MAXIMUM_CONFIG,
     MAXIMUM_MANIFEST,
     Descriptor,
-    ImageConfig,
     Index,
     Manifest,
     parse_config,
@@ -64,14 +63,14 @@ class OciLayout:
         return sorted({name for entry in self._index.manifests for name in _names(entry)[:1]})
 
     def image(self, tag: str | None = None, platform: Platform | None = None) -> StoredImage:
-        """The image called `tag`, for `platform`; nested indexes are followed."""
+        """The image called `tag`, for `platform` where there are several; nested indexes are followed."""
         entries = self._entries(tag)
         chosen = self._choose(Index("", tuple(entries), b""), platform)
         for _ in range(_MAXIMUM_DEPTH):
             document = self._read_document(chosen)
             if isinstance(document, Manifest):
                 names = _names(entries[0])
-                return self._stored(document, names[0] if names else tag, platform)
+                return self._stored(document, names[0] if names else tag)
             chosen = self._choose(document, platform)
         raise CorruptImage(f"{self.where} nests its indexes more than {_MAXIMUM_DEPTH} deep")
 
@@ -123,12 +122,11 @@ class OciLayout:
         data = read_small(self._files, name, limit)
         return b"".join(verify_stream([data], entry.digest, entry.size, f"{self.where}/{name}"))
 
-    def _stored(self, manifest: Manifest, tag: str | None, platform: Platform | None) -> StoredImage:
+    def _stored(self, manifest: Manifest, tag: str | None) -> StoredImage:
         config = self._read_blob(manifest.config, MAXIMUM_CONFIG)
         layers = tuple(self._layer(entry) for entry in manifest.layers)
         if not manifest.is_sif:
             parsed = parse_config(config, f"{self.where}: image config")
-            check_platform(parsed, platform, self.where)
             layers = pair_layers(layers, parsed.diff_ids, self.where)
         return StoredImage(manifest, config, layers, tag)
 
@@ -168,16 +166,6 @@ def _matching(entries: list[Descriptor], tag: str) -> list[Descriptor]:
     if by_digest:
         return by_digest
     return [e for e in entries if any(name.endswith((f":{tag}", f"/{tag}")) for name in _names(e))]
-
-
-def check_platform(config: ImageConfig, wanted: Platform | None, where: str) -> None:
-    """Raise when the image says that it is for another architecture than the one asked for."""
-    known = config.platform.architecture not in ("", "unknown")
-    if wanted is not None and known and not wanted.accepts(config.platform):
-        raise NoMatchingPlatform(
-            f"the image in {where} is for {config.platform}, not for {wanted}",
-            hint="choose it with --arch, if you mean to run it elsewhere",
-        )
 
 
 def is_layout(files: BlobFiles) -> bool:

@@ -53,7 +53,10 @@ class ImageSource(Protocol):
         ...
 
     def image(self, tag: str | None = None, platform: Platform | None = None) -> StoredImage:
-        """The image called `tag` (None: the only one there) for `platform` (None: whichever comes first)."""
+        """The image called `tag` (None: the only one there) for `platform` (None: whichever comes first).
+
+        An image that there is once only is given whatever it is for.
+        """
         ...
 
     def close(self) -> None:

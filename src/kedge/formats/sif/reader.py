@@ -110,7 +110,9 @@ class SifReader:
         raise UnsupportedFormat(
             f"{self.where} has no primary system partition: there is nothing to run in it",
             context={"objects": str(len(self.descriptors))},
-            hint="choose one of its partitions with 'kedge sif setprim ID FILE'",
+            hint="choose one of its partitions with 'kedge sif setprim ID FILE'"
+            if any(each.data_type == DataType.PARTITION for each in self.descriptors)
+            else "it holds no file system; get or build the image again",
         )
 
     def root_partition(self) -> SifDescriptor:

@@ -76,6 +76,16 @@ class SifBuilder:
         self._keep(descriptor)
         return descriptor
 
+    def replace_object(self, known: SifDescriptor, data: bytes) -> None:
+        """Store other bytes for an object, behind what is there already: what stands before a partition cannot grow."""
+        item = DataObject(known.data_type, data, known.name, group=known.group, extra=known.extra)
+        descriptor = item.place(known.id - 1, self._end, len(data), self._created)
+        self._file.seek(descriptor.offset)
+        self._file.write(data)
+        self._content.update(data)
+        self._descriptors[known.id - 1] = descriptor
+        self._end = descriptor.end
+
     def begin_partition(
         self,
         name: str = "",

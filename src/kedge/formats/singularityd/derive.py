@@ -18,9 +18,14 @@ from kedge.formats.singularityd.inspect import InspectReport
 _PREFIX = "/.singularity.d/env/"
 _QUOTED = r'"((?:[^"\\]|\\.)*)"'
 _OCI_EXPORT = re.compile(rf'^export ([A-Za-z_]\w*)=(?:"\$\{{\1:-{_QUOTED}\}}"|{_QUOTED})$', re.MULTILINE | re.DOTALL)
-_EXPORT = re.compile(r"^[ \t]*export[ \t]+([A-Za-z_]\w*)=(.*)$", re.MULTILINE)
+_EXPORT = re.compile(r"^[ \t]*export[ \t]+([A-Za-z_]\w*)=", re.MULTILINE)
+# a word that a shell replaces nothing in: '…', "…" and bare characters, of which a tilde in front is a home
+_PIECES = re.compile(r"""'([^']*)'|"((?:[^"\\$`]|\\.)*)"|([^\s'"\\$`;&|<>()#]|\\.|(?<=\S)#)""", re.DOTALL)
+_CONSTANT = re.compile(rf"(?!~)(?:{_PIECES.pattern})*", re.DOTALL)
+_REST = re.compile(r"[ \t]*;?(?:[ \t]+#.*)?[ \t]*$", re.MULTILINE)
 _OCI_WORDS = r"^{}=((?:'[^']*'|\"[^\"]*\")*)$"
-_ESCAPED = re.compile(r"\\([\\\"`$])")
+_ESCAPED = re.compile(r"\\(?:([\\\"`$])|\n)")
+_ESCAPED_BARE = re.compile(r"\\(?:([^\n])|\n)")
 _SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh")
 _LONGEST_SCRIPT = 100_000  # the kernel takes 128 KiB per argument
 # labels that every conversion writes anew
@@ -73,15 +78,22 @@ def _read_known(section: dict[str, Any], report: InspectReport) -> Iterator[tupl
 
 def _read_exports(report: InspectReport, warnings: list[str]) -> Iterator[tuple[str, str]]:
     text = report.environment.get(_PREFIX + files.CUSTOM_ENVIRONMENT, "")
-    for name, value in _EXPORT.findall(text):
-        try:
-            words = shlex.split(value, comments=True)
-        except ValueError:
-            words = ["", ""]
-        if len(words) > 1 or re.search(r"[$`]", value):
-            warnings.append(f"the environment variable {name} is computed by a script, which an OCI config cannot hold")
-            continue
-        yield name, words[0] if words else ""
+    position = 0
+    while found := _EXPORT.search(text, position):
+        word = _CONSTANT.match(text, found.end())
+        position = (word or found).end()
+        if word is not None and _REST.match(text, position):
+            yield found[1], _read_constant(word[0])
+        else:
+            warnings.append(
+                f"the environment variable {found[1]} is computed by a script, which an OCI config cannot hold"
+            )
+
+
+def _read_constant(word: str) -> str:
+    """What a shell makes of a word in which it replaces nothing but quotes and backslashes."""
+    pieces = _PIECES.findall(word)
+    return "".join(single or _unescape(double) or _ESCAPED_BARE.sub(r"\1", bare) for single, double, bare in pieces)
 
 
 def _put_command(section: dict[str, Any], runscript: str, warnings: list[str]) -> None:

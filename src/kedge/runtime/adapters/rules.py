@@ -72,7 +72,7 @@ OWN_RULES = {
     for name in (
         *("image", "arguments", "command_name", "instance", "pid_file", "runtime", "pull", "pull_words"),
         *("dry_run", "force", "json"),
-        *("verbose", "silent", "debug", "nocolor", "given", "notes", "warnings"),
+        *("verbose", "silent", "debug", "nocolor", "shim", "given", "notes", "warnings"),
     )
 }
 

@@ -26,7 +26,7 @@ def plan_devices(options: RunOptions, host: HostFacts, image: ImageFacts) -> Add
     if options.rocm and not options.no_rocm:
         from kedge.runtime.devices.rocm import plan_rocm
 
-        additions.add(plan_rocm(host))
+        additions.add(plan_rocm(host, is_shim=options.shim))
     if options.device:
         from kedge.runtime.devices.cdi import plan_cdi
 

@@ -62,7 +62,12 @@ def plan_nvidia(options: RunOptions, host: HostFacts, image: ImageFacts) -> Addi
     additions.devices += list_nodes(host, driver, selection, capabilities)
     _add_variables(additions, host, selection)
     _add_libcuda(additions, options, image, libraries, selection)
-    _add_warnings(additions, host, image, driver, libraries)
+    lacks = _explain_lacks(host, driver, libraries)
+    if options.shim:  # Apptainer says nothing where there is no GPU, and tools read what is said
+        additions.notes += lacks
+    else:
+        additions.warnings += lacks
+    _warn_of_musl(additions, host, image)
     return additions
 
 
@@ -189,14 +194,16 @@ def _add_libcuda(
     check_start(options, image, additions, decision, (libraries.version, selection.cards))
 
 
-def _add_warnings(
-    additions: Additions, host: HostFacts, image: ImageFacts, driver: Driver, libraries: Libraries
-) -> None:
+def _explain_lacks(host: HostFacts, driver: Driver, libraries: Libraries) -> list[str]:
     is_complete = driver.version and libraries.has("libcuda") and libraries.has("libnvidia-ml") and driver.usable
-    if not is_complete or "nvidia-uvm" not in driver.nodes or "nvidiactl" not in driver.nodes:
-        from kedge.runtime.devices.missing import explain_missing  # late: only where something is missing
+    if is_complete and "nvidia-uvm" in driver.nodes and "nvidiactl" in driver.nodes:
+        return []
+    from kedge.runtime.devices.missing import explain_missing  # late: only where something is missing
 
-        additions.warnings += explain_missing(host, driver, libraries)
+    return explain_missing(host, driver, libraries)
+
+
+def _warn_of_musl(additions: Additions, host: HostFacts, image: ImageFacts) -> None:
     machine = host.machine
     if image.view.kind(f"/lib/ld-musl-{machine}.so.1") and additions.libraries:
         loaders = (f"/lib64/ld-linux-{machine.replace('_', '-')}.so.2", f"/lib/ld-linux-{machine}.so.1")

@@ -20,7 +20,7 @@ _KEPT = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
 _FOLDERS = ("/opt/rocm/bin", "/usr/bin", "/usr/local/bin")
 
 
-def plan_rocm(host: HostFacts) -> Additions:
+def plan_rocm(host: HostFacts, *, is_shim: bool = False) -> Additions:
     """Everything --rocm adds; where something is missing it says what."""
     additions = Additions()
     view = host.view
@@ -39,7 +39,11 @@ def plan_rocm(host: HostFacts) -> Additions:
     for name in _KEPT:
         if name in host.environ:
             additions.variables[name] = host.environ[name]
-    additions.warnings += _explain_missing(host)
+    lacks = _explain_missing(host)
+    if is_shim:  # as with --nv
+        additions.notes += lacks
+    else:
+        additions.warnings += lacks
     return additions
 
 

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 REQUEST_PREFIXES = ("KEDGEENV_", "APPTAINERENV_", "SINGULARITYENV_")  # the first that has a name wins
 _OWN_PREFIXES = (*REQUEST_PREFIXES, "KEDGE_", "APPTAINER_", "SINGULARITY_")
 _OF_THE_JOB = frozenset(("KEDGE_JOB_ID", "KEDGE_JOB_NAME", "KEDGE_ARRAY_INDEX"))  # what programs ask for
-_NEVER_PASSED = frozenset(("HOME", "PATH", "LD_LIBRARY_PATH", "IFS", "OPTIND", "PPID", "PWD"))
+NEVER_PASSED = frozenset(("HOME", "PATH", "LD_LIBRARY_PATH", "IFS", "OPTIND", "PPID", "PWD"))
 _REFUSED = frozenset(("HOME", *(f"{x}_{y}" for x in ("APPTAINER", "SINGULARITY") for y in ("SHELL", "APPNAME"))))
+_JOB_HOME = "KEDGEENV_HOME"  # how `kedge submit --env HOME=…` says it; Apptainer's own names for it stay refused
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy", "ftp_proxy")
 _PASSED_CLEAN = frozenset(("TERM", *_PROXIES, *(name.upper() for name in _PROXIES)))
 _SHELL_NAMES = ("EUID", "GID", "HOME", "IFS", "OPTIND", "PWD", "UID")  # a file that assigns them means its own shell
@@ -42,7 +43,7 @@ def select_host_variables(options: RunOptions, environ: Mapping[str, str]) -> di
         passed = {
             name: value
             for name, value in environ.items()
-            if name not in _NEVER_PASSED and (not name.startswith(_OWN_PREFIXES) or name in _OF_THE_JOB)
+            if name not in NEVER_PASSED and (not name.startswith(_OWN_PREFIXES) or name in _OF_THE_JOB)
         }
         path = environ.get("PATH", "")
         passed["USER_PATH"] = f"{path}:/bin:/usr/bin:/sbin:/usr/sbin:/usr/local/bin:/usr/local/sbin"
@@ -66,7 +67,7 @@ def collect_requests(options: RunOptions, host: HostFacts, warnings: list[str]) 
         asked.update(split_pairs(text))
     found: dict[str, str] = {}
     for name, value in asked.items():
-        if name in _REFUSED:
+        if name in _REFUSED and not (name == "HOME" and host.environ.get(_JOB_HOME) == value):
             hint = "; use --home" if name == "HOME" else ""
             warnings.append(f"the variable {name} cannot be set with --env or APPTAINERENV_{name}{hint}")
         elif not is_name(name):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kedge.runtime.views import View
 
 _READ_ONLY = ("APPTAINER_NAME", "APPTAINER_CONTAINER", "APPTAINER_INSTANCE")
-_OWN_FOLDERS = ("/scif/", "/.singularity.d/")  # what is in these is not changed by binds
+_OWN_FOLDERS = ("/scif/", "/.singularity.d/")  # the view shows what binds change in these
 _FILE_TESTS = {"-d": "d", "-f": "f", "-e": "dfc"}
 _BRANCH_WORDS = ("if", "elif", "else", "fi")
 _LONGEST = 64_000  # characters; longer ones are read sooner by a shell

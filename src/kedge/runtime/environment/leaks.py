@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Keeps out what silently changes programs in a container: the host's module paths, preloads and locale.
 
-Each guard can be switched off: --keep NAME, --keep user-site, --keep locale, --keep all. What the user sets for the
-container itself (--env, --env-file, APPTAINERENV_X) never meets a guard.
+Paths in the current project are the user's own code and go in (`project_paths`). Each guard can be switched off:
+--keep NAME, --keep user-site, --keep locale, --keep all. What the user sets for the container itself (--env,
+--env-file, APPTAINERENV_X) never meets a guard.
 """
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kedge.runtime.facts import HostFacts
+    from collections.abc import Sequence
+
+    from kedge.runtime.facts import Bind, HostFacts
     from kedge.runtime.options import RunOptions
     from kedge.runtime.views import View
 
@@ -29,19 +32,28 @@ _GUARDED = frozenset(
         *("BASH_ENV", "ENV"),
     )
 )
+# Those of them that list folders or files with code, separated by colons; the others name an installation.
+_PATH_LISTS = frozenset(
+    (
+        *("PYTHONPATH", "PYTHONSTARTUP", "PERL5LIB", "PERLLIB", "RUBYLIB", "NODE_PATH", "CLASSPATH"),
+        *("R_LIBS", "R_LIBS_USER", "R_LIBS_SITE", "R_PROFILE", "R_ENVIRON", "JULIA_LOAD_PATH", "JULIA_PROJECT"),
+    )
+)
 _GUARDED_PREFIXES = ("CONDA_", "LUA_PATH_", "LUA_CPATH_", "BASH_FUNC_")
-_QUIETLY = ("BASH_ENV", "ENV", "BASH_FUNC_")  # every login on a cluster has these: a word with --verbose is enough
+# Every login on a cluster has the first, every activated environment the others, and nobody wants its packages to mix
+# with the image's: a word with --verbose is enough.
+_QUIETLY = ("BASH_ENV", "ENV", "BASH_FUNC_", "VIRTUAL_ENV", "CONDA_", "MAMBA_", "_CE_")
 _PYTHON_PREFIXES = ("/usr", "/usr/local", "/opt/conda", "/opt/venv")
 _ALWAYS_THERE = ("", "C", "POSIX", "C.UTF-8", "C.utf8")
 _LOCALES = "/usr/lib/locale"
 
 
 class Kept:
-    """What the user let in with --keep."""
+    """What the user let in with --keep; through a shim all, because scripts for Apptainer count on it."""
 
     def __init__(self, options: RunOptions) -> None:
         self.names = {name.strip() for listed in options.keep for name in listed.split(",")}
-        self.has_all = "all" in self.names
+        self.has_all = options.shim or "all" in self.names
 
     def holds(self, name: str) -> bool:
         """Whether this guard is switched off."""
@@ -49,15 +61,14 @@ class Kept:
 
 
 def guard_variables(
-    passed: dict[str, str], options: RunOptions, host: HostFacts, view: View
+    passed: dict[str, str], options: RunOptions, host: HostFacts, view: View, binds: Sequence[Bind] = ()
 ) -> tuple[list[str], list[str]]:
     """Take out of `passed` what leaks; returns warnings and notes about what was done."""
     kept = Kept(options)
     warnings: list[str] = []
     notes: list[str] = []
-    outside = [name for name in passed if is_guarded(name) and not kept.holds(name)]
-    for name in outside:
-        del passed[name]
+    guarded = {name: passed.pop(name) for name in list(passed) if is_guarded(name) and not kept.holds(name)}
+    outside = _pass_project_paths(passed, guarded, options, host, binds)
     quiet = [name for name in outside if name.startswith(_QUIETLY)]
     if quiet:
         notes.append(f"kept outside: {', '.join(sorted(quiet))} (--keep NAME)")
@@ -68,11 +79,30 @@ def guard_variables(
         if found:
             parts.append(f"your own packages in ~/.local/lib/{found} (user-site)")
     if parts:
-        example = "user-site" if not outside else min(outside)
+        example = "user-site" if not outside else min(outside).partition(" ")[0]
         warnings.append(f"kept outside: {'; '.join(parts)}. Let in with '--keep {example}' or '--keep all'")
     if not kept.holds("locale"):
         _guard_locale(passed, view, warnings, notes)
     return warnings, notes
+
+
+def _pass_project_paths(
+    passed: dict[str, str], guarded: dict[str, str], options: RunOptions, host: HostFacts, binds: Sequence[Bind]
+) -> list[str]:
+    """Let in what lies in the current project; returns the names of the rest, with the entries where some went in."""
+    outside = [name for name in guarded if name not in _PATH_LISTS]
+    if len(outside) == len(guarded):
+        return outside
+    from kedge.runtime.environment.project_paths import Project  # late: few have such variables
+
+    project = Project(options, host, binds)
+    for name in (name for name in guarded if name in _PATH_LISTS):
+        inside, left = project.select(guarded[name])
+        if inside:
+            passed[name] = ":".join(inside)
+        if left or not inside:
+            outside.append(f"{name} ({':'.join(left)})" if inside else name)
+    return outside
 
 
 def is_guarded(name: str) -> bool:

@@ -45,7 +45,7 @@ def plan_payload(
 ) -> Payload:
     """The program, its arguments and its environment; `binds` are those that the user asks for."""
     entry = choose_entry(options, image)
-    settings = gather_settings(options, host, image, additions)
+    settings = gather_settings(options, host, image, additions, binds)
     settings.restored.update(name_binds(binds))
     workdir = ""
     if options.verb == "run" and not options.no_workdir and not options.pwd:
@@ -75,7 +75,9 @@ def home_inside(options: RunOptions, host: HostFacts) -> str:
     return choose_home(options, host)[1]
 
 
-def gather_settings(options: RunOptions, host: HostFacts, image: ImageFacts, additions: Additions) -> Settings:
+def gather_settings(
+    options: RunOptions, host: HostFacts, image: ImageFacts, additions: Additions, binds: Sequence[Bind] = ()
+) -> Settings:
     """All that is known before the first script runs."""
     settings = Settings()
     settings.steps = list_steps(image.view)
@@ -83,9 +85,13 @@ def gather_settings(options: RunOptions, host: HostFacts, image: ImageFacts, add
     settings.requests = collect_requests(options, host, settings.warnings)
     settings.additions = {name: value for name, value in additions.variables.items() if name not in settings.requests}
     passed = select_host_variables(options, host.environ)
-    warnings, notes = guard_variables(passed, options, host, image.view)
+    warnings, notes = guard_variables(passed, options, host, image.view, binds)
     settings.warnings += warnings
     settings.notes += notes
+    if options.cleanenv or "sharens" in options.given:
+        from kedge.runtime.environment.lost_ranks import warn_of_lost_ranks  # late: few ask for it, and fewer with MPI
+
+        settings.warnings += warn_of_lost_ranks(options, host.environ, {**passed, **settings.requests})
     settings.restored = {name: value for name, value in passed.items() if name not in settings.requests}
     settings.restored.update(describe_container(options, image))
     if additions.libraries:

@@ -34,7 +34,7 @@ class ImageFile:
         self.size = 0  # of the file system
         self.file_system = ""  # squashfs, ext3 or gocryptfs; empty for a folder
         self.machine = ""  # as `uname -m` spells it; empty when the image does not say
-        self.identity = ""  # a file name that is equal for the same contents only; empty for a folder
+        self.state = ""  # a file name that is equal as long as nobody changed the file; empty for a folder
         self.config_offset = 0  # of the OCI config that a SIF carries
         self.config_size = 0
         self.overlays: list[tuple[int, int, str]] = []  # of a SIF: offset, size and file system
@@ -143,7 +143,7 @@ def _identify_sif(file: int, path: str, start: bytes, status: os.stat_result) ->
 
 
 def _finish(image: ImageFile, superblock: bytes, seed: bytes, status: os.stat_result) -> None:
-    """Check that the file system is all there, and give the image its identity."""
+    """Check that the file system is all there, and note the file's state."""
     if image.file_system in ("squashfs", "gocryptfs"):  # what is encrypted lies in a SquashFS, too
         used = locate.read_number(superblock, 40)
         if superblock[:4] != _SQUASHFS_MAGIC or not _SUPERBLOCK < used <= image.size:
@@ -156,7 +156,7 @@ def _finish(image: ImageFile, superblock: bytes, seed: bytes, status: os.stat_re
     # ctime and not mtime, which a program that changed the file can set back; not the device: a home that is mounted
     # again has another number then
     numbers = f"{status.st_size:x}-{status.st_ctime_ns:x}-{status.st_ino:x}"
-    image.identity = f"{image.kind}-{(seed + own).hex()}-{numbers}"
+    image.state = f"{image.kind}-{(seed + own).hex()}-{numbers}"
 
 
 def _refuse_content(path: str) -> KedgeError:

@@ -6,6 +6,10 @@ images/IDENTITY/root/  the root file system
 images/IDENTITY/lock   held (shared) by every container that runs from it; its time is that of the last use
 images/IDENTITY.lock   held by who unpacks it
 names/REFERENCE        the identity that a reference had when it was last asked for
+files/STATE            the identity of what a file holds, and the paths under which it was seen in this state
+
+An identity is a digest of contents. Hashing a file takes long, so a start looks for the file's state instead: times and
+numbers that every change moves.
 """
 
 from __future__ import annotations
@@ -89,8 +93,28 @@ def describe_place(path: str) -> str:
 
 
 def find_unpacked(image: ImageFile, environ: Mapping[str, str]) -> str:
-    """The root of an image that is unpacked here; empty when it is not."""
-    return _find_root(choose_place(environ), image.identity) if image.identity else ""
+    """The root of an image that is unpacked here; empty when it is not, or its file is not as it was."""
+    place = choose_place(environ)
+    identity = read_content(place, image) if image.state else ""
+    return _find_root(place, identity) if identity else ""
+
+
+def read_content(place: str, image: ImageFile) -> str:
+    """The identity of what the file held when it was hashed in this state; empty where it never was, at this path.
+
+    A file system that somebody else serves can make up any state, but only at paths of its own.
+    """
+    try:
+        with open(f"{place}/files/{image.state}", encoding="utf-8", errors="surrogateescape") as file:
+            text = file.read(65536)
+    except OSError:
+        return ""
+    return text.partition("\n")[0] if f"\n{describe_path(image.path)}\n" in text else ""
+
+
+def describe_path(path: str) -> str:
+    """A path as one line."""
+    return path.replace("%", "%25").replace("\n", "%0a")
 
 
 def find_named(reference: str, machine: str, environ: Mapping[str, str]) -> str:

@@ -40,7 +40,7 @@ _COUNTS = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCA
 _OWN_OPTIONS = (
     *("verb", "arguments", "cleanenv", "env", "env_file", "no_env", "no_eval", "keep", "pwd", "no_workdir"),
     *("no_umask", "app", "shell", "command_name", "pull", "pull_words", "dry_run", "json", "verbose", "quiet"),
-    *("silent", "debug", "nocolor", "given", "notes", "warnings", "image", "sharens"),
+    *("silent", "debug", "nocolor", "given", "notes", "warnings", "image", "sharens", "force", "shim"),
 )
 
 
@@ -127,7 +127,7 @@ class Sharing:
         """True when we are inside now. Else build, then `publish`: until then all others wait."""
         folder = f"{find_private_folder()}/sharing"
         own_folder(folder)
-        path = f"{folder}/{_digest(key)}"
+        path = f"{folder}/{make_digest(key)}"
         while True:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             if self._join_any(file, _lock(file, "LOCK_SH")) or self._join_any(file, _lock(file, "LOCK_EX")):
@@ -218,7 +218,8 @@ def _read_members(file: int) -> list[list[str]]:
     return [line for line in lines if len(line) == 4 and all(field.isdecimal() for field in line[:3])]
 
 
-def _digest(key: str) -> str:
+def make_digest(key: str) -> str:
+    """A name for a file, as long as any other's."""
     try:
         from _blake2 import blake2b  # hashlib loads all of OpenSSL
     except ImportError:
@@ -226,9 +227,9 @@ def _digest(key: str) -> str:
     return blake2b(key.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
-def find_private_folder() -> str:
+def find_private_folder(uid: int | None = None) -> str:
     """A folder in memory that only this user can write: what its files say is believed."""
-    uid = os.getuid()
+    uid = os.getuid() if uid is None else uid
     for place in _PLACES:
         folder = f"{place}/kedge-{uid}"
         try:

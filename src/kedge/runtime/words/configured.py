@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One setting of the configuration files, read without what reads all of them: for settings that every start asks."""
+"""Settings that every start asks, read out of the configuration files without what reads all of them."""
 
 from __future__ import annotations
 
@@ -9,26 +9,63 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kedge.runtime.options import RunOptions
+
+
+# setting -> attribute of RunOptions; the variable of the same name and the flag come before it
+CONTAINER_SETTINGS = ("keep", "root_from", "tmpfs_size")
+ROOTS = ("auto", "unpack", "squashfuse", "kernel")
+_ATTRIBUTES = {"root_from": "root"}
+
+
+def settle_options(options: RunOptions, environ: Mapping[str, str], names: tuple[str, ...]) -> None:
+    """Let the configuration files say what neither a flag nor a variable said."""
+    for name, value in read_settings(names, environ).items():
+        if name == "root_from" and value not in ROOTS:
+            _load(name, environ)  # which says where it stands
+        attribute = _ATTRIBUTES.get(name, name)
+        if attribute not in options.given and not (name == "runtime" and options.runtime):
+            setattr(options, attribute, [value] if name == "keep" else value)
+
 
 def read_configured(name: str, environ: Mapping[str, str]) -> str:
     """The text that the user's file has for it, else the site's; empty when neither says anything."""
-    lines = read_lines(name, environ)
-    return (_read_plain(name, lines) or _load(name, environ)) if lines else ""
+    return read_settings((name,), environ).get(name, "")
+
+
+def read_settings(names: tuple[str, ...], environ: Mapping[str, str]) -> dict[str, str]:
+    """The same for several, in one look at the files."""
+    found: dict[str, str] = {}
+    for path in list_files(environ):
+        text = _read_file(path)
+        for name in names:
+            lines = _select_lines(name, text) if name not in found and name in text else []
+            if lines:
+                found[name] = _read_plain(name, lines) or _load(name, environ)
+    return {name: value for name, value in found.items() if value}
 
 
 def read_lines(name: str, environ: Mapping[str, str]) -> list[str]:
     """The lines with a name in them, of the first file that has any; what another user wrote is no setting."""
     for path in list_files(environ):
-        try:
-            with open(path, encoding="utf-8", errors="replace") as file:
-                text = "" if _is_foreign(file.fileno()) else file.read(1 << 20)
-        except (OSError, ValueError):
-            continue
-        lines = [line.strip() for line in text.split("\n") if name in line]
-        lines = [line for line in lines if not line.startswith("#")]
+        text = _read_file(path)
+        lines = _select_lines(name, text) if name in text else []
         if lines:
             return lines
     return []
+
+
+def _read_file(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return "" if _is_foreign(file.fileno()) else file.read(1 << 20)
+    except (OSError, ValueError):
+        return ""
+
+
+def _select_lines(name: str, text: str) -> list[str]:
+    lines = [line.strip() for line in text.split("\n") if name in line]
+    return [line for line in lines if not line.startswith("#")]
 
 
 def _is_foreign(file: int) -> bool:

@@ -249,6 +249,8 @@ def _check_words(options: RunOptions) -> None:
     """Say which word is missing, or stands in another's place."""
     first = options.arguments[0] if options.arguments else ""
     problem = ""
+    if "=" in options.image or ":/" in options.image or not all("=" in text for text in options.env):
+        _refuse_misread(options)
     if not options.image:
         problem = "needs an image"
     elif options.verb == "exec" and not first:
@@ -261,6 +263,17 @@ def _check_words(options: RunOptions) -> None:
         from kedge.errors import UsageError  # late: only for an error
 
         raise UsageError(f"'{_show(options.verb)}' {problem}", hint=f"usage: {USAGES[options.verb]}")
+
+
+def _refuse_misread(options: RunOptions) -> None:
+    """Raise where the image is what an option of another tool would have taken."""
+    if "://" in options.image:
+        return
+    from kedge.runtime.words.misread import explain_misread  # late: few images look so
+
+    misread = explain_misread(options.image, options.env, list(options.given.values()))
+    if misread is not None:
+        raise misread
 
 
 def _is_foreign(options: RunOptions, environ: Mapping[str, str]) -> bool:

@@ -16,8 +16,8 @@ exec >/scratch/proj/ada/code/train-"${KEDGE_JOB_ID%%[!0-9]*}".out 2>&1 || exit 1
 record=/scratch/proj/ada/.kedge/jobs/records/KEY
 streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")
 began="$KEDGE_JOB_ID $(hostname) $(date +%s)"
-{ printf "%s\n" "$began" "$streams" >"$record/began"; } 2>/dev/null
-finish() { echo "${asked:-$1} $(date +%s)" >"$record/ended"; }
+{ printf "%s\n" "$began" "$streams" >>"$record/began"; } 2>/dev/null
+finish() { echo "${asked:-$1} $(date +%s) $began" >"$record/ended"; }
 trap 'finish "$?" 2>/dev/null || true' EXIT
 # signals are for the command: this script waits for its end
 trap 'asked=143' TERM
@@ -25,7 +25,9 @@ trap : USR1 USR2
 
 export KEDGE_NODEDIR="$PBS_LOCALDIR/kedge-$UID"
 export OMP_NUM_THREADS=8
+export KEDGEENV_OMP_NUM_THREADS=8
 export NOTE="a 'b' \$(c)"
+export KEDGEENV_NOTE="a 'b' \\\$(c)"
 set -eo pipefail
 
 cd /scratch/proj/ada/code
@@ -34,6 +36,6 @@ kedge=/scratch/proj/ada/bin/kedge
 image=/scratch/proj/ada/pytorch.sif
 
 mpirun -np 16 --map-by ppr:8:node -hostfile "$PBS_NODEFILE" -x KEDGE_JOB_ID -x KEDGE_JOB_NAME \
-    -x OMP_NUM_THREADS -x NOTE "$kedge" exec --nv --bind /scratch/proj/ada/data:/data:ro "$image" \
-    python train.py --note "it's \$5"
+    -x OMP_NUM_THREADS -x KEDGEENV_OMP_NUM_THREADS -x NOTE -x KEDGEENV_NOTE "$kedge" exec --nv \
+    --bind /scratch/proj/ada/data:/data:ro "$image" python train.py --note "it's \$5"
 # submitted with: qsub job.sh

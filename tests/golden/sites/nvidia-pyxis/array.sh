@@ -14,8 +14,8 @@ export KEDGE_ARRAY_INDEX="$SLURM_ARRAY_TASK_ID"
 record=/scratch/proj/ada/.kedge/jobs/records/KEY
 streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")
 began="$KEDGE_JOB_ID $(hostname) $(date +%s)"
-{ printf "%s\n" "$began" "$streams" >"$record/began.$KEDGE_ARRAY_INDEX"; } 2>/dev/null
-finish() { echo "${asked:-$1} $(date +%s)" >"$record/ended.$KEDGE_ARRAY_INDEX"; }
+{ printf "%s\n" "$began" "$streams" >>"$record/began.$KEDGE_ARRAY_INDEX"; } 2>/dev/null
+finish() { echo "${asked:-$1} $(date +%s) $began" >"$record/ended.$KEDGE_ARRAY_INDEX"; }
 trap 'finish "$?" 2>/dev/null || true' EXIT
 # signals are for the command: this script waits for its end
 trap 'asked=143' TERM
@@ -27,6 +27,7 @@ set -eo pipefail
 
 cd /scratch/proj/ada/code
 
-srun --nodes=1 --ntasks=1 --container-image='nvcr.io#nvidia/pytorch:24.03-py3' \
+srun --nodes=1 --ntasks=1 --container-env=OMP_NUM_THREADS,NOTE \
+    --container-image='nvcr.io#nvidia/pytorch:24.03-py3' \
     --container-mounts=/scratch/proj/ada/data:/data:ro python train.py --note "it's \$5"
 # submitted with: sbatch --parsable job.sh

@@ -13,8 +13,8 @@ export KEDGE_JOB_ID="${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}" KEDGE_JOB_NAME=train
 record=/scratch/proj/ada/.kedge/jobs/records/KEY
 streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")
 began="$KEDGE_JOB_ID $(hostname) $(date +%s)"
-{ printf "%s\n" "$began" "$streams" >"$record/began"; } 2>/dev/null
-finish() { echo "${asked:-$1} $(date +%s)" >"$record/ended"; }
+{ printf "%s\n" "$began" "$streams" >>"$record/began"; } 2>/dev/null
+finish() { echo "${asked:-$1} $(date +%s) $began" >"$record/ended"; }
 trap 'finish "$?" 2>/dev/null || true' EXIT
 # signals are for the command: this script waits for its end
 trap 'asked=143' TERM
@@ -27,6 +27,6 @@ set -eo pipefail
 cd /scratch/proj/ada/code
 
 srun --nodes=1 --ntasks=1 --cpus-per-task="$SLURM_CPUS_PER_TASK" \
-    --container-image='nvcr.io#nvidia/pytorch:24.03-py3' \
+    --container-env=OMP_NUM_THREADS,NOTE --container-image='nvcr.io#nvidia/pytorch:24.03-py3' \
     --container-mounts=/scratch/proj/ada/data:/data:ro python train.py --note "it's \$5"
 # submitted with: sbatch --parsable job.sh

@@ -14,8 +14,8 @@ export KEDGE_JOB_ID="${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}" KEDGE_JOB_NAME=train
 record=/scratch/proj/ada/.kedge/jobs/records/KEY
 streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")
 began="$KEDGE_JOB_ID $(hostname) $(date +%s)"
-{ printf "%s\n" "$began" "$streams" >"$record/began"; } 2>/dev/null
-finish() { echo "${asked:-$1} $(date +%s)" >"$record/ended"; }
+{ printf "%s\n" "$began" "$streams" >>"$record/began"; } 2>/dev/null
+finish() { echo "${asked:-$1} $(date +%s) $began" >"$record/ended"; }
 trap 'finish "$?" 2>/dev/null || true' EXIT
 # signals are for the command: this script waits for its end
 trap 'asked=143' TERM
@@ -34,7 +34,7 @@ export MASTER_ADDR="$first_node"
 export MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))
 
 # shellcheck disable=SC2016 # the rank of a node is known there only
-srun --container-image='nvcr.io#nvidia/pytorch:24.03-py3' \
+srun --container-env=OMP_NUM_THREADS,NOTE --container-image='nvcr.io#nvidia/pytorch:24.03-py3' \
     --container-mounts=/scratch/proj/ada/data:/data:ro sh -c \
     'exec torchrun --nnodes=2 --nproc_per_node=4 --node_rank="$SLURM_NODEID" \
         --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"' \

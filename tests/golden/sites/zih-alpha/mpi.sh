@@ -14,8 +14,8 @@ export KEDGE_JOB_ID="${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}" KEDGE_JOB_NAME=train
 record=/scratch/proj/ada/.kedge/jobs/records/KEY
 streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")
 began="$KEDGE_JOB_ID $(hostname) $(date +%s)"
-{ printf "%s\n" "$began" "$streams" >"$record/began"; } 2>/dev/null
-finish() { echo "${asked:-$1} $(date +%s)" >"$record/ended"; }
+{ printf "%s\n" "$began" "$streams" >>"$record/began"; } 2>/dev/null
+finish() { echo "${asked:-$1} $(date +%s) $began" >"$record/ended"; }
 trap 'finish "$?" 2>/dev/null || true' EXIT
 # signals are for the command: this script waits for its end
 trap 'asked=143' TERM
@@ -23,7 +23,9 @@ trap : USR1 USR2
 
 export KEDGE_NODEDIR="/tmp/kedge-$UID"
 export OMP_NUM_THREADS=8
+export KEDGEENV_OMP_NUM_THREADS=8
 export NOTE="a 'b' \$(c)"
+export KEDGEENV_NOTE="a 'b' \\\$(c)"
 set -eo pipefail
 
 cd /scratch/proj/ada/code

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from tests.interop.conformance.cases import (
     binds,
+    bound_scripts,
     entrypoints,
     environment,
     instances,
@@ -19,6 +20,7 @@ CASES = [
     *environment.CASES,
     *entrypoints.CASES,
     *binds.CASES,
+    *bound_scripts.CASES,
     *processes.CASES,
     *places.CASES,
     *layers.CASES,

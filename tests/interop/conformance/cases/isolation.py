@@ -113,7 +113,8 @@ CASES = [
     ),
     apart(
         "fakeroot-chown",
-        "touch made; chown 7:8 made && stat -c '%u %g' made",
+        # without ids Apptainer cannot change it, and kedge makes believe: both show root's
+        "touch made; chown 7:8 made 2>/dev/null; stat -c '%u %g' made",
         "--fakeroot",
         "--writable-tmpfs",
         "--pwd",

@@ -12,6 +12,21 @@ def place(name: str, command: str, *flags: str, image: str = "base.sif", **more:
     return Case(f"place-{name}", execute(image, command, *flags), **more)  # type: ignore[arg-type]
 
 
+def covered(name: str, *flags: str, below: str = "", own: str = "") -> Case:
+    """The current folder, in which a file `mark` says `host`, and something else that is asked for there or above it.
+
+    Its folder `other` has a `mark`, too, also in what is `below`.
+    """
+    case, folder = f"/srv/case/place-covered-{name}", HOME if not own else f"/srv/case/place-covered-{name}"
+    inside = f"{folder}/{below}".rstrip("/")
+    setup = f"mkdir -p other/{below} {inside}; echo other > other/mark; echo other > other/{below}/mark"
+    setup += f"; echo host > {folder}/mark; echo host > {inside}/mark"
+    words = tuple(flag.format(other=f"{case}/other", here=folder) for flag in flags)
+    return place(
+        f"covered-{name}", "pwd; cat mark; rm -f mark", *words, cwd=inside, setup=setup, after="cat other/mark"
+    )
+
+
 def size_of(folder: str) -> str:
     return f"df -m {folder} | tail -1 | awk '{{print ($2 > 100) ? \"large\" : $2}}'"
 
@@ -115,6 +130,27 @@ CASES = [
     ),
     place(
         "home-linked-in-image", "echo $HOME; touch ~/linked && ls ~/linked", image="linkedhome.sif", after="ls ~/linked"
+    ),
+    # the current folder does not hide what is asked for at its place
+    covered("home", "--home", "{other}:{here}"),
+    covered("home-above", "--home", "{other}:{here}", below="covered-1"),
+    covered("bind", "-B", "{other}:{here}"),
+    covered("bind-own", "-B", "{other}:{here}", own="own"),
+    covered("bind-above", "-B", "{other}:{here}", below="covered-2"),
+    place(
+        "covered-bind-lacks-it",
+        "pwd",
+        *("-B", f"/srv/case/place-covered-bind-lacks-it/other:{HOME}"),
+        setup="mkdir -p other ~/covered-3",
+        cwd=f"{HOME}/covered-3",
+        after="ls other",
+    ),
+    place(
+        "covered-parent",
+        "pwd; ls",
+        *("-B", "/srv/case/place-covered-parent/other:/home"),
+        setup="mkdir -p other/peer; touch other/peer/shown",
+        cwd=HOME,
     ),
     place("home-mode", "stat -c '%a %u' ~"),
     # temporary folders

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Flags that take MPI's ranks apart: without its launcher's variables each rank is a job of size 1."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from kedge.runtime.options import RunOptions
+
+# What an MPI library asks its launcher's variables: Open MPI and jsrun; MPICH, Intel MPI, Slurm's pmi2; MVAPICH
+_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
+_PMIX = ("PMIX_RANK", "SLURM_STEP_NUM_TASKS")  # srun --mpi=pmix: PMIx names the rank, and Slurm counts
+
+
+def warn_of_lost_ranks(options: RunOptions, environ: Mapping[str, str], inside: Collection[str]) -> list[str]:
+    """Warnings for ranks of an MPI launch; `inside` are the variables that the container gets."""
+    name, size = find_size(environ)
+    if size < 2:
+        return []
+    if options.cleanenv and name not in inside:
+        flag = next(each for each in ("compat", "containall", "cleanenv") if getattr(options, each))
+        shown = options.given.get(flag, f"--{flag}")
+        return [
+            f"{shown} removes the variables of the MPI launcher ({name}, …): {size} programs of one rank each will "
+            f"run, not one program of {size} ranks. Leave {shown} out; --no-env NAME removes single variables"
+        ]
+    if "sharens" in options.given and not options.sharens:
+        return [
+            f"{options.given['sharens']}=false gives every rank a container of its own: ranks cannot read each "
+            "other's memory, and MPI may hang. Leave it out"
+        ]
+    return []
+
+
+def find_size(environ: Mapping[str, str]) -> tuple[str, int]:
+    """The variable that tells a rank of an MPI launch that it is one, and how many ranks there are; 0 elsewhere."""
+    for name in _SIZES:
+        if environ.get(name, "").isdecimal():
+            return name, int(environ[name])
+    rank, count = _PMIX
+    if rank in environ and environ.get(count, "").isdecimal():
+        return rank, int(environ[count])
+    return "", 0

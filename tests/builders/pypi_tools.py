@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Tools of others from PyPI, each in an environment of its own that stays on this machine for the next run."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# name in tests and guides -> what is installed; versions are the newest, because users have those
+TOOLS = {
+    "snakemake": ("snakemake",),
+    "cwltool": ("cwltool",),
+    "reframe": ("ReFrame-HPC",),
+    "submitit": ("submitit",),
+    "parsl": ("parsl",),
+    "dask-jobqueue": ("dask-jobqueue",),
+    "jupyter": ("jupyter-client", "ipykernel"),
+    "nf-core": ("nf-core",),
+}
+PYTHON = "/usr/bin/python3"  # the system's: every user can read it
+UNREACHABLE = "PyPI cannot be reached, so no tool of others can be installed"
+_PATIENCE = 240  # seconds
+
+
+def require_tool(name: str, *more: str) -> Path:
+    """The folder with the programs of a tool; installed now where it is missing. Skips where it cannot be."""
+    place = Path(f"/var/tmp/kedge-tools-{os.getuid()}")
+    place.mkdir(mode=0o755, exist_ok=True)
+    home = place / "-".join((name, *more))
+    with (place / f"{home.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (home / "ready").exists():
+            _install(home, [*TOOLS[name], *more])
+            (home / "ready").touch()
+    return home / "bin"
+
+
+def _install(home: Path, packages: list[str]) -> None:
+    uv = Path(sys.executable).with_name("uv")
+    if uv.exists():
+        make = [str(uv), "venv", "--quiet", "--clear", "--python", PYTHON, str(home)]
+        fill = [str(uv), "pip", "install", "--quiet", "--python", str(home / "bin/python"), *packages]
+    else:
+        make = [PYTHON, "-m", "venv", "--clear", str(home)]
+        fill = [str(home / "bin/python"), "-m", "pip", "install", "--quiet", *packages]
+    for command in (make, fill):
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE, check=False)
+        except subprocess.TimeoutExpired:
+            pytest.skip(UNREACHABLE)
+        if done.returncode:
+            pytest.skip(f"{UNREACHABLE}: {done.stderr.strip()[-300:]}")

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Jobs that a real Slurm puts back into the queue: what their first run left behind is not their last word."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kedge.errors import JobFailed, SchedulerFailed
+from tests.cluster.daemons import wait_until
+from tests.cluster.job_user import JobUser, make_job_user
+from tests.cluster.slurm_cluster import SlurmCluster, SlurmOptions
+from tests.requirements import require_root
+
+# its first run lasts, its second ends at once
+TWICE = "echo run >>runs; [ $(wc -l <runs) -gt 1 ] || sleep 300; echo fine"
+EXECUTOR = """\
+import os, time, kedge
+def work():
+    with open("runs", "a") as file:
+        file.write("run\\n")
+    if len(open("runs").readlines()) == 1:
+        time.sleep(300)
+    return "second"
+if __name__ == "__main__":
+    with kedge.Executor(time="5m", python=PYTHON, site="generic-slurm") as executor:
+        future = executor.submit(work)
+        print(future.job.id, flush=True)
+        print(future.result(120), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SlurmCluster]:
+    require_root()
+    with SlurmCluster(SlurmOptions(nodes=1, gpus=0)) as started:
+        yield started
+
+
+@pytest.fixture
+def me(cluster: SlurmCluster) -> Iterator[JobUser]:
+    user = make_job_user(cluster)
+    yield user
+    user.run("cancel", "--all")
+
+
+def put_back(cluster: SlurmCluster, job: str, ended: Path) -> None:
+    """As an administrator does, or a preemption."""
+    cluster.read("scontrol", "requeue", job)
+    cluster.wait_for_state(job, "PENDING")
+    wait_until("the first run has written its end", ended.exists)
+
+
+def begin_now(cluster: SlurmCluster, job: str) -> None:
+    """Without the two minutes for which Slurm keeps such a job waiting."""
+    cluster.read("scontrol", "update", f"JobId={job}", "StartTime=now")
+
+
+def test_requeue_is_no_end_for_status_and_wait_without_a_controller(me: JobUser, cluster: SlurmCluster) -> None:
+    job = me.submit_shell(TWICE)
+    me.await_file("runs")
+    [record] = me.records.iterdir()
+    put_back(cluster, job, record / "ended")
+    assert "queued again after 1 attempt" in me.read("status", job)
+    good, bad = me.submit_shell("true"), me.submit_shell("exit 3")
+    for each in (good, bad):
+        cluster.wait_for_state(each)
+    cluster.stop_control()
+    try:
+        assert me.status(good)["state"] == "done", "its script ended by itself"
+        assert me.run("wait", bad).returncode == JobFailed.exit_code
+        for verb in ("status", "wait"):
+            done = me.run(verb, job)
+            assert done.returncode == SchedulerFailed.exit_code, done.stdout + done.stderr
+    finally:
+        cluster.start_control()
+    begin_now(cluster, job)
+    assert me.run("wait", job, "--timeout", "90s").returncode == 0
+    assert "(attempt 2)" in me.read("status", job)
+    assert me.status(job)["attempts"] == 2
+    assert me.read("logs", job).endswith("fine\n")
+
+
+def test_requeue_after_the_end_begins_a_record_anew(me: JobUser, cluster: SlurmCluster) -> None:
+    job = me.submit_shell("echo run >>runs; exit $(( $(wc -l <runs) % 2 ))")
+    me.wait(job)
+    assert me.status(job)["exit_code"] == 1
+    cluster.read("scontrol", "requeue", job)
+    begin_now(cluster, job)
+    wait_until("it has run twice", lambda: (me.folder / "runs").read_text() == "run\nrun\n")
+    cluster.wait_for_state(job)
+    assert (me.status(job)["state"], me.status(job)["attempts"]) == ("done", 2)
+    assert me.run("wait", job).returncode == 0
+
+
+def test_requeue_does_not_fail_a_future(me: JobUser, cluster: SlurmCluster) -> None:
+    program = me.write("program.py", EXECUTOR.replace("PYTHON", repr(sys.executable)))
+    with me.user.start_program(sys.executable, str(program), cwd=me.folder) as process:
+        assert process.stdout is not None
+        job = process.stdout.readline().strip()
+        me.await_file("runs")
+        [record] = me.records.iterdir()
+        put_back(cluster, job, record / "ended")
+        # as long as a result may be on its way after its job is over, and the scheduler was asked
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(timeout=15)
+        begin_now(cluster, job)
+        said, _ = process.communicate(timeout=90)
+    assert (said, process.returncode) == ("second\n", 0)

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Jobs are found whatever site they were submitted to, by lines that can be copied; and what is said right after."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.builders.images import kedge
+
+FAKE_SLURM = """#!/bin/sh
+case "$0" in
+*/sbatch) echo 7 ;;
+*/squeue) ;;
+*) exit 1 ;;
+esac
+"""
+STEERING = "a\x1b]0;title\x07\x1b[31mb\rc"
+
+
+class User:
+    """Somebody on a machine with Slurm's programs, who uses the local queue as well."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        programs = folder / "bin"
+        programs.mkdir()
+        for name in ("sbatch", "squeue", "sacct", "scontrol", "scancel", "sinfo"):
+            (programs / name).write_text(FAKE_SLURM)
+            (programs / name).chmod(0o755)
+        self.environment = {
+            "HOME": str(folder),
+            "KEDGE_LOCAL_QUEUE": str(folder / "queue"),
+            "PATH": f"{programs}:{os.environ['PATH']}",
+        }
+
+    def run(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        return kedge(*words, cache=self.folder / "cache", environment=self.environment, cwd=self.folder, check=check)
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> User:
+    return User(tmp_path)
+
+
+def test_advice_after_submit_can_be_copied(user: User) -> None:
+    done = user.run("submit", "--site", "local", "-", "echo", "hello")
+    lines = re.findall(r"'(kedge [^']+)'", done.stderr)
+    assert lines == ["kedge status --site local 1", "kedge logs -f --site local 1"]
+    for line in lines:
+        assert (
+            "hello" in user.run(*line.split()[1:]).stdout or "1 (echo) on local" in user.run(*line.split()[1:]).stdout
+        )
+
+
+def test_verbs_find_a_job_of_another_site(user: User) -> None:
+    user.run("submit", "--site", "local", "-J", "mine", "-", "echo", "hello")
+    for word in ("mine", "1", "last"):
+        user.run("wait", word)
+        assert "1 (mine) on local" in user.run("status", word).stdout
+        assert user.run("logs", word).stdout == "hello\n"
+        assert "was over already" in user.run("cancel", word).stdout
+    refused = user.run("status", "--site", "generic-slurm", "mine", check=False)  # who names a site means it
+    assert refused.returncode != 0
+
+
+def test_tasks_of_an_array_on_another_site_are_found(user: User) -> None:
+    user.run("submit", "--wait", "--site", "local", "--array", "1-2", "-", "sh", "-c", "echo task $KEDGE_ARRAY_INDEX")
+    assert user.run("logs", "1_2").stdout == "task 2\n"
+    assert [each["index"] for each in json.loads(user.run("status", "--json", "1_2").stdout)["tasks"]] == [2]
+
+
+def test_status_alone_is_about_the_job_that_was_submitted_last(user: User) -> None:
+    user.run("submit", "-J", "first", "-t", "5m", "-", "true")
+    user.run("submit", "--site", "local", "-J", "second", "-", "true")
+    assert "(second) on local" in user.run("status").stdout
+    user.run("submit", "-J", "third", "-t", "5m", "-", "true")
+    assert "7 (third) on generic-slurm" in user.run("status").stdout
+
+
+def test_jobs_from_before_a_profile_are_found_by_name(user: User) -> None:
+    user.run("submit", "-J", "before", "-t", "5m", "-", "true")
+    sites = user.folder / ".config/kedge/sites"
+    sites.mkdir(parents=True)
+    (sites / "mine.toml").write_text('title = "Mine"\nscheduler = "slurm"\n')
+    user.environment["KEDGE_SITE"] = "mine"
+    assert "7 (before)" in user.run("status", "before").stdout
+
+
+def test_jobs_of_several_sites_are_not_cancelled_at_once(user: User) -> None:
+    user.run("submit", "--site", "local", "-J", "here", "-", "sleep", "60")
+    user.run("submit", "-J", "there", "-t", "5m", "-", "true")
+    refused = user.run("cancel", "here", "there", check=False)
+    assert "these jobs are on several sites: local, generic-slurm" in refused.stderr
+    assert "was cancelled" in user.run("cancel", "here").stdout
+
+
+def test_a_job_that_was_cancelled_is_not_running_any_more(user: User) -> None:
+    user.run("submit", "--site", "local", "-J", "stubborn", "-", "sh", "-c", "trap '' TERM; touch on; sleep 60")
+    end = time.monotonic() + 60
+    while not (user.folder / "on").exists() and time.monotonic() < end:
+        time.sleep(0.1)
+    user.run("cancel", "stubborn")
+    shown = user.run("status", "stubborn").stdout
+    assert re.search(r"^  (being cancelled|cancelled)\b", shown, re.MULTILINE)
+    listed = json.loads(user.run("jobs", "--json", "--site", "local").stdout)
+    assert listed[0]["state"] in ("completing", "cancelled")
+
+
+def test_names_of_jobs_do_not_steer_the_terminal_through_a_pipe(user: User) -> None:
+    user.run("submit", "--site", "local", "-J", STEERING, "-", "sleep", "60")
+    said = [user.run(*words).stdout for words in (("status",), ("jobs", "--site", "local"), ("cancel", "last"))]
+    for text in said:
+        assert "\\x1b" in text
+        assert "\x1b" not in text
+        assert "\r" not in text
+    told = json.loads(user.run("status", "--json").stdout)
+    assert told["name"] == STEERING  # programs get it as it is

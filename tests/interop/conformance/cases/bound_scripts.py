@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Files that are bound over an image's scripts count as the image's own, as the environment files of shpc do."""
+
+from __future__ import annotations
+
+from tests.interop.conformance.case import IMAGES, Case, execute
+
+OWN = "/.singularity.d"
+SETUP = r"""
+echo 'export BOUND=yes' > variables.sh
+printf '#!/bin/sh\necho bound "$@"\n' > script
+chmod +x script
+mkdir -p own/env folder
+echo 'export BOUND=folder' > folder/90-environment.sh
+echo 'export BOUND=own' > own/env/95-more.sh
+cp script own/runscript
+"""
+SEE = "env | grep BOUND; env | grep -c FROM_IMAGE; true"
+
+
+def see(name: str, *flags: str) -> Case:
+    return Case(f"bound-{name}", execute("base.sif", SEE, *flags), setup=SETUP)
+
+
+def start(name: str, verb: str, image: str, *flags: str) -> Case:
+    return Case(f"bound-{name}", (verb, *flags, image, "a", "b c"), setup=SETUP)
+
+
+CASES = [
+    see("environment-new", "-B", f"variables.sh:{OWN}/env/99-shpc.sh"),
+    see("environment-over", "-B", f"variables.sh:{OWN}/env/90-environment.sh"),
+    see("environment-readonly", "-B", f"variables.sh:{OWN}/env/91-environment.sh:ro"),
+    see("environment-dots", "-B", f"variables.sh:/data/..{OWN}/env/99-shpc.sh"),
+    see("environment-mount", "--mount", f"type=bind,src=variables.sh,dst={OWN}/env/99-shpc.sh"),
+    see("environment-folder", "-B", f"folder:{OWN}/env"),
+    see("environment-all", "-B", f"own:{OWN}"),
+    see("environment-contain", "--containall", "-B", f"variables.sh:{OWN}/env/99-shpc.sh"),
+    start("runscript", "run", f"{IMAGES}/base.sif", "-B", f"script:{OWN}/runscript"),
+    start("runscript-entrypoint", "run", f"{IMAGES}/both.sif", "-B", f"script:{OWN}/runscript"),
+    start("runscript-all", "run", f"{IMAGES}/both.sif", "-B", f"own:{OWN}"),
+    start("runscript-folder", "run", f"{IMAGES}/box", "-B", f"script:{OWN}/runscript"),
+    start("runscript-layers", "run", f"docker-archive:{IMAGES}/base.docker.tar", "-B", f"script:{OWN}/runscript"),
+    start("test", "test", f"{IMAGES}/base.sif", "-B", f"script:{OWN}/test"),
+]

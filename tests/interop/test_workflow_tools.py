@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The guide "Workflow tools", run: the files and lines of each section, with the tool from PyPI, through the shims."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.builders.containers import Runner, as_user, each_role
+from tests.builders.documents import read_tool_files, read_tool_steps
+from tests.builders.pypi_tools import TOOLS, require_tool
+from tests.builders.shims import write_shims
+from tests.functional.test_docs import is_shown
+from tests.requirements import REPOSITORY
+
+pytestmark = pytest.mark.slow
+PAGE = REPOSITORY / "docs/guides/workflow-tools.md"
+STEPS = read_tool_steps(PAGE)
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Runner]:
+    yield from each_role("user")
+
+
+@pytest.fixture(scope="module")
+def programs(runner: Runner) -> Path:
+    """The shims, and kedge beside them."""
+    folder = write_shims(runner.folder / "bin")
+    kedge = folder / "kedge"
+    kedge.write_text(f'#!/bin/sh\nexec {" ".join(runner.program)} "$@"\n')
+    kedge.chmod(0o755)
+    return folder
+
+
+def test_guide_has_a_section_for_each_tool() -> None:
+    assert set(STEPS) == set(TOOLS) - {"nf-core"}
+
+
+@pytest.mark.parametrize("tool", STEPS)
+def test_guide_lines_work_with_the_tool_itself(tool: str, runner: Runner, programs: Path) -> None:
+    own = require_tool(tool)
+    folder = runner.home / tool
+    for path, text in read_tool_files(PAGE, tool).items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    folder.mkdir(exist_ok=True)
+    if os.getuid() == 0:
+        for each in (folder, *folder.rglob("*")):
+            os.chown(each, runner.uid, runner.uid)
+    environ = runner.variables({"PATH": f"{programs}:{own}:/usr/bin:/bin", "USER": "me", "LANG": "C.UTF-8"})
+    environ.pop("PYTHONPATH", None)  # of the checkout: no tool is to find it
+    environ.pop("KEDGE_KEEP", None)
+    for step in STEPS[tool]:
+        done = subprocess.run(
+            as_user(runner.uid, ["bash", "-c", step.command]),
+            cwd=folder,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+        assert done.returncode == 0, f"{step.command}\n{done.stdout}"
+        missing = [line for line in step.shown if not is_shown(line, done.stdout)]
+        assert not missing, f"{step.command}\ndoes not show {missing}\nbut:\n{done.stdout}"
