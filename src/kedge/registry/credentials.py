@@ -134,6 +134,8 @@ class CredentialSources:
         if self.authfile is not None:
             yield self.authfile, True
         yield login_file(self.home, self.environ), False
+        if self.environ.get("APPTAINER_CONFIGDIR"):  # what Apptainer itself writes there
+            yield apptainer_directory(self.environ) / "config.json", False
         yield self.home / ".singularity" / "docker-config.json", False
         if self.environ.get("REGISTRY_AUTH_FILE"):
             yield Path(self.environ["REGISTRY_AUTH_FILE"]), False
