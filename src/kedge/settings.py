@@ -130,6 +130,13 @@ SETTINGS: dict[str, Setting] = {
             ("--minimum-speed",),
             "SIZE",
         ),
+        Setting(
+            "tag_lifetime",
+            "count or zero",
+            "seconds for which a node remembers what a tag means",
+            "120",
+            ("KEDGE_TAG_LIFETIME",),
+        ),
         Setting("architecture", "text", "architecture to choose", None, ("PULL_ARCH", "ARCH"), ("--arch",), "ARCH"),
         Setting(
             "node_directory",
@@ -150,11 +157,7 @@ SETTINGS: dict[str, Setting] = {
             "SIZE",
         ),
         Setting(
-            "node_days",
-            "count or zero",
-            "days after which an unused unpacked image is removed from this node; 0: never",
-            "14",
-            ("NODE_DAYS",),
+            "node_days", "count or zero", "days until an unused unpacked image goes (0: never)", "14", ("NODE_DAYS",)
         ),
         Setting("job_directory", "path", "where records of jobs are kept", None, ("JOBDIR",), ("--job-dir",), "DIR"),
         Setting(
@@ -212,6 +215,7 @@ class Settings:
     retries: int
     stall_timeout: int
     minimum_speed: int | None
+    tag_lifetime: int
     architecture: str | None
     node_directory: Path | None
     node_limit: int | None

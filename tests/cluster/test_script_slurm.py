@@ -32,6 +32,7 @@ TAKEN = [
     "#SBATCH -t 1-2\n",
     "true\n#SBATCH -N 99\n",
     "#SBATCH -o $HOME/x\n",
+    "#SBATCH --extr=1\n",
 ]
 REFUSED = [
     "#SBATCH -N 1 two\n",

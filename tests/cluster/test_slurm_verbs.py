@@ -185,6 +185,15 @@ def test_wait_for_several_and_not_for_ever(me: JobUser) -> None:
     assert [each["id"] for each in me.tell("wait", long, good)] == [long, good]
 
 
+def test_status_right_after_cancel_says_so(me: JobUser) -> None:
+    id = me.submit("-t", "5m", "-", "sh", "-c", "trap '' TERM; sleep 300")
+    me.await_state(id, "running")
+    me.read("cancel", id)
+    assert me.status(id)["state"] in ("completing", "cancelled")
+    listed = {each["id"]: each["state"] for each in me.tell("jobs")}
+    assert listed[id] in ("completing", "cancelled")
+
+
 def test_cancel_ends_jobs_and_single_tasks(me: JobUser) -> None:
     array = me.submit_shell("sleep 300", "-a", "1-3")
     wait_until("they run", lambda: [each["state"] for each in me.tell("status", array)["tasks"]] == ["running"] * 3)

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox, run_after
-from tests.requirements import require_program, require_root
+from tests.requirements import REPOSITORY, require_program, require_root
 
 MAP = "cat /proc/self/uid_map"
 
@@ -78,3 +80,42 @@ def test_an_instance_of_root_is_entered_as_root(runner: Runner, image: str) -> N
         assert len(said.splitlines()) == 2, "process 1 is out of reach"
     finally:
         runner.run("instance", "stop", "rooted")
+
+
+def make_outer_image(folder: Path) -> Path:
+    """An image in which this machine's programs run: their folder is to be bound to /usr."""
+    for name in ("usr", "etc", "proc", "sys", "dev", "tmp", "var/tmp", "home", "root"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    for name in ("bin", "sbin", "lib", "lib64"):
+        if Path("/", name).is_symlink():
+            (folder / name).symlink_to(f"usr/{name}")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def nested(runner: Runner) -> tuple[str, str]:
+    """An image to start kedge in, and one for it to start."""
+    sif = str(runner.home / "inner.sif")
+    runner.read("convert", str(give_to(runner, make_sandbox(runner.folder / "nested"))), sif)
+    return str(give_to(runner, make_outer_image(runner.folder / "outer"))), sif
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("inner", [(), ("--fakeroot",), ("--contain",), ("--writable-tmpfs",)], ids=" ".join)
+def test_root_inside_starts_containers_where_the_machines_root_has_done_so(
+    runner: Runner, nested: tuple[str, str], inner: tuple[str, ...]
+) -> None:
+    require_root()
+    if not Path("/bin").is_symlink():
+        pytest.skip("programs of this machine are not all in /usr")
+    outer, sif = nested
+    place = runner.folder / "var-tmp"
+    place.mkdir(exist_ok=True)
+    place.chmod(0o1777)
+    (place / "kedge-0").mkdir(mode=0o700, exist_ok=True)  # of the machine's root
+    needed = {str(Path(path).resolve()) for path in (REPOSITORY, sys.prefix, sys.base_prefix, runner.folder)} - {"/usr"}
+    binds = [word for path in sorted(needed) for word in ("-B", path)]
+    command = shlex.join([*runner.program, "exec", *inner, sif, "sh", "-c", "echo ran as $(id -u)"])
+    command = f"unset APPTAINER_BIND SINGULARITY_BIND; {command}"  # /usr is not for the inner one
+    words = ("--fakeroot", "-B", "/usr", "-B", f"{place}:/var/tmp", *binds, outer, "sh", "-c", command)
+    assert runner.read("exec", *words, env={"PYTHONPATH": str(REPOSITORY / "src")}) == "ran as 0\n"

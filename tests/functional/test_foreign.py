@@ -165,3 +165,21 @@ def test_foreign_ignored_options_are_said(tmp_path: Path, programs: Path) -> Non
                  environment=settle(tmp_path, programs), check=False)  # fmt: skip
     assert "charliecloud does not take --pid" in done.stderr
     assert done.returncode == 9
+
+
+@pytest.mark.parametrize(
+    ("version", "is_old"), [("0.31", True), ("0.35~pre", True), ("0.36", False), ("1.0", False), ("nonsense", False)]
+)
+def test_foreign_charliecloud_that_is_too_old_is_refused_by_version(
+    tmp_path: Path, programs: Path, version: str, *, is_old: bool
+) -> None:
+    pull(tmp_path)
+    program = programs / "ch-run"
+    show = f"#!/bin/sh\nif [ \"$1\" = --version ]; then echo '{version}' >&2; exit 0; fi\nexit 9\n"
+    program.write_text(show)
+    done = kedge("exec", "--runtime", "charliecloud", tmp_path / "x.sif", "ls", cache=tmp_path / "c",
+                 environment=settle(tmp_path, programs), check=False)  # fmt: skip
+    assert done.returncode == (255 if is_old else 9), done.stderr
+    if is_old:
+        assert f"is charliecloud {version.partition('~')[0]}, and kedge needs 0.36 or newer" in done.stderr
+        assert "leave out --runtime charliecloud" in done.stderr

@@ -156,3 +156,14 @@ def test_pyxis_is_given_the_digest_as_enroot_reads_it(image: str) -> None:
     name = "nvcr.io#nvidia/pytorch" if "nvcr" in image else "ubuntu"
     assert f":sha256:{'0' * 64}" in text
     assert f"{name}:sha256:" in text
+
+
+def test_sif_files_in_a_registry_are_pinned_too(user: User) -> None:
+    name = f"oras://{user.registry.host}/team/file:1.0"
+    for mark in ("one", "two"):
+        (user.folder / "box/mark").write_text(mark)
+        user.run("convert", "--force", "box", "box.sif")
+        user.run("push", "box.sif", name)
+        assert user.read_job(name, "cat", "/mark") == mark
+    script = Path(json.loads(user.run("status", "--json").stdout)["script"]).read_text()
+    assert re.search(rf"^# {re.escape(name)}@{DIGEST.pattern}$", script, re.MULTILINE)

@@ -53,11 +53,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
 @pytest.mark.parametrize(
     ("words", "what", "instead"),
     [
-        (["job.sh"], "job.sh is not a SIF image: it is a script", "'sbatch job.sh'"),
-        (["./job.sh", "5"], "it is a script", "'kedge script convert ./job.sh'"),
-        (["sge.sh"], "it is a script", "'qsub sge.sh'"),
-        (["train.py", "5"], "it is a text file", "'kedge submit IMAGE python ./train.py 5'"),
-        (["tool", "a b"], "it is an ELF program", "'kedge submit - ./tool 'a b''"),
+        (["job.sh"], "job.sh is a batch script, not an image", "'sbatch job.sh'"),
+        (["./job.sh", "5"], "is a batch script", "'kedge script convert ./job.sh'"),
+        (["sge.sh"], "is a batch script", "'qsub sge.sh'"),
+        (["train.py", "5"], "train.py is a text file, not an image", "'kedge submit IMAGE python ./train.py 5'"),
+        (["tool", "a b"], "tool is an ELF program, not an image", "'kedge submit - ./tool 'a b''"),
         (["empty.sif", "ls"], "empty.sif is not a SIF image: it is an empty file", "fetch the file again"),
         (["text.sif", "ls"], "it is a web page", "fetch the file again"),
         (["half.sif", "ls"], "half.sif is truncated or damaged", "fetch the file again"),
@@ -86,7 +86,7 @@ def test_a_description_is_held_to_the_same(place: Place) -> None:
     (place.folder / "kedge.toml").write_text('[job]\nimage = "good.sif"\ncommand = ["--time", "1h"]\n')
     assert "begins with '--time', which is no program" in place.refuse()
     (place.folder / "kedge.toml").write_text('[job]\nimage = "job.sh"\n')
-    assert "it is a script" in place.refuse()
+    assert "is a batch script" in place.refuse()
 
 
 def test_arguments_with_dashes_go_where_they_are_meant(place: Place) -> None:

@@ -141,6 +141,19 @@ def test_default_place_stays_where_images_are(
     assert node.choose_place(environ) == f"{tmp_path}/second/{own}"
 
 
+def test_default_place_of_fake_root_is_not_that_of_the_machines_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]
+) -> None:
+    monkeypatch.setattr(node, "_PLACES", (str(tmp_path),))
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    del environ["KEDGE_NODEDIR"]
+    foreign: set[str] = set()
+    monkeypatch.setattr(node, "_is_foreign", lambda path: path in foreign)
+    assert node.choose_place(environ) == f"{tmp_path}/kedge-0"
+    foreign.update((f"{tmp_path}/kedge-0", f"{tmp_path}/kedge-0-1"))
+    assert node.choose_place(environ) == f"{tmp_path}/kedge-0-2"
+
+
 def test_describe_place_tells_memory_from_disk() -> None:
     assert node.describe_place("/no/such/place") == ""
     assert node.describe_place("/dev/shm") in ("memory", "disk")

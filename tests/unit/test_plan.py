@@ -98,6 +98,14 @@ def test_plan_current_folder_lies_above_a_bind_that_covers_it() -> None:
     assert destinations(plan_container(request))[-1] == "/home/user/work"
 
 
+@pytest.mark.parametrize("links", [{"/var/tmp": "-> /tmp", "/tmp": None}, {"/tmp": "-> var/tmp", "/var/tmp": None}])
+def test_plan_tmp_that_is_a_link_to_the_other_is_mounted_once(links: dict[str, str | None]) -> None:
+    request = make_request()
+    request.image.view = TableView({**IMAGE, **links})
+    shown = destinations(plan_container(request))
+    assert ("/tmp" in shown, "/var/tmp" in shown) == (True, False)
+
+
 def test_plan_no_mount_leaves_out() -> None:
     plan = plan_container(make_request(no_mount=["home,tmp", "proc"]))
     left = set(destinations(plan))

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 _SLURM_VALUES = """
 a:array A:account -:bb -:bbf b:begin -:comment -:container -:container-id -:cpu-freq c:cpus-per-task d:dependency
 -:deadline -:delay-boot D:chdir e:error -:export-file -:gid -:gres -:gres-flags i:input J:job-name L:licenses
-M:clusters m:distribution -:mail-type -:mail-user -:mcs-label n:ntasks -:ntasks-per-node -:tasks-per-node N:nodes
+M:clusters -:cluster m:distribution -:mail-type -:mail-user -:mcs-label n:ntasks -:ntasks-per-node
+-:tasks-per-node N:nodes
 o:output p:partition -:power -:priority -:profile q:qos S:core-spec -:signal -:switches -:thread-spec t:time
 -:time-min -:uid -:wckey -:wrap -:cluster-constraint C:constraint F:nodefile -:mem -:mincpus -:reservation
 -:tmp w:nodelist x:exclude -:mem-per-cpu -:sockets-per-node -:cores-per-socket -:threads-per-core B:extra-node-info
@@ -32,14 +33,14 @@ H:hold s:oversubscribe -:ignore-pbs -:no-requeue O:overcommit -:parsable Q:quiet
 -:container-mount-home -:no-container-mount-home -:container-remap-root -:no-container-remap-root
 -:container-writable -:container-readonly -:no-container-entrypoint -:container-entrypoint
 """
-_SLURM_SAME = {"--tasks-per-node": "--ntasks-per-node"}
+_SLURM_SAME = {"--tasks-per-node": "--ntasks-per-node", "--cluster": "--clusters"}
 # what plain sbatch 22.05 does not know: a plugin of the site adds it, or a later Slurm
 SLURM_ADDED = {
     **dict.fromkeys(("--image", "--volume", "--module", "--entrypoint"), "Shifter's plugin"),
     "--environment": "the plugin of CSCS' container engine",
     "--tres-per-task": "Slurm 23.11",
     **dict.fromkeys(("--oom-kill-step", "--segment", "--stepmgr"), "Slurm 24.05"),
-    **dict.fromkeys(("--resv-ports", "--tres-bind", "--tres-per-job"), "a later Slurm than 22.05"),
+    **dict.fromkeys(("--extra", "--resv-ports", "--tres-bind", "--tres-per-job"), "a later Slurm than 22.05"),
 }
 # options of srun that people give to sbatch
 _SRUN_OPTIONS = """
@@ -103,6 +104,8 @@ def resolve_slurm(name: str) -> tuple[str, str]:
     if name in SLURM_OPTIONS:
         return _SLURM_SAME.get(name, name), ""
     fitting = [each for each in SLURM_OPTIONS if each.startswith(name)]
+    own = [each for each in fitting if not (each in SLURM_ADDED or each.startswith("--container-"))]
+    fitting = own if len(own) == 1 else fitting  # what a plugin adds makes no beginning of a name doubtful
     if len(fitting) == 1:
         return _SLURM_SAME.get(fitting[0], fitting[0]), ""
     if fitting:

@@ -114,8 +114,8 @@ def _check_srun_cpus(case: Case) -> Iterator[Found]:
     """One task alone gets all CPUs of the step, whatever it asks for: tried with srun 22.05."""
     if (case.request.number("cpus_per_task") or 1) < 2 or case.script.scheduler != "slurm":
         return
-    if "SRUN_CPUS_PER_TASK" in case.script.text:
-        return
+    if re.search(r"SRUN_CPUS_PER_TASK|\bOMP_NUM_THREADS=1\b", case.script.text):
+        return  # it is said, or one CPU is enough
     for command in case.script.launchers:
         words = [word.text for word in skip_prefix(command.words)]
         if words[0] == "srun" and _lacks_cpus(words[1:], case.request.tasks_per_node):
@@ -132,7 +132,12 @@ def _lacks_cpus(words: list[str], tasks_per_node: int) -> bool:
         return False
     if names.get("--ntasks-per-node", names.get("--ntasks", "")) == "1" or tasks_per_node < 2:
         return False
+    if re.search(r"--cpu[-_]bind[= ]\S*(?:none|no\b|mask|map)", " ".join(words)):
+        return False  # it says itself which CPUs each task gets
     program = next((option.value or "" for option in cut_options("slurm", words)[len(options) :]), "")
+    if program in ("bash", "sh"):
+        inner = words[words.index(program) + 1 :]
+        program = next(iter(inner[1].split()), "") if inner[:1] == ["-c"] and inner[1:] else program
     program = program.rpartition("/")[2]
     return bool(program) and not program.startswith("$") and program not in _SMALL.split()
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import TYPE_CHECKING
 
 from kedge.cli.login import add_login, read_access
@@ -12,7 +13,7 @@ from kedge.cli.options import add_settings
 if TYPE_CHECKING:
     from kedge.cli.console import Console
 
-POLICIES = ("missing", "newer", "always", "never")
+POLICIES = ("auto", "missing", "newer", "always", "never")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -21,10 +22,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pull",
         choices=POLICIES,
-        default="missing",
-        help="ask the registry: when the image is missing here, whether it is newer there, always (and unpack it "
-        "again), or never",
+        default="auto",
+        help="when to ask the registry: auto (default: for tags, at most every two minutes), missing (only if the "
+        "image is not on this node), newer (now), always (and unpack again), never",
     )
+    # a start's, and no user's: the descriptor that is told what to mount where nothing can be unpacked
+    parser.add_argument("--or-mount", type=int, metavar="FD", help=argparse.SUPPRESS)
+    parser.add_argument("--once", default="", metavar="NAME", help=argparse.SUPPRESS)  # as above: for one start alone
     add_login(parser)
     add_settings(
         parser, "architecture", "threads", "disable_cache", "cache_directory", "temporary_directory", "node_directory",
@@ -39,14 +43,36 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     from kedge.ops.unpack import unpack
     from kedge.ops.workplace import Workplace
 
+    if arguments.or_mount is not None:
+        return _unpack_or_mount(arguments, console)
     done = []
     for text in arguments.images:
         access = read_access(arguments, console, Reference.parse(text))
         workplace = Workplace(console.settings, console.progress, access)
-        unpacked = unpack(text, workplace, policy=arguments.pull)
+        unpacked = unpack(text, workplace, policy=arguments.pull, once=arguments.once)
         done.append(unpacked)
         how = f"unpacked in {unpacked.seconds:.1f} s" if unpacked.is_new else "is there"
         console.progress.detail(f"{unpacked.reference}: {unpacked.root} ({how})")
     if console.json:
         console.print_json([each.as_dict() for each in done])
+    return 0
+
+
+def _unpack_or_mount(arguments: argparse.Namespace, console: Console) -> int:
+    """Unpack one image for a start, or tell it which file squashfuse can mount instead."""
+    from kedge.errors import FileProblem, NoSpace
+    from kedge.model.reference import Reference
+    from kedge.ops.unpack import unpack
+    from kedge.ops.workplace import Workplace
+
+    (text,) = arguments.images
+    access = read_access(arguments, console, Reference.parse(text))
+    workplace = Workplace(console.settings, console.progress, access)
+    try:
+        unpack(text, workplace, policy=arguments.pull)
+    except (NoSpace, FileProblem) as problem:
+        from kedge.ops.mountable import find_mountable
+
+        path = find_mountable(text, workplace, problem, policy=arguments.pull)
+        os.write(arguments.or_mount, os.fsencode(path))
     return 0

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from kedge.errors import RuntimeUnsuited, UsageError
+from kedge.errors import KedgeError, RuntimeUnsuited, UsageError
 from kedge.ops.foreign_image import open_image
+from kedge.posix.process import run_program
 from kedge.posix.spawn import replace_process
 from kedge.runtime.adapters import Adapter, ForeignPlan, apply_rules, find_adapter, plan_foreign
 from kedge.runtime.facts import Additions, HostFacts, ImageFacts
@@ -23,6 +25,8 @@ from kedge.runtime.words.shim_file import is_shim
 Say = Callable[[str, str], None]
 
 _PLACES = ("/usr/local/bin", "/usr/bin", "/bin", "/opt/apptainer/bin", "/opt/singularity/bin")
+_OLDEST = {"charliecloud": ((0, 36), "older ones have no --write-fake")}
+_PATIENCE = 10.0  # seconds that a program may take to tell its version
 _STARTERS = {"apptainer": "libexec/apptainer/bin/starter-suid", "singularity": "libexec/singularity/bin/starter-suid"}
 
 
@@ -38,6 +42,7 @@ def run_foreign(options: RunOptions, say: Say | None = None) -> int:
     early = ForeignPlan(adapter.name)
     apply_rules(adapter.name, options, early)
     early.require_suited()  # before anything is fetched for it
+    _require_version(adapter, program, environ)
     host = gather_host(environ)
     with contextlib.ExitStack() as closing:
         image = open_image(adapter, options, host, say, closing)
@@ -104,6 +109,25 @@ def find_runtime(text: str, environ: Mapping[str, str]) -> tuple[Adapter, str]:
         context={"runtime": adapter.name, "program": adapter.program},
         hint=f"load it first, for instance with 'module load {module}'; without --runtime kedge runs it itself",
     )
+
+
+def _require_version(adapter: Adapter, program: str, environ: Mapping[str, str]) -> None:
+    """Raise for a program that is too old for the words it would get; one that does not tell is tried."""
+    oldest, reason = _OLDEST.get(adapter.name, ((), ""))
+    if not oldest:
+        return
+    try:
+        asked = run_program([program, "--version"], environment={"USER": "kedge", **environ}, timeout=_PATIENCE)
+    except KedgeError:
+        return
+    found = re.match(rb"\D*(\d+)\.(\d+)", asked.output + asked.errors)
+    if found and tuple(map(int, found.groups())) < oldest:
+        wanted, shown = ".".join(map(str, oldest)), b".".join(found.groups()).decode()
+        raise RuntimeUnsuited(
+            f"{program} is {adapter.name} {shown}, and kedge needs {wanted} or newer: {reason}",
+            context={"runtime": adapter.name, "version": shown},
+            hint=f"load a newer one, or leave out --runtime {adapter.name}: kedge itself can do it",
+        )
 
 
 def _name_of_program(program: str) -> str:

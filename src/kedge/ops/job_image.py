@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -79,23 +80,34 @@ def _take_file(job: Job, path: Path) -> StagedImage:
     try:
         identify(str(path))
     except KedgeError as problem:
-        problem.hint = _propose_instead(job, path) or problem.hint
-        raise
+        raise _refuse_program(job, path) or problem from None
     return StagedImage(str(path))
 
 
-def _propose_instead(job: Job, path: Path) -> str:
-    """The lines for who names a program where the image should be; empty where it looks like a broken image."""
-    from kedge.formats.sif.identify import FileKind, identify_bytes  # late: only for an error
+def _refuse_program(job: Job, path: Path) -> KedgeError | None:
+    """The error for a program where the image should be, with the lines to type; None where it is a broken image."""
+    from kedge.errors import UnsupportedFormat  # late: only for an error
+    from kedge.formats.sif.identify import FileKind, identify_bytes
 
-    with path.open("rb") as file:
-        start = file.read(1 << 16)
-    if identify_bytes(start) not in (FileKind.SCRIPT, FileKind.TEXT, FileKind.ELF):
-        return ""
-    for mark, program in _DIRECTIVES.items():
-        if re.search(mark, start, re.MULTILINE):
-            name = shlex.quote(job.image)
-            return f"submit a batch script with '{program} {name}', or convert it: 'kedge script convert {name}'"
+    start = b""
+    if path.is_file():
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            start = file.read(1 << 16)
+    kind = identify_bytes(start)
+    if kind not in (FileKind.SCRIPT, FileKind.TEXT, FileKind.ELF):
+        return None
+    program = next((name for mark, name in _DIRECTIVES.items() if re.search(mark, start, re.MULTILINE)), "")
+    hint = _propose_batch(job, program) if program else _propose_command(job, path)
+    shown = "a batch script" if program else kind.value
+    return UnsupportedFormat(f"{path} is {shown}, not an image", context={"file": str(path)}, hint=hint)
+
+
+def _propose_batch(job: Job, program: str) -> str:
+    name = shlex.quote(job.image)
+    return f"submit a batch script with '{program} {name}', or convert it: 'kedge script convert {name}'"
+
+
+def _propose_command(job: Job, path: Path) -> str:
     name = job.image if "/" in job.image else f"./{job.image}"
     words = shlex.join([*_INTERPRETERS.get(path.suffix, ()), name, *job.command])
     return f"run it in an image: 'kedge submit IMAGE {words}', or without a container: 'kedge submit - {words}'"

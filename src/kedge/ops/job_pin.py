@@ -73,7 +73,7 @@ def _ask(reference: Reference, settings: Settings, architecture: str) -> tuple[D
 
     said = _Listener()
     asked = replace(settings, retries=0, architecture=architecture or settings.architecture)
-    workplace = Workplace(asked, said)
+    workplace = Workplace(asked, said).hurry()
     with workplace.open_store() as store:
         return resolve(reference, workplace, store).digest, tuple(said.warnings)
 

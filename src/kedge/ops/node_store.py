@@ -118,12 +118,12 @@ class NodeStore:
         folder = self.images / identity
         return folder / "root" if is_whole(str(folder)) else None
 
-    def remember(self, reference: str, machine: str, identity: str) -> None:
-        """Note what a reference means."""
+    def remember(self, reference: str, machine: str, identity: str, answer: str = "") -> None:
+        """Note what a reference means; `answer` says whether that was asked now, and with which login."""
         path = Path(name_path(str(self.place), reference, machine))
         with explained(path):
             path.parent.mkdir(mode=0o700, exist_ok=True)
-        text = f"{identity}\n{describe_name(reference, machine)}"
+        text = f"{identity}\n{describe_name(reference, machine)}{answer}\n"
         write_atomically(path, text.encode("utf-8", "surrogateescape"), mode=0o600)
 
     def find_content(self, image: ImageFile) -> str:
@@ -180,6 +180,21 @@ class NodeStore:
                 self._evict(_FIRST_FILES)
             self._build(identity, source, build, force=force)
         return self.images / identity / "root", True
+
+    def make_passing(self, name: str, source: str, build: Build) -> Path:
+        """The root of an image for one container, under a name of its process's own: nobody else looks for it."""
+        node_directory(self.environ)
+        with explained(self.images):
+            self.images.mkdir(mode=0o700, exist_ok=True)
+        self._sweep()
+        self._build(name, source, build, force=False)
+        return self.images / name / "root"
+
+    def require_place(self, least: int, source: str) -> None:
+        """Make the folder, and raise NoSpace where not even `least` bytes could ever fit, before anything is read."""
+        node_directory(self.environ)
+        if not self._can_hold(least):
+            self.make_room(least, source)
 
     def _build(self, identity: str, source: str, build: Build, *, force: bool) -> None:
         target = self.images / identity
@@ -254,9 +269,13 @@ class NodeStore:
 
     def make_room(self, needed: int, what: str) -> None:
         """Remove what nobody uses until `needed` bytes fit; NoSpace if they never do."""
-        self._evict(needed)
+        if self._can_hold(needed):  # else nothing is lost in vain
+            self._evict(needed)
         self._require_memory(needed, what)
         require_space(self.place, needed, f"the unpacked {what}", self.environ, choice=_list_ways(what))
+
+    def _can_hold(self, needed: int) -> bool:
+        return free_space(self.place).usable + sum(entry.size for entry in self.entries()) >= needed
 
     def _evict(self, needed: int) -> None:
         """Remove what nobody uses, the longest unused first, until `needed` bytes fit or nothing is left."""
@@ -291,6 +310,7 @@ class NodeStore:
             raise NoSpace(
                 f"the unpacked {what} needs about {format_size(needed)} in {self.place}, which is kept in memory, and "
                 f"all of this job may use {format_size(limits.memory)} ({limits.memory_from})",
+                context={"path": str(self.place)},
                 hint=f"choose a place on a disk: {_list_ways(what).format('PLACE')}",
             )
 
@@ -330,13 +350,14 @@ class NodeStore:
         self._sweep_records()
 
     def _sweep_records(self) -> None:
-        """Forget files whose image is gone, and the longest known of very many."""
+        """Forget files whose image is gone for a day, and the longest known of very many."""
         with contextlib.suppress(OSError):
             records = sorted((self.place / "files").iterdir(), key=lambda path: path.lstat().st_mtime)
             surplus = records[: max(0, len(records) - _MOST_RECORDS)]
             for path in records:
+                is_old = path.lstat().st_mtime < time.time() - _DAY
                 identity = path.read_text("utf-8", "surrogateescape").partition("\n")[0]
-                if path in surplus or not (self.images / identity).is_dir():
+                if path in surplus or (is_old and not (self.images / identity).is_dir()):
                     path.unlink()
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from kedge.errors import CorruptImage, FileProblem, HostileImage, KedgeError, OutputExists, UsageError
+from kedge.errors import CorruptImage, FileProblem, HostileImage, KedgeError, NoSpace, OutputExists, UsageError
 from kedge.model.digest import Digest
 from kedge.model.form import Form
 from kedge.model.platform import Platform
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 # Imports inside the functions below are late for start-up cost: a pull of what is stored already needs none of them.
 
+_THERE = "there already"
 _FORMAT_VERSION = 2  # part of the key of stored images: raise it when the bytes that are written change
 
 
@@ -80,10 +82,25 @@ class Pulled:
 
 def pull(request: PullRequest, workplace: Workplace, *, dry_run: bool = False) -> Pulled:
     """Do it; with `dry_run` ask the registry and say what would be done."""
+    began = time.time()
+    pulled = _pull_as_needed(request, workplace, dry_run=dry_run)
+    if not dry_run and pulled.how != _THERE:
+        _make_young(pulled.output, began)
+    return pulled
+
+
+def _make_young(output: Path, began: float) -> None:
+    """Give the output the time of the pull, for make: a folder has its image's, a hard link that of the first pull."""
+    with explained(output):
+        if output.stat().st_mtime < began:
+            os.utime(output)
+
+
+def _pull_as_needed(request: PullRequest, workplace: Workplace, *, dry_run: bool) -> Pulled:
     if not request.if_missing:
         return _pull(request, workplace, dry_run=dry_run)
     target = _name_output(request, workplace)
-    there = Pulled(request.reference.redacted, target, request.form, how="there already")
+    there = Pulled(request.reference.redacted, target, request.form, how=_THERE)
     if os.path.lexists(target):
         return there
     if not dry_run:
@@ -97,15 +114,23 @@ def pull(request: PullRequest, workplace: Workplace, *, dry_run: bool = False) -
 
 def _pull(request: PullRequest, workplace: Workplace, *, dry_run: bool) -> Pulled:
     target = choose_output(request, workplace)
-    transport = request.reference.transport
-    if transport is Transport.INSTANCE:
+    if request.reference.transport is Transport.INSTANCE:
         raise UsageError(f"{request.reference} is a running container; there is nothing to pull")
     plan = Pulled(request.reference.redacted, target, request.form)
     if request.reference.is_local:
         return plan if dry_run else _pull_local(request, plan, workplace)
+    try:
+        return _pull_remote(request, plan, workplace, dry_run=dry_run)
+    except (FileProblem, NoSpace) as problem:
+        if request.offline:  # what is kept is all there is
+            raise
+        return _pull_remote(request, plan, workplace.go_around_cache(problem), dry_run=dry_run)
+
+
+def _pull_remote(request: PullRequest, plan: Pulled, workplace: Workplace, *, dry_run: bool) -> Pulled:
     with workplace.open_store() as store:
         puller = _Puller(request, workplace, store)
-        if transport is Transport.DOCKER:
+        if request.reference.transport is Transport.DOCKER:
             resolved = resolve(request.reference, workplace, store, offline=request.offline)
             if not resolved.manifest.is_sif:
                 return puller.pull_layers(plan, resolved, dry_run=dry_run)

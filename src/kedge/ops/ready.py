@@ -16,7 +16,14 @@ from kedge.runtime.images.node import (
     node_directory,
     read_config,
 )
-from kedge.runtime.images.roots import Root, choose_overlay, choose_root
+from kedge.runtime.images.roots import (
+    Root,
+    can_be_changed,
+    choose_overlay,
+    choose_root,
+    find_server,
+    is_changed,
+)
 from kedge.runtime.words.configured import read_configured
 
 TYPE_CHECKING = False
@@ -61,13 +68,26 @@ def locate(options: RunOptions, host: HostFacts, say: Say) -> Located:
     image = identify(path)
     compare_machine(image, host.machine)
 
+    mounted, passing = "", ""  # the squashfuse that mounts it, or a folder for this start alone, where nothing is kept
+
     def find() -> Root:
+        if mounted:
+            return Root("squashfuse", f"{mounted} mounts it", program=mounted)
+        if passing:
+            return make_passing(passing)
         return choose_root(image, options, host.environ, host.uid)
 
     def make_ready(root: Root) -> None:
+        nonlocal mounted, passing
         say("note", f"{options.image}: {root.reason}")
         was_missing = root.way == "unpack"  # and not there, but about to be removed
-        prepare_once(options, say, image.state, lambda: was_missing and bool(find_unpacked(image, host.environ)))
+        program = find_substitute(options)
+        if keeps_nothing(options, host):
+            mounted, passing = program, "" if program else unpack_passing(options)
+            return
+        is_there = lambda: was_missing and bool(find_unpacked(image, host.environ))  # noqa: E731 - two of a kind
+        if prepare_once(options, say, image.state, is_there, may_mount=bool(program)):
+            mounted = program
 
     root = find() if image.kind == "folder" else find_held(find, make_ready, options.image)
     if root.way == "gocryptfs" and not options.dry_run:
@@ -116,24 +136,84 @@ def _locate_reference(options: RunOptions, host: HostFacts, say: Say) -> Located
     if options.root not in ("auto", "unpack"):
         say("warn", f"--root-from {options.root} changes nothing: {reference} is unpacked on this node")
     machine = choose_machine(options, host)
-    is_asked = not is_volatile(reference) and options.pull not in ("newer", "always")
+    is_looked_up = options.pull == "auto" and not is_volatile(reference)
+    is_asked = not is_volatile(reference) and options.pull in ("missing", "never")
+    program, mounted = "", ""  # squashfuse and the SIF that it mounts instead, where nothing can be unpacked
+    passing = ""  # a folder for this start alone
 
     def find() -> Root:
-        folder = find_named(reference, machine, host.environ) if is_asked else ""
+        if mounted:
+            return Root("squashfuse", f"{program} mounts {mounted}", program=program)
+        if passing:
+            return make_passing(passing)
+        try:
+            folder = look_on_node(options, host, is_asked=is_asked)
+        except _file_problem():  # this node has no place for images
+            folder = ""
         return Root("folder" if folder else "unpack", f"{reference} is unpacked on this node: {folder}", folder)
 
     def make_ready(root: Root) -> None:
-        nonlocal is_asked
-        if not is_asked:
+        nonlocal is_asked, program, mounted, passing
+        if keeps_nothing(options, host):
+            passing = unpack_passing(options)
+            return
+        program = find_substitute(options)
+        if not is_asked and not is_looked_up:
             is_asked = True
-            prepare(options, reference)
+            mounted = prepare(options, reference, may_mount=bool(program))
             return
         was_missing = root.way == "unpack"  # and not there, but about to be removed
         name = name_path("", reference, machine).rpartition("/")[2]
-        prepare_once(options, say, name, lambda: was_missing and bool(find_named(reference, machine, host.environ)))
+        is_there = lambda: was_missing and bool(look_on_node(options, host, is_asked=is_asked))  # noqa: E731 - as above
+        mounted = prepare_once(options, say, name, is_there, may_mount=bool(program))
+        is_asked = True
 
     root = find_held(find, make_ready, reference)
-    return Located(ImageFile(root.folder, "folder"), root, reference)
+    return Located(identify(mounted) if mounted else ImageFile(root.folder, "folder"), root, reference)
+
+
+def look_on_node(options: RunOptions, host: HostFacts, *, is_asked: bool) -> str:
+    """The root that a reference means here; empty where --pull wants the registry to be asked, and nobody has yet."""
+    if is_asked:
+        return find_named(options.image, choose_machine(options, host), host.environ)
+    if options.pull != "auto" or is_volatile(options.image):
+        return ""
+    from kedge.runtime.images.lookups import find_current  # late: files are not looked up
+
+    return find_current(options.image, choose_machine(options, host), host.environ, options.pull_words)
+
+
+def keeps_nothing(options: RunOptions, host: HostFacts) -> bool:
+    """Whether nothing is to be left on this node: --disable-cache, its variables, or the setting."""
+    if "--disable-cache" in options.pull_words:
+        return True
+    asked = [host.environ.get(f"{prefix}_DISABLE_CACHE") for prefix in ("KEDGE", "APPTAINER", "SINGULARITY")]
+    word = next(filter(None, asked), "") or read_configured("disable_cache", host.environ)
+    return word.lower() in ("true", "yes", "on", "1")
+
+
+def unpack_passing(options: RunOptions) -> str:
+    """Have the image unpacked for this start alone; the folder of its root."""
+    from kedge.ops.passing import name_passing  # late: only with --disable-cache
+
+    name = name_passing()
+    prepare(options, options.image, once=name)
+    return f"{node_directory(os.environ)}/images/{name}/root"
+
+
+def make_passing(folder: str) -> Root:
+    """A root that is removed after the start that it was made for."""
+    root = Root("folder", f"unpacked for this start alone: {folder}", folder)
+    root.is_passing = True
+    return root
+
+
+def find_substitute(options: RunOptions) -> str:
+    """The squashfuse that stands in where an image cannot be unpacked; empty where there is none or none is wanted."""
+    if options.root != "auto" or options.json:
+        return ""
+    program = find_server()[0]
+    return "" if program and is_changed(options) and not can_be_changed(program) else program
 
 
 def choose_machine(options: RunOptions, host: HostFacts) -> str:
@@ -148,36 +228,63 @@ def choose_machine(options: RunOptions, host: HostFacts) -> str:
     return read_configured("architecture", host.environ) or host.machine
 
 
-def prepare_once(options: RunOptions, say: Say, name: str, is_there: Callable[[], bool]) -> None:
+def prepare_once(
+    options: RunOptions, say: Say, name: str, is_there: Callable[[], bool], *, may_mount: bool = False
+) -> str:
     """`prepare` the image by one of all who ask at the same time on this node: a child is large, and waits are long."""
     from kedge.runtime.images.turns import Turn, speaks_for_others  # late: only where an image is missing
 
-    turn = Turn(node_directory(os.environ), name)
+    try:
+        turn = Turn(node_directory(os.environ), name)
+    except _file_problem():
+        if not may_mount:
+            raise
+        return prepare(options, options.image, may_mount=True)  # there is no place for turns, and none to unpack to
     level = "tell" if speaks_for_others(os.environ) else "note"
     try:
         turn.take(lambda text: say(level, f"{text}: {options.image}"))
-        if not is_there():
-            prepare(options, options.image)
+        return "" if is_there() else prepare(options, options.image, may_mount=may_mount)
     finally:
         turn.end()
 
 
-def prepare(options: RunOptions, word: str) -> None:
-    """Have the image unpacked on this node; the child shows progress and says itself what goes wrong."""
+def prepare(options: RunOptions, word: str, *, may_mount: bool = False, once: str = "") -> str:
+    """Have the image unpacked on this node; the child shows progress and says itself what goes wrong.
+
+    With `may_mount` a child that finds no room here returns the file to be mounted instead. `once` is the name of an
+    image that nobody else is to find.
+    """
     words = ["unpack", *options.pull_words, *(f"--{each}" for each in _MESSAGES if getattr(options, each))]
     if options.shim and not options.verbose and not os.isatty(2):
         words.append("--quiet")  # a program may read it, and take progress for output
-    words += ["--pull", options.pull, "--", word]
+    words += ["--pull", options.pull, *(["--once", once] if once else [])]
     if options.json:
-        _prepare_silently(words, word)
-        return
+        _prepare_silently([*words, "--", word], word)
+        return ""
     from kedge.posix.ourselves import own_command  # late: only where an image is missing
 
-    status = run_attached(own_command(*words), os.environ)
+    answer, told = os.pipe()
+    try:
+        if may_mount:
+            os.set_inheritable(told, True)
+            words += ["--or-mount", str(told)]
+        status = run_attached(own_command(*words, "--", word), os.environ)
+        os.close(told)
+        mounted = os.read(answer, 1 << 16)
+    finally:
+        os.close(answer)
     if status:
         from kedge.errors import NotReady  # late: only for an error
 
         raise NotReady(f"{word} could not be made ready", context={"status": str(status)})
+    return os.fsdecode(mounted)
+
+
+def _file_problem() -> type[Exception]:
+    """Python asks for it only once something was raised: success needs no errors."""
+    from kedge.errors import FileProblem  # late: as said
+
+    return FileProblem
 
 
 def _prepare_silently(words: list[str], word: str) -> None:

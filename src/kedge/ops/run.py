@@ -137,6 +137,10 @@ def run_container(options: RunOptions, say: Say | None = None) -> int:
         return run_foreign(options, say)
     container = Container(options, say)
     try:
+        if container.located.root.is_passing:
+            from kedge.ops.passing import run_and_remove  # late: only with --disable-cache
+
+            run_and_remove(lambda: end_with(start_container(container)), container.located.root.folder)
         return start_container(container)
     except BaseException:
         container.way_back.take_if_inside()

@@ -86,7 +86,7 @@ def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping
     output = Path(directory, job.output or (_DEFAULT_ARRAY_OUTPUT if job.array else _DEFAULT_OUTPUT))
     error = str(Path(directory, job.error)) if job.error else ""
     for path in (str(output), error):
-        if path:
+        if path not in ("", os.devnull):
             require_writable(_find_output_folder(path, job.name))
     seen = [path for path in (directory, image.path if "://" not in image.path else "", str(output)) if path]
     architecture = read_architecture(image, cluster.site)

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.errors import FileProblem, NoSpace
+from kedge.frozen import replace as replace_settings
 from kedge.model.platform import Platform
 from kedge.model.progress import Progress, Silent
 from kedge.posix.files import explained
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from kedge.registry.access import Access, AccessOptions
 
 _PASSING_STORE = "kedge-store"
+LOOKUP_PATIENCE = 10.0  # seconds; for who has the image already, and only wants to know whether it is the newest
 _QUESTION_PATIENCE = 20.0  # seconds; who asks waits for the answer, who pulls may leave
 MORE_RETRIES = (
     "--retries N, or the setting 'retries', asks more often"  # the hint where a hurried question had no answer
@@ -78,15 +81,15 @@ class Workplace:
         """Whether registries are asked for a short while only."""
         return self.access is not None and self.access.patience is not None
 
-    def hurry(self) -> Workplace:
+    def hurry(self, patience: float = _QUESTION_PATIENCE) -> Workplace:
         """The same for a question, which is given up sooner than a pull, unless somebody said how often to try."""
         from kedge.registry.access import AccessOptions
 
         if self.settings.sources["retries"].kind != "default":
             return self
-        return replace(self, access=replace(self.access or AccessOptions(), patience=_QUESTION_PATIENCE))
+        return replace(self, access=replace(self.access or AccessOptions(), patience=patience))
 
-    def open_access(self, *, patient: bool = True) -> Access:
+    def open_access(self, *, patient: bool = True, patience: float | None = None) -> Access:
         """Access to registries; an impatient one does not try again, for when there is another way."""
         from kedge.registry.access import Access, AccessOptions
 
@@ -96,6 +99,7 @@ class Workplace:
             no_https=asked.no_https or settings.no_https,
             ca_bundle=asked.ca_bundle or settings.ca_bundle,
             retries=settings.retries if patient else 0,
+            patience=patience or asked.patience,
             stall_timeout=settings.stall_timeout,
             minimum_speed=settings.minimum_speed or 0,
         )
@@ -118,6 +122,22 @@ class Workplace:
                 yield store
         finally:
             shutil.rmtree(place, ignore_errors=True)
+
+    def go_around_cache(self, problem: FileProblem | NoSpace) -> Workplace:
+        """The same without the cache, where that is what cannot be written; else raises the problem.
+
+        A disk that became full on the way is no reason to fetch everything again.
+        """
+        place = self.settings.cache_directory
+        is_cache = Path(str(problem.context.get("path", ""))).is_relative_to(place)
+        if (
+            not is_cache
+            or self.settings.disable_cache
+            or (isinstance(problem, NoSpace) and "needed" not in problem.context)
+        ):
+            raise problem
+        self.progress.warn(f"the cache is not used: {problem.message}. KEDGE_CACHEDIR chooses another place for it")
+        return replace(self, settings=replace_settings(self.settings, disable_cache=True))
 
     @contextlib.contextmanager
     def attempt(self, store: Store, what: str) -> Iterator[None]:

@@ -83,7 +83,7 @@ class RunOptions:
     pem_path: str = ""  # the key that opens it
     runtime: str = ""  # kedge, auto, or another runtime to drive
     passed_on: list[str]  # flags of Apptainer that kedge refuses, as words for a runtime that may take them
-    pull: str = "missing"  # missing, newer, always or never
+    pull: str = "auto"  # auto, missing, newer, always or never
     pull_words: list[str]  # options for the pull that may be needed first, as `kedge pull` takes them
     dry_run: bool = False
     json: bool = False

@@ -196,12 +196,22 @@ def plan_tmp(request: Request, points: Points) -> None:
     if request.skips("tmp"):
         return
     for path, name in (("/tmp", "tmp"), ("/var/tmp", "var_tmp")):
+        if path == "/var/tmp" and is_same_place(request.image.view, path, "/tmp"):
+            continue  # one is a link to the other: it would cover what is mounted there
         if not options.contain:
             points.bind(path, path, "d", policy=WARN)
         elif options.workdir:
             points.bind(f"{options.workdir}/{name}", path, "d")
         else:
             points.tmpfs(path, request.private_size, "1777")
+
+
+def is_same_place(view: View, path: str, other: str) -> bool:
+    """Whether two names lead to one place in the image."""
+    try:
+        return view.resolve(path) == view.resolve(other)
+    except OSError:  # links that go round
+        return False
 
 
 def plan_home(request: Request, points: Points) -> None:

@@ -126,6 +126,8 @@ def special_entries() -> dict[str, list[Entry]]:
             Entry("home", target="data/homes"),
             Entry("mnt", target="/data/real"),
         ],
+        "linkedtmp": [*base, Entry("var/tmp", target="/tmp")],
+        "linkedvar": [*(each for each in base if each.name != "tmp"), Entry("var/tmp"), Entry("tmp", target="var/tmp")],
     }
 
 
@@ -267,4 +269,19 @@ def build_images(folder: Path, peer: Peer) -> None:
         recipe = folder / f"{name}.def"
         recipe.write_text(text.format(base="/srv/images/base.sif"))
         done = peer("apptainer", "-s", "build", f"/srv/images/{name}.sif", f"/srv/images/{name}.def")
+        assert done.returncode == 0, done.stderr
+    add_data(folder, peer)
+
+
+def add_data(folder: Path, peer: Peer) -> None:
+    """SIFs with a partition for data, one of them with nothing else."""
+    shutil.copy(folder / "base.sif", folder / "rootdata.sif")
+    for name in ("base.sif", "rootdata.sif"):
+        os.chown(folder / name, PEER_USER, PEER_USER)
+    words = ("sif", "add", "--datatype", "4", "--parttype", "3", "--partfs", "1", "--partarch", "2", "--groupid", "1")
+    for command in (
+        ("sif", "new", "/srv/images/data.sif"),
+        *((*words, f"/srv/images/{name}.sif", "/srv/images/over.sqsh") for name in ("data", "rootdata")),
+    ):
+        done = peer("apptainer", "-s", *command)
         assert done.returncode == 0, done.stderr

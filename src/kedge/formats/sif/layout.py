@@ -285,6 +285,11 @@ class SifDescriptor:
         return self.data_type == DataType.PARTITION and self.partition_type == PartitionType.PRIMARY_SYSTEM
 
     @property
+    def is_data(self) -> bool:
+        """Whether it is a file system with data, which no container starts from."""
+        return self.data_type == DataType.PARTITION and self.partition_type == PartitionType.DATA
+
+    @property
     def hash_type(self) -> int:
         """Of a signature: the hash it is made over."""
         return int(SIGNATURE_EXTRA.unpack_from(self.extra)[0])

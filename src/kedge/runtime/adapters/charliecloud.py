@@ -85,7 +85,7 @@ _NEEDED = ("PATH", "USER", "HOME")
 
 
 class Charliecloud:
-    """ch-run 0.32 and newer."""
+    """ch-run 0.36 and newer, which has `--write-fake`."""
 
     name = "charliecloud"
     program = "ch-run"

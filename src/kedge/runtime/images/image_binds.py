@@ -3,16 +3,20 @@
 
 from __future__ import annotations
 
-from kedge.runtime.images.image_file import identify
+import os
+
+from kedge.runtime.images.image_file import ImageFile, identify, make_absolute
 from kedge.runtime.mounts.layering import plan_squashfs
 from kedge.runtime.operations import MUST, OLD, SESSION
 from kedge.runtime.views import FolderView
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from kedge.formats.sif.layout import SifDescriptor
     from kedge.runtime.facts import Bind
-    from kedge.runtime.images.image_file import ImageFile
     from kedge.runtime.operations import Operation
+
+_FILE_SYSTEMS = {1: "squashfs", 2: "ext3"}  # by SIF's number: those that can be mounted
 
 
 class ImageBinds:
@@ -61,7 +65,7 @@ class ImageBinds:
 
 
 def _identify(bind: Bind) -> ImageFile:
-    image = identify(bind.source)
+    image = _find_partition(bind) or identify(bind.source)
     if image.kind == "folder" or (bind.partition and image.kind != "sif"):
         from kedge.errors import UsageError  # late: only for an error
 
@@ -69,27 +73,39 @@ def _identify(bind: Bind) -> ImageFile:
             f"{bind.source} is not an image file, so 'image-src' and 'id' mean nothing there",
             hint="leave the option out to bind the folder itself",
         )
-    if bind.partition:
-        _choose_partition(image, int(bind.partition))
     return image
 
 
-def _choose_partition(image: ImageFile, number: int) -> None:
-    """Turn to another file system in the SIF."""
-    from kedge.formats.sif.reader import SifReader  # late: `id=` is rare
+def _find_partition(bind: Bind) -> ImageFile | None:
+    """The partition of a SIF that `id=` names, else its first with data; None where its root file system is meant."""
+    from kedge.formats.sif.identify import FileKind, identify_file  # late, both: few binds come out of image files
+    from kedge.formats.sif.reader import SifReader
 
-    with open(image.path, "rb") as file:
-        descriptor = SifReader(file, image.path).find(number)
-    names = {1: "squashfs", 2: "ext3"}
-    if descriptor.file_system not in names:
+    if not os.path.isfile(bind.source):
+        return None
+    with open(bind.source, "rb") as file:
+        if identify_file(file) is not FileKind.SIF:
+            return None
+        reader = SifReader(file, bind.source)
+        if bind.partition:
+            return _take(bind.source, reader.find(int(bind.partition)))
+        data = [each for each in reader.descriptors if each.is_data and each.file_system in _FILE_SYSTEMS]
+    return _take(bind.source, data[0]) if data else None
+
+
+def _take(path: str, descriptor: SifDescriptor) -> ImageFile:
+    """A file system in a SIF."""
+    if descriptor.file_system not in _FILE_SYSTEMS:
         from kedge.errors import UsageError  # late: only for an error
 
         raise UsageError(
-            f"object {number} of {image.path} is not a file system that can be mounted",
-            hint=f"'kedge sif list {image.path}' shows them all",
+            f"object {descriptor.id} of {path} is not a file system that can be mounted",
+            hint=f"'kedge sif list {path}' shows them all",
         )
+    image = ImageFile(make_absolute(path), "sif")
     image.offset, image.size = descriptor.offset, descriptor.size
-    image.file_system = names[descriptor.file_system]
+    image.file_system = _FILE_SYSTEMS[descriptor.file_system]
+    return image
 
 
 def _name_place(number: int) -> str:

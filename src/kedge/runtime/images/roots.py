@@ -29,6 +29,7 @@ class Root:
         self.folder = folder
         self.program = program
         self.secret = ""  # what opens an encrypted image
+        self.is_passing = False  # unpacked for this container alone, and to be removed after it
 
 
 def choose_root(image: ImageFile, options: RunOptions, environ: Mapping[str, str], uid: int) -> Root:

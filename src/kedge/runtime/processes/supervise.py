@@ -36,11 +36,18 @@ _RECORD = 3  # bytes: a letter and what waitpid said
 _READY, _STOPPED, _ENDED = b"r", b"s", b"e"
 
 
-def run_supervised(start: Callable[[], None], *, with_init: bool = True, is_shared: bool = False) -> NoReturn:
+def run_supervised(
+    start: Callable[[], None],
+    *,
+    with_init: bool = True,
+    is_shared: bool = False,
+    after: Callable[[], None] | None = None,
+) -> NoReturn:
     """Run `start` in a child that is process 1 of the namespace made before, and end as what it started ends.
 
     `start` becomes the program. When it raises, the child raises: the caller reports it and exits there. With
-    `is_shared` others may have joined, who would die with process 1: it stays until they have ended.
+    `is_shared` others may have joined, who would die with process 1: it stays until they have ended. `after` is done
+    here, once the program has ended.
     """
     private = list_private()
     report_from, report_to = os.pipe()
@@ -54,7 +61,7 @@ def run_supervised(start: Callable[[], None], *, with_init: bool = True, is_shar
     words.restore()  # outside it is the user's command, as `ps` is to show it
     close_all([report_to, *private])
     _let_join(is_wanted=is_shared)
-    _supervise(child, report_from)
+    _supervise(child, report_from, after)
 
 
 def run_as_init(start: Callable[[], None], *, with_init: bool, outlives: bool = False) -> NoReturn:
@@ -164,7 +171,7 @@ def _keep_instance(payload: int) -> NoReturn:
             os._exit(128 + number)  # the program is gone, and what it left behind too
 
 
-def _supervise(child: int, report_from: int) -> NoReturn:
+def _supervise(child: int, report_from: int, after: Callable[[], None] | None) -> NoReturn:
     report = _Report(report_from)
     while True:
         if report.read():
@@ -174,6 +181,8 @@ def _supervise(child: int, report_from: int) -> NoReturn:
             _stop_here()
         elif done:
             report.read()
+            if after is not None:
+                after()
             _end_like(status if report.status is None else report.status)
         number, is_sent = _next_signal()
         if is_sent and number not in (_signal.SIGCHLD, _signal.SIGURG):

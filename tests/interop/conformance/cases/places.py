@@ -161,6 +161,18 @@ CASES = [
     ),
     place("tmp-of-host", "cat /tmp/place-host", setup="echo host > /tmp/place-host"),
     place("tmp-mode", "stat -c '%a' /tmp /var/tmp"),
+    *(
+        place(
+            f"tmp-{image}{kind}",
+            f"echo t > /tmp/{image}-t; echo v > /var/tmp/{image}-v; ls /tmp /var/tmp | grep {image}",
+            *flags,
+            image=f"{image}.sif",
+            setup="mkdir own",
+            after=f"find /tmp/{image}-* /var/tmp/{image}-* own -type f 2>/dev/null | sort",
+        )
+        for image in ("linkedtmp", "linkedvar")
+        for kind, flags in (("", ()), ("-contain", ("--contain",)), ("-workdir", ("--contain", "--workdir", "own")))
+    ),
     place("no-mount-tmp", "ls -A /tmp; (touch /tmp/x) 2>/dev/null || echo refused", "--no-mount", "tmp"),
     place("no-mount-cwd", "pwd; ls /srv 2>/dev/null; true", "--no-mount", "cwd"),
     place("no-mount-bind-paths", "cat /etc/hosts | wc -l", "--no-mount", "bind-paths"),
