@@ -234,7 +234,7 @@ def test_flags_variables_that_differ_are_said() -> None:
         ("exec", ["--bind"], "--bind needs a value: --bind SPEC", "usage: kedge exec"),
         ("exec", ["-eB"], "-B needs a value: -B SPEC", "usage: kedge exec"),
         ("exec", ["--nv=maybe", "i", "x"], "'maybe' is no value for --nv: a switch takes true or false", ""),
-        ("exec", ["--pull", "often", "i", "x"], "'often' is no value for --pull: it takes auto, missing, newer, al", ""),
+        ("exec", ["--pull", "often", "i", "x"], "'often' is no value for --pull: it takes auto, missing, newer", ""),
         ("exec", ["--root-from=disk", "i", "x"], "'disk' is no value for --root-from: it takes auto, unpack, s", ""),
         ("exec", ["--net", "i", "x"], "--net cannot be honoured: a network of its own would", "--network none"),
         ("exec", ["--network=bridge", "i", "x"], "--network cannot be honoured", "--network none"),

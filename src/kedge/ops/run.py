@@ -150,7 +150,10 @@ def run_container(options: RunOptions, say: Say | None = None) -> int:
 def start_container(container: Container) -> int:
     """Join the container or build it, and become the program in it."""
     options = container.options
-    limit_resources(options)
+    if options.limits:
+        from kedge.ops.limit import limit_resources  # late: few ask for limits
+
+        limit_resources(options)
     if not options.dry_run and is_shared(options, container.host) and share(container):
         return finish_inside(container)
     begun = begin(container, enter_namespaces(container))
@@ -165,19 +168,6 @@ def start_container(container: Container) -> int:
             is_shared=options.sharens,
         )
     return finish(container, begun)
-
-
-def limit_resources(options: RunOptions) -> None:
-    """Put this process, and so the container, into a control group with the limits that were asked for."""
-    if not options.limits:
-        return
-    # late, both: few ask for limits
-    from kedge.host.resource_group import enter_limits
-    from kedge.host.resource_request import read_request
-
-    request = read_request(options.limits)
-    if not options.dry_run:
-        enter_limits(request, options.limits)
 
 
 def restrain(options: RunOptions, host: HostFacts) -> Restraint:
