@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""--memory, --cpus and the like: this process, and so the container that it becomes, gets a control group of its own."""
+"""--memory, --cpus and the like: this process, and so its container, gets a control group of its own."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from kedge.runtime.enter import Builder
 from kedge.runtime.environment.identity import make_group, make_passwd
 from kedge.runtime.environment.payload import plan_payload
 from kedge.runtime.facts import Additions, ImageFacts
-from kedge.runtime.gather import gather_host, read_memory
+from kedge.runtime.gather import find_terminal, gather_host, read_memory
 from kedge.runtime.images.roots import plan_root
 from kedge.runtime.mounts.layering import choose_layering, plan_layers, plan_points
 from kedge.runtime.namespaces import (
@@ -472,14 +472,6 @@ def see_binds(image: ImageFacts, container: Container) -> ImageFacts:
 def asks_devices(options: RunOptions, host: HostFacts) -> bool:
     """Whether devices matter: asked for, or --contain hides them, or the scheduler gave GPUs that nobody asked for."""
     return options.asks_devices or options.contain or "CUDA_VISIBLE_DEVICES" in host.environ
-
-
-def find_terminal() -> str:
-    """The terminal that is our standard input; one of another container has no name here."""
-    try:
-        return os.ttyname(0)
-    except OSError:
-        return ""
 
 
 def become(container: Starting, payload: Payload) -> int:
