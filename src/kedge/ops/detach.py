@@ -14,7 +14,8 @@ import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from kedge.errors import CannotStart, KedgeError, all_errors
-from kedge.ops.run import Container, become, begin, begin_processes, complete, enter_namespaces, limit_resources
+from kedge.ops.limit import limit_resources
+from kedge.ops.run import Container, become, begin, begin_processes, complete, enter_namespaces
 from kedge.posix.spawn import close_all, fork_process, list_inherited
 from kedge.runtime.mounts.fuse import needs_company
 from kedge.runtime.processes.supervise import run_as_init

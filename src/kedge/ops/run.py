@@ -17,7 +17,7 @@ from kedge.runtime.enter import Builder
 from kedge.runtime.environment.identity import make_group, make_passwd
 from kedge.runtime.environment.payload import plan_payload
 from kedge.runtime.facts import Additions, ImageFacts
-from kedge.runtime.gather import gather_host, read_memory
+from kedge.runtime.gather import find_terminal, gather_host, read_memory
 from kedge.runtime.images.roots import plan_root
 from kedge.runtime.mounts.layering import choose_layering, plan_layers, plan_points
 from kedge.runtime.namespaces import (
@@ -150,7 +150,10 @@ def run_container(options: RunOptions, say: Say | None = None) -> int:
 def start_container(container: Container) -> int:
     """Join the container or build it, and become the program in it."""
     options = container.options
-    limit_resources(options)
+    if options.limits:
+        from kedge.ops.limit import limit_resources  # late: few ask for limits
+
+        limit_resources(options)
     if not options.dry_run and is_shared(options, container.host) and share(container):
         return finish_inside(container)
     begun = begin(container, enter_namespaces(container))
@@ -165,19 +168,6 @@ def start_container(container: Container) -> int:
             is_shared=options.sharens,
         )
     return finish(container, begun)
-
-
-def limit_resources(options: RunOptions) -> None:
-    """Put this process, and so the container, into a control group with the limits that were asked for."""
-    if not options.limits:
-        return
-    # late, both: few ask for limits
-    from kedge.host.resource_group import enter_limits
-    from kedge.host.resource_request import read_request
-
-    request = read_request(options.limits)
-    if not options.dry_run:
-        enter_limits(request, options.limits)
 
 
 def restrain(options: RunOptions, host: HostFacts) -> Restraint:
@@ -482,14 +472,6 @@ def see_binds(image: ImageFacts, container: Container) -> ImageFacts:
 def asks_devices(options: RunOptions, host: HostFacts) -> bool:
     """Whether devices matter: asked for, or --contain hides them, or the scheduler gave GPUs that nobody asked for."""
     return options.asks_devices or options.contain or "CUDA_VISIBLE_DEVICES" in host.environ
-
-
-def find_terminal() -> str:
-    """The terminal that is our standard input; one of another container has no name here."""
-    try:
-        return os.ttyname(0)
-    except OSError:
-        return ""
 
 
 def become(container: Starting, payload: Payload) -> int:
