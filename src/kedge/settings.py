@@ -15,9 +15,7 @@ from typing import Any
 
 from kedge.errors import FileProblem, InvalidSetting
 from kedge.frozen import NOTHING, frozen
-from kedge.model.link_mode import LinkMode
-from kedge.model.nearest import propose
-from kedge.model.setting_values import PARSERS, Refused
+from kedge.model.setting_values import PARSERS, LinkMode, Refused
 from kedge.posix.files import explained
 from kedge.posix.private import find_foreign_hand, make_refusal
 
@@ -130,6 +128,13 @@ SETTINGS: dict[str, Setting] = {
             ("--minimum-speed",),
             "SIZE",
         ),
+        Setting(
+            "tag_lifetime",
+            "count or zero",
+            "seconds for which a node remembers what a tag means",
+            "120",
+            ("KEDGE_TAG_LIFETIME",),
+        ),
         Setting("architecture", "text", "architecture to choose", None, ("PULL_ARCH", "ARCH"), ("--arch",), "ARCH"),
         Setting(
             "node_directory",
@@ -150,11 +155,7 @@ SETTINGS: dict[str, Setting] = {
             "SIZE",
         ),
         Setting(
-            "node_days",
-            "count or zero",
-            "days after which an unused unpacked image is removed from this node; 0: never",
-            "14",
-            ("NODE_DAYS",),
+            "node_days", "count or zero", "days until an unused unpacked image goes (0: never)", "14", ("NODE_DAYS",)
         ),
         Setting("job_directory", "path", "where records of jobs are kept", None, ("JOBDIR",), ("--job-dir",), "DIR"),
         Setting(
@@ -212,6 +213,7 @@ class Settings:
     retries: int
     stall_timeout: int
     minimum_speed: int | None
+    tag_lifetime: int
     architecture: str | None
     node_directory: Path | None
     node_limit: int | None
@@ -389,6 +391,8 @@ def check_key(name: str, *, where: str, writable: bool = True) -> Setting:
     setting = SETTINGS.get(name)
     if setting is not None and (setting.in_files or not writable):
         return setting
+    from kedge.model.nearest import propose  # late: only a mistake needs it
+
     known = [each.name for each in SETTINGS.values() if each.in_files or not writable]
     hint = propose(name, known) or f"the keys are: {', '.join(known)}"
     raise InvalidSetting(f"{where}: there is no setting '{name}'", context={"key": name}, hint=hint)

@@ -14,8 +14,8 @@ ENV = "/.singularity.d/env"
 
 
 def test_bound_files_cover_those_of_the_image() -> None:
-    host = TableView({"/work/more.sh": "A=host", "/work/run": "#!/bin/sh"})
-    binds = [Bind("/work/more.sh", f"{ENV}/99-more.sh"), Bind("/work/run", "/.singularity.d/runscript")]
+    host = TableView({"/project/more.sh": "A=host", "/project/run": "#!/bin/sh"})
+    binds = [Bind("/project/more.sh", f"{ENV}/99-more.sh"), Bind("/project/run", "/.singularity.d/runscript")]
     view = BoundView(IMAGE, binds, host)
     assert view.names(ENV) == ["90-environment.sh", "99-more.sh"]
     assert view.read(f"{ENV}/99-more.sh") == b"A=host"

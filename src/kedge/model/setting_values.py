@@ -1,21 +1,29 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The values of settings: from TOML or from text to what the code works with, by kind."""
+"""Values of settings: each kind read from TOML or from text, or refused with what it has to be."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from enum import StrEnum
 from typing import Any
 
 from kedge.frozen import frozen
-from kedge.model.link_mode import LinkMode
 
 _ROOTS = ("auto", "unpack", "squashfuse", "kernel")
 
 
+class LinkMode(StrEnum):
+    """How a pulled image and the cache's may share their bytes: what the user asks for."""
+
+    AUTO = "auto"  # shared blocks; else one copy, which is the user's, where both would be on one file system
+    COPY = "copy"  # the cache keeps its own
+    HARDLINK = "hardlink"  # one file with two names: who changes the one changes the other
+
+
 @frozen
 class Refused:
-    """A value that cannot be used, and what is expected."""
+    """What the value should have been."""
 
     expected: str
 

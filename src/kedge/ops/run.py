@@ -150,6 +150,7 @@ def run_container(options: RunOptions, say: Say | None = None) -> int:
 def start_container(container: Container) -> int:
     """Join the container or build it, and become the program in it."""
     options = container.options
+    limit_resources(options)
     if not options.dry_run and is_shared(options, container.host) and share(container):
         return finish_inside(container)
     begun = begin(container, enter_namespaces(container))
@@ -164,6 +165,19 @@ def start_container(container: Container) -> int:
             is_shared=options.sharens,
         )
     return finish(container, begun)
+
+
+def limit_resources(options: RunOptions) -> None:
+    """Put this process, and so the container, into a control group with the limits that were asked for."""
+    if not options.limits:
+        return
+    # late, both: few ask for limits
+    from kedge.host.resource_group import enter_limits
+    from kedge.host.resource_request import read_request
+
+    request = read_request(options.limits)
+    if not options.dry_run:
+        enter_limits(request, options.limits)
 
 
 def restrain(options: RunOptions, host: HostFacts) -> Restraint:
@@ -315,7 +329,7 @@ def make_servers(container: Container) -> list[FuseServer]:
     container.layer_mounts = plan_layers(layering)
     container.image_mounts = container.image_binds.plan() if container.image_binds is not None else []
     mounts = [*container.root_mounts, *container.layer_mounts, *container.image_mounts]
-    count = sum(operation[0] == "squashfuse" for operation in mounts)
+    count = sum(operation[0] in ("squashfuse", "gocryptfs") for operation in mounts)
     servers: list[FuseServer] = []
     if count:
         from kedge.runtime.mounts.fuse import FuseServer  # late: an unpacked image needs none
@@ -340,6 +354,7 @@ class Begun:
 def begin(container: Container, servers: list[FuseServer]) -> Begun:
     """Put the root in its place and plan the rest. FUSE servers start here, outside of a process-id namespace."""
     builder = Builder(container.base, container.say, servers, container.way_back)
+    builder.secret = container.located.root.secret
     if container.ext_servers is not None:
         container.ext_servers.adopt()
         builder.ext_servers = container.ext_servers
