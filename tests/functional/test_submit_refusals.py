@@ -65,6 +65,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
         (["python", "train.py"], "there is no image file 'python'", "'kedge submit - python train.py'"),
         (["python", "train.py"], "there is no image file 'python'", "docker://python"),
         (["scripts/train.py"], "there is no image file 'scripts/train.py'", "docker://scripts/train.py"),
+        (["-v", "/data:/data", "good.sif", "ls"], "-v is short for --verbose", "to bind a directory: -B /data:/data"),
+        (["--env", "A=1", "B=2", "good.sif", "ls"], "'B=2' stands where the image", "--env A=1 --env B=2"),
         (["good.sif", "--time", "1h", "ls"], "'--time' stands where the command", "submit --time 1h good.sif ls"),
         (["good.sif", "--", "ls", "-l"], "'--' stands where the command", "write: kedge submit good.sif ls -l"),
         (["--mem", "1G", "good.sif", "--gpus=1", "-J", "x", "ls"], "--gpus", "--mem 1G --gpus=1 -J x good.sif ls"),

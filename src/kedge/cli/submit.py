@@ -113,9 +113,20 @@ def read_jobs(arguments: argparse.Namespace) -> Asked:
     image = "" if words[0] == "-" else words[0]
     if not image and not words[1:]:
         raise UsageError("there is no command to run", hint="kedge submit - COMMAND runs one without a container")
+    _refuse_misread(image)
     _refuse_late_options(arguments, words)
     base = Job(image=image, command=tuple(words[1:]), name=_name_after(words))
     return Asked((("", read_job_options(arguments, base)),), Path.cwd())
+
+
+def _refuse_misread(image: str) -> None:
+    """Refuse what another tool's option would have taken, as `exec` does: `-v /data:/data`."""
+    if "=" in image or ":/" in image:
+        from kedge.runtime.words.misread import explain_misread  # late: few images look so
+
+        misread = explain_misread(image, (), sys.argv)
+        if misread is not None:
+            raise misread
 
 
 def _refuse_late_options(arguments: argparse.Namespace, words: list[str]) -> None:
