@@ -177,7 +177,7 @@ def run(
 def unpack(
     image: PathLike,
     *,
-    pull: str = "missing",
+    pull: str = "auto",
     arch: str | None = None,
     progress: Progress | None = None,
     **settings: object,

@@ -304,6 +304,12 @@ class JobFailed(KedgeError):
     reference, exit_code = "job-failed", 76
 
 
+class JobStuck(KedgeError):
+    """A job that was waited for never begins by itself: what it waits for cannot happen, or an error holds it."""
+
+    reference, exit_code = "job-stuck", 77
+
+
 class WillNotRun(KedgeError):
     """The image does not run on this machine or in this queue: driver, GPU or processor do not fit."""
 

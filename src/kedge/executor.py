@@ -181,15 +181,19 @@ class Executor(futures.Executor):
             time.sleep(_GLANCE)
 
     def _find_over(self, pending: Sequence[_Pending]) -> set[tuple[str, int | None]]:
-        """Which tasks are over: the scheduler says it of all by one question; else scripts that ended by themselves."""
+        """Which tasks are over or never begin: the scheduler says it of all by one question.
+
+        While it does not answer, scripts that ended by themselves say it.
+        """
         try:
             found = [view.status for view in survey(self._cluster)]
         except KedgeError:
             records = {each.job.id: each.job.record for each in pending if each.was_ended}
             return {(each.id, each.index) for record in records.values() for each in find_told_alone(record)}
         known = {(each.id, each.index) for each in found if each.state.is_over}
-        going_on = {each.id for each in found if not each.state.is_over}
-        whole = {id for id, _ in known} - going_on
+        is_stuck = self._cluster.backend.is_stuck
+        going_on = {each.id for each in found if not each.state.is_over and not is_stuck(each)}
+        whole = {each.id for each in found} - going_on
         return {(each.job.id, each.index) for each in pending if each.job.id in whole} | known
 
 
@@ -249,8 +253,11 @@ def _find_answer(pending: _Pending, files: set[Path], *, is_over: bool) -> Answe
     return Answer(problem=_explain_missing(pending))
 
 
-def _explain_missing(pending: _Pending) -> JobFailed:
+def _explain_missing(pending: _Pending) -> KedgeError:
     job = pending.job
+    stuck = job.explain_stuck()
+    if stuck is not None:
+        return stuck
     said = job.logs(pending.index)[-2000:].strip()
     return JobFailed(
         f"the job {job.id} ended without a result: {job.state}",

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from kedge.errors import FileProblem, InvalidSetting
 from kedge.frozen import NOTHING, frozen
-from kedge.model.link_mode import LinkMode
-from kedge.model.nearest import propose
+from kedge.model.setting_values import PARSERS, LinkMode, Refused
 from kedge.posix.files import explained
 from kedge.posix.private import find_foreign_hand, make_refusal
 
-_ROOTS = ("auto", "unpack", "squashfuse", "kernel")
 FILE_LIMIT = 1 << 20  # a configuration file larger than this is something else
 
 
@@ -130,6 +128,13 @@ SETTINGS: dict[str, Setting] = {
             ("--minimum-speed",),
             "SIZE",
         ),
+        Setting(
+            "tag_lifetime",
+            "count or zero",
+            "seconds for which a node remembers what a tag means",
+            "120",
+            ("KEDGE_TAG_LIFETIME",),
+        ),
         Setting("architecture", "text", "architecture to choose", None, ("PULL_ARCH", "ARCH"), ("--arch",), "ARCH"),
         Setting(
             "node_directory",
@@ -208,6 +213,7 @@ class Settings:
     retries: int
     stall_timeout: int
     minimum_speed: int | None
+    tag_lifetime: int
     architecture: str | None
     node_directory: Path | None
     node_limit: int | None
@@ -385,6 +391,8 @@ def check_key(name: str, *, where: str, writable: bool = True) -> Setting:
     setting = SETTINGS.get(name)
     if setting is not None and (setting.in_files or not writable):
         return setting
+    from kedge.model.nearest import propose  # late: only a mistake needs it
+
     known = [each.name for each in SETTINGS.values() if each.in_files or not writable]
     hint = propose(name, known) or f"the keys are: {', '.join(known)}"
     raise InvalidSetting(f"{where}: there is no setting '{name}'", context={"key": name}, hint=hint)
@@ -393,8 +401,8 @@ def check_key(name: str, *, where: str, writable: bool = True) -> Setting:
 def parse_value(setting: Setting, value: object, source: Source, environ: Mapping[str, str]) -> Any:
     """The typed value of a setting, from TOML or from text; InvalidSetting names the key and the source."""
     is_file = source.kind in ("site", "user")
-    parsed = _parse_path(value, environ, is_file) if setting.kind == "path" else _PARSERS[setting.kind](value)
-    if isinstance(parsed, _Refused):
+    parsed = _parse_path(value, environ, is_file) if setting.kind == "path" else PARSERS[setting.kind](value)
+    if isinstance(parsed, Refused):
         raise InvalidSetting(
             f"{source.where or setting.name}: {setting.name} cannot be {value!r}; {parsed.expected}",
             context={"key": setting.name, "source": str(source)},
@@ -402,13 +410,8 @@ def parse_value(setting: Setting, value: object, source: Source, environ: Mappin
     return parsed
 
 
-@frozen
-class _Refused:
-    expected: str
-
-
-def _parse_path(value: object, environ: Mapping[str, str], is_file: bool) -> Path | _Refused:
-    expected = _Refused("it must be the text of a path")
+def _parse_path(value: object, environ: Mapping[str, str], is_file: bool) -> Path | Refused:
+    expected = Refused("it must be the text of a path")
     if isinstance(value, Path):
         return value
     if not isinstance(value, str) or not value or "\0" in value:
@@ -423,99 +426,13 @@ def _parse_path(value: object, environ: Mapping[str, str], is_file: bool) -> Pat
 
     text = re.sub(r"\$(?:(\w+)|\{(\w+)\})", expand, value)
     if unknown:
-        return _Refused(f"the variable {unknown[0]} in it is not set")
+        return Refused(f"the variable {unknown[0]} in it is not set")
     if text == "~" or text.startswith("~/"):
         text = str(home_directory(environ)) + text[1:]
     if is_file and not text.startswith("/"):
-        return _Refused("a file counts in every folder, so the path must begin with '/', '~/' or a variable")
+        return Refused("a file counts in every folder, so the path must begin with '/', '~/' or a variable")
     return Path(text).absolute()
 
 
 def _user_name(environ: Mapping[str, str]) -> str:
     return environ.get("LOGNAME") or str(os.getuid())
-
-
-def _parse_flag(value: object) -> bool | _Refused:
-    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-    if isinstance(value, bool):
-        return value
-    found = words.get(value.lower()) if isinstance(value, str) else None
-    return _Refused("it must be true or false") if found is None else found
-
-
-def _parse_count(value: object, lowest: int = 1) -> int | _Refused:
-    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value):
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= 10**9:
-        return _Refused(f"it must be a whole number, {lowest} or more")
-    return value
-
-
-def _parse_threads(value: object) -> int | _Refused | None:
-    if value == "auto":
-        return None
-    count = _parse_count(value)
-    return _Refused("it must be a whole number, 1 or more, or 'auto'") if isinstance(count, _Refused) else count
-
-
-def _parse_size(value: object) -> int | _Refused | None:
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
-    if isinstance(value, str):
-        if value.lower() == "none":
-            return None
-        match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*([KMGTP]?)(iB|B)?", value.strip(), re.IGNORECASE)
-        if match:
-            base = 1000 if (match.group(3) or "").upper() == "B" else 1024
-            return int(float(match.group(1)) * base ** " KMGTP".index(match.group(2).upper() or " "))
-    return _Refused("it must be a size such as 500M, 20G or 2T, or 'none'")
-
-
-def _parse_codec(value: object) -> str | _Refused:
-    expected = _Refused(
-        "it must be gzip, zstd, lz4 or none; a level follows a colon: zstd:19 (1 to 22), gzip:9 (1 to 9)"
-    )
-    match = re.fullmatch(r"(zstd|gzip|lz4|none)(?::([0-9]{1,2}))?", value) if isinstance(value, str) else None
-    if match is None:
-        return expected
-    highest = {"zstd": 22, "gzip": 9}.get(match.group(1), 0)
-    if match.group(2) is not None and not 1 <= int(match.group(2)) <= highest:
-        return expected
-    return match.group(0)
-
-
-def _parse_link_mode(value: object) -> LinkMode | _Refused:
-    if isinstance(value, str) and value in set(LinkMode):
-        return LinkMode(value)
-    return _Refused(f"it must be {', '.join(list(LinkMode)[:-1])} or {list(LinkMode)[-1]}")
-
-
-def _parse_url(value: object) -> str | _Refused:
-    if isinstance(value, str) and re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", value):
-        return value.rstrip("/")
-    return _Refused("it must be an address such as https://library.example.org, without a user name")
-
-
-def _parse_text(value: object) -> str | _Refused:
-    if isinstance(value, str) and value and value.isprintable():
-        return value
-    return _Refused("it must be text")
-
-
-def _parse_root(value: object) -> str | _Refused:
-    return value if isinstance(value, str) and value in _ROOTS else _Refused(f"it must be one of {', '.join(_ROOTS)}")
-
-
-_PARSERS: dict[str, Callable[[object], Any]] = {
-    "yes or no": _parse_flag,
-    "count": _parse_count,
-    "count or zero": lambda value: _parse_count(value, 0),
-    "count or auto": _parse_threads,
-    "size": _parse_size,
-    "codec": _parse_codec,
-    "link mode": _parse_link_mode,
-    "url": _parse_url,
-    "text": _parse_text,
-    "root": _parse_root,
-    "presence": bool,
-}

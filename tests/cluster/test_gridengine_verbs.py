@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from kedge.errors import JobFailed, JobStuck
 from tests.cluster.daemons import wait_until
 from tests.cluster.gridengine_cell import GROUP, GridEngineCell
 from tests.cluster.job_user import HOSTILE, SHOW, JobUser, make_job_user
@@ -68,6 +69,34 @@ def test_gridengine_verbs_depend_on_how_a_job_ended(user: JobUser) -> None:
     assert [user.status(id)["state"] for id in ids] == ["failed", "done"]
 
 
+def test_gridengine_verbs_say_that_a_job_never_begins(user: JobUser) -> None:
+    (user.folder / "gone").mkdir()
+    (user.folder / "gone").chmod(0o777)
+    stuck = user.submit_shell("true", "-o", "gone/out.txt", "--directive=-h")
+    (user.folder / "gone").rmdir()
+    behind = user.submit_shell("true", "--after", f"afterany:{stuck}")
+    user.user.read_program("qrls", stuck)
+    for id, why in ((stuck, "could not open its output file"), (behind, f"waits for job {stuck}, which never begins")):
+        done = user.run("wait", id, "--timeout", "60s")
+        assert done.returncode == JobStuck.exit_code, done.stderr
+        assert why in done.stderr
+        assert "held, and never begins by itself" in user.read("status", id)
+    user.read("cancel", stuck, behind)
+
+
+def test_gridengine_verbs_give_back_the_status_of_a_command_without_a_terminal(user: JobUser) -> None:
+    process = user.start("alloc", "-", "sh", "-c", "echo said; exit 5")
+    said, errors = process.communicate(timeout=90)
+    assert (process.returncode, said) == (5, "said\n"), errors
+
+
+def test_gridengine_verbs_throw_output_away(user: JobUser) -> None:
+    id = user.submit_shell("echo x; exit 3", "-o", "/dev/null")
+    user.wait(id)
+    assert user.status(id)["exit_code"] == 3
+    assert "/dev/null, which keeps nothing" in user.run("logs", id).stderr
+
+
 def test_gridengine_verbs_know_attempts(user: JobUser, gridengine: GridEngineCell) -> None:
     id = user.submit_shell("echo run >>runs; [ $(wc -l <runs) -gt 1 ] || sleep 600", "--directive=-r y")
     user.await_file("runs")
@@ -76,6 +105,19 @@ def test_gridengine_verbs_know_attempts(user: JobUser, gridengine: GridEngineCel
     _, errors = waiting.communicate(timeout=120)
     assert waiting.returncode == 0, errors
     assert user.status(id)["attempts"] == 2
+
+
+def test_gridengine_verbs_end_to_wait_for_what_was_deleted_between_two_attempts(
+    user: JobUser, gridengine: GridEngineCell
+) -> None:
+    id = user.submit_shell("touch begun; sleep 600", "--directive=-r y")
+    user.await_file("begun")
+    user.user.read_program("qhold", id)
+    gridengine.read("qmod", "-rj", id)
+    assert "again after 1 attempt" in user.read("status", user.await_state(id, "held")["id"])
+    user.user.read_program("qdel", id)
+    done = user.run("wait", id, "--timeout", "90s")
+    assert (done.returncode, "somebody deleted it" in done.stderr) == (JobFailed.exit_code, True), done.stderr
 
 
 def test_gridengine_verbs_at_abci(gridengine_abci: GridEngineCell) -> None:

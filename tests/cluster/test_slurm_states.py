@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from kedge.errors import JobStuck
 from tests.cluster.daemons import wait_until
 from tests.cluster.job_user import JobUser, make_job_user
 from tests.cluster.slurm_cluster import SlurmCluster, SlurmOptions
@@ -88,6 +89,24 @@ def test_status_says_how_jobs_failed(me: JobUser) -> None:
     assert "SIGKILL" in me.status(script)["why"]
 
 
+def test_wait_ends_where_a_job_never_begins(me: JobUser) -> None:
+    bad = me.submit_shell("exit 1")
+    never = me.submit_shell("true", "--after", f"afterok:{bad}")
+    behind = me.submit_shell("true", "--after", f"afterany:{never}")
+    long = me.submit_shell("true", "-p", "dev", "-t", "2h")
+    for id, why in (
+        (never, "ended in another way than asked"),
+        (behind, f"it waits for job {never}, which never begins"),
+        (long, "more time than the queue dev allows"),
+    ):
+        done = me.run("wait", id, "--timeout", "60s")
+        assert done.returncode == JobStuck.exit_code, done.stderr
+        assert why in done.stderr
+        assert me.status(id)["stuck"] is True
+        assert "queued, and never begins by itself" in me.read("status", id)
+    assert me.status(bad)["stuck"] is False
+
+
 def test_status_says_that_memory_ran_out(me: JobUser, slurm_memory: SlurmCluster) -> None:
     eat = "import time; x = bytearray(400 << 20); time.sleep(60)"
     other = make_job_user(slurm_memory)
@@ -99,6 +118,9 @@ def test_status_says_that_memory_ran_out(me: JobUser, slurm_memory: SlurmCluster
     me.wait(by_slurm)
     assert me.status(by_slurm)["state"] == "failed", "this Slurm says no more than that it was killed"
     assert "when memory runs out; more is asked for with --mem" in me.status(by_slurm)["why"]
+    clue = me.status(by_slurm)["clue"]
+    assert "exceeded memory limit" in clue["line"]
+    assert clue["cause"] == "it used more memory than it asked for, and the scheduler ended it"
 
 
 def test_status_says_that_the_output_could_not_be_opened(me: JobUser) -> None:
@@ -115,6 +137,13 @@ def test_status_says_that_the_output_could_not_be_opened(me: JobUser) -> None:
     assert "nowhere" in refused.stderr
 
 
+def test_status_of_a_job_that_throws_its_output_away(me: JobUser) -> None:
+    id = me.submit_shell("echo x; exit 3", "-o", "/dev/null")
+    me.wait(id)
+    assert me.status(id)["exit_code"] == 3
+    assert "/dev/null, which keeps nothing" in me.run("logs", id).stderr
+
+
 @pytest.mark.slow
 def test_status_of_time_limits_is_known_to_slurm_and_to_scripts(
     me: JobUser, forgotten: JobUser, slurm: SlurmCluster, slurm_forgetful: SlurmCluster
@@ -124,14 +153,16 @@ def test_status_of_time_limits_is_known_to_slurm_and_to_scripts(
         ids[user.folder] = id = user.submit_shell("touch up; sleep 300", "-t", "1m")
         user.await_file("up")
         cluster.expire(id)
-    # so that nobody has to wait for a minute, the shortest limit: as if it had begun a minute ago
-    [began] = forgotten.records.glob("*/began")
-    number, host, moment = began.read_text().splitlines()[0].split()
-    began.write_text(f"{number} {host} {int(moment) - 60}\n")
     me.wait(ids[me.folder])
     assert me.status(ids[me.folder])["state"] == "timeout"
     assert "time limit of 0:01:00" in me.status(ids[me.folder])["why"]
     slurm_forgetful.wait_until_forgotten(ids[forgotten.folder])
+    # so that nobody has to wait for a minute, the shortest limit: as if it had begun a minute ago
+    [began] = forgotten.records.glob("*/began")
+    first = began.read_text().splitlines()[0]
+    earlier = " ".join([*first.split()[:2], str(int(first.split()[2]) - 60)])
+    for path in (began, began.with_name("ended")):
+        path.write_text(path.read_text().replace(first, earlier))
     status = forgotten.status(ids[forgotten.folder])
     assert (status["state"], status["raw"]) == ("timeout", ""), "nobody but the script says so"
     assert "time limit of 0:01:00" in status["why"]

@@ -131,10 +131,11 @@ def test_logs_name_what_is_not_there(me: JobUser) -> None:
     assert "has no task 9" in me.run("logs", f"{array}_9").stderr
     me.read("cancel", array)
     other = me.submit("--site", "nvidia", "-", "true")
-    done = me.run("logs", other)
+    done = me.run("logs", "--site", "generic-slurm", other)  # who names a site means it
     assert done.returncode == 73
     assert "hint: give --site nvidia" in done.stderr
-    me.read("wait", "--site", "nvidia", other)
+    me.read("wait", other)
+    assert me.read("logs", other) == ""
 
 
 def test_table_of_jobs_stays_readable(me: JobUser) -> None:

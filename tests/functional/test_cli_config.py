@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from kedge.settings import SETTINGS
+
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
@@ -150,3 +152,9 @@ def test_config_set_does_not_mistake_a_line_inside_another_value(home: Path) -> 
     assert done.returncode == 50
     assert "change it in an editor" in done.stderr
     assert user_config(home).read_text() == text
+
+
+@pytest.mark.parametrize("command", ["get", "set", "unset"])
+def test_config_help_names_every_key(home: Path, command: str) -> None:
+    said = " ".join(run_config(home, command, "--help").stdout.split())
+    assert [each.name for each in SETTINGS.values() if each.in_files and each.name not in said] == []

@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from kedge.errors import JobFailed
 from tests.builders.images import kedge
 
@@ -28,3 +30,30 @@ def test_job_clues_of_a_failed_job_are_told(tmp_path: Path) -> None:
     assert f"    which means: {MEANS}\n    -> 'kedge explain IMAGE --gpu GPU' shows what it has" in shown
     told = json.loads(kedge("status", "--json", "--site", "local", **options).stdout)  # type: ignore[arg-type]
     assert told["tasks"][0]["clue"]["cause"] == MEANS
+
+
+@pytest.mark.parametrize(
+    ("command", "means"),
+    [
+        ("python3 -c 'x = [0] * 10**18'", "asked for more memory than the node"),
+        ("cat /proc/self/status >/dev/full", "a disk is full"),
+        ("python3 -c 'import nobody.knows'", "Python has no module nobody there"),
+    ],
+)
+def test_job_clues_of_what_programs_say_themselves(tmp_path: Path, command: str, means: str) -> None:
+    environment = {"HOME": str(tmp_path), "KEDGE_LOCAL_GPUS": "0", "KEDGE_LOCAL_QUEUE": str(tmp_path / "queue")}
+    options = {"cache": tmp_path / "store", "environment": environment, "cwd": tmp_path}
+    waited = kedge("submit", "--wait", "--site", "local", "-", "sh", "-c", command, check=False, **options)  # type: ignore[arg-type]
+    assert waited.returncode == JobFailed.exit_code
+    assert means in waited.stderr
+
+
+def test_job_clues_where_output_is_thrown_away(tmp_path: Path) -> None:
+    environment = {"HOME": str(tmp_path), "KEDGE_LOCAL_GPUS": "0", "KEDGE_LOCAL_QUEUE": str(tmp_path / "queue")}
+    options = {"cache": tmp_path / "store", "environment": environment, "cwd": tmp_path}
+    words = ("submit", "--wait", "--site", "local", "-o", "/dev/null", "-e", "/dev/null", "-", "sh", "-c", "echo x")
+    kedge(*words, **options)  # type: ignore[arg-type]
+    assert Path("/dev/null").is_char_device()
+    for verb in ("logs", "status"):
+        done = kedge(verb, "--site", "local", check=False, **options)  # type: ignore[arg-type]
+        assert ("/dev/null, which keeps nothing" in done.stderr) is (verb == "logs")

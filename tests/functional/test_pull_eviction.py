@@ -13,9 +13,9 @@ import pytest
 
 from kedge.frozen import replace
 from kedge.model.digest import Digest
-from kedge.model.link_mode import LinkMode
 from kedge.model.platform import Platform
 from kedge.model.reference import Reference
+from kedge.model.setting_values import LinkMode
 from kedge.ops import pull as pulling
 from kedge.ops.workplace import Workplace
 from kedge.settings import Settings

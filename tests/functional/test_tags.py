@@ -223,6 +223,14 @@ def test_tags_refuse_wrong_use_before_asking_anybody(ngc: NgcSite, words: list[s
     assert not ngc.registry.server.log
 
 
+def test_tags_of_a_repository_that_the_tables_do_not_know_are_an_error_offline(
+    ngc: NgcSite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tags", "pytroch", "--offline"]) == ImageNotFound.exit_code
+    assert "did you mean 'pytorch'?" in capsys.readouterr().err
+    assert not ngc.registry.server.log
+
+
 def test_tags_of_which_none_fits_say_so(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tags", "pytorch", "--since", "2031"]) == 0
     assert capsys.readouterr().out == "no tags of nvcr.io/nvidia/pytorch fit\n"

@@ -33,6 +33,7 @@ from kedge.model.platform import Platform
 from kedge.model.tree import ContentSink, Kind, Node
 from tests.builders.busybox import read_busybox
 from tests.builders.oci_archive import Entry, OciArchive
+from tests.builders.sif import fixture_path
 from tests.requirements import require_peer
 
 pytestmark = [pytest.mark.peer, pytest.mark.root]
@@ -355,6 +356,18 @@ def test_apptainer_edits_of_our_files_are_read_back(full: Path, folder: Path, pe
     reader = SifReader(io.BytesIO(edited.read_bytes()), "edited")
     added = reader.descriptors[-1]
     assert (added.name, reader.read_object(added)) == ("n", b"from them")
+
+
+@pytest.mark.parametrize("name", ["empty.sif", "one-group.sif"])
+def test_a_file_without_times_gets_none(name: str, folder: Path, peer: Peer) -> None:
+    words = ["--datatype", "7", "--groupid", "1", "--filename", "n"]
+    (folder / "note.txt").write_text("a note")
+    for who in ("ours", "theirs"):
+        (folder / f"{who}-{name}").write_bytes(fixture_path(name).read_bytes())
+        (folder / f"{who}-{name}").chmod(0o777)
+    peer("apptainer", "sif", "add", *words, f"theirs-{name}", "note.txt")
+    assert main(["sif", "add", *words, str(folder / f"ours-{name}"), str(folder / "note.txt")]) == 0
+    assert (folder / f"ours-{name}").read_bytes() == (folder / f"theirs-{name}").read_bytes()
 
 
 def test_apptainer_builds_a_sandbox_from_ours(full: Path, folder: Path, peer: Peer) -> None:

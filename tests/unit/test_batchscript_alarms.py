@@ -58,6 +58,7 @@ QUIET = {
     "one task of a step": ("srun-forgets-cpus", slurm("-n 4 -c 8", "srun --ntasks=1 ./a")),
     "a step that needs no CPUs": ("srun-forgets-cpus", slurm("-n 4 -c 8", "srun mkdir -p /tmp/x")),
     "a small step in a shell": ("srun-forgets-cpus", slurm("-n 4 -c 8", "srun -l bash -c 'echo $(hostname)'")),
+    "one thread": ("srun-forgets-cpus", slurm("-n 4 -c 8", "export OMP_NUM_THREADS=1\nsrun ./a")),
     "CPUs by masks": ("srun-forgets-cpus", slurm("-n 4 -c 8", "srun --cpu-bind=mask_cpu:0xfe ./a")),
     "another name of an option": ("refused-directive", slurm("--cluster=a")),
     "options in a variable": ("srun-forgets-cpus", slurm("-n 4 -c 8", "srun $SRUN_ARGS ./a")),

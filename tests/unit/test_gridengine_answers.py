@@ -141,6 +141,8 @@ def test_gridengine_says_why_jobs_wait() -> None:
     error = explain_waiting("error", "Eqw", State.HELD)
     assert "could not open its output file /nonexistent/x/y (No such file or directory)" in error
     assert "qmod -cj 7" in error
+    assert GRIDENGINE.is_stuck(JobStatus("7", State.HELD, "Eqw"))
+    assert not GRIDENGINE.is_stuck(JobStatus("7", State.HELD, "hqw"))
     gpus = explain_waiting("gpu", "qw", State.QUEUED)
     assert gpus.startswith("it asks for gpu=9, and ge01 has 0 left")
     assert "never begins" in gpus
@@ -160,7 +162,7 @@ def test_gridengine_accounts_of_all_kinds() -> None:
         ("27", None): (State.FAILED, 1, None),
         ("28", None): (State.FAILED, None, 11),
         ("29", None): (State.FAILED, None, None),
-        ("32", None): (State.UNKNOWN, None, None),
+        ("32", None): (State.LOST, None, None),
         ("33", None): (State.FAILED, 137, None),
         ("9", None): (State.FAILED, None, None),
         ("1", None): (State.FAILED, 3, None),

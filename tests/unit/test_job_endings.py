@@ -13,6 +13,7 @@ from kedge.frozen import replace
 from kedge.jobs.records import Draft, Record, Records
 from kedge.model.job_state import JobStatus, State
 from kedge.ops.job_endings import find_told_alone, is_settled, lacks_tasks, merge
+from kedge.schedulers.gridengine import GRIDENGINE
 
 
 def make_record(folder: Path, *, array: str = "", time_limit: int | None = None, age: float = 100) -> Record:
@@ -108,6 +109,16 @@ def test_endings_of_what_was_cancelled(tmp_path: Path) -> None:
     record.note_cancelled(None)
     states = [each.state for each in merge(record, [])]
     assert states == [State.DONE, State.CANCELLED, State.CANCELLED, State.FAILED]
+
+
+def test_endings_that_accounts_do_not_know_are_mended_by_a_cancellation(tmp_path: Path) -> None:
+    """Grid Engine has no account of a job that was put back into the queue and deleted there."""
+    record = make_record(tmp_path)
+    lost = JobStatus("12", State.LOST, "failed 25, exit_status 0", reason="rescheduling")
+    assert merge(record, [lost])[0].state is State.LOST
+    assert "somebody deleted it" in GRIDENGINE.explain(lost)
+    record.note_cancelled(None)
+    assert merge(record, [lost])[0].state is State.CANCELLED
 
 
 def test_endings_of_tasks_that_the_scheduler_forgot(tmp_path: Path) -> None:

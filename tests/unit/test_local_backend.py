@@ -231,6 +231,7 @@ def test_argv_names_jobs_as_they_are() -> None:
 def test_explain_says_it_in_words(state: State, reason: str, details: dict[str, str], says: str) -> None:
     status = JobStatus("7", state, str(state), reason=reason, details=tuple(details.items()))
     assert says in LOCAL.explain(status)
+    assert LOCAL.is_stuck(status) is ("never" in says)
 
 
 def test_explain_says_how_it_ended() -> None:

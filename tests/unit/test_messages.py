@@ -16,6 +16,10 @@ from kedge.ops.job_control import FoundJob, require_success
 
 FAILED = JobStatus("12", State.FAILED, "FAILED", exit_code=1)
 SAYINGS = {
+    "job-memory": (
+        "slurmstepd-n1: error: StepId=2.batch exceeded memory limit (429772800 > 52428800), being killed",
+        "more memory than it asked for",
+    ),
     "requirement": (
         "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.8, please update your driver to a "
         "newer version, or use an earlier cuda container: unknown.",
@@ -58,6 +62,16 @@ SAYINGS = {
     "no-kernel-209": ("CUDA error: no kernel image is available for execution on the device", "error 209"),
     "ptx-222": ("the provided PTX was compiled with an unsupported toolchain.", "error 222"),
     "no-device": ("RuntimeError: cuda runtime error (100) : no CUDA-capable device is detected", "hidden twice"),
+    "gpu-memory": (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of",
+        "memory of the GPU is full",
+    ),
+    "memory-error": ("MemoryError", "more memory than the node or the job's limit gives"),
+    "full-disk": ("OSError: [Errno 28] No space left on device: '/tmp/x'", "a disk is full, or a quota is used up"),
+    "no-module": (
+        "[rank0]: ModuleNotFoundError: No module named 'transformers.models'",
+        "Python has no module transformers.models there",
+    ),
     "pip-constraint": ("    The user requested (constraint) torch==2.7.0a0+7c8ec84", "PIP_CONSTRAINT"),
     "no-manifest": ("manifest unknown: manifest unknown", "no 'latest'"),
     "minor-mode": ("WARNING: CUDA Minor Version Compatibility mode ENABLED.", "error 222"),
@@ -78,6 +92,24 @@ def test_messages_are_recognised_among_other_lines(name: str) -> None:
     assert "{" not in clue.cause
     assert clue.is_failure is not name.endswith("-mode")
     assert clue.line.split()[0] == line.split()[0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "slurmstepd: error: Exceeded job memory limit",
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=7.batch. Some of the step tasks have been OOM Killed.",
+        "slurmstepd: error: Detected 2 oom-kill event(s) in StepId=7.0. Some of your processes may have been killed",
+        "=>> PBS: job killed: mem 2097152kb exceeded limit 1048576kb",
+        "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 12.0 GiB for an array",
+        "terminate called after throwing an instance of 'std::bad_alloc'",
+        "cp: error writing 'x': Disk quota exceeded",
+        "ImportError: No module named yaml",
+    ],
+)
+def test_messages_of_other_versions_are_recognised(line: str) -> None:
+    [clue] = find_clues(f"epoch 1\n{line}\n")
+    assert clue.line == line
 
 
 def test_messages_modes_that_work_are_no_failures() -> None:

@@ -210,12 +210,16 @@ def test_pbs_list_of_ten_thousand_jobs_is_read_quickly() -> None:
         ("Not Running: User has reached queue rt_HF running job limit.", "so many jobs may run at once"),
         ("Not Running: Job would conflict with reservation or top job", "reservation or a job of higher rank"),
         ("Not Running: Queue not started.", "queue is stopped"),
+        ("job held, too many failed attempts to run", "PBS tried to start it too often in vain"),
         ("Not Running: Something new", "it waits: Something new"),
         ("", ""),
     ],
 )
 def test_pbs_says_why_jobs_wait(comment: str, words: str) -> None:
     assert words in PBS.explain(JobStatus("1.pbs1", State.QUEUED, "Q", reason=comment))
+    is_stuck = "never" in words or "too often" in words
+    assert PBS.is_stuck(JobStatus("1.pbs1", State.QUEUED, "Q", reason=comment)) is is_stuck
+    assert not PBS.is_stuck(JobStatus("1.pbs1", State.RUNNING, "R", reason=comment))
 
 
 def test_pbs_says_how_jobs_ended() -> None:

@@ -9,6 +9,7 @@ from kedge.errors import RequestRefused
 from kedge.frozen import replace
 from kedge.model.job import IndexRange, Job, JobArray, Parallel
 from kedge.model.site import Site
+from kedge.schedulers.gridengine import GRIDENGINE
 from kedge.schedulers.slurm import SLURM
 
 SITE = Site("generic-slurm", "Slurm", "slurm")
@@ -20,6 +21,14 @@ def test_interactive_one_task_is_srun() -> None:
     job = Job(name="a b", gpus_per_node=1, time=3600, account="p")
     argv = ["srun", "--job-name=a b", "--account=p", "--gpus-per-node=1", "--time=01:00:00", "--pty", *COMMAND]
     assert SLURM.interactive_argv(job, SITE, COMMAND) == argv
+
+
+def test_interactive_without_a_terminal_asks_for_none() -> None:
+    """srun complains about the lack of one, and Grid Engine's qrsh loses the status."""
+    for scheduler, job in ((SLURM, Job()), (SLURM, Job(nodes=2)), (GRIDENGINE, Job())):
+        words = scheduler.interactive_argv(job, SITE, COMMAND, has_terminal=False)
+        assert not {"--pty", "-pty"} & set(words)
+        assert "a b.sif" in words[-1]
 
 
 @pytest.mark.parametrize("more", [{"nodes": 2}, {"tasks": 4, "parallel": Parallel.MPI}, {"tasks_per_node": 2}])

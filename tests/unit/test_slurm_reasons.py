@@ -27,6 +27,14 @@ QOSMinCpuNotSatisfied QOSMinGRES QOSMinMemory QOSNotAllowed QOSResourceLimit QOS
 ReqNodeNotAvail Reservation ReservationDeleted Resources WaitingForScheduling
 """
 
+_STUCK = """
+AccountNotAllowed AssociationTimeLimit AssocMaxCpuPerJobLimit AssocMaxGRESPerJob AssocMaxNodePerJobLimit
+AssocMaxWallDurationPerJobLimit BadConstraints DependencyNeverSatisfied InvalidAccount InvalidQOS
+JobHoldMaxRequeue MaxMemPerLimit PartitionConfig PartitionTimeLimit QOSMaxCpuPerJobLimit QOSMaxGRESPerJob
+QOSMaxNodePerJobLimit QOSMaxWallDurationPerJobLimit QOSMinCpuNotSatisfied QOSMinGRES QOSMinMemory
+QOSNotAllowed QOSTimeLimit ReservationDeleted
+"""
+
 
 def waiting(reason: str, index: int | None = None) -> str:
     state = State.HELD if "Held" in reason else State.QUEUED
@@ -71,6 +79,15 @@ def test_reason_has_a_sentence_of_its_own(reason: str) -> None:
 def test_reason_says_what_helps(reason: str, parts: tuple[str, ...]) -> None:
     sentence = waiting(reason)
     assert all(part in sentence for part in parts), sentence
+
+
+def test_reason_that_never_goes_away_is_known() -> None:
+    """All others end by themselves, or when who holds the job lets it go."""
+    stuck = [each for each in _REASONS.split() if SLURM.is_stuck(JobStatus("12", State.QUEUED, "PENDING", reason=each))]
+    assert stuck == _STUCK.split()
+    assert SLURM.is_stuck(JobStatus("12", State.HELD, "PENDING", reason="launch_failed_requeued_held"))
+    assert not SLURM.is_stuck(JobStatus("12", State.RUNNING, "RUNNING", reason="BadConstraints"))
+    assert not SLURM.is_stuck(JobStatus("12", State.CANCELLED, "CANCELLED", reason="DependencyNeverSatisfied"))
 
 
 def test_reason_names_the_task_of_an_array() -> None:

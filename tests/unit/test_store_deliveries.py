@@ -14,7 +14,7 @@ import pytest
 
 from kedge.errors import NoSpace
 from kedge.model.digest import Digest
-from kedge.model.link_mode import LinkMode
+from kedge.model.setting_values import LinkMode
 from kedge.store import transfer
 from kedge.store.eviction import Kind
 from kedge.store.holds import Holds

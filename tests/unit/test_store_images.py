@@ -15,8 +15,8 @@ import pytest
 
 from kedge.errors import FileProblem, OutputExists
 from kedge.model.digest import Digest
-from kedge.model.link_mode import LinkMode
 from kedge.model.platform import Platform
+from kedge.model.setting_values import LinkMode
 from kedge.posix.owners import machine_name
 from kedge.store import eviction
 from kedge.store.eviction import Kind

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 _SLURM_VALUES = """
 a:array A:account -:bb -:bbf b:begin -:comment -:container -:container-id -:cpu-freq c:cpus-per-task d:dependency
 -:deadline -:delay-boot D:chdir e:error -:export-file -:gid -:gres -:gres-flags i:input J:job-name L:licenses
-M:clusters -:cluster m:distribution -:mail-type -:mail-user -:mcs-label n:ntasks -:ntasks-per-node -:tasks-per-node N:nodes
+M:clusters -:cluster m:distribution -:mail-type -:mail-user -:mcs-label n:ntasks -:ntasks-per-node
+-:tasks-per-node N:nodes
 o:output p:partition -:power -:priority -:profile q:qos S:core-spec -:signal -:switches -:thread-spec t:time
 -:time-min -:uid -:wckey -:wrap -:cluster-constraint C:constraint F:nodefile -:mem -:mincpus -:reservation
 -:tmp w:nodelist x:exclude -:mem-per-cpu -:sockets-per-node -:cores-per-socket -:threads-per-core B:extra-node-info
@@ -39,7 +40,7 @@ SLURM_ADDED = {
     "--environment": "the plugin of CSCS' container engine",
     "--tres-per-task": "Slurm 23.11",
     **dict.fromkeys(("--oom-kill-step", "--segment", "--stepmgr"), "Slurm 24.05"),
-    **dict.fromkeys(("--resv-ports", "--tres-bind", "--tres-per-job"), "a later Slurm than 22.05"),
+    **dict.fromkeys(("--extra", "--resv-ports", "--tres-bind", "--tres-per-job"), "a later Slurm than 22.05"),
 }
 # options of srun that people give to sbatch
 _SRUN_OPTIONS = """

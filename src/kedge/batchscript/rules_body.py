@@ -114,8 +114,8 @@ def _check_srun_cpus(case: Case) -> Iterator[Found]:
     """One task alone gets all CPUs of the step, whatever it asks for: tried with srun 22.05."""
     if (case.request.number("cpus_per_task") or 1) < 2 or case.script.scheduler != "slurm":
         return
-    if "SRUN_CPUS_PER_TASK" in case.script.text:
-        return
+    if re.search(r"SRUN_CPUS_PER_TASK|\bOMP_NUM_THREADS=1\b", case.script.text):
+        return  # it is said, or one CPU is enough
     for command in case.script.launchers:
         words = [word.text for word in skip_prefix(command.words)]
         if words[0] == "srun" and _lacks_cpus(words[1:], case.request.tasks_per_node):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,7 +40,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     base = Job(image=image, command=tuple(words[1:]), name="kedge-alloc")
     job = read_job_options(arguments, base, needs_command=False)
     cluster = open_cluster(console.settings, console.environ)
-    plan = plan_allocation(job, cluster, console.settings, console.environ, str(Path.cwd()))
+    has_terminal = console.dry_run or os.isatty(0)
+    folder = str(Path.cwd())
+    plan = plan_allocation(job, cluster, console.settings, console.environ, folder, has_terminal=has_terminal)
     for warning in plan.warnings:
         console.progress.warn(warning)
     for note in plan.notes:

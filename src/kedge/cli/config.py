@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kedge.cli.options import add_dry_run
 from kedge.ops import config
-from kedge.settings import site_file, user_file
+from kedge.settings import SETTINGS, site_file, user_file
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
@@ -20,16 +20,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     commands.add_parser("show", help="every setting, its value and its source")
     commands.add_parser("path", help="the configuration files")
     get = commands.add_parser("get", help="the value of one setting")
-    get.add_argument("key", metavar="KEY")
+    get.add_argument("key", metavar="KEY", help=_list_keys())
     change = commands.add_parser("set", help="write a setting into your configuration file")
-    change.add_argument("key", metavar="KEY")
+    change.add_argument("key", metavar="KEY", help=_list_keys(in_files=True))
     change.add_argument("value", metavar="VALUE")
     add_dry_run(change)
     fakeroot = commands.add_parser("fakeroot", help="what --fakeroot can do for a user, and what to ask the admins for")
     fakeroot.add_argument("user", metavar="USER", nargs="?", default="", help="default: you")
     remove = commands.add_parser("unset", help="remove a setting from your configuration file")
-    remove.add_argument("key", metavar="KEY")
+    remove.add_argument("key", metavar="KEY", help=_list_keys(in_files=True))
     add_dry_run(remove)
+
+
+def _list_keys(*, in_files: bool = False) -> str:
+    names = [each.name for each in SETTINGS.values() if each.in_files or not in_files]
+    return "one of: " + ", ".join(names)
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:

@@ -67,15 +67,20 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 def _follow(cluster: Cluster, job: FoundJob, record: Record, arguments: argparse.Namespace, console: Console) -> int:
     from kedge.ops.job_control import has_ended, read_status, require_success
     from kedge.ops.job_logs import find_logs, follow_logs
+    from kedge.ops.job_waiting import explain_stuck
 
     def find() -> list[LogFile]:
         return find_logs(record, job.index, errors=arguments.error)
 
     def is_over() -> bool:
         try:
-            return all(each.state.is_over for each in read_status(cluster, job))
+            statuses = read_status(cluster, job)
         except SchedulerFailed:  # it restarts, perhaps; what the script wrote is to be had all the same
-            return has_ended(job)
+            return False
+        problem = explain_stuck(cluster, job, statuses)
+        if problem is not None:
+            raise problem
+        return all(each.state.is_over for each in statuses)
 
     shown = None
     for log, piece in follow_logs(find, is_over, lambda: has_ended(job), arguments.lines):

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 FORMS = ("sif", "squashfs", "sandbox", "oci", "oci-archive", "docker-archive")
 
+_ONLY_REFERENCES = ("host", "docker-daemon", "containers-storage", "library")  # schemes that no output has
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Apptainer's options, and the forms that kedge can write besides."""
@@ -58,15 +60,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
     if len(arguments.words) > 2:
         raise UsageError("pull takes at most an output and one reference", hint="kedge pull [OUTPUT] REFERENCE")
-    if len(arguments.words) == 2 and "://" in arguments.words[0]:
-        first, second = arguments.words
-        is_swapped = "://" not in second
-        raise UsageError(
-            f"'{first}' stands where the output should be",
-            hint=f"the output comes first: kedge pull {shlex.quote(second)} {first}"
-            if is_swapped
-            else "one image is pulled at a time: kedge pull [OUTPUT] REFERENCE",
-        )
+    if len(arguments.words) == 2:
+        _refuse_swapped(*arguments.words)
     reference = Reference.parse(arguments.words[-1])
     output = arguments.words[0] if len(arguments.words) == 2 else arguments.name
     form = Form(arguments.format) if arguments.format else None
@@ -90,6 +85,19 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     else:
         _say(pulled, console)
     return 0
+
+
+def _refuse_swapped(first: str, second: str) -> None:
+    """Say it when a reference stands where the output should; `oci:PATH` and its kind are outputs, too."""
+    if "://" not in first and first.partition(":")[0].lower() not in _ONLY_REFERENCES:
+        return
+    is_swapped = "://" not in second and second.partition(":")[0].lower() not in _ONLY_REFERENCES
+    raise UsageError(
+        f"'{first}' stands where the output should be",
+        hint=f"the output comes first: kedge pull {shlex.quote(second)} {first}"
+        if is_swapped
+        else "one image is pulled at a time: kedge pull [OUTPUT] REFERENCE",
+    )
 
 
 def _say(pulled: Pulled, console: Console) -> None:

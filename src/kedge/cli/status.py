@@ -60,7 +60,7 @@ def _as_dict(job: FoundJob, statuses: Sequence[JobStatus], cluster: Cluster) -> 
         "tasks": [
             {
                 **each.as_dict(),
-                "why": cluster.backend.explain(each) or each.reason,
+                **_explain(job, each, cluster),
                 **(_describe_clue(job, each) if each in explained else {}),
             }
             for each in statuses
@@ -81,10 +81,10 @@ def _show(job: FoundJob, statuses: Sequence[JobStatus], cluster: Cluster, consol
     console.print(f"{escape_line(job.name)} on {cluster.site.name}")
     for each in statuses[:_SHOWN_TASKS]:
         title = f"  task {each.shown_id.partition('_')[2]}: " if len(statuses) > 1 or each.index is not None else "  "
-        console.print(f"{title}{describe_state(each)}")
-        why = cluster.backend.explain(each) or each.reason
-        if why:
-            console.print(f"    {why}")
+        told = _explain(job, each, cluster)
+        console.print(f"{title}{describe_state(each)}{', and never begins by itself' if told['stuck'] else ''}")
+        if told["why"]:
+            console.print(f"    {told['why']}")
         _show_clue(job, each, console)
     if len(statuses) > _SHOWN_TASKS:
         rest = statuses[_SHOWN_TASKS:]
@@ -93,6 +93,14 @@ def _show(job: FoundJob, statuses: Sequence[JobStatus], cluster: Cluster, consol
     if job.record is not None:
         console.print(f"  script: {job.record.script}")
         _show_logs(job, console)
+
+
+def _explain(job: FoundJob, status: JobStatus, cluster: Cluster) -> dict[str, object]:
+    """Why it waits or failed, and whether it waits in vain."""
+    from kedge.ops.job_waiting import find_obstacle
+
+    obstacle = find_obstacle(cluster, job.record, status)
+    return {"why": obstacle or cluster.backend.explain(status) or status.reason, "stuck": bool(obstacle)}
 
 
 def _show_clue(job: FoundJob, status: JobStatus, console: Console) -> None:

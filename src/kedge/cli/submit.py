@@ -215,7 +215,8 @@ def _repeat_site(plan: Plan, console: Console) -> str:
 
 
 def _wait(submitted: list[Submitted], cluster: Cluster, console: Console) -> None:
-    from kedge.ops.job_control import FoundJob, require_success, wait_for
+    from kedge.ops.job_control import FoundJob, require_success
+    from kedge.ops.job_waiting import wait_for
 
     for done in submitted:
         job = FoundJob(done.record.id, done.record)

@@ -13,7 +13,7 @@ from kedge.cli.options import add_settings
 if TYPE_CHECKING:
     from kedge.cli.console import Console
 
-POLICIES = ("missing", "newer", "always", "never")
+POLICIES = ("auto", "missing", "newer", "always", "never")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -22,9 +22,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pull",
         choices=POLICIES,
-        default="missing",
-        help="ask the registry: when the image is missing here, whether it is newer there, always (and unpack it "
-        "again), or never",
+        default="auto",
+        help="when to ask the registry: auto (default: for tags, at most every two minutes), missing (only if the "
+        "image is not on this node), newer (now), always (and unpack again), never",
     )
     # a start's, and no user's: the descriptor that is told what to mount where nothing can be unpacked
     parser.add_argument("--or-mount", type=int, metavar="FD", help=argparse.SUPPRESS)

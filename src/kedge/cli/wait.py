@@ -4,17 +4,17 @@
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kedge.cli.options import add_settings
 from kedge.cli.status import JOB_HELP, describe_state
-from kedge.errors import JobFailed, UsageError
+from kedge.errors import JobFailed, JobStuck, KedgeError, UsageError
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.model.job_state import JobStatus
+    from kedge.ops.job_control import FoundJob
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -25,24 +25,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Wait for each; the first that did not end well is the error, after all were waited for."""
+    """Wait for all; the first that did not end well, or never begins, is the error, after all were waited for."""
     from kedge.model.duration import parse_duration
-    from kedge.ops.job_control import require_success, wait_for
+    from kedge.ops.job_control import require_success
     from kedge.ops.job_places import locate_jobs
+    from kedge.ops.job_waiting import wait_for_all
 
     timeout = float(parse_duration(arguments.timeout)) if arguments.timeout else None
     if timeout is not None and timeout <= 0:
         raise UsageError("--timeout takes a time above zero")
     cluster, jobs = locate_jobs(console.settings, console.environ, arguments.jobs)
-    told, problems = [], []
-    end = time.monotonic() + timeout if timeout is not None else None  # for all of them together
-    for job in jobs:
-        left = max(end - time.monotonic(), 0.0) if end is not None else None
-        statuses = wait_for(cluster, job, timeout=left, notice=_Notice(job.name, console))
-        told.append({"id": job.id, "tasks": [each.as_dict() for each in statuses]})
+    told: list[dict[str, object]] = []
+    problems: list[KedgeError] = []
+    for outcome in wait_for_all(cluster, jobs, timeout=timeout, notice=_Notice(console)):
+        told.append({"id": outcome.job.id, "tasks": [each.as_dict() for each in outcome.statuses]})
         try:
-            require_success(job, statuses, cluster.backend.explain)
-        except JobFailed as problem:
+            if outcome.problem is not None:
+                raise outcome.problem
+            require_success(outcome.job, outcome.statuses, cluster.backend.explain)
+        except (JobFailed, JobStuck) as problem:
             problems.append(problem)
     if problems:
         raise problems[0]
@@ -54,20 +55,19 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 class _Notice:
     """Says when a job's state changes, once each."""
 
-    def __init__(self, name: str, console: Console) -> None:
-        self._name = name
+    def __init__(self, console: Console) -> None:
         self._console = console
-        self._last = ""
+        self._last: dict[str, str] = {}
 
-    def __call__(self, statuses: Sequence[JobStatus]) -> None:
+    def __call__(self, job: FoundJob, statuses: Sequence[JobStatus]) -> None:
         counts: dict[str, int] = {}
         for each in statuses:
             counts[each.state.value] = counts.get(each.state.value, 0) + 1
         text = describe_state(statuses[0]) if len(statuses) == 1 else _join(counts)
         key = " ".join(counts)
-        if key != self._last:
-            self._console.progress.note(f"{self._name}: {text}")
-        self._last = key
+        if key != self._last.get(job.name, ""):
+            self._console.progress.note(f"{job.name}: {text}")
+        self._last[job.name] = key
 
 
 def _join(counts: dict[str, int]) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Messages of CUDA, NVIDIA's tools, container runtimes and pip that users meet: what each of them means, what to do.
+"""Messages of CUDA, NVIDIA's tools, runtimes, schedulers and Python that users meet: what each means, what to do.
 
 The order is that of causes: what stands first in the table explains what stands after it.
 """
@@ -47,6 +47,12 @@ def _make(name: str, pattern: str, cause: str, remedy: str, *, is_failure: bool 
 
 
 MESSAGES: tuple[Message, ...] = (
+    _make(
+        "job-memory",
+        r"exceeded (?:job |step )?memory limit|Detected \d+ oom[-_]kill event|PBS: job killed: v?mem \S+ exceeded",
+        "it used more memory than it asked for, and the scheduler ended it",
+        "ask for more with --mem, or let it use less: smaller batches, fewer worker processes",
+    ),
     _make(
         "requirement",
         r"requirement error: unsatisfied condition: ([^,\"\n]{1,60})",
@@ -167,6 +173,33 @@ MESSAGES: tuple[Message, ...] = (
         "the program was given no GPU: CUDA_VISIBLE_DEVICES names one that is not there, or GPUs were hidden twice, by "
         "NVIDIA_VISIBLE_DEVICES and by CUDA_VISIBLE_DEVICES",
         "'kedge doctor' in the job says which GPUs there are; set neither of the two variables by hand",
+    ),
+    _make(
+        "gpu-memory",
+        r"CUDA out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation",
+        "the memory of the GPU is full; --mem is that of the node and makes no difference",
+        "make batches smaller, take a GPU with more memory, or more GPUs; 'nvidia-smi' in the job shows who uses it",
+    ),
+    _make(
+        "memory-error",
+        r"(?<![\w.])MemoryError\b|_ArrayMemoryError\b|std::bad_alloc|Cannot allocate memory",
+        "a program asked for more memory than the node or the job's limit gives",
+        "ask for more with --mem, or let it use less: smaller batches, fewer worker processes",
+    ),
+    _make(
+        "full-disk",
+        r"No space left on device|Disk quota exceeded",
+        "a disk is full, or a quota is used up: of space or of the number of files",
+        "'df -h DIRECTORY', 'df -i DIRECTORY' and 'quota -s' show how much is left; write to scratch, or remove what "
+        "is not needed; 'kedge cache clean' makes room where kedge's cache is",
+    ),
+    _make(
+        "no-module",
+        r"(?:ModuleNotFoundError|ImportError): No module named '?([\w.]{1,100})",
+        "Python has no module {1} there: the image does not have it, another python3 ran than the one it is installed "
+        "for, or its directory is not seen in the container",
+        "take an image that has it, or make an environment in the container: 'kedge exec IMAGE python3 -m venv "
+        "--system-site-packages DIRECTORY', then run DIRECTORY/bin/python",
     ),
     _make(
         "pip-constraint",

@@ -262,11 +262,8 @@ def _parse_shub(rest: str, text: str) -> Reference:  # noqa: ARG001 - one signat
 
 
 def _parse_archive(transport: Transport, rest: str, text: str, exists: Callable[[str], bool]) -> Reference:
-    """`PATH[:NAME]`: the longest existing path wins, else the first colon ends the path as in other tools."""
-    if rest.startswith("//"):
-        if not rest.startswith("///"):
-            raise refuse(text, f"'{transport}:' takes a path and no '//'", f"write {transport}:{rest[2:]}")
-        rest = rest[2:]
+    """`[//]PATH[:NAME]`: the longest existing path wins, else the first colon ends the path as in other tools."""
+    rest = rest.removeprefix("//")  # Apptainer takes both; the path is relative unless one slash more follows
     colons = [place for place, character in enumerate(rest) if character == ":"]
     ends = [len(rest), *reversed(colons)]
     end = next((place for place in ends if exists(rest[:place])), colons[0] if colons else len(rest))

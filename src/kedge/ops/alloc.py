@@ -16,8 +16,11 @@ from kedge.ops.job_image import NOW, StagedImage, place_image, pull_image, read_
 from kedge.ops.submit import doubt_image, find_kedge
 from kedge.posix.programs import find_program
 from kedge.posix.spawn import replace_process
+from kedge.schedulers.container_words import pyxis_options, uses_pyxis
 from kedge.settings import Settings
 from kedge.sites.checks import check_request
+
+_ANY_SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash; exec sh")
 
 
 @frozen
@@ -32,7 +35,13 @@ class Allocation:
 
 
 def plan_allocation(
-    job: Job, cluster: Cluster, settings: Settings, environ: Mapping[str, str], folder: str
+    job: Job,
+    cluster: Cluster,
+    settings: Settings,
+    environ: Mapping[str, str],
+    folder: str,
+    *,
+    has_terminal: bool = True,
 ) -> Allocation:
     """Decide everything; nothing is fetched or asked for yet."""
     if job.array or job.dependencies or job.parallel is not Parallel.SINGLE:
@@ -43,9 +52,10 @@ def plan_allocation(
     checked = check_request(job, cluster.site, interactive=True, environ=environ, paths=seen, architecture=architecture)
     doubts = doubt_image(checked.job, cluster.site, image, settings, environ)
     inside = _make_command(checked.job, cluster, image, folder)
-    argv = cluster.backend.interactive_argv(checked.job, cluster.site, inside)
+    argv = cluster.backend.interactive_argv(checked.job, cluster.site, inside, has_terminal=has_terminal)
     takes_command = not inside or any(word == inside[-1] or inside[-1] in word for word in argv)
-    typed = () if takes_command else tuple(inside)
+    step = ("srun", "--pty") if uses_pyxis(checked.job, cluster.site) else ()
+    typed = () if takes_command else (*step, *inside)
     return Allocation(tuple(argv), typed, image, (*checked.warnings, *doubts), checked.notes)
 
 
@@ -71,6 +81,9 @@ def _make_command(job: Job, cluster: Cluster, image: StagedImage, folder: str) -
     words = ["env", *variables] if variables else []
     if not job.image:
         return [*words, *(job.command or [os.environ.get("SHELL") or "/bin/bash"])]
+    directory = str(Path(folder, job.directory)) if job.directory else ""
+    if uses_pyxis(job, cluster.site):  # options of the srun that stands before the command
+        return [*pyxis_options(job, cluster.site, directory or folder), *words, *(job.command or _ANY_SHELL)]
     words += [find_kedge(), "exec" if job.command else "shell"]
     if job.uses_gpus:
         words.append("--nv")
@@ -78,7 +91,6 @@ def _make_command(job: Job, cluster: Cluster, image: StagedImage, folder: str) -
         words.append("--force")
     words += [word for bind in (*cluster.site.binds, *job.binds) for word in ("--bind", bind)]
     words += job.container_options
-    directory = str(Path(folder, job.directory)) if job.directory else ""
     words += ["--pwd", directory] if directory else []
     # an image that may not be pulled here is pulled by the node, when the container starts
     source = image.reference if image.reference and image.when != NOW else image.path

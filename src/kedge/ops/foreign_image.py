@@ -12,7 +12,7 @@ from kedge.errors import FileProblem, KedgeError, RuntimeUnsuited, UsageError
 from kedge.model.image_word import find_path
 from kedge.model.progress import Progress, Silent
 from kedge.model.reference import Reference, Transport
-from kedge.ops.ready import choose_machine, prepare
+from kedge.ops.ready import choose_machine, look_on_node, prepare
 from kedge.ops.workplace import Workplace
 from kedge.runtime.adapters import Adapter, ForeignImage
 from kedge.runtime.facts import HostFacts, ImageFacts
@@ -101,7 +101,7 @@ def _unpack(options: RunOptions, found: ImageFile | None, host: HostFacts) -> Fo
     """A folder on this node, held for as long as the runtime's processes live."""
     if options.writable:
         raise explain_readonly_image(options.image, found.kind if found else "reference")
-    root = _find_root(options, found, host)
+    root = _find_current(options, found, host)
     if options.pull in ("newer", "always") or not root or hold(root) < 0:
         prepare(options, options.image)
         root = _find_root(options, found, host)
@@ -109,6 +109,11 @@ def _unpack(options: RunOptions, found: ImageFile | None, host: HostFacts) -> Fo
             raise FileProblem(f"{options.image} was unpacked, and is gone already", hint="the node's place is too full")
     facts = ImageFacts(view=FolderView(root), path=options.image, kind="folder", oci_config=read_config(root))
     return ForeignImage(root, "folder", facts)
+
+
+def _find_current(options: RunOptions, found: ImageFile | None, host: HostFacts) -> str:
+    is_looked_up = found is None and options.pull == "auto"
+    return look_on_node(options, host, is_asked=False) if is_looked_up else _find_root(options, found, host)
 
 
 def _find_root(options: RunOptions, found: ImageFile | None, host: HostFacts) -> str:

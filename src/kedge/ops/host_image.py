@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from kedge.errors import NoMatchingPlatform
 from kedge.formats.singularityd import SourceRecord
 from kedge.hostpack import describe_host, pack_host
+from kedge.model.platform import Platform
 from kedge.model.reference import Reference
 from kedge.model.tree import ContentSink, Node
 from kedge.ops.workplace import Workplace
@@ -19,6 +21,7 @@ class HostImage:
         self._programs = reference.programs
         self._progress = workplace.progress
         self.config = describe_host(reference.programs)
+        _refuse_other_machine(self.config.platform, workplace)
         # no time of packing: the same programs give the same image
         self.record = SourceRecord("host", ",".join(reference.programs), None, self.config.platform, 0)
 
@@ -32,3 +35,12 @@ class HostImage:
 
     def close(self) -> None:
         """Nothing is held open."""
+
+
+def _refuse_other_machine(platform: Platform, workplace: Workplace) -> None:
+    if workplace.platform.architecture != platform.architecture:
+        raise NoMatchingPlatform(
+            f"'host:' packs programs of this machine, which are for {platform.architecture}, "
+            f"not for {workplace.platform.architecture}",
+            hint="leave --arch out",
+        )

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Jobs by the words users call them: found, ended, waited for."""
+"""Jobs by the words users call them: found, looked at, ended."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 
-from kedge.errors import JobFailed, JobNotFound, SchedulerFailed, UsageError
+from kedge.errors import JobFailed, JobNotFound, UsageError
 from kedge.frozen import frozen
 from kedge.jobs.records import Record
 from kedge.model.job import JobArray
@@ -17,10 +16,6 @@ from kedge.ops.job_endings import have_scripts_ended
 from kedge.ops.job_status import look_up, look_up_foreign, recover_ids
 from kedge.schedulers.advice import is_unreachable
 from kedge.schedulers.array_numbers import can_renumber, find_number
-
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0  # seconds between two questions to the scheduler
-_SILENCE = 1800.0  # seconds for which a scheduler that has answered before may be silent
-_GLANCE = 0.25  # seconds between two looks at what the script writes, which costs the scheduler nothing
 
 
 @frozen
@@ -56,7 +51,11 @@ def find_job(cluster: Cluster, word: str) -> FoundJob:
 
 def read_status(cluster: Cluster, job: FoundJob) -> list[JobStatus]:
     """Every task of it, or the one that was named."""
-    found = look_up(cluster, job.record) if job.record else look_up_foreign(cluster, job.id)
+    return choose_tasks(job, look_up(cluster, job.record) if job.record else look_up_foreign(cluster, job.id))
+
+
+def choose_tasks(job: FoundJob, found: list[JobStatus]) -> list[JobStatus]:
+    """Of all tasks those that were named."""
     if job.index is None:
         return found
     chosen = [each for each in found if each.index == job.index]
@@ -101,42 +100,6 @@ def _name_task(job: FoundJob) -> str:
     return job.id if number is None else f"{job.id}_{number}"
 
 
-def wait_for(
-    cluster: Cluster,
-    job: FoundJob,
-    *,
-    timeout: float | None = None,
-    notice: Callable[[Sequence[JobStatus]], None] | None = None,
-) -> list[JobStatus]:
-    """Wait until nothing more is to be expected; `notice` hears every answer. None after `timeout` raises JobFailed."""
-    end = None if timeout is None else time.monotonic() + timeout
-    pause, lost_at, answered = _FIRST_PAUSE, 0.0, 0.0
-    statuses: list[JobStatus] = []
-    while True:
-        try:
-            statuses = read_status(cluster, job)
-            answered = time.monotonic()
-        except SchedulerFailed:  # a controller that restarts must not end a wait of days
-            if not answered or time.monotonic() - answered > _SILENCE:
-                raise
-        if notice is not None:
-            notice(statuses)
-        if all(each.state.is_final for each in statuses):
-            return statuses
-        if all(each.state.is_over for each in statuses):
-            # accounts may be written a little later than the queue forgets
-            lost_at = lost_at or time.monotonic()
-            if time.monotonic() - lost_at > _LONGEST_PAUSE:
-                return statuses
-        _pause(job, pause, end)
-        if end is not None and time.monotonic() >= end:
-            raise JobFailed(
-                f"the job {job.name} is not over in time: {statuses[0].state}",
-                hint=f"it goes on; 'kedge status {job.id}' says how it is",
-            )
-        pause = min(pause * 1.5, _LONGEST_PAUSE)
-
-
 def require_success(job: FoundJob, statuses: Sequence[JobStatus], explain: Callable[[JobStatus], str]) -> None:
     """Raise JobFailed unless every task of a job is done."""
     wrong = [each for each in statuses if each.state is not State.DONE]
@@ -153,18 +116,6 @@ def require_success(job: FoundJob, statuses: Sequence[JobStatus], explain: Calla
             context=context,
             hint=f"{hint}'kedge logs {wrong[0].shown_id}' shows what it wrote",
         )
-
-
-def _pause(job: FoundJob, seconds: float, end: float | None) -> None:
-    """Wait before the scheduler is asked again; shorter when the script says that it is over."""
-    until = time.monotonic() + seconds
-    if end is not None:
-        until = min(until, end)
-    was_over = has_ended(job)
-    while time.monotonic() < until:
-        time.sleep(min(_GLANCE, max(until - time.monotonic(), 0.0)))
-        if not was_over and has_ended(job):
-            return
 
 
 def has_ended(job: FoundJob) -> bool:

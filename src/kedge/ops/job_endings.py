@@ -27,10 +27,10 @@ def merge(record: Record, told: Sequence[JobStatus]) -> list[JobStatus]:
     endings = {each.index: each for each in record.read_endings()}
     if not told and not endings and not record.was_cancelled(None) and time.time() - record.submitted < _JUST_NOW:
         return [make_status(record, State.QUEUED, reason="just submitted")]
-    found = [_add_ending(fill_in(each, record), endings.get(each.index)) for each in told]
+    found = [_mend_lost(_add_ending(fill_in(each, record), endings.get(each.index)), record) for each in told]
     if found and not lacks_tasks(record, found):
         return sorted(found, key=lambda each: each.index or 0)
-    known = {index for each in told for index in _indices_of(each)}
+    known = {index for each in told for index in indices_of(each)}
     found += [_judge(record, index, endings.get(index)) for index in _list_indices(record) if index not in known]
     return sorted(found, key=lambda each: each.index or 0)
 
@@ -39,7 +39,7 @@ def lacks_tasks(record: Record, statuses: Sequence[JobStatus]) -> bool:
     """Whether an array has more tasks than these: schedulers forget them one by one."""
     if not record.is_array or any(each.index is None and not each.pending_indices for each in statuses):
         return False  # one word for all of them
-    return sum(len(_indices_of(each)) for each in statuses) < count_tasks(record)
+    return sum(len(indices_of(each)) for each in statuses) < count_tasks(record)
 
 
 def count_tasks(record: Record) -> int:
@@ -87,7 +87,8 @@ def _list_indices(record: Record) -> Sequence[int | None]:
     return JobArray.parse(str(array)).indices if array else (None,)
 
 
-def _indices_of(status: JobStatus) -> Sequence[int | None]:
+def indices_of(status: JobStatus) -> Sequence[int | None]:
+    """The tasks that a status is of: one, or those of an array that wait."""
     if not status.pending_indices:
         return (status.index,)
     try:
@@ -108,6 +109,13 @@ def _add_ending(status: JobStatus, ending: Ending | None) -> JobStatus:
     return replace(
         status, exit_code=ending.status, details=tuple(each for each in status.details if each[0] != "exit code")
     )
+
+
+def _mend_lost(status: JobStatus, record: Record) -> JobStatus:
+    """Accounts may know that there was a job, and not how it ended: its user may have cancelled it."""
+    if status.state is State.LOST and record.was_cancelled(status.index):
+        return replace(status, state=State.CANCELLED, reason=_CANCELLED)
+    return status
 
 
 def _judge(record: Record, index: int | None, ending: Ending | None) -> JobStatus:

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kedge.errors import JobStuck
 from kedge.jobs.encoding import decode_job
 from kedge.jobs.records import Record
 from kedge.model.job import Job
 from kedge.model.job_state import JobStatus, State
 from kedge.ops.clusters import Cluster
-from kedge.ops.job_control import FoundJob, cancel_jobs, read_status, require_success, wait_for
+from kedge.ops.job_control import FoundJob, cancel_jobs, read_status, require_success
 from kedge.ops.job_logs import find_logs, read_log
+from kedge.ops.job_waiting import explain_stuck, wait_for
 
 
 class JobHandle:
@@ -65,8 +67,15 @@ class JobHandle:
                 return sentence
         return ""
 
+    def explain_stuck(self) -> JobStuck | None:
+        """The error of a job that never begins by itself, such as one that waits for a job that failed; else None."""
+        return explain_stuck(self._cluster, self._job, self.status())
+
     def wait(self, timeout: float | None = None, *, check: bool = False) -> State:
-        """Wait until it is over and return its state; with `check` raise JobFailed unless all went well."""
+        """Wait until it is over and return its state; with `check` raise JobFailed unless all went well.
+
+        A job that never begins raises JobStuck.
+        """
         statuses = wait_for(self._cluster, self._job, timeout=timeout)
         if check:
             require_success(self._job, statuses, self._cluster.backend.explain)

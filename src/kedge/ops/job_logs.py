@@ -48,6 +48,11 @@ def require_logs(record: Record, index: int | None = None, *, errors: bool = Fal
     shown = fill_pattern(pattern, name=record.name, id=record.id or "ID", index=index)
     if index is not None and record.is_array and index not in JobArray.parse(str(record.job["array"])).indices:
         raise JobNotFound(f"the job {record.id} has no task {index}", hint=f"its tasks are {record.job['array']}")
+    if shown == os.devnull:
+        raise FileProblem(
+            f"the job {record.id or record.name} was told to write to {os.devnull}, which keeps nothing",
+            hint="leave out -o to keep its output the next time",
+        )
     raise FileProblem(
         f"the job {record.id or record.name} has written nothing yet",
         context={"file": shown},

@@ -14,7 +14,15 @@ from kedge.jobs.records import Record
 from kedge.model.job import JobArray
 from kedge.model.job_state import JobStatus, State
 from kedge.ops.clusters import Cluster
-from kedge.ops.job_endings import count_tasks, find_told_alone, is_settled, lacks_tasks, make_status, merge
+from kedge.ops.job_endings import (
+    count_tasks,
+    find_told_alone,
+    indices_of,
+    is_settled,
+    lacks_tasks,
+    make_status,
+    merge,
+)
 from kedge.ops.submit import recover_id
 from kedge.schedulers.array_numbers import can_renumber, restore_indices
 
@@ -92,6 +100,27 @@ def _note_cancelling(record: Record, status: JobStatus) -> JobStatus:
     return replace(status, state=State.COMPLETING, reason=BEING_CANCELLED)
 
 
+def look_up_many(cluster: Cluster, records: Sequence[Record]) -> dict[str, list[JobStatus]]:
+    """What is known about several jobs of ours, by the keys of their records: one question for all that go on.
+
+    Those that are over are looked at more closely, and those that the scheduler forgot in its accounts, all at once.
+    """
+    try:
+        listed = _group(_list_jobs(cluster))
+    except SchedulerFailed:  # scripts may tell it all the same
+        return {record.key: look_up(cluster, record) for record in records}
+    found, forgotten = {}, []
+    for record in records:
+        told = _restore(record, listed.get(record.id, []))
+        if told and not lacks_tasks(record, told) and not all(each.state.is_over for each in told):
+            found[record.key] = merge(record, told)
+        elif record.id and not told and not record.read_final():
+            forgotten.append(record)
+        else:
+            found[record.key] = look_up(cluster, record)
+    return found | {record.key: statuses for record, statuses in resolve_forgotten(cluster, forgotten)}
+
+
 def look_up_foreign(cluster: Cluster, id: str) -> list[JobStatus]:
     """What is known about a job that was not submitted with kedge."""
     found = _look_closely(cluster, id)
@@ -119,8 +148,11 @@ def resolve_forgotten(
     resolved = []
     for record in records:
         known = {each.shown_id: each for each in _restore(record, told.get(record.id, []))}
-        if listed and record.id in listed:  # the queue knows better than accounts which tasks wait
-            known = {shown: each for shown, each in known.items() if not each.pending_indices}
+        if listed and record.id in listed:  # the queue knows better than accounts which tasks wait, or wait again
+            there = {index for each in listed[record.id] for index in indices_of(each)}
+            known = {
+                shown: each for shown, each in known.items() if not each.pending_indices and each.index not in there
+            }
             known |= {each.shown_id: each for each in listed[record.id]}
         statuses = merge(record, list(known.values()))
         if is_settled(record, statuses):

@@ -118,12 +118,12 @@ class NodeStore:
         folder = self.images / identity
         return folder / "root" if is_whole(str(folder)) else None
 
-    def remember(self, reference: str, machine: str, identity: str) -> None:
-        """Note what a reference means."""
+    def remember(self, reference: str, machine: str, identity: str, answer: str = "") -> None:
+        """Note what a reference means; `answer` says whether that was asked now, and with which login."""
         path = Path(name_path(str(self.place), reference, machine))
         with explained(path):
             path.parent.mkdir(mode=0o700, exist_ok=True)
-        text = f"{identity}\n{describe_name(reference, machine)}"
+        text = f"{identity}\n{describe_name(reference, machine)}{answer}\n"
         write_atomically(path, text.encode("utf-8", "surrogateescape"), mode=0o600)
 
     def find_content(self, image: ImageFile) -> str:

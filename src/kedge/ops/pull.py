@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 # Imports inside the functions below are late for start-up cost: a pull of what is stored already needs none of them.
 
+_THERE = "there already"
 _FORMAT_VERSION = 2  # part of the key of stored images: raise it when the bytes that are written change
 
 
@@ -80,10 +82,25 @@ class Pulled:
 
 def pull(request: PullRequest, workplace: Workplace, *, dry_run: bool = False) -> Pulled:
     """Do it; with `dry_run` ask the registry and say what would be done."""
+    began = time.time()
+    pulled = _pull_as_needed(request, workplace, dry_run=dry_run)
+    if not dry_run and pulled.how != _THERE:
+        _make_young(pulled.output, began)
+    return pulled
+
+
+def _make_young(output: Path, began: float) -> None:
+    """Give the output the time of the pull, for make: a folder has its image's, a hard link that of the first pull."""
+    with explained(output):
+        if output.stat().st_mtime < began:
+            os.utime(output)
+
+
+def _pull_as_needed(request: PullRequest, workplace: Workplace, *, dry_run: bool) -> Pulled:
     if not request.if_missing:
         return _pull(request, workplace, dry_run=dry_run)
     target = _name_output(request, workplace)
-    there = Pulled(request.reference.redacted, target, request.form, how="there already")
+    there = Pulled(request.reference.redacted, target, request.form, how=_THERE)
     if os.path.lexists(target):
         return there
     if not dry_run:

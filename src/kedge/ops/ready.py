@@ -90,6 +90,10 @@ def locate(options: RunOptions, host: HostFacts, say: Say) -> Located:
             mounted = program
 
     root = find() if image.kind == "folder" else find_held(find, make_ready, options.image)
+    if root.way == "gocryptfs" and not options.dry_run:
+        from kedge.ops.decryption import find_passphrase  # late: few images are encrypted
+
+        root.secret = find_passphrase(options, image.path, host.environ)
     return Located(image, root, image.path)
 
 
@@ -132,8 +136,8 @@ def _locate_reference(options: RunOptions, host: HostFacts, say: Say) -> Located
     if options.root not in ("auto", "unpack"):
         say("warn", f"--root-from {options.root} changes nothing: {reference} is unpacked on this node")
     machine = choose_machine(options, host)
-    is_asked = not is_volatile(reference) and options.pull not in ("newer", "always")
-
+    is_looked_up = options.pull == "auto" and not is_volatile(reference)
+    is_asked = not is_volatile(reference) and options.pull in ("missing", "never")
     program, mounted = "", ""  # squashfuse and the SIF that it mounts instead, where nothing can be unpacked
     passing = ""  # a folder for this start alone
 
@@ -143,7 +147,7 @@ def _locate_reference(options: RunOptions, host: HostFacts, say: Say) -> Located
         if passing:
             return make_passing(passing)
         try:
-            folder = find_named(reference, machine, host.environ) if is_asked else ""
+            folder = look_on_node(options, host, is_asked=is_asked)
         except _file_problem():  # this node has no place for images
             folder = ""
         return Root("folder" if folder else "unpack", f"{reference} is unpacked on this node: {folder}", folder)
@@ -154,17 +158,29 @@ def _locate_reference(options: RunOptions, host: HostFacts, say: Say) -> Located
             passing = unpack_passing(options)
             return
         program = find_substitute(options)
-        if not is_asked:
+        if not is_asked and not is_looked_up:
             is_asked = True
             mounted = prepare(options, reference, may_mount=bool(program))
             return
         was_missing = root.way == "unpack"  # and not there, but about to be removed
         name = name_path("", reference, machine).rpartition("/")[2]
-        is_there = lambda: was_missing and bool(find_named(reference, machine, host.environ))  # noqa: E731 - as above
+        is_there = lambda: was_missing and bool(look_on_node(options, host, is_asked=is_asked))  # noqa: E731 - as above
         mounted = prepare_once(options, say, name, is_there, may_mount=bool(program))
+        is_asked = True
 
     root = find_held(find, make_ready, reference)
     return Located(identify(mounted) if mounted else ImageFile(root.folder, "folder"), root, reference)
+
+
+def look_on_node(options: RunOptions, host: HostFacts, *, is_asked: bool) -> str:
+    """The root that a reference means here; empty where --pull wants the registry to be asked, and nobody has yet."""
+    if is_asked:
+        return find_named(options.image, choose_machine(options, host), host.environ)
+    if options.pull != "auto" or is_volatile(options.image):
+        return ""
+    from kedge.runtime.images.lookups import find_current  # late: files are not looked up
+
+    return find_current(options.image, choose_machine(options, host), host.environ, options.pull_words)
 
 
 def keeps_nothing(options: RunOptions, host: HostFacts) -> bool:

@@ -51,6 +51,7 @@ class Resolved:
     manifest: Manifest
     client: RegistryClient
     index: Index | None = None  # that names the manifest, where it was read
+    is_unanswered: bool = False  # the registry could not be reached: this is what the reference was before
 
     @property
     def digest(self) -> Digest:
@@ -71,11 +72,13 @@ def resolve(
     offline: bool = False,
     any_platform: bool = False,
     client: RegistryClient | None = None,
+    patience: float | None = None,
 ) -> Resolved:
     """The manifest that `reference` means for the workplace's platform.
 
     With `any_platform` it is that of another one where there is none for this: to be looked at, not to be run.
-    Who asks for several of a registry gives one `client` for all, which logs in once.
+    Who asks for several of a registry gives one `client` for all, which logs in once. With `patience` a manifest that
+    is in the store is taken when the registry has given no answer for about so many seconds.
     """
     known = store.recall(str(reference), workplace.platform)
     shared, client = client, client or RegistryClient(reference.registry, workplace.open_access())
@@ -91,13 +94,15 @@ def resolve(
     if fallback is None or known is None:
         manifest, index = _ask(client, reference, workplace, store, any_platform=any_platform)
     else:
-        impatient = shared or RegistryClient(reference.registry, workplace.open_access(patient=False))
+        impatient = shared or RegistryClient(
+            reference.registry, workplace.open_access(patient=False, patience=patience)
+        )
         try:
             manifest, index = _ask(impatient, reference, workplace, store, is_known=True, any_platform=any_platform)
         except (NetworkFailed, RateLimited) as problem:
             age = _describe_age(time.time() - known.when)
             workplace.progress.warn(f"{problem.message}; using what {reference} was {age} ago, {known.digest}")
-            return Resolved(reference, fallback, client)
+            return Resolved(reference, fallback, client, is_unanswered=True)
     with contextlib.suppress(FileProblem):  # a store that we may only read still serves what it has
         if index is None or _has_platform(index, workplace.platform):
             store.remember(str(reference), workplace.platform, manifest.digest)

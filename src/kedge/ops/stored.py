@@ -6,6 +6,7 @@ One process on all nodes makes such a file, the others wait for it; the next job
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,13 +68,19 @@ def have_stored(reference: Reference, workplace: Workplace, store: Store, shape:
 
 
 def _resolve(reference: Reference, workplace: Workplace, store: Store, policy: str) -> Resolved:
-    if policy in ("missing", "never"):
+    if policy in ("missing", "never") or (policy == "auto" and _was_asked(reference, workplace, store)):
         try:
             return resolve(reference, workplace, store, offline=True)
         except ImageNotFound:
             if policy == "never":
                 raise
     return resolve(reference, workplace, store)
+
+
+def _was_asked(reference: Reference, workplace: Workplace, store: Store) -> bool:
+    """Whether what a tag means was asked a moment ago; a login in the environment is tried each time."""
+    known, settings = store.recall(str(reference), workplace.platform), workplace.settings
+    return known is not None and not settings.registry_login and 0 <= time.time() - known.when < settings.tag_lifetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +135,7 @@ class _Place:
     def from_local(self) -> StoredFile:
         """A file, an archive, a daemon's image: known by its digest, or by the state of the file."""
         from kedge.ops.image_source import LayeredImage
-        from kedge.ops.open_local import open_local_image
+        from kedge.ops.open_local import open_any_image, open_local_image
 
         image = open_local_image(self.reference, self.workplace)
         try:
@@ -136,7 +143,7 @@ class _Place:
         finally:
             image.close()
         return StoredFile(
-            self.key(identity), lambda file: self._write(file, open_local_image(self.reference, self.workplace))
+            self.key(identity), lambda file: self._write(file, open_any_image(self.reference, self.workplace))
         )
 
     def _describe_file(self) -> str:

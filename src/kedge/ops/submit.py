@@ -78,7 +78,7 @@ class Submitted:
 
 
 def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping[str, str], folder: str) -> Plan:
-    """Decide everything; nothing is written, fetched or submitted. `folder` is where relative names begin."""
+    """Decide everything: tags are looked up, nothing is pulled or submitted. `folder` is where relative names begin."""
     directory = str(Path(folder, job.directory)) if job.directory else folder
     if not Path(directory).is_dir():
         raise FileProblem(f"the working folder {directory} does not exist", context={"path": directory})
@@ -86,7 +86,7 @@ def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping
     output = Path(directory, job.output or (_DEFAULT_ARRAY_OUTPUT if job.array else _DEFAULT_OUTPUT))
     error = str(Path(directory, job.error)) if job.error else ""
     for path in (str(output), error):
-        if path:
+        if path not in ("", os.devnull):
             require_writable(_find_output_folder(path, job.name))
     seen = [path for path in (directory, image.path if "://" not in image.path else "", str(output)) if path]
     architecture = read_architecture(image, cluster.site)

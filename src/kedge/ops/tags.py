@@ -22,9 +22,9 @@ from kedge.compat.image.traits import Fact, ImageTraits
 from kedge.compat.judge import judge
 from kedge.compat.tables.load import Tables
 from kedge.compat.target import Target
-from kedge.errors import NetworkFailed, RateLimited
+from kedge.errors import ImageNotFound, NetworkFailed, RateLimited
 from kedge.frozen import as_dict, frozen, replace
-from kedge.ops.known_tables import Repository
+from kedge.ops.known_tables import Repository, propose_image
 from kedge.ops.look import look_at_tags
 from kedge.ops.workplace import MORE_RETRIES, Workplace
 
@@ -103,7 +103,9 @@ def list_image_tags(
     notes = [repository.note] if repository.note else []
     known = {row.tag: row for row in tables.list_releases(repository.image)}
     there = None if offline else ask_registry(repository, workplace, notes, has_tables=bool(known))
-    if there is None and offline:
+    if offline and not known:
+        raise _refuse_unknown(repository, tables)
+    if offline:
         notes.append(f"{repository.registry} was not asked: these are the tags that kedge's tables know")
     names = [read_tag(tag, repository.image) for tag in dict.fromkeys([*(there or ()), *known])]
     maker = _RowMaker(repository, tables, target, None if there is None else frozenset(there), names)
@@ -120,6 +122,15 @@ def list_image_tags(
         notes += [note for note in _list_target_notes(shown, target) if note not in notes]
     title = target.title if target else ""
     return TagListing(repository.name, tuple(shown), len(rows), there is not None, title, tuple(notes))
+
+
+def _refuse_unknown(repository: Repository, tables: Tables) -> ImageNotFound:
+    """An empty list would read as if the repository had no tags."""
+    return ImageNotFound(
+        f"the tables of kedge do not know {repository.name}, and --offline forbids asking {repository.registry}",
+        context={"repository": repository.name},
+        hint=propose_image(repository.path, tables),
+    )
 
 
 def ask_registry(

@@ -16,12 +16,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from kedge.errors import FileProblem, ImageNotFound, KedgeError, NoSpace, UnsupportedFormat, UsageError
+from kedge.errors import (
+    FileProblem,
+    ImageNotFound,
+    KedgeError,
+    NetworkFailed,
+    NoSpace,
+    RateLimited,
+    UnsupportedFormat,
+    UsageError,
+)
 from kedge.model.reference import Reference, Transport
 from kedge.ops.node_store import Build, Built, NodeStore
-from kedge.ops.workplace import Workplace
+from kedge.ops.workplace import LOOKUP_PATIENCE, Workplace
 from kedge.posix.files import explained
 from kedge.runtime.images.image_file import ImageFile, identify
+from kedge.runtime.images.lookups import describe_login, find_current
 from kedge.runtime.images.node import find_named, is_volatile
 from kedge.store.store import Store
 
@@ -33,7 +43,7 @@ if TYPE_CHECKING:
 
 # Imports inside the functions below are late for start-up cost: what is on the node already needs none of them.
 
-PULL_POLICIES = ("missing", "newer", "always", "never")
+PULL_POLICIES = ("auto", "missing", "newer", "always", "never")
 _EXPANSION = 3  # compressed layers to files on a disk
 _MAXIMUM_WORKERS = 16
 _FORMAT = "v1"  # part of an identity: raise it when the unpacked files change
@@ -60,7 +70,7 @@ class Unpacked:
         }
 
 
-def unpack(text: str, workplace: Workplace, *, policy: str = "missing", once: str = "") -> Unpacked:
+def unpack(text: str, workplace: Workplace, *, policy: str = "auto", once: str = "") -> Unpacked:
     """Make the image that `text` names ready; `policy` says when a registry is asked.
 
     `once` is the name of an image for one container alone: nobody else finds it.
@@ -83,6 +93,7 @@ class _Done:
     root: Path
     identity: str
     is_new: bool
+    is_unanswered: bool = False  # the registry could not be reached: this is what was here before
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +114,43 @@ class _Unpacker:
         if self.reference.transport is Transport.INSTANCE:
             raise UsageError(f"{self.reference} is a running container; there is nothing to unpack")
         machine = self.workplace.settings.architecture or ""
-        if self.policy in ("missing", "never") and not is_volatile(self.text) and not self.once:
-            found = find_named(self.text, machine, self.node.environ)
-            if found:
-                return _Done(Path(found), Path(found).parent.name, False)
-        done = self._unpack_local() if self.reference.is_local else self._unpack_remote()
+        is_new = is_volatile(self.text) or bool(self.once)
+        found = "" if is_new else find_named(self.text, machine, self.node.environ)
+        if found and (self.policy in ("missing", "never") or (self.policy == "auto" and self._is_current(machine))):
+            return _Done(Path(found), Path(found).parent.name, False)
+        done = self._unpack_local() if self.reference.is_local else self._ask(found)
         if not self.once:
-            self.node.remember(self.text, machine, done.identity)
+            self._remember(machine, done, is_there=bool(found))
         return done
+
+    def _is_current(self, machine: str) -> bool:
+        return bool(find_current(self.text, machine, self.node.environ, self._login_words))
+
+    @property
+    def _login_words(self) -> tuple[str, ...]:
+        """Options for the login, as `kedge exec` has them."""
+        access = self.workplace.access
+        login = ("--docker-login",) if access is not None and access.login is not None else ()
+        return login + (("--authfile", str(access.authfile)) if access is not None and access.authfile else ())
+
+    def _ask(self, found: str) -> _Done:
+        """What the registry has; where it cannot be reached and nobody insists, what is here."""
+        try:
+            return self._unpack_remote(is_there=bool(found) and self.policy == "auto")
+        except (NetworkFailed, RateLimited) as problem:
+            if not found or self.policy != "auto":
+                raise
+            self.workplace.progress.warn(f"{problem.message}; using {self.reference.redacted} as it is on this node")
+            return _Done(Path(found), Path(found).parent.name, False, is_unanswered=True)
+
+    def _remember(self, machine: str, done: _Done, *, is_there: bool) -> None:
+        word = "unanswered" if done.is_unanswered else "asked"
+        answer = f"{word} {describe_login(self.node.environ, self._login_words)}"
+        try:
+            self.node.remember(self.text, machine, done.identity, answer)
+        except FileProblem:
+            if not is_there:  # else it is asked again the next time, which is no reason to fail
+                raise
 
     def _make(self, identity: str, source: str, build: Build) -> _Done:
         from kedge.host.memory import watch_memory
@@ -206,15 +246,16 @@ class _Unpacker:
 
     # -- images of other machines
 
-    def _unpack_remote(self) -> _Done:
+    def _unpack_remote(self, *, is_there: bool) -> _Done:
         from kedge.ops.resolve import resolve
 
+        is_offline, patience = self.policy == "never", LOOKUP_PATIENCE if is_there else None
         with self.workplace.open_store() as store:
             if self.reference.transport is Transport.DOCKER:
-                resolved = resolve(self.reference, self.workplace, store, offline=self.policy == "never")
+                resolved = resolve(self.reference, self.workplace, store, offline=is_offline, patience=patience)
                 if not resolved.manifest.is_sif:
                     return self._unpack_resolved(resolved, store)
-            return self._unpack_sif(store)
+            return self._unpack_sif(store, self.workplace.hurry(patience) if patience else self.workplace)
 
     def _unpack_resolved(self, resolved: Resolved, store: Store) -> _Done:
         from kedge.ops.fetch import open_remote_image
@@ -222,7 +263,7 @@ class _Unpacker:
         identity = self.once or self._name_layers(resolved.digest.hex)
         found = self.node.find(identity)
         if found is not None and self.policy != "always":
-            return _Done(found, identity, False)
+            return _Done(found, identity, False, resolved.is_unanswered)
         missing = sum(x.size for x in resolved.manifest.layers if not store.has_blob(x.digest, x.size))
         if missing and self.policy == "never":
             raise self._refuse_fetching()
@@ -239,11 +280,11 @@ class _Unpacker:
         with self._attempt(store):
             return self._make(identity, self.reference.redacted, build)
 
-    def _unpack_sif(self, store: Store) -> _Done:
+    def _unpack_sif(self, store: Store, workplace: Workplace) -> _Done:
         from kedge.ops.fetch_sif import find_sif_source
         from kedge.ops.image_content import hash_content
 
-        source = find_sif_source(self.reference, self.workplace, store, offline=self.policy == "never")
+        source = find_sif_source(self.reference, workplace, store, offline=self.policy == "never")
         identity = self.once or (f"sif-{source.digest.hex}" if source.digest else "")
         found = self.node.find(identity) if identity else None
         if found is not None and self.policy != "always":

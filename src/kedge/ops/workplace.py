@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kedge.registry.access import Access, AccessOptions
 
 _PASSING_STORE = "kedge-store"
+LOOKUP_PATIENCE = 10.0  # seconds; for who has the image already, and only wants to know whether it is the newest
 _QUESTION_PATIENCE = 20.0  # seconds; who asks waits for the answer, who pulls may leave
 MORE_RETRIES = (
     "--retries N, or the setting 'retries', asks more often"  # the hint where a hurried question had no answer
@@ -80,15 +81,15 @@ class Workplace:
         """Whether registries are asked for a short while only."""
         return self.access is not None and self.access.patience is not None
 
-    def hurry(self) -> Workplace:
+    def hurry(self, patience: float = _QUESTION_PATIENCE) -> Workplace:
         """The same for a question, which is given up sooner than a pull, unless somebody said how often to try."""
         from kedge.registry.access import AccessOptions
 
         if self.settings.sources["retries"].kind != "default":
             return self
-        return replace(self, access=replace(self.access or AccessOptions(), patience=_QUESTION_PATIENCE))
+        return replace(self, access=replace(self.access or AccessOptions(), patience=patience))
 
-    def open_access(self, *, patient: bool = True) -> Access:
+    def open_access(self, *, patient: bool = True, patience: float | None = None) -> Access:
         """Access to registries; an impatient one does not try again, for when there is another way."""
         from kedge.registry.access import Access, AccessOptions
 
@@ -98,6 +99,7 @@ class Workplace:
             no_https=asked.no_https or settings.no_https,
             ca_bundle=asked.ca_bundle or settings.ca_bundle,
             retries=settings.retries if patient else 0,
+            patience=patience or asked.patience,
             stall_timeout=settings.stall_timeout,
             minimum_speed=settings.minimum_speed or 0,
         )

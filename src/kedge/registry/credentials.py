@@ -13,21 +13,15 @@ from pathlib import Path
 
 from kedge.errors import InvalidSetting, UsageError
 from kedge.frozen import NOTHING
+from kedge.model.logins import NGC_VARIABLES, PAIRS, list_auth_files
 from kedge.posix.private import find_foreign_hand
 from kedge.registry.credential_helpers import TOKEN_USER, try_helper
 from kedge.registry.docker_config import AuthFile, Login, normalize_key, read_auth_file
 from kedge.registry.netrc import NetrcEntry, parse_netrc
-from kedge.registry.ngc import NGC_REGISTRY, NGC_USER, NGC_VARIABLES, holds_ngc_key, is_ngc_registry
+from kedge.registry.ngc import NGC_REGISTRY, NGC_USER, holds_ngc_key, is_ngc_registry
 from kedge.registry.secret import Secret, encode_basic
 from kedge.settings import apptainer_directory
 
-PAIRS = (
-    ("KEDGE_DOCKER_USERNAME", "KEDGE_DOCKER_PASSWORD"),
-    ("KEDGE_USERNAME", "KEDGE_PASSWORD"),
-    ("APPTAINER_DOCKER_USERNAME", "APPTAINER_DOCKER_PASSWORD"),
-    ("SINGULARITY_DOCKER_USERNAME", "SINGULARITY_DOCKER_PASSWORD"),
-    ("DOCKER_USERNAME", "DOCKER_PASSWORD"),
-)
 _ENROOT_NAMES = {
     "nvcr.io": ("nvcr.io", "authn.nvidia.com"),
     "docker.io": ("registry-1.docker.io", "auth.docker.io", "docker.io", "index.docker.io"),
@@ -133,15 +127,10 @@ class CredentialSources:
         """The auth files that are looked into, in order, and whether the user named them."""
         if self.authfile is not None:
             yield self.authfile, True
-        yield login_file(self.home, self.environ), False
-        yield self.home / ".singularity" / "docker-config.json", False
-        if self.environ.get("REGISTRY_AUTH_FILE"):
-            yield Path(self.environ["REGISTRY_AUTH_FILE"]), False
         runtime = self.environ.get("XDG_RUNTIME_DIR", "")
-        if runtime.startswith("/") and _is_ours(runtime):
-            yield Path(runtime) / "containers" / "auth.json", False
-        config = self.environ.get("DOCKER_CONFIG")
-        yield (Path(config) if config else self.home / ".docker") / "config.json", False
+        for path in list_auth_files(self.environ, str(self.home)):
+            if not runtime or not path.startswith(f"{runtime}/containers/") or _is_ours(runtime):
+                yield Path(path), False
 
     def _from_enroot(self, registry: str, notes: list[str]) -> Iterator[Credential]:
         host = normalize_key(registry)

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from kedge.model.logins import NGC_VARIABLES
 from kedge.registry.docker_config import Login
 
 NGC_USER = "$oauthtoken"
 NGC_REGISTRY = "nvcr.io"
-NGC_VARIABLES = ("NGC_API_KEY", "NGC_CLI_API_KEY")
 _PREFIX = "nvapi-"
 # Who is not on this list gets no key, whatever a challenge, a redirect, a mirror or a login file says.
 _HOSTS = frozenset({NGC_REGISTRY, "authn.nvidia.com"})

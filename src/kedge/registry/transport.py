@@ -8,7 +8,6 @@ redirects itself so that Authorization never leaves the host it is for, and neve
 from __future__ import annotations
 
 import contextlib
-import email.utils
 import http.client
 import math
 import random
@@ -26,7 +25,7 @@ import urllib3
 import urllib3.exceptions as faults
 
 from kedge.errors import InvalidSetting, NetworkFailed, RegistryProtocolError
-from kedge.registry.pace import Pace, SpeedMeter
+from kedge.registry.pace import Pace, SpeedMeter, parse_retry_after
 from kedge.registry.proxies import Proxies, Proxy
 from kedge.registry.secret import Secret, redact_url
 from kedge.registry.tls import CERTIFICATE_FOLDERS, SYSTEM_BUNDLES, HostCertificates, find_certificates
@@ -95,9 +94,7 @@ class Response:
         count: Callable[[int, int], None] = lambda _a, _b: None,
         pace: Pace | None = None,
     ) -> None:
-        self._raw = raw
-        self._count = count
-        self._pace = pace or Pace()
+        self._raw, self._count, self._pace = raw, count, pace or Pace()
         self.url = url
         self.status = raw.status
 
@@ -122,17 +119,15 @@ class Response:
         """
         received, end = 0, time.monotonic() + (seconds or 0.0)
         meter = SpeedMeter(self._pace)
-        is_watched = seconds is not None or self._pace.least > 0
         while True:
             began = time.monotonic()
-            piece = self._read_piece(size, received, at_once=is_watched or not meter.is_fast)
+            piece = self._read_piece(size, received, at_once=seconds is not None or not meter.is_fast)
             if not piece:
                 return
-            now = time.monotonic()
+            speed = meter.add(time.monotonic() - began, len(piece))
             received += len(piece)
             self._count(0, len(piece))
             yield piece
-            speed = meter.add(now - began, len(piece))
             if speed is not None:
                 self._raw.close()
                 raise explain_pace(self.url, speed, self._pace.least)
@@ -381,19 +376,6 @@ def is_same_origin(one: str, other: str) -> bool:
     return (left.scheme, (left.hostname or "").lower(), left.port or default_port(left.scheme)) == (
         right.scheme, (right.hostname or "").lower(), right.port or default_port(right.scheme)
     )  # fmt: skip
-
-
-def parse_retry_after(value: str | None, now: float) -> float | None:
-    """Seconds to wait, from a number or an HTTP date; None when absent or unreadable."""
-    if not value:
-        return None
-    text = value.strip()
-    if text.isascii() and text.isdigit():
-        return float(text[:9])
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - now)
-    except (ValueError, TypeError, OverflowError):
-        return None
 
 
 def _redirect_location(request: Request, response: Response) -> str | None:

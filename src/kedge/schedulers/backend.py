@@ -72,8 +72,8 @@ class Backend(Protocol):
         """The id in what the submit command printed; raises SchedulerFailed when there is none."""
         ...
 
-    def interactive_argv(self, job: Job, site: Site, command: Sequence[str]) -> list[str]:
-        """The command that waits for an allocation like the job's and runs `command` there on a terminal."""
+    def interactive_argv(self, job: Job, site: Site, command: Sequence[str], *, has_terminal: bool = True) -> list[str]:
+        """The command that waits for an allocation like the job's and runs `command` there, on a terminal if any."""
         ...
 
     def list_query(self, user: str) -> Query:
@@ -106,4 +106,8 @@ class Backend(Protocol):
 
     def explain(self, status: JobStatus) -> str:
         """Why it waits or how it failed, in a sentence for people, with the remedy where there is one; may be empty."""
+        ...
+
+    def is_stuck(self, status: JobStatus) -> bool:
+        """Whether it waits in vain: it never begins unless somebody changes it. One that its user holds is not."""
         ...

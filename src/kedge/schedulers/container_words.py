@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from kedge.errors import RequestRefused
 from kedge.model.job import Job
 from kedge.model.site import Site
+from kedge.schedulers.backend import Place
 from kedge.schedulers.quoting import quote
 
 _REQUESTS = {"kedge": "KEDGEENV_", "apptainer": "APPTAINERENV_", "singularity": "SINGULARITYENV_"}
+_ROOT = "/"  # nobody wants the node's root over that of the image
 RUNTIMES = ("kedge", "apptainer", "singularity", "pyxis")
 
 
@@ -44,11 +46,11 @@ def escape_value(value: str) -> str:
     return re.sub(r"([\\$`])", r"\\\1", value)
 
 
-def container_words(job: Job, site: Site, inside_only: Sequence[str] = ()) -> list[str]:
-    """Fragments of shell before the command; the variables `kedge` and `image` are set."""
+def container_words(job: Job, site: Site, place: Place) -> list[str]:
+    """Fragments of shell before the command; the variables `kedge` and `image` are set, the folder is the job's."""
     runtime = runtime_of(job, site)
     if runtime == "pyxis":
-        return [*_pyxis_variables(job, inside_only), *_pyxis_words(job, site)]
+        return [*_pyxis_variables(job, place.inside_only), *_pyxis_words(job, site, place.directory)]
     words = ['"$kedge"' if runtime == "kedge" else runtime, "exec" if job.command and not job.runscript else "run"]
     if job.uses_gpus:
         words.append("--nv")
@@ -74,7 +76,44 @@ def _pyxis_variables(job: Job, inside_only: Sequence[str]) -> list[str]:
     return [*words, f"--container-env={quote(listed)}"] if listed else []
 
 
-def _pyxis_words(job: Job, site: Site) -> list[str]:
+def pyxis_options(job: Job, site: Site, directory: str) -> list[str]:
+    """Options of srun for a container that begins in `directory`, as words."""
+    _check_pyxis(job, site, directory)
+    mounts = _list_pyxis_mounts(job, site)
+    words = [f"--container-image={pyxis_name(job.image)}"]
+    if directory != _ROOT:
+        mounts.insert(0, f"{directory}:{directory}")
+        words.append(f"--container-workdir={directory}")
+    return [*words, f"--container-mounts={','.join(mounts)}"] if mounts else words
+
+
+def _pyxis_words(job: Job, site: Site, directory: str) -> list[str]:
+    """The same as fragments of shell; where the script's own lines changed the folder, that one counts."""
+    _check_pyxis(job, site, directory)
+    mounts = [quote(",".join(_list_pyxis_mounts(job, site)))] if (*site.binds, *job.binds) else []
+    words = [f"--container-image={quote(pyxis_name(job.image))}"]
+    if directory != _ROOT:
+        mounts.insert(0, '"$PWD:$PWD"')
+        words.append('--container-workdir="$PWD"')
+    words += [f"--container-mounts={','.join(mounts)}"] if mounts else []
+    return [*words, "--container-entrypoint"] if not job.command or job.runscript else words
+
+
+def _list_pyxis_mounts(job: Job, site: Site) -> list[str]:
+    return [_pyxis_mount(each) for bind in (*site.binds, *job.binds) for each in bind.split(",")]
+
+
+def _check_pyxis(job: Job, site: Site, directory: str) -> None:
+    if site.scheduler != "slurm":
+        raise RequestRefused(
+            f"Pyxis is a part of Slurm, and the site {site.name} has {site.scheduler}",
+            hint="choose another runtime, as with --runtime kedge",
+        )
+    if re.search("[,:]", directory):
+        raise RequestRefused(
+            f"Pyxis cannot mount a directory with a comma or a colon in its name: {directory}",
+            hint="work in another directory, or give --runtime kedge",
+        )
     if job.container_options:
         raise RequestRefused(
             f"Pyxis does not know these options of containers: {shlex.join(job.container_options)}",
@@ -85,13 +124,6 @@ def _pyxis_words(job: Job, site: Site) -> list[str]:
             f"Pyxis takes no SIF file, and the image is {job.image}",
             hint="name the image on its registry, make a SquashFS with 'kedge convert', or give --runtime kedge",
         )
-    words = [f"--container-image={quote(pyxis_name(job.image))}"]
-    mounts = [_pyxis_mount(each) for bind in (*site.binds, *job.binds) for each in bind.split(",")]
-    if mounts:
-        words.append(f"--container-mounts={quote(','.join(mounts))}")
-    if not job.command or job.runscript:
-        words.append("--container-entrypoint")
-    return words
 
 
 def pyxis_name(image: str) -> str:

@@ -71,8 +71,9 @@ class _Local:
         return found[1] or found[2]
 
     @staticmethod
-    def interactive_argv(job: Job, site: Site, command: Sequence[str]) -> list[str]:
+    def interactive_argv(job: Job, site: Site, command: Sequence[str], *, has_terminal: bool = True) -> list[str]:
         """Waits until there is room, and runs the command right here."""
+        del has_terminal
         options = _change({"name": job.name, **_ask_for(job)}, job, site)
         words = [f"--{name}={value}" if value else f"--{name}" for name, value in options.items()]
         return own_command("local-queue", "run", *words, "--", *command)
@@ -118,6 +119,11 @@ class _Local:
         if status.state in (State.QUEUED, State.HELD):
             return _explain_waiting(status)
         return _explain_end(status)
+
+    @staticmethod
+    def is_stuck(status: JobStatus) -> bool:
+        """What it waits for ended otherwise, or it asks for more than there is."""
+        return status.state is State.HELD and status.reason in ("DependencyNeverSatisfied", "BadConstraints")
 
 
 LOCAL: Backend = _Local()

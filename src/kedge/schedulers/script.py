@@ -218,7 +218,7 @@ def _run_command(job: Job, site: Site, place: Place, dialect: Dialect) -> list[s
     is_pyxis = uses_pyxis(job, site)
     exported = replace(job, environment=_list_variables(job, site, place))  # what a launcher has to hand on
     words = launch_words(exported, site, dialect, force=is_pyxis)
-    words += container_words(job, site, place.inside_only) if job.image else []
+    words += container_words(job, site, place) if job.image else []
     quoted = [quote(word) for word in job.command]
     is_odd = any(word.startswith("'") and ("$" in word or "`" in word) for word in quoted)
     asides = ["# shellcheck disable=SC2016 # dollar signs are the program's, not this shell's"] if is_odd else []

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kedge.errors import FileProblem, KedgeError
-from kedge.model.link_mode import LinkMode
+from kedge.model.setting_values import LinkMode
 from kedge.posix.files import apply_umask, explained
 from kedge.store import transfer
 from kedge.store.blobs import hash_file, hash_open

@@ -33,6 +33,7 @@ from kedge.formats.sif.reader import SifReader
 from kedge.formats.sif.writer import SifBuilder
 from kedge.posix.files import atomic_output, explained
 
+NO_TIME = -62_135_596_800  # the zero of Go's times, the year 1, in seconds
 Ranges = list[tuple[int, int]]
 
 
@@ -44,19 +45,19 @@ def append_object(path: Path, item: DataObject, *, now: int | None = None) -> Si
 def append_objects(path: Path, items: Iterable[DataObject], *, now: int | None = None) -> list[SifDescriptor]:
     """Add several objects in one step: all of them or none."""
     with _editing(path) as edit:
-        return [edit.append(item, _clock(now)) for item in items]
+        return [edit.append(item, edit.clock(now)) for item in items]
 
 
 def delete_object(path: Path, identifier: int, *, now: int | None = None) -> SifDescriptor:
     """Remove an object; its bytes are not copied, and the file is shortened where nothing follows them."""
     with _editing(path) as edit:
-        return edit.delete(identifier, _clock(now))
+        return edit.delete(identifier, edit.clock(now))
 
 
 def set_primary(path: Path, identifier: int, *, now: int | None = None) -> SifDescriptor:
     """Make a system partition the primary one; the one that was becomes an ordinary system partition."""
     with _editing(path) as edit:
-        return edit.set_primary(identifier, _clock(now))
+        return edit.set_primary(identifier, edit.clock(now))
 
 
 def create_empty(path: Path, *, force: bool = False, now: int | None = None) -> Header:
@@ -117,6 +118,11 @@ class _Edit:
         self._header = reader.header
         self._slots = {descriptor.slot: descriptor for descriptor in reader.descriptors}
         self._added: dict[int, DataObject] = {}
+
+    def clock(self, now: int | None) -> int:
+        """The time of the change; none in a file that was made without times and an ID, as Apptainer keeps it."""
+        times, identity = {self._header.created, self._header.modified}, self._header.identity
+        return NO_TIME if now is None and times == {NO_TIME} and not any(identity) else _clock(now)
 
     def append(self, item: DataObject, now: int) -> SifDescriptor:
         free = next((slot for slot in range(self._header.descriptors_total) if slot not in self._slots), None)

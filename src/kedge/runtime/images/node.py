@@ -5,7 +5,7 @@ images/IDENTITY/info   what it is; made first and never touched, so that a clean
 images/IDENTITY/root/  the root file system
 images/IDENTITY/lock   held (shared) by every container that runs from it; its time is that of the last use
 images/IDENTITY.lock   held by who unpacks it
-names/REFERENCE        the identity that a reference had when it was last asked for
+names/REFERENCE        the identity that a reference had when it was last asked for; its time is when that was
 files/STATE            the identity of what a file holds, and the paths under which it was seen in this state
 
 An identity is a digest of contents. Hashing a file takes long, so a start looks for the file's state instead: times and
@@ -136,14 +136,31 @@ def describe_path(path: str) -> str:
 
 def find_named(reference: str, machine: str, environ: Mapping[str, str]) -> str:
     """The root of an image that was unpacked here under this reference; empty when there is none."""
+    asked = read_asked(reference, machine, environ)
+    return asked.root if asked else ""
+
+
+class Asked:
+    """What a reference meant when it was last asked for."""
+
+    def __init__(self, root: str, answer: str, when: float) -> None:
+        self.root = root  # empty when that image is not here any more
+        self.when = when
+        word, _, self.login = answer.strip().partition(" ")
+        self.is_unanswered = word == "unanswered"
+
+
+def read_asked(reference: str, machine: str, environ: Mapping[str, str]) -> Asked | None:
+    """What a reference meant, and when that was asked; None when it never was."""
     place = choose_place(environ)
     try:
         with open(name_path(place, reference, machine), encoding="utf-8", errors="surrogateescape") as file:
             identity, _, rest = file.read(65536).partition("\n")
+            when = os.fstat(file.fileno()).st_mtime
     except OSError:
-        return ""
-    is_same = rest == describe_name(reference, machine)  # long names are cut, so that two may have one file
-    return _find_root(place, identity) if is_same else ""
+        return None
+    name = describe_name(reference, machine)  # long names are cut, so that two may have one file
+    return Asked(_find_root(place, identity), rest[len(name) :], when) if rest.startswith(name) else None
 
 
 def is_volatile(reference: str) -> bool:

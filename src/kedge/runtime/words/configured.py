@@ -82,9 +82,11 @@ def list_files(environ: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _read_plain(name: str, lines: list[str]) -> str:
-    """The value of one line `name = "value"`; empty when it takes more to read it."""
+    """The value of one line `name = "value"` or `name = 5`; empty when it takes more to read it."""
     key, _, value = lines[0].partition("=")
     value = value.strip()
+    if len(lines) == 1 and key.strip() == name and value.isascii() and value.isdigit():
+        return value
     if len(lines) > 1 or key.strip() != name or len(value) < 3 or value[0] != value[-1] or value[0] not in "\"'":
         return ""
     return "" if any(letter in value[1:-1] for letter in "$\\\"'") else value[1:-1]

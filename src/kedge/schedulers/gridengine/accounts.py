@@ -72,7 +72,7 @@ def _find_state(fields: Mapping[str, str], failed: int, exit_status: int, reques
     if failed == 0:
         return State.DONE if exit_status == 0 else State.FAILED
     if failed == _RESCHEDULED:
-        return State.UNKNOWN  # it is in the queue again, or was taken out of it
+        return State.LOST  # it is in the queue again; else it was deleted there, of which accounts say nothing
     if fields.get("deleted_by", "NONE") != "NONE":
         return State.CANCELLED
     if failed not in (_LIMIT, _SIGNALLED):

@@ -16,7 +16,7 @@ from kedge.model.site import Site
 from kedge.schedulers.backend import Dialect, Place, Query
 from kedge.schedulers.gridengine.accounts import parse_accounts
 from kedge.schedulers.gridengine.detail import parse_job_detail
-from kedge.schedulers.gridengine.explanation import explain_status
+from kedge.schedulers.gridengine.explanation import explain_status, is_in_error
 from kedge.schedulers.gridengine.listing import parse_job_list
 from kedge.schedulers.gridengine.request import (
     GRAMMAR,
@@ -76,12 +76,16 @@ class GridEngine:
             raise SchedulerFailed("qsub printed no id of a job", context={"said": output[-2000:]})
         return found[-1][1] or found[-1][2]
 
-    def interactive_argv(self, job: Job, site: Site, command: Sequence[str]) -> list[str]:
-        """`qrsh` gives its words to a shell, so they go as one; without `-now n` it fails where nothing is free."""
+    def interactive_argv(self, job: Job, site: Site, command: Sequence[str], *, has_terminal: bool = True) -> list[str]:
+        """`qrsh` gives its words to a shell, so they go as one; without `-now n` it fails where nothing is free.
+
+        With `-pty y` and no terminal it ends before the command does, with status 0.
+        """
         options = merge_directives([*collect_request(job, site), ("-cwd",)], job, site, GRAMMAR)
         words = [word for each in options for word in each]
         call = ["qrsh", "-now", "n", *_account_words(job, site), *words]
-        return [*call, "-pty", "y", shlex.join(command)] if command else call
+        call += ["-pty", "y"] if command and has_terminal else []
+        return [*call, shlex.join(command)] if command else call
 
     def list_query(self, user: str) -> Query:
         """All that waits or runs."""
@@ -121,6 +125,10 @@ class GridEngine:
     def explain(self, status: JobStatus) -> str:
         """In a sentence."""
         return explain_status(status)
+
+    def is_stuck(self, status: JobStatus) -> bool:
+        """`Eqw`: it waits until somebody clears its error."""
+        return is_in_error(status)
 
 
 def _account_words(job: Job, site: Site) -> list[str]:

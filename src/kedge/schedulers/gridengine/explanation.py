@@ -21,11 +21,16 @@ _NO_FOLDER = re.compile(r"can't chdir to ([^:;]*): ([^;]*)")
 
 def explain_status(status: JobStatus) -> str:
     """Empty when there is nothing to say."""
-    if "E" in status.raw and status.state is State.HELD:
+    if is_in_error(status):
         return _explain_error(status)
     if status.state in (State.QUEUED, State.HELD):
         return _explain_waiting(status)
     return _ENDINGS[status.state](status) if status.state in _ENDINGS else ""
+
+
+def is_in_error(status: JobStatus) -> bool:
+    """Whether Grid Engine gave up to start it."""
+    return "E" in status.raw and status.state is State.HELD
 
 
 def _explain_error(status: JobStatus) -> str:
@@ -102,9 +107,9 @@ def _explain_memory(status: JobStatus) -> str:
     return explain_memory(f"it had {most} at most" if most else "")
 
 
-def _explain_unknown(status: JobStatus) -> str:
+def _explain_lost(status: JobStatus) -> str:
     if status.reason == "rescheduling":
-        return "it was put back into the queue, and the accounts have nothing since: it was deleted there, or will run"
+        return "it was put back into the queue and is not there any more: somebody deleted it before it began again"
     return ""
 
 
@@ -113,5 +118,5 @@ _ENDINGS: dict[State, Callable[[JobStatus], str]] = {
     State.CANCELLED: _explain_cancelled,
     State.TIMEOUT: explain_timeout,
     State.OUT_OF_MEMORY: _explain_memory,
-    State.UNKNOWN: _explain_unknown,
+    State.LOST: _explain_lost,
 }

@@ -43,10 +43,16 @@ _WAITS = (
         "it waits because it could not end before a reservation or a job of higher rank begins",
     ),
     ("cannot complete", "it could not end before its queue or the cluster stops; a shorter --time may begin earlier"),
+    (
+        "too many failed attempts",
+        "PBS tried to start it too often in vain and holds it; ask the site's support, or cancel it",
+    ),
     ("Queue not started", "its queue is stopped at the moment; it begins when the queue does"),
     ("exclusive node", "it waits for a node of its own, and all are in use"),
     ("Dependency", "it waits for the jobs that it depends on"),
 )
+
+_STUCK = ("Can Never Run", "Not enough total nodes available", "too many failed attempts")
 
 
 def explain_status(status: JobStatus) -> str:
@@ -54,6 +60,12 @@ def explain_status(status: JobStatus) -> str:
     if status.state in (State.QUEUED, State.HELD):
         return _explain_waiting(status)
     return _ENDINGS[status.state](status) if status.state in _ENDINGS else ""
+
+
+def is_stuck(status: JobStatus) -> bool:
+    """Whether it waits for what cannot happen by itself."""
+    is_waiting = status.state in (State.QUEUED, State.HELD)
+    return is_waiting and any(words in status.reason for words in _STUCK)
 
 
 def _explain_waiting(status: JobStatus) -> str:

@@ -11,7 +11,7 @@ from kedge.model.job import Job
 from kedge.model.job_state import JobStatus
 from kedge.model.site import Site
 from kedge.schedulers.backend import Dialect, Place, Query
-from kedge.schedulers.pbs.explanation import explain_status
+from kedge.schedulers.pbs.explanation import explain_status, is_stuck
 from kedge.schedulers.pbs.request import GRAMMAR, collect_batch, collect_request, is_scheduler_array
 from kedge.schedulers.pbs.status import parse_job_status
 from kedge.schedulers.qsub_directives import merge_directives, redirect_output, require_word, write_directive
@@ -61,9 +61,9 @@ class Pbs:
             raise SchedulerFailed("qsub printed no id of a job", context={"said": output[-2000:]})
         return str(found[-1])
 
-    def interactive_argv(self, job: Job, site: Site, command: Sequence[str]) -> list[str]:
+    def interactive_argv(self, job: Job, site: Site, command: Sequence[str], *, has_terminal: bool = True) -> list[str]:
         """PBS starts a login shell and takes no command: what is to run has to be typed there."""
-        del command
+        del command, has_terminal
         options = merge_directives(collect_request(job, site), job, site, GRAMMAR)
         return ["qsub", "-I", *_account_words(job, site), *(word for each in options for word in each)]
 
@@ -100,6 +100,10 @@ class Pbs:
     def explain(self, status: JobStatus) -> str:
         """In a sentence."""
         return explain_status(status)
+
+    def is_stuck(self, status: JobStatus) -> bool:
+        """The scheduler's comment says so."""
+        return is_stuck(status)
 
 
 def _account_words(job: Job, site: Site) -> list[str]:

@@ -29,10 +29,10 @@ class _Slurm:
 
         return parse_submit(output)
 
-    def interactive_argv(self, job: Job, site: Site, command: Sequence[str]) -> list[str]:
+    def interactive_argv(self, job: Job, site: Site, command: Sequence[str], *, has_terminal: bool = True) -> list[str]:
         from kedge.schedulers.slurm.interactive import interactive_argv
 
-        return interactive_argv(job, site, command)
+        return interactive_argv(job, site, command, has_terminal=has_terminal)
 
     def list_query(self, user: str) -> Query:
         from kedge.schedulers.slurm.listing import list_query
@@ -72,6 +72,11 @@ class _Slurm:
         from kedge.schedulers.slurm.endings import explain
 
         return explain(status)
+
+    def is_stuck(self, status: JobStatus) -> bool:
+        from kedge.schedulers.slurm.reasons import is_stuck
+
+        return is_stuck(status)
 
 
 SLURM: Backend = _Slurm()

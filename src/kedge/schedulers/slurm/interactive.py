@@ -14,10 +14,10 @@ from kedge.schedulers.slurm.request import interactive_directives
 _WAYS = ("srun", "salloc", "idev")
 # A step of this kind holds no resources (20.11 and later), so that `srun` within it finds them all free;
 # the shell keeps the counts of nodes and tasks of the whole job.
-_INTERACTIVE_STEP = ("srun", "--interactive", "--preserve-env", "--pty")
+_INTERACTIVE_STEP = ("srun", "--interactive", "--preserve-env")
 
 
-def interactive_argv(job: Job, site: Site, command: Sequence[str]) -> list[str]:
+def interactive_argv(job: Job, site: Site, command: Sequence[str], *, has_terminal: bool = True) -> list[str]:
     """The command; idev takes none to run, so there `command` is left out and has to be typed."""
     way = site.interactive or "srun"
     if way not in _WAYS:
@@ -27,10 +27,11 @@ def interactive_argv(job: Job, site: Site, command: Sequence[str]) -> list[str]:
     if way == "idev":
         return ["idev", *_idev_words(job, site)]
     options = [word for each in interactive_directives(job, site) for word in each.words]
+    terminal = ["--pty"] if has_terminal else []
     # srun starts its command once for each task, and only the first would get the terminal
     if way == "salloc" or job.task_count > 1 or job.node_count > 1:
-        return ["salloc", *options, *_INTERACTIVE_STEP, *command]
-    return ["srun", *options, "--pty", *command]
+        return ["salloc", *options, *_INTERACTIVE_STEP, *terminal, *command]
+    return ["srun", *options, *terminal, *command]
 
 
 def _idev_words(job: Job, site: Site) -> Iterator[str]:

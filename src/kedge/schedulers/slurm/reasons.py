@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from kedge.model.job_state import JobStatus
+from kedge.model.job_state import JobStatus, State
 
 _ANEW = "cancel it with 'kedge cancel {id}' and submit it anew"
 # the reason as squeue prints it, without what follows a comma; {id} and {queue} are put in
@@ -71,6 +71,14 @@ _SENTENCES = {
     "SchedDefer": "the scheduler puts off new jobs for now",
     "OutOfMemory": "it ran out of memory",
 }
+# reasons that do not go away by themselves: the request would have to change, or somebody has to release the job
+_STUCK = frozenset(
+    (
+        "AccountNotAllowed", "AssociationTimeLimit", "BadConstraints", "DependencyNeverSatisfied", "InvalidAccount",
+        "InvalidQOS", "JobHoldMaxRequeue", "MaxMemPerLimit", "PartitionConfig", "PartitionTimeLimit", "QOSNotAllowed",
+        "QOSTimeLimit", "ReservationDeleted", "launch failed requeued held",
+    )
+)  # fmt: skip
 _MAINTENANCE = (
     "nodes it needs are reserved, mostly for maintenance: 'scontrol show reservation' says until when; "
     "a job that ends before it begins can run now (less --time)"
@@ -97,8 +105,7 @@ _SPENT = ("CpuMinutes", "CPUMinutes", "CPUMins", "GRESMinutes", "MemMinutes", "N
 
 def explain_waiting(status: JobStatus) -> str:
     """Why it waits, and what would help."""
-    reason = status.reason.replace("_", " ").strip("() ")
-    code = reason.split(",", 1)[0].strip()
+    reason, code = _read_reason(status)
     if code.startswith("ReqNodeNotAvail"):
         return _explain_unavailable(reason)
     sentence = _SENTENCES.get(code or "None") or _explain_limit(code)
@@ -106,6 +113,29 @@ def explain_waiting(status: JobStatus) -> str:
         return f"Slurm says why: {reason}"
     queue = status.queue or "it is in"
     return sentence.replace("{id}", _name(status)).replace("{queue}", queue)
+
+
+def is_stuck(status: JobStatus) -> bool:
+    """Whether it waits for what cannot happen by itself."""
+    if status.state not in (State.QUEUED, State.HELD):
+        return False
+    _, code = _read_reason(status)
+    limit = _LIMIT.fullmatch(code)
+    return code in _STUCK or (limit is not None and _is_of_one_job(limit))
+
+
+def _read_reason(status: JobStatus) -> tuple[str, str]:
+    """All of it, and the code at its beginning."""
+    reason = status.reason.replace("_", " ").strip("() ")
+    return reason, reason.split(",", 1)[0].strip()
+
+
+def _is_of_one_job(limit: re.Match[str]) -> bool:
+    """Whether the job alone is beyond a limit, so that the end of no other job helps."""
+    _, kind, what, whose = limit.groups()
+    return kind == "Min" or (
+        kind == "Max" and whose in (None, "PerJob", "PerNode") and what not in (*_COUNTED, *_SPENT)
+    )
 
 
 def _name(status: JobStatus) -> str:

@@ -28,6 +28,7 @@ set -eo pipefail
 cd /scratch/proj/ada/code
 
 srun --mpi=pmi2 --container-env=OMP_NUM_THREADS,NOTE \
-    --container-image='nvcr.io#nvidia/pytorch:24.03-py3' \
-    --container-mounts=/scratch/proj/ada/data:/data:ro python train.py --note "it's \$5"
+    --container-image='nvcr.io#nvidia/pytorch:24.03-py3' --container-workdir="$PWD" \
+    --container-mounts="$PWD:$PWD",/scratch/proj/ada/data:/data:ro python train.py --note \
+    "it's \$5"
 # submitted with: sbatch --parsable job.sh

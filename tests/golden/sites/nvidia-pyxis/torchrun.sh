@@ -35,7 +35,8 @@ export MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))
 
 # shellcheck disable=SC2016 # the rank of a node is known there only
 srun --container-env=OMP_NUM_THREADS,NOTE --container-image='nvcr.io#nvidia/pytorch:24.03-py3' \
-    --container-mounts=/scratch/proj/ada/data:/data:ro sh -c \
+    --container-workdir="$PWD" --container-mounts="$PWD:$PWD",/scratch/proj/ada/data:/data:ro sh \
+    -c \
     'exec torchrun --nnodes=2 --nproc_per_node=4 --node_rank="$SLURM_NODEID" \
         --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"' \
     torchrun train.py --note "it's \$5"

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Values of settings: each kind read from TOML or from text, or refused with what it has to be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+from kedge.frozen import frozen
+
+_ROOTS = ("auto", "unpack", "squashfuse", "kernel")
+
+
+class LinkMode(StrEnum):
+    """How a pulled image and the cache's may share their bytes: what the user asks for."""
+
+    AUTO = "auto"  # shared blocks; else one copy, which is the user's, where both would be on one file system
+    COPY = "copy"  # the cache keeps its own
+    HARDLINK = "hardlink"  # one file with two names: who changes the one changes the other
+
+
+@frozen
+class Refused:
+    """What the value should have been."""
+
+    expected: str
+
+
+def _parse_flag(value: object) -> bool | Refused:
+    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    if isinstance(value, bool):
+        return value
+    found = words.get(value.lower()) if isinstance(value, str) else None
+    return Refused("it must be true or false") if found is None else found
+
+
+def _parse_count(value: object, lowest: int = 1) -> int | Refused:
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= 10**9:
+        return Refused(f"it must be a whole number, {lowest} or more")
+    return value
+
+
+def _parse_threads(value: object) -> int | Refused | None:
+    if value == "auto":
+        return None
+    count = _parse_count(value)
+    return Refused("it must be a whole number, 1 or more, or 'auto'") if isinstance(count, Refused) else count
+
+
+def _parse_size(value: object) -> int | Refused | None:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    if isinstance(value, str):
+        if value.lower() == "none":
+            return None
+        match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*([KMGTP]?)(iB|B)?", value.strip(), re.IGNORECASE)
+        if match:
+            base = 1000 if (match.group(3) or "").upper() == "B" else 1024
+            return int(float(match.group(1)) * base ** " KMGTP".index(match.group(2).upper() or " "))
+    return Refused("it must be a size such as 500M, 20G or 2T, or 'none'")
+
+
+def _parse_codec(value: object) -> str | Refused:
+    expected = Refused(
+        "it must be gzip, zstd, lz4 or none; a level follows a colon: zstd:19 (1 to 22), gzip:9 (1 to 9)"
+    )
+    match = re.fullmatch(r"(zstd|gzip|lz4|none)(?::([0-9]{1,2}))?", value) if isinstance(value, str) else None
+    if match is None:
+        return expected
+    highest = {"zstd": 22, "gzip": 9}.get(match.group(1), 0)
+    if match.group(2) is not None and not 1 <= int(match.group(2)) <= highest:
+        return expected
+    return match.group(0)
+
+
+def _parse_link_mode(value: object) -> LinkMode | Refused:
+    if isinstance(value, str) and value in set(LinkMode):
+        return LinkMode(value)
+    return Refused(f"it must be {', '.join(list(LinkMode)[:-1])} or {list(LinkMode)[-1]}")
+
+
+def _parse_url(value: object) -> str | Refused:
+    if isinstance(value, str) and re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", value):
+        return value.rstrip("/")
+    return Refused("it must be an address such as https://library.example.org, without a user name")
+
+
+def _parse_text(value: object) -> str | Refused:
+    if isinstance(value, str) and value and value.isprintable():
+        return value
+    return Refused("it must be text")
+
+
+def _parse_root(value: object) -> str | Refused:
+    return value if isinstance(value, str) and value in _ROOTS else Refused(f"it must be one of {', '.join(_ROOTS)}")
+
+
+PARSERS: dict[str, Callable[[object], Any]] = {
+    "yes or no": _parse_flag,
+    "count": _parse_count,
+    "count or zero": lambda value: _parse_count(value, 0),
+    "count or auto": _parse_threads,
+    "size": _parse_size,
+    "codec": _parse_codec,
+    "link mode": _parse_link_mode,
+    "url": _parse_url,
+    "text": _parse_text,
+    "root": _parse_root,
+    "presence": bool,
+}

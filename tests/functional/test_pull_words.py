@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What people type behind `pull` and `build`: swapped words, options that cannot be heeded, paths, times of files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from kedge.errors import InvalidReference, NoMatchingPlatform, UsageError
+from tests.builders.images import add_rich_image, kedge
+from tests.fakes.registry import FakeRegistry
+from tests.functional.test_cli_container import run_kedge
+
+
+@pytest.mark.parametrize("reference", ["host:sh", "docker-daemon:a:1", "library:a/b/c"])
+def test_reference_in_the_place_of_the_output_is_explained(tmp_path: Path, reference: str) -> None:
+    done = kedge("pull", reference, "tools.sif", cache=tmp_path / "c", cwd=tmp_path, check=False)
+    assert done.returncode == UsageError.exit_code
+    assert f"the output comes first: kedge pull tools.sif {reference}" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_architecture_of_programs_of_this_machine_cannot_be_chosen(tmp_path: Path) -> None:
+    other = "arm64" if os.uname().machine == "x86_64" else "amd64"
+    done = kedge("pull", "--arch", other, tmp_path / "x.sif", "host:sh", cache=tmp_path / "c", check=False)
+    assert done.returncode == NoMatchingPlatform.exit_code
+    assert "packs programs of this machine" in done.stderr
+    wrong = kedge("pull", "--arch", "x86", tmp_path / "x.sif", "host:sh", cache=tmp_path / "c", check=False)
+    assert wrong.returncode == InvalidReference.exit_code
+    assert "'x86' is not a known architecture" in wrong.stderr
+    assert not (tmp_path / "x.sif").exists()
+    kedge("pull", "--arch", os.uname().machine, tmp_path / "x.sif", "host:sh", cache=tmp_path / "c")
+
+
+@pytest.mark.parametrize("slashes", ["", "//"])
+def test_build_takes_an_archive_with_a_relative_path(tmp_path: Path, slashes: str) -> None:
+    with FakeRegistry() as registry:
+        add_rich_image(registry)
+        kedge(
+            "pull", f"docker-archive:{tmp_path}/rel.tar", f"docker://{registry.host}/team/rich:1", cache=tmp_path / "c"
+        )
+    shims = tmp_path / "bin"
+    run_kedge("shim", "install", "--dir", str(shims), PATH=f"{shims}:{os.environ['PATH']}").check_returncode()
+    argv = [str(shims / "apptainer"), "build", "x.sif", f"docker-archive:{slashes}rel.tar"]
+    subprocess.run(argv, cwd=tmp_path, env={**os.environ, "KEDGE_CACHEDIR": str(tmp_path / "c")}, check=True)
+    assert (tmp_path / "x.sif").stat().st_size > 0
+
+
+@pytest.mark.parametrize("words", [["--link-mode", "hardlink"], ["--link-mode", "copy"], ["--sandbox"], []])
+def test_a_pulled_file_has_the_time_of_the_pull(tmp_path: Path, words: list[str]) -> None:
+    """make compares times: a target that stays older than what it depends on is pulled for ever."""
+    with FakeRegistry() as registry:
+        add_rich_image(registry)
+        reference = f"docker://{registry.host}/team/rich:1"
+        kedge("pull", *words, tmp_path / "first", reference, cache=tmp_path / "c")
+        for path in (tmp_path / "c").rglob("*.sif"):
+            os.utime(path, (time.time() - 1000, time.time() - 1000))
+        depends = tmp_path / "Makefile"
+        depends.write_text("")
+        kedge("pull", *words, tmp_path / "second", reference, cache=tmp_path / "c")
+    assert (tmp_path / "second").stat().st_mtime >= depends.stat().st_mtime
