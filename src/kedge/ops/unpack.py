@@ -179,11 +179,16 @@ class _Unpacker:
         if found is not None and self.policy != "always":
             return _Done(found, identity, False)
         self.node.require_place(image.size, image.path)
-        if not identity:
-            identity = hash_content(image, min(self.workplace.threads, _MAXIMUM_WORKERS))
-            _require_unchanged(image)
-            self.node.remember_content(image, identity)
-        return self._unpack_squashfs(image, identity, image.path)
+        identity = identity or hash_content(image, min(self.workplace.threads, _MAXIMUM_WORKERS))
+        _require_unchanged(image)
+        try:
+            done = self._unpack_squashfs(image, identity, image.path)
+        except NoSpace:
+            with contextlib.suppress(KedgeError):
+                self.node.remember_content(image, identity)  # whoever asks next is told so without a hash
+            raise
+        self.node.remember_content(image, identity)
+        return done
 
     def _unpack_squashfs(self, image: ImageFile, identity: str, source: str) -> _Done:
         """Straight from the file system in a file to the folder."""
