@@ -76,8 +76,8 @@ def test_api_run_raises_what_kedge_could_not_do(image: Path, tmp_path: Path) -> 
         kedge.run("nosuch.sif", ["ls"])
     with pytest.raises(UsageError, match="list of words"):
         kedge.run(image, "ls -l")
-    with pytest.raises(UsageError, match="--memory"):
-        kedge.run(image, ["ls"], options=["--memory", "1G"])
+    with pytest.raises(UsageError, match="--security"):
+        kedge.run(image, ["ls"], options=["--security", "uid:1"])
 
 
 def test_api_run_raises_what_the_pull_could_not_do(image: Path) -> None:

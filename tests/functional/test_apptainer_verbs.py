@@ -173,7 +173,10 @@ def test_configdir_is_where_logins_remotes_and_keys_are(user: User, tmp_path: Pa
     user.read(*words, APPTAINER_CONFIGDIR=str(chosen))
     assert (chosen / "keys/pgp-public").exists()
     (chosen / "docker-config.json").write_text(json.dumps({"auths": {"r.example": {"auth": "bWU6c2VjcmV0"}}}))
-    assert "r.example" in user.read("registry", "list", APPTAINER_CONFIGDIR=str(chosen))
+    (chosen / "config.json").write_text(json.dumps({"auths": {"apptainers.example": {"auth": "bWU6c2VjcmV0"}}}))
+    known = user.read("registry", "list", APPTAINER_CONFIGDIR=str(chosen))
+    assert "r.example" in known
+    assert "apptainers.example" in known
     assert not user.remotes.parent.exists()
 
 

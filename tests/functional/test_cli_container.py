@@ -125,7 +125,11 @@ def test_container_help_into_a_closed_pipe_is_quiet() -> None:
         (["exec"], "'kedge exec' needs an image", "usage: kedge exec [options] IMAGE COMMAND [ARGUMENT ...]"),
         (["exec", "i"], "'kedge exec' needs a command to run", "usage: kedge exec [options] IMAGE COMMAND"),
         (["run", "--nvv", "i"], "'kedge run' has no option --nvv", "did you mean '--nv'?"),
-        (["shell", "--memory=1G", "i"], "--memory cannot be honoured: kedge makes no control groups", "ask the sch"),
+        (
+            ["shell", "--fusemount=x", "i"],
+            "--fusemount cannot be honoured: kedge starts no FUSE programs for users",
+            "mount",
+        ),
     ],
 )
 def test_container_mistakes_end_with_255(words: list[str], message: str, hint: str) -> None:

@@ -61,7 +61,11 @@ def test_flags_table_is_sound() -> None:
             assert flag.help in REFUSALS
         elif flag.kind != "help" and flag.group != "idle":
             kind = (
-                list if flag.kind == "list" or flag.attribute == "pull_words" else str if flag.kind == "text" else int
+                list
+                if flag.kind == "list" or flag.attribute in ("pull_words", "limits")
+                else str
+                if flag.kind == "text"
+                else int
             )
             kind = str if flag.value else kind
             assert isinstance(getattr(options, flag.attribute), kind), flag.names
@@ -234,7 +238,7 @@ def test_flags_variables_that_differ_are_said() -> None:
         ("exec", ["--root-from=disk", "i", "x"], "'disk' is no value for --root-from: it takes auto, unpack, s", ""),
         ("exec", ["--net", "i", "x"], "--net cannot be honoured: a network of its own would", "--network none"),
         ("exec", ["--network=bridge", "i", "x"], "--network cannot be honoured", "--network none"),
-        ("exec", ["--memory", "1G", "i", "x"], "--memory cannot be honoured: kedge makes no control gr", "srun --mem"),
+        ("exec", ["--security", "uid:1", "i", "x"], "--security cannot be honoured: kedge sets no SEL", "leave it out"),
     ],
 )  # fmt: skip
 def test_flags_mistakes_are_explained(verb: str, words: list[str], message: str, hint: str) -> None:
@@ -355,7 +359,7 @@ def _is_options(node: ast.Attribute) -> bool:
     ("words", "passed"),
     [
         (("--fusemount", "container:sshfs /x"), ["--fusemount", "container:sshfs /x"]),
-        (("--add-caps=CAP_NET_RAW", "--oom-kill-disable"), ["--add-caps", "CAP_NET_RAW", "--oom-kill-disable"]),
+        (("--add-caps=CAP_NET_RAW", "--allow-setuid"), ["--add-caps", "CAP_NET_RAW", "--allow-setuid"]),
         (("--network", "bridge"), []),
     ],
 )
@@ -392,6 +396,13 @@ def test_flags_level_of_messages_by_a_variable(level: str, expected: tuple[bool,
     assert (options.silent, options.quiet, options.verbose, options.debug) == expected
     options = parse_flags("--quiet", APPTAINER_MESSAGELEVEL=level)
     assert (options.silent, options.quiet, options.verbose, options.debug) == (False, True, 0, False)
+
+
+def test_flags_of_limits_are_collected_and_handed_on() -> None:
+    options = parse_flags("--memory", "8G", "--cpus=1.5", "--oom-kill-disable", APPTAINER_PIDS_LIMIT="9")
+    assert options.limits == ["memory=8G", "cpus=1.5", "oom-kill-disable=true", "pids-limit=9"]
+    assert (options.given["memory"], options.given["pids_limit"]) == ("--memory", "APPTAINER_PIDS_LIMIT")
+    assert parse_flags("--oom-kill-disable=false").limits == []
 
 
 @pytest.mark.parametrize(

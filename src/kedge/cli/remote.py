@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,6 @@ _GLOBAL = "kedge does not change files of the site"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands, as Apptainer's."""
-    parser.add_argument("-c", "--config", type=Path, metavar="FILE", help="use this file, not ~/.apptainer/remote.yaml")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     add = commands.add_parser("add", help="add a remote and use it")
     add.add_argument("name", metavar="NAME", help="what it is to be called")
@@ -45,7 +45,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         each.add_argument("-g", "--global", dest="site", action="store_true", help=f"refused: {_GLOBAL}")
     for each in (add, login):
         each.add_argument("--tokenfile", type=Path, metavar="FILE", help="read the token from this file")
+    login.add_argument("-p", "--password", metavar="TOKEN", help="the token; visible to others in 'ps'")
+    login.add_argument("-i", "--insecure", action="store_true", help="check the token by http")
     login.add_argument("--password-stdin", action="store_true", help="read the token from standard input")
+    for each in commands.choices.values():
+        each.add_argument(
+            "-c", "--config", type=Path, metavar="FILE", help="use this file, not ~/.apptainer/remote.yaml"
+        )
     for each in (add, login, status):
         add_settings(each, "ca_bundle", "retries")
 
@@ -129,8 +135,9 @@ def _login(arguments: argparse.Namespace, console: Console, file: remotes.Remote
     remote = file.find(arguments.name)
     token = _read_token(arguments, console, must=True)
     assert token is not None
+    asked = replace(remote, is_insecure=remote.is_insecure or arguments.insecure)
     with _open_access(console) as access:
-        remotes.check_token(access.transport, remote, token)
+        remotes.check_token(access.transport, asked, token)
     file.set_token(remote, token)
     _tell(console, file, f"Access Token Verified! Token stored in {file.path}")
 
@@ -146,6 +153,8 @@ def _read_token(arguments: argparse.Namespace, console: Console, *, must: bool =
     """The token of a login; None where nobody gives one and none is needed."""
     if arguments.tokenfile is not None:
         return remotes.read_token(arguments.tokenfile)
+    if getattr(arguments, "password", None):
+        return Secret(arguments.password)
     if getattr(arguments, "password_stdin", False):
         return Secret(sys.stdin.readline(4096).strip())
     if not must and not console.is_interactive:

@@ -46,7 +46,7 @@ RULES = {
     "sif": Rule(),
     "sign": Rule(),
     "verify": Rule(),
-    "key": Rule(),
+    "key": Rule(refused={"--new-password": "change the passphrase first, with 'gpg --change-passphrase KEY'"}),
     "overlay": Rule(),
     "instance": Rule(),
     "registry": Rule(refused=_REMOTE_FILE),
@@ -182,7 +182,7 @@ def _remote(words: list[str]) -> list[str]:
             refused={**_REMOTE_FILE, "--tokenfile": "the file's content is the password: --password-stdin < FILE"},
         )
         return ["registry", command, *apply_rule("apptainer remote", rule, [*before, *rest])]
-    return ["remote", *words]
+    return ["remote", command, *before, *rest]
 
 
 def names_registry(words: list[str]) -> bool:

@@ -20,7 +20,10 @@ NGC_VARIABLES = ("NGC_API_KEY", "NGC_CLI_API_KEY")
 def list_auth_files(environ: Mapping[str, str], home: str) -> list[str]:
     """The auth files of Apptainer, Singularity, Podman and Docker, in the order in which they count."""
     own = environ.get("APPTAINER_CONFIGDIR") or environ.get("SINGULARITY_CONFIGDIR") or f"{home}/.apptainer"
-    files = [f"{own}/docker-config.json", f"{home}/.singularity/docker-config.json"]
+    files = [f"{own}/docker-config.json"]
+    if own != f"{home}/.apptainer":
+        files.append(f"{own}/config.json")  # what Apptainer itself writes there
+    files.append(f"{home}/.singularity/docker-config.json")
     if environ.get("REGISTRY_AUTH_FILE"):
         files.append(environ["REGISTRY_AUTH_FILE"])
     runtime = environ.get("XDG_RUNTIME_DIR", "")

@@ -14,6 +14,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from kedge.errors import CannotStart, KedgeError, all_errors
+from kedge.ops.limit import limit_resources
 from kedge.ops.run import Container, become, begin, begin_processes, complete, enter_namespaces
 from kedge.posix.spawn import close_all, fork_process, list_inherited
 from kedge.runtime.mounts.fuse import needs_company
@@ -99,6 +100,7 @@ def _run_apart(container: Container, callers: list[int], logs: tuple[int, int], 
     """In the process in between: make the namespaces and their first process, and see to it until the starter has."""
     try:
         _begin_session(callers, logs)
+        limit_resources(container.options)
         servers = enter_namespaces(container)
         begun = None if _needs_company(container) else begin(container, servers)
         begin_processes(container)

@@ -56,7 +56,7 @@ def _list_members(first: int) -> list[Process]:
 
 def _find_space(pid: int) -> str:
     try:
-        return os.readlink(f"/proc/{pid}/ns/pid")
+        return os.readlink(f"/proc/{pid}/ns/pid")  # noqa: PTH115 - as below
     except OSError:
         return ""  # it ended meanwhile, or is another user's
 

@@ -69,13 +69,14 @@ def _find_tagged(image: StagedImage) -> Reference | None:
 def _ask(reference: Reference, settings: Settings, architecture: str) -> tuple[Digest, tuple[str, ...]]:
     """The digest of the manifest for these nodes; a registry that does not answer is not waited for."""
     from kedge.ops.resolve import resolve
-    from kedge.ops.workplace import Workplace
+    from kedge.ops.workplace import LOOKUP_PATIENCE, Workplace
 
     said = _Listener()
     asked = replace(settings, retries=0, architecture=architecture or settings.architecture)
     workplace = Workplace(asked, said).hurry()
     with workplace.open_store() as store:
-        return resolve(reference, workplace, store).digest, tuple(said.warnings)
+        found = resolve(reference, workplace, store, patience=LOOKUP_PATIENCE)
+    return found.digest, tuple(said.warnings)
 
 
 def _add_digest(word: str, reference: Reference, digest: Digest) -> str:

@@ -90,6 +90,10 @@ def locate(options: RunOptions, host: HostFacts, say: Say) -> Located:
             mounted = program
 
     root = find() if image.kind == "folder" else find_held(find, make_ready, options.image)
+    if root.way == "gocryptfs" and not options.dry_run:
+        from kedge.ops.decryption import find_passphrase  # late: few images are encrypted
+
+        root.secret = find_passphrase(options, image.path, host.environ)
     return Located(image, root, image.path)
 
 

@@ -17,7 +17,7 @@ from kedge.runtime.enter import Builder
 from kedge.runtime.environment.identity import make_group, make_passwd
 from kedge.runtime.environment.payload import plan_payload
 from kedge.runtime.facts import Additions, ImageFacts
-from kedge.runtime.gather import gather_host, read_memory
+from kedge.runtime.gather import find_terminal, gather_host, read_memory
 from kedge.runtime.images.roots import plan_root
 from kedge.runtime.mounts.layering import choose_layering, plan_layers, plan_points
 from kedge.runtime.namespaces import (
@@ -150,6 +150,10 @@ def run_container(options: RunOptions, say: Say | None = None) -> int:
 def start_container(container: Container) -> int:
     """Join the container or build it, and become the program in it."""
     options = container.options
+    if options.limits:
+        from kedge.ops.limit import limit_resources  # late: few ask for limits
+
+        limit_resources(options)
     if not options.dry_run and is_shared(options, container.host) and share(container):
         return finish_inside(container)
     begun = begin(container, enter_namespaces(container))
@@ -315,7 +319,7 @@ def make_servers(container: Container) -> list[FuseServer]:
     container.layer_mounts = plan_layers(layering)
     container.image_mounts = container.image_binds.plan() if container.image_binds is not None else []
     mounts = [*container.root_mounts, *container.layer_mounts, *container.image_mounts]
-    count = sum(operation[0] == "squashfuse" for operation in mounts)
+    count = sum(operation[0] in ("squashfuse", "gocryptfs") for operation in mounts)
     servers: list[FuseServer] = []
     if count:
         from kedge.runtime.mounts.fuse import FuseServer  # late: an unpacked image needs none
@@ -340,6 +344,7 @@ class Begun:
 def begin(container: Container, servers: list[FuseServer]) -> Begun:
     """Put the root in its place and plan the rest. FUSE servers start here, outside of a process-id namespace."""
     builder = Builder(container.base, container.say, servers, container.way_back)
+    builder.secret = container.located.root.secret
     if container.ext_servers is not None:
         container.ext_servers.adopt()
         builder.ext_servers = container.ext_servers
@@ -467,14 +472,6 @@ def see_binds(image: ImageFacts, container: Container) -> ImageFacts:
 def asks_devices(options: RunOptions, host: HostFacts) -> bool:
     """Whether devices matter: asked for, or --contain hides them, or the scheduler gave GPUs that nobody asked for."""
     return options.asks_devices or options.contain or "CUDA_VISIBLE_DEVICES" in host.environ
-
-
-def find_terminal() -> str:
-    """The terminal that is our standard input; one of another container has no name here."""
-    try:
-        return os.ttyname(0)
-    except OSError:
-        return ""
 
 
 def become(container: Starting, payload: Payload) -> int:

@@ -78,7 +78,7 @@ class Submitted:
 
 
 def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping[str, str], folder: str) -> Plan:
-    """Decide everything; nothing is written, fetched or submitted. `folder` is where relative names begin."""
+    """Decide everything: tags are looked up, nothing is pulled or submitted. `folder` is where relative names begin."""
     directory = str(Path(folder, job.directory)) if job.directory else folder
     if not Path(directory).is_dir():
         raise FileProblem(f"the working folder {directory} does not exist", context={"path": directory})

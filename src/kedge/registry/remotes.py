@@ -164,7 +164,9 @@ def drop_remote(text: str, name: str) -> str:
 def _write_remote(remote: Remote, width: int) -> list[str]:
     inner = " " * (2 * width)
     fields = {"URI": remote.uri, "Token": remote.token.reveal() if remote.token else ""}
-    switches = {"System": remote.is_site, "Exclusive": remote.is_exclusive, "Insecure": remote.is_insecure}
+    switches = {"System": remote.is_site, "Exclusive": remote.is_exclusive}
+    if remote.is_insecure:
+        switches["Insecure"] = True
     return [
         f"{' ' * width}{remote.name}:",
         *(f"{inner}{key}: {value}" for key, value in fields.items() if value),

@@ -50,6 +50,7 @@ _HINTS = {
     "tmpfs": "the place must be a folder, in the image or below a bind",
     "proc": "the image must have a folder /proc, or leave it out with --no-mount proc",
     "squashfuse": "--root-from unpack does without squashfuse",
+    "gocryptfs": "check the passphrase or the key",
     "loop": "--root-from unpack does without the kernel's help",
     "write": "a limit on the size of files (ulimit -f), or no memory left for the container's own small files",
     "hostname": "leave out --hostname",
@@ -70,6 +71,7 @@ class Builder:
         self.say = say
         self.way_back = way_back  # for when something fails after the root was entered
         self.servers = servers or []
+        self.secret = ""  # what opens an encrypted image
         self.ext_servers: ExtServers | None = None
         # Where an image that is a folder lies on the host: an overlay names it, so that it can be seen to be in use.
         self.image_folder = ""
@@ -88,6 +90,7 @@ class Builder:
             "mqueue": self._mount_kernel_tree,
             "readonly": self._make_readonly,
             "squashfuse": self._mount_squashfuse,
+            "gocryptfs": self._mount_gocryptfs,
             "loop": self._mount_loop,
             "fuse2fs": self._mount_fuse2fs,
             "hostname": lambda operation: libc.set_host_name(str(operation[1])),
@@ -271,6 +274,13 @@ class Builder:
         file, offset, _, target, program = operation[1:6]
         server = self.servers.pop(0) if self.servers else None
         mount_squashfuse(self.place(str(file)), int(offset), self.place(str(target)), str(program), server)
+
+    def _mount_gocryptfs(self, operation: Operation) -> None:
+        from kedge.runtime.images.encrypted import mount_encrypted  # late: few images are encrypted
+
+        file, offset, _, target, program = operation[1:6]
+        place = (self.place(str(file)), int(offset), self.place(str(target)))
+        mount_encrypted(place, str(program), self.servers.pop(0), self.base, self.secret)
 
     def _mount_loop(self, operation: Operation) -> None:
         from kedge.runtime.mounts.loop import mount_loop  # late: only for root

@@ -93,3 +93,11 @@ def _read_text(path: str) -> str:
             return file.read()
     except OSError:
         return ""
+
+
+def find_terminal() -> str:
+    """The terminal that is our standard input; one of another container has no name here."""
+    try:
+        return os.ttyname(0)
+    except OSError:
+        return ""

@@ -11,7 +11,7 @@ plan is flat, comparable and quick to make. Paths begin with the name of the tre
     write     path, text, mode                 chdir                  folders by preference, is_strict
     link      what it says, path               enter                  root
     overlay, relay   lowers, upper, work, target, is_written   (lowers and the folders of chdir are joined by newlines)
-    squashfuse, loop, fuse2fs   file, offset, size, target, program or type
+    squashfuse, gocryptfs, loop, fuse2fs   file, offset, size, target, program or type
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ _TEXTS = {
     "mqueue": "mount mqueue on {1}",
     "readonly": "make {1} read-only",
     "squashfuse": "mount the SquashFS file system in {1} (offset {2}) on {4} with {5}",
+    "gocryptfs": "decrypt the file system in {1} (offset {2}) and mount it on {4} with gocryptfs and {5}",
     "loop": "mount the {5} file system in {1} (offset {2}) on {4} with the kernel",
     "fuse2fs": "mount the ext file system in {1} (offset {2}) on {4} ({5})",
     "hostname": "call this host {1}",

@@ -57,6 +57,9 @@ class RunOptions:
     dns: str = ""
     sharens: bool = False
 
+    # control groups
+    limits: list[str]  # memory=8G and the like
+
     # devices
     nv: bool = False
     no_nv: bool = False
@@ -76,6 +79,8 @@ class RunOptions:
 
     # kedge
     root: str = "auto"  # auto, unpack, squashfuse or kernel: where the root file system comes from
+    passphrase: bool = False  # ask for that of an encrypted image
+    pem_path: str = ""  # the key that opens it
     runtime: str = ""  # kedge, auto, or another runtime to drive
     passed_on: list[str]  # flags of Apptainer that kedge refuses, as words for a runtime that may take them
     pull: str = "auto"  # auto, missing, newer, always or never
@@ -97,6 +102,7 @@ class RunOptions:
         *(
             "contain_libs",
             "drop_caps",
+            "limits",
             "device",
             "cdi_dirs",
             "pull_words",

@@ -276,6 +276,23 @@ def load_private_pem(data: bytes, passphrase: str | None, *, where: str) -> Sign
     return SigningKey(_wrap_public(key.public_key(), where), key)
 
 
+def unlock_message(data: bytes, message: bytes, *, where: str) -> str:
+    """The text that somebody locked with the public half of an RSA key, as a PEM block (OAEP with SHA-256)."""
+    try:
+        key = serialization.load_pem_private_key(data, None)
+        body = b"".join(line for line in message.splitlines() if line and not line.startswith(b"-----"))
+        if not isinstance(key, rsa.RSAPrivateKey):
+            raise ValueError("not RSA")
+        pad = padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), None)
+        locked = base64.b64decode(body)[-(key.key_size // 8) :]  # behind the header of a DER octet string
+        return key.decrypt(locked, pad).decode("utf-8", "surrogateescape")
+    except (ValueError, TypeError, UnsupportedAlgorithm) as problem:
+        raise KeyUnusable(
+            f"{where} does not open this image: it is not the RSA private key that it was encrypted for",
+            hint="give the private half of the key whose public half encrypted the image",
+        ) from problem
+
+
 def _wrap_public(key: object, where: str) -> VerifyingKey:
     if isinstance(key, rsa.RSAPublicKey):
         check_rsa_size(key.public_numbers().n, key.public_numbers().e)

@@ -15,7 +15,8 @@ class Case:
     """One command line, what is around it, and what is looked at.
 
     The command is `words`, or for what one command line cannot say, the shell text `script` in which `$runtime` is the
-    runtime. Both run in a folder of the case's own, /srv/case/NAME, as an ordinary user.
+    runtime and `$shim` what is called apptainer. Both run in a folder of the case's own,
+    /srv/case/NAME, as an ordinary user.
     """
 
     name: str

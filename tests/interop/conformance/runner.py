@@ -23,6 +23,7 @@ from pathlib import Path
 import pytest
 
 from kedge.runtime.processes.subordinate import find_helper
+from kedge.runtime.words.shim_file import make_shim
 from tests.builders.apptainer import PEER_USER
 from tests.interop.conformance.case import HOME, Case
 from tests.interop.conformance.images import build_images, make_images
@@ -52,6 +53,7 @@ class Place:
     folder: Path  # of this machine; holds srv, home, tmp and var_tmp
     program: tuple[str, ...]
     holder: int  # the process whose mount namespace it is
+    shim: tuple[str, ...] = ("apptainer", "-q")  # what is called apptainer there
 
     def enter(
         self, *words: str, cwd: str = "/srv", environment: dict[str, str] | None = None, stdin: str = ""
@@ -81,7 +83,8 @@ class Place:
             made = self.enter("sh", "-euc", case.setup, cwd=f"/srv/case/{case.name}")
             assert made.returncode == 0, f"the set-up of {case.name} failed: {made.stderr}"
         if case.script:
-            words = ["sh", "-c", f"runtime={shlex.quote(shlex.join(self.program))}\n{case.script}"]
+            names = f"runtime={shlex.quote(shlex.join(self.program))}\nshim={shlex.quote(shlex.join(self.shim))}"
+            words = ["sh", "-c", f"{names}\n{case.script}"]
         else:
             words = [*self.program, *case.words]
         done = self.enter(*words, cwd=cwd, environment=dict(case.environment), stdin=case.stdin)
@@ -188,6 +191,14 @@ def hide_subordinates(space: Path) -> list[str]:
     return [f"if [ -e /etc/{name} ]; then mount --bind {empty} /etc/{name}; fi" for name in SUBORDINATES]
 
 
+def make_apptainer(place: Path) -> tuple[str, ...]:
+    """What `kedge shim install` writes, in /srv of the place."""
+    made = place / "srv/apptainer"
+    made.write_text(make_shim("apptainer", sys.executable, str(REPOSITORY / "src")))
+    made.chmod(0o755)
+    return "/srv/apptainer", "-q"
+
+
 @contextlib.contextmanager
 def open_places(*, with_subordinates: bool = True) -> Iterator[Places]:
     """Make the images and both places; all is removed at the end.
@@ -219,7 +230,7 @@ def open_places(*, with_subordinates: bool = True) -> Iterator[Places]:
         mounts = make_folders(space / "kedge", images, list_needed())
         start = ["unshare", "--mount", "--propagation", "private"]
         holder = stack.enter_context(hold_namespace(start, "\n".join([*users, mounts])))
-        kedge = Place(space / "kedge", find_kedge(space / "kedge"), holder)
+        kedge = Place(space / "kedge", find_kedge(space / "kedge"), holder, make_apptainer(space / "kedge"))
         # The first start of an image says that it is unpacked; all cases are to be alike.
         kedge.enter(*kedge.program, "unpack", *(f"/srv/images/{each.name}" for each in sorted(images.glob("*.sif"))))
         yield Places(apptainer, kedge)

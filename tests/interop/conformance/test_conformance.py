@@ -13,8 +13,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.builders.docker_registry import docker_registry
 from tests.interop.conformance.case import Case
 from tests.interop.conformance.cases import CASES
+from tests.interop.conformance.cases.commands import LOGINS
 from tests.interop.conformance.runner import Places, Result, open_places
 from tests.requirements import REPOSITORY, require_program
 
@@ -52,6 +54,20 @@ def test_conformance_holds_with_squashfuse(places: Places, case: Case) -> None:
 @pytest.mark.parametrize("case", FOR_FAKEROOT, ids=lambda case: case.name)
 def test_conformance_holds_without_subordinate_ids(places_without_ids: Places, case: Case) -> None:
     judge(places_without_ids, case)
+
+
+@pytest.fixture(scope="module")
+def places_with_registry(places: Places, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
+    with docker_registry(tmp_path_factory.mktemp("registry"), htpasswd={"somebody": "secret"}) as registry:
+        registry.copy_in(f"oci-archive:{places.kedge.folder.parent / 'images/base.oci.tar'}", "private/base:1")
+        for place in (places.apptainer, places.kedge):
+            (place.folder / "srv/registry").write_text(registry.host)
+        yield places
+
+
+@pytest.mark.parametrize("case", LOGINS, ids=lambda case: case.name)
+def test_conformance_logins(places_with_registry: Places, case: Case) -> None:
+    judge(places_with_registry, case)
 
 
 def judge(places: Places, case: Case) -> None:

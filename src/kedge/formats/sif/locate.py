@@ -15,7 +15,7 @@ _MAXIMUM_DESCRIPTORS = 16384
 _PARTITION = 0x4004
 _GENERIC_JSON = 0x4006
 _PRIMARY, _OVERLAY = 2, 4
-_FILE_SYSTEMS = {1: "squashfs", 2: "ext3"}
+_FILE_SYSTEMS = {1: "squashfs", 2: "ext3", 6: "gocryptfs"}  # the last: a SquashFS in an encrypted one
 _ENCRYPTED = (5, 6)
 
 # by SIF's number, as `uname -m` spells them
@@ -95,7 +95,8 @@ def _take_partition(found: SifPlaces, table: bytes, place: int) -> bool:
     purpose = int.from_bytes(table[extra + 4 : extra + 8], "little")
     if purpose not in (_PRIMARY, _OVERLAY):
         return True
-    if kind not in _FILE_SYSTEMS or (purpose == _PRIMARY and found.file_system):
+    is_usable = kind in _FILE_SYSTEMS and (purpose == _PRIMARY or kind not in _ENCRYPTED)
+    if not is_usable or (purpose == _PRIMARY and found.file_system):
         return purpose == _OVERLAY and kind not in _ENCRYPTED
     offset, size = read_number(table, place + 17), read_number(table, place + 25)
     if purpose == _OVERLAY:

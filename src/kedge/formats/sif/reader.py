@@ -127,7 +127,9 @@ class SifReader:
             raise UnsupportedFormat(
                 f"{self.where} is encrypted ({how}): its files cannot be read without the key",
                 context={"object": str(partition.id), "file system": name},
-                hint="run it with 'apptainer exec --pem-path KEY' or '--passphrase', or ask for a plain copy",
+                hint="run it with 'kedge exec --pem-path KEY' or '--passphrase', or ask for a plain copy"
+                if how == "gocryptfs"
+                else "run it where a setuid Apptainer is installed: 'apptainer exec --pem-path KEY'",
             )
         raise UnsupportedFormat(
             f"{self.where} holds an {name} root file system; only SquashFS is read here",

@@ -92,6 +92,8 @@ def render_table() -> str:
         if all(rule.how == OWN for rule in rules):
             continue
         shown = [rule.text if rule.how == HONOURED else f"*{rule.how}*: {rule.text}" for rule in rules]
-        label = {"verb": "verbs", "passed_on": "what kedge itself refuses"}.get(name, f"`{flag_name(name)}`")
+        label = {"verb": "verbs", "passed_on": "what kedge itself refuses", "limits": "`--memory`, `--cpus` …"}.get(
+            name, f"`{flag_name(name)}`"
+        )
         lines.append(f"| {label} | " + " | ".join(text.replace("|", "\\|") for text in shown) + " |")
     return "\n".join(lines) + "\n"

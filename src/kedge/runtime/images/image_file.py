@@ -32,7 +32,7 @@ class ImageFile:
         self.kind = kind  # folder, sif, squashfs or ext3
         self.offset = 0
         self.size = 0  # of the file system
-        self.file_system = ""  # squashfs or ext3; empty for a folder
+        self.file_system = ""  # squashfs, ext3 or gocryptfs; empty for a folder
         self.machine = ""  # as `uname -m` spells it; empty when the image does not say
         self.state = ""  # a file name that is equal as long as nobody changed the file; empty for a folder
         self.config_offset = 0  # of the OCI config that a SIF carries
@@ -144,7 +144,7 @@ def _identify_sif(file: int, path: str, start: bytes, status: os.stat_result) ->
 
 def _finish(image: ImageFile, superblock: bytes, seed: bytes, status: os.stat_result) -> None:
     """Check that the file system is all there, and note the file's state."""
-    if image.file_system == "squashfs":
+    if image.file_system in ("squashfs", "gocryptfs"):  # what is encrypted lies in a SquashFS, too
         used = locate.read_number(superblock, 40)
         if superblock[:4] != _SQUASHFS_MAGIC or not _SUPERBLOCK < used <= image.size:
             raise _refuse_content(image.path)

@@ -24,10 +24,11 @@ class Root:
     """A chosen way; `unpack` means that the image must be unpacked on this node first."""
 
     def __init__(self, way: str, reason: str, folder: str = "", program: str = "") -> None:
-        self.way = way  # folder, squashfuse, loop, fuse2fs or unpack
+        self.way = way  # folder, squashfuse, gocryptfs, loop, fuse2fs or unpack
         self.reason = reason
         self.folder = folder
         self.program = program
+        self.secret = ""  # what opens an encrypted image
         self.is_passing = False  # unpacked for this container alone, and to be removed after it
 
 
@@ -35,6 +36,11 @@ def choose_root(image: ImageFile, options: RunOptions, environ: Mapping[str, str
     """The best way that works here; --root-from insists on one."""
     if image.kind == "folder":
         return Root("folder", "the image is a folder", image.path)
+    if image.file_system == "gocryptfs":
+        from kedge.runtime.images.encrypted import require_programs  # late: few images are encrypted
+
+        program = require_programs(image, find_server())
+        return Root("gocryptfs", f"it is encrypted: gocryptfs and {program} mount it", program=program)
     if image.file_system != "squashfs":
         return Root("fuse2fs", "an ext3 image is mounted, by the kernel for root, by fuse2fs for others")
     try:
@@ -150,8 +156,8 @@ def plan_root(image: ImageFile, root: Root, *, is_writable: bool = False) -> lis
     if root.way == "folder":
         return [("bind", OLD + root.folder, LOWER, MS_NOSUID | MS_NODEV, MUST)]
     place = (OLD + image.path, image.offset, image.size, LOWER)
-    if root.way == "squashfuse":
-        return [("squashfuse", *place, root.program)]
+    if root.way in ("squashfuse", "gocryptfs"):
+        return [(root.way, *place, root.program)]
     if root.way == "loop":
         return [("loop", *place, "squashfs")]
     return [("fuse2fs", *place, "rw" if is_writable else "ro")]

@@ -149,19 +149,24 @@ def shows_owner(program: str) -> bool:
 def mount_squashfuse(file: str, offset: int, target: str, program: str, server: FuseServer | None) -> None:
     """Put the SquashFS in a file on `target`; raises OSError. Without a server the program mounts by itself."""
     known = _read_program(program)
-    options = [f"offset={offset}"] if offset else []
-    if shows_owner(program):
-        options += [f"uid={os.getuid()}", f"gid={os.getgid()}"]
-    if not program.endswith("_ll"):
-        options += ["kernel_cache", f"attr_timeout={_HOUR}", f"entry_timeout={_HOUR}", f"negative_timeout={_HOUR}"]
-    # not `timeout=`: to squashfuse it means that an idle mount is to go away
-    argv = [program, "-f", *(["-o", ",".join(options)] if options else []), file]
+    argv = squashfuse_words(program, offset, file)
     if server is not None and _is_fuse3(known):
         server.mount(target, argv, "squashfuse")
         return
     if server is not None:
         server.close()
     _mount_inside(argv, target)
+
+
+def squashfuse_words(program: str, offset: int, file: str) -> list[str]:
+    """The command line up to the mount point."""
+    options = [f"offset={offset}"] if offset else []
+    if shows_owner(program):
+        options += [f"uid={os.getuid()}", f"gid={os.getgid()}"]
+    if not program.endswith("_ll"):
+        options += ["kernel_cache", f"attr_timeout={_HOUR}", f"entry_timeout={_HOUR}", f"negative_timeout={_HOUR}"]
+    # not `timeout=`: to squashfuse it means that an idle mount is to go away
+    return [program, "-f", *(["-o", ",".join(options)] if options else []), file]
 
 
 def find_squashfuse(environ: dict[str, str] | None = None) -> tuple[str, bool]:

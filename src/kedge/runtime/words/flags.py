@@ -30,6 +30,7 @@ _FALSE = ("0", "f", "false", "n", "no", "off")
 _DASHES = "-\u2010\u2011\u2012\u2013\u2014\u2015\u2212"  # what word processors and web pages make of a dash
 _FETCHING = ("login", "docker-host")  # refusals about the image, which kedge fetches for every runtime
 _MESSAGES = ("silent", "quiet", "verbose", "debug")
+_SHARED = ("pull_words", "limits")  # attributes that several flags add to
 _SPLIT_ELSEWHERE = ("bind", "mount")  # `binds` merges their variables with the flags
 
 
@@ -213,14 +214,16 @@ def _apply(options: RunOptions, flag: Flag, value: str, origin: str) -> None:
 
 
 def _key(flag: Flag) -> str:
-    """Under what name `given` remembers a flag: its attribute, but those for a pull share one."""
-    return flag.attribute if flag.attribute != "pull_words" else flag.names[0].replace("-", "_")
+    """Under what name `given` remembers a flag: its attribute, but those for a pull share one, and limits too."""
+    return flag.attribute if flag.attribute not in _SHARED else flag.names[0].replace("-", "_")
 
 
 def _store(options: RunOptions, flag: Flag, value: str, is_on: bool) -> None:
     if flag.attribute == "pull_words":
         if is_on:
             options.pull_words += ["--" + flag.names[0], value] if flag.takes_value else ["--" + flag.names[0]]
+    elif flag.attribute == "limits":
+        options.limits += [f"{flag.names[0]}={value}"] if is_on else []
     elif flag.kind == "list":
         getattr(options, flag.attribute).append(value)
     elif flag.kind == "count":

@@ -6,6 +6,7 @@ from __future__ import annotations
 from tests.interop.conformance.cases import (
     binds,
     bound_scripts,
+    commands,
     entrypoints,
     environment,
     instances,
@@ -27,4 +28,5 @@ CASES = [
     *isolation.CASES,
     *references.CASES,
     *instances.CASES,
+    *commands.CASES,
 ]

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Encrypted images of Apptainer 1.3 and newer: a SquashFS that holds a gocryptfs directory that holds a SquashFS.
+
+Each of the three is mounted by a program of its own. Nothing is decrypted to a disk, and each program ends when what it
+serves is not mounted any more: squashfuse first, so that gocryptfs is next.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from kedge.runtime.mounts.fuse import FuseServer, mount_squashfuse, needs_company, squashfuse_words
+from kedge.runtime.mounts.fuse_program import find_program, serve_fuse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from kedge.runtime.images.image_file import ImageFile
+
+_PROGRAM = "gocryptfs"
+_INNER = "squashfs-"  # how the names of the inner file begin
+
+
+def require_programs(image: ImageFile, server: tuple[str, str]) -> str:
+    """The squashfuse that helps to open an encrypted image; raises where a program is missing."""
+    program, refusal = server
+    if program and needs_company(program):
+        refusal = f"{program} is one of libfuse 2"
+    if not refusal and not find_program(_PROGRAM):
+        refusal = f"{_PROGRAM} is not installed"
+    if refusal:
+        from kedge.errors import MountFailed  # late: success needs no errors
+
+        raise MountFailed(
+            f"{image.path} is encrypted, and kedge cannot open it here: {refusal}",
+            hint="encrypted images need gocryptfs and squashfuse of libfuse 3; ask the administrators for both",
+        )
+    return program
+
+
+def mount_encrypted(place: tuple[str, int, str], program: str, server: FuseServer, base: str, secret: str) -> None:
+    """Put the file system inside an encrypted one on the target; raises OSError with what a program said."""
+    file, offset, target = place
+    outer, plain, key = (f"{base}/{name}" for name in ("encrypted", "decrypted", "passphrase"))
+    for folder in (outer, plain):
+        os.mkdir(folder, 0o700)
+    mount_squashfuse(file, offset, outer, program, server)
+    with open(key, "x", opener=lambda path, flags: os.open(path, flags, 0o600)) as written:  # in memory, for a moment
+        written.write(secret)
+    try:
+        serve_fuse([find_program(_PROGRAM), *_words(key), outer], plain, _PROGRAM, _nothing)
+    finally:
+        os.unlink(key)
+    inner = next((name for name in os.listdir(plain) if name.startswith(_INNER)), "")
+    if not inner:
+        raise OSError(errno.EINVAL, "there is no SquashFS in the encrypted file system")
+    serve_fuse(squashfuse_words(program, 0, f"{plain}/{inner}"), target, "squashfuse", _nothing)
+
+
+def _words(key: str) -> list[str]:
+    return ["-fg", "-ro", "-q", "-nosyslog", "-passfile", key]
+
+
+def _nothing() -> None:
+    """A server of an image needs no preparation."""
