@@ -41,7 +41,7 @@ def stall_layers(registry: FakeRegistry, **fault: object) -> None:
 def start_kedge(folder: Path, *words: str | Path) -> subprocess.Popen[str]:
     own = {"KEDGE_CACHEDIR": str(folder / "c"), "KEDGE_NODEDIR": str(folder / "node")}
     argv = [sys.executable, "-m", "kedge", *map(str, words)]
-    return subprocess.Popen(argv, env={**os.environ, **own}, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(argv, env={**os.environ, **own}, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
 def wait_for_downloads(cache: Path, count: int) -> None:
@@ -70,6 +70,18 @@ def test_a_signal_ends_a_stalled_download_at_once_and_gives_leases_back(
     assert list((tmp_path / "c/leases").glob("*")) == []
     assert not (tmp_path / "x.sif").exists()
     assert seconds < 5, f"{seconds} s"  # below one, where nothing else runs; the server is waited for for a minute
+
+
+def test_ctrl_c_at_a_terminal_counts_once(registry: FakeRegistry, tmp_path: Path) -> None:
+    """The terminal sends SIGINT to both processes, and the parent passes on its own: the clean-up must still end."""
+    stall_layers(registry, times=100, stall_at=_ARRIVES)
+    process = start_kedge(tmp_path, "pull", tmp_path / "x.sif", f"docker://{registry.host}/team/slow:1")
+    wait_for_downloads(tmp_path / "c", 4)
+    os.killpg(process.pid, signal.SIGINT)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 128 + signal.SIGINT, said
+    assert said.count("kedge: interrupted") == 1
+    assert list((tmp_path / "c/leases").glob("*")) == []
 
 
 def test_silence_is_said_and_the_download_goes_on(registry: FakeRegistry, tmp_path: Path) -> None:
