@@ -97,6 +97,13 @@ def test_main_unknown_verb_proposes_the_nearest() -> None:
     assert done.stderr == "kedge: there is no verb 'pul'\nhint: did you mean 'pull'?\n"
 
 
+def test_verbs_of_apptainer_that_kedge_lacks_are_answered() -> None:
+    done = run_plain("capability", "list")
+    assert done.returncode == 2
+    assert "containers have the rights of their caller" in done.stderr
+    assert "'kedge config show'" in run_plain("buildcfg").stderr
+
+
 def test_main_unknown_subcommand_proposes_the_nearest() -> None:
     done = run_plain("config", "shw")
     assert done.returncode == 2

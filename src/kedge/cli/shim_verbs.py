@@ -59,7 +59,9 @@ RULES = {
     "run-help": Rule(),
 }
 
-_MISSING = {
+# Verbs of Apptainer that kedge does not have, and what stands in their place; `kedge VERB` says the same
+MISSING = {
+    "buildcfg": "'kedge config show' lists kedge's own settings",
     "capability": "containers have the rights of their caller: nobody can be given more, and --drop-caps takes away",
     "checkpoint": "DMTCP inside a container makes checkpoints: kedge exec IMAGE dmtcp_launch ...",
     "completion": "'kedge completion SHELL' prints the script for kedge",
@@ -100,8 +102,8 @@ def translate_verb(program: str, verb: str, words: list[str]) -> list[str]:
     if dot and family == "instance":  # as Singularity 2 wrote it
         verb, words = family, [command, *words]
     for missing in (f"{verb} {''.join(words[:1])}", verb):
-        if missing in _MISSING:
-            raise UsageError(f"there is no '{program} {missing}' here", hint=_MISSING[missing])
+        if missing in MISSING:
+            raise UsageError(f"there is no '{program} {missing}' here", hint=MISSING[missing])
     rule = RULES.get(verb)
     if rule is None:
         known = [*RULES, "exec", "run", "shell", "test", "version"]

@@ -108,7 +108,10 @@ def find_verb(name: str) -> Verb:
     """The verb called `name`, or an error that proposes the nearest one."""
     verb = VERBS.get(name)
     if verb is None:
-        raise UsageError(f"there is no verb '{name}'", hint=propose(name, VERBS) or "'kedge --help' lists the verbs")
+        from kedge.cli.shim_verbs import MISSING  # late: only for a mistake
+
+        hint = MISSING.get(name) or propose(name, VERBS) or "'kedge --help' lists the verbs"
+        raise UsageError(f"there is no verb '{name}'", hint=hint)
     return verb
 
 
