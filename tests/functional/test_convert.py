@@ -147,7 +147,8 @@ def test_convert_packs_anew_when_a_codec_is_asked_for(
 
 
 def test_convert_sif_to_sif_is_a_copy(images: Path, tmp_path: Path) -> None:
-    for fixture in (images / "x.sif", *all_fixtures()):
+    whole = [fixture for fixture in all_fixtures() if fixture.name != "empty.sif"]  # it has no file system: refused
+    for fixture in (images / "x.sif", *whole):
         kedge("convert", fixture, tmp_path / "y.sif", "--force", cache=tmp_path / "c")
         assert hash_file(tmp_path / "y.sif") == hash_file(fixture)
         assert (tmp_path / "y.sif").stat().st_mode & 0o777 == 0o755
