@@ -72,21 +72,91 @@ def files_below(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
+FULL_CACHE = (
+    r"warning: the cache is not used: .* needs about [0-9.]+ MB in .*disk/cache, and there is only [0-9.]+ MB free"
+)
+
+
 @pytest.mark.root
-def test_pull_is_refused_before_the_download_where_the_store_is_too_small(
+def test_pull_goes_around_a_store_that_is_too_small(registry: FakeRegistry, tmp_path: Path) -> None:
+    reference = add_large_image(registry, 12 * MEBIBYTE)
+    (tmp_path / "tmp").mkdir()
+    with small_disk(tmp_path / "disk", 16 * MEBIBYTE) as disk:
+        words = ("pull", "--json", "--tmpdir", tmp_path / "tmp", tmp_path / "x.sif", reference)
+        done = kedge(*words, cache=disk / "cache")
+        assert sum((disk / "cache" / name).stat().st_size for name in files_below(disk / "cache")) < MEBIBYTE
+    assert re.search(FULL_CACHE, done.stderr)
+    assert "To use it, free some room ('kedge cache clean'), or " in done.stderr
+    assert "KEDGE_CACHEDIR=" in done.stderr
+    assert done.stderr.count("warning: ") == 1
+    assert len(registry.server.seen("GET .*/blobs/")) == 2, "the config and the layer, once"
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert json.loads(done.stdout)["output"] == str(tmp_path / "x.sif")
+    kedge("pull", tmp_path / "y.sif", reference, cache=tmp_path / "cache")
+    assert hash_file(tmp_path / "x.sif") == hash_file(tmp_path / "y.sif")
+
+
+@pytest.mark.root
+def test_pull_is_refused_before_the_download_where_the_store_and_the_way_around_are_too_small(
     registry: FakeRegistry, tmp_path: Path
 ) -> None:
     reference = add_large_image(registry, 12 * MEBIBYTE)
-    with small_disk(tmp_path / "disk", 16 * MEBIBYTE) as disk:
-        done = kedge("pull", "--json", tmp_path / "x.sif", reference, cache=disk / "cache", check=False)
-        assert not registry.server.seen("GET .*/blobs/")
+    with small_disk(tmp_path / "disk", 10 * MEBIBYTE) as disk:
+        words = ("pull", "--json", "--tmpdir", disk, tmp_path / "x.sif", reference)
+        done = kedge(*words, cache=disk / "cache", check=False)
+        assert [name for name in files_below(disk) if not name.startswith("cache/")] == []
+    assert not registry.server.seen("GET .*/blobs/")
     assert done.returncode == NoSpace.exit_code
+    (warned,) = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
+    needed = re.search(r"needs about ([0-9.]+) MB", warned)
+    assert needed is not None
+    assert float(needed[1]) > 20, "the layer and the image would both be in the store"
+    assert re.search(FULL_CACHE, warned)
+    assert "KEDGE_CACHEDIR=" in warned
     answer = json.loads(done.stdout)
-    assert int(answer["context"]["needed"]) > 20 * MEBIBYTE, "the layer and the image are both in the store"
-    assert int(answer["context"]["usable"]) <= 16 * MEBIBYTE
-    assert re.search(r"needs about [0-9.]+ MB in .*disk/cache, and there is only [0-9.]+ MB free", answer["message"])
-    assert "KEDGE_CACHEDIR" in answer["hint"]
+    assert 12 * MEBIBYTE < int(answer["context"]["needed"]) < 14 * MEBIBYTE, "the layer alone"
+    assert int(answer["context"]["usable"]) <= 10 * MEBIBYTE
+    assert "--tmpdir " in answer["hint"]
     assert not (tmp_path / "x.sif").exists()
+
+
+@pytest.mark.root
+def test_pull_is_refused_before_the_download_where_the_store_and_the_target_are_too_small(
+    registry: FakeRegistry, tmp_path: Path
+) -> None:
+    reference = add_large_image(registry, 12 * MEBIBYTE)
+    with small_disk(tmp_path / "disk", 10 * MEBIBYTE) as disk:
+        done = kedge("pull", disk / "x.sif", reference, cache=disk / "cache", check=False)
+        assert [name for name in files_below(disk) if not name.startswith("cache/")] == []
+    assert not registry.server.seen("GET .*/blobs/")
+    assert done.returncode == NoSpace.exit_code, done.stderr
+    assert re.search(FULL_CACHE, done.stderr)
+    assert re.search(
+        r"kedge: the pull .* needs about [0-9.]+ MB in .*disk, and there is only 10[0-9.]* MB free", done.stderr
+    )
+    assert "--dir " in done.stderr
+
+
+@pytest.mark.root
+def test_pull_of_a_sif_goes_around_a_small_store_unless_the_target_is_small_too(
+    registry: FakeRegistry, tmp_path: Path
+) -> None:
+    kedge("pull", tmp_path / "large.sif", add_large_image(registry, 12 * MEBIBYTE), cache=tmp_path / "cache")
+    kedge("push", tmp_path / "large.sif", f"oras://{registry.host}/team/sif:1", cache=tmp_path / "cache")
+    registry.server.log.clear()
+    (tmp_path / "tmp").mkdir()
+    words = ("pull", "--tmpdir", tmp_path / "tmp")
+    with small_disk(tmp_path / "disk", 8 * MEBIBYTE) as disk:
+        reference = f"oras://{registry.host}/team/sif:1"
+        refused = kedge(*words, disk / "x.sif", reference, cache=disk / "cache", check=False)
+        assert not registry.server.seen("GET .*/blobs/")
+        assert refused.returncode == NoSpace.exit_code, refused.stderr
+        assert "--dir " in refused.stderr
+        done = kedge(*words, tmp_path / "x.sif", reference, cache=disk / "cache")
+        assert [name for name in files_below(disk) if not name.startswith("cache/")] == []
+    assert re.search(FULL_CACHE, done.stderr)
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert hash_file(tmp_path / "x.sif") == hash_file(tmp_path / "large.sif")
 
 
 @pytest.mark.root
@@ -193,7 +263,8 @@ def test_pull_to_a_read_only_file_system_says_so(registry: FakeRegistry, tmp_pat
             done = kedge("pull", "--format", form, disk / "x", reference, cache=tmp_path / "cache", check=False)
             check_refusal(done, str(disk), "read-only")
         done = kedge("pull", tmp_path / "x.sif", reference, cache=disk / "cache", check=False)
-        check_refusal(done, str(disk / "cache"), "KEDGE_CACHEDIR")
+        check_way_around(done, tmp_path / "x.sif", reference, str(disk / "cache"), "Read-only file system")
+        assert list(disk.iterdir()) == []
 
 
 def check_refusal(done: subprocess.CompletedProcess[str], *words: str) -> None:
@@ -203,6 +274,19 @@ def check_refusal(done: subprocess.CompletedProcess[str], *words: str) -> None:
     for word in (*words, "hint: "):
         assert word.lower() in done.stderr.lower()
     assert "Traceback" not in done.stderr
+
+
+def check_way_around(done: subprocess.CompletedProcess[str], image: Path, reference: str, *words: str) -> None:
+    """The image is as with a cache, and one warning says why none was used, and how another is chosen."""
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("warning: ") == 1
+    (warned,) = [line for line in done.stderr.splitlines() if line.startswith("warning: the cache is not used: ")]
+    for word in (*words, "KEDGE_CACHEDIR chooses another place"):
+        assert word in warned
+    with tempfile.TemporaryDirectory() as folder:
+        kedge("pull", f"{folder}/same.sif", reference, cache=Path(folder) / "cache")
+        assert hash_file(image) == hash_file(Path(folder) / "same.sif")
+    image.unlink()
 
 
 @pytest.mark.parametrize("form", ["sif", "squashfs", "sandbox", "oci", "oci-archive", "docker-archive"])
@@ -221,7 +305,10 @@ def test_pull_into_a_path_through_a_file_says_so(registry: FakeRegistry, tmp_pat
     (tmp_path / "file").write_text("x")
     reference = f"docker://{registry.host}/team/rich:1"
     check_refusal(kedge("pull", tmp_path / "file/x.sif", reference, cache=tmp_path / "c", check=False), "file")
-    check_refusal(kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "file", check=False), "file")
+    done = kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "file", check=False)
+    check_way_around(done, tmp_path / "x.sif", reference, str(tmp_path / "file"), "Not a directory")
+    done = kedge("pull", "--offline", tmp_path / "x.sif", reference, cache=tmp_path / "file", check=False)
+    check_refusal(done, "file", "KEDGE_CACHEDIR")
     assert (tmp_path / "file").read_text() == "x"
 
 
@@ -230,16 +317,20 @@ def home() -> Iterator[Path]:
     """The folder of an ordinary user."""
     require_root()
     path = Path(tempfile.mkdtemp(prefix="kedge-space-"))
+    (path / "tmp").mkdir()
     os.chown(path, 1501, 1501)
+    os.chown(path / "tmp", 1501, 1501)
     yield path
+    left = list((path / "tmp").iterdir())
     shutil.rmtree(path)
+    assert left == [], "temporary files of a way around the cache"
 
 
 def pull_as_user(home: Path, cache: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     user = [require_program("setpriv"), "--reuid=1501", "--regid=1501", "--clear-groups"]
     environment = {
         "PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(REPOSITORY / "src"),
-        "KEDGE_CACHEDIR": str(cache), "PYTHONDONTWRITEBYTECODE": "1",
+        "KEDGE_CACHEDIR": str(cache), "KEDGE_TMPDIR": str(home / "tmp"), "PYTHONDONTWRITEBYTECODE": "1",
     }  # fmt: skip
     argv = [*user, sys.executable, "-m", "kedge", "pull", *map(str, words)]
     return subprocess.run(argv, env=environment, cwd=home, capture_output=True, text=True, timeout=100, check=False)
@@ -248,10 +339,15 @@ def pull_as_user(home: Path, cache: Path, *words: str | Path) -> subprocess.Comp
 @pytest.mark.root
 def test_pull_with_the_store_of_another_user_says_so(registry: FakeRegistry, home: Path) -> None:
     reference = f"docker://{registry.host}/team/rich:1"
-    kedge("pull", "--format", "oci", home / "roots", reference, cache=home / "theirs")
-    check_refusal(pull_as_user(home, home / "theirs", "x.sif", reference), "another user", "KEDGE_CACHEDIR")
-    (home / "theirs").chmod(0o777)
-    check_refusal(pull_as_user(home, home / "theirs", "x.sif", reference), "another user", "KEDGE_CACHEDIR")
+    theirs = home / "theirs"
+    kedge("pull", "--format", "oci", home / "roots", reference, cache=theirs)
+    before = files_below(theirs)
+    for mode in (0o700, 0o777):
+        theirs.chmod(mode)
+        done = pull_as_user(home, theirs, "x.sif", reference)
+        check_way_around(done, home / "x.sif", reference, str(theirs), "another user")
+        assert files_below(theirs) == before
+        check_refusal(pull_as_user(home, theirs, "--offline", "x.sif", reference), "another user", "KEDGE_CACHEDIR")
 
 
 @pytest.mark.root
@@ -263,19 +359,19 @@ def test_pull_without_permission_says_so(registry: FakeRegistry, home: Path) -> 
         done = pull_as_user(home, home / "cache", "--format", form, forbidden / "x", reference)
         check_refusal(done, str(forbidden), "permission")
         assert not registry.server.seen("GET .*/blobs/")
-    check_refusal(
-        pull_as_user(home, forbidden / "cache", "x.sif", reference), str(forbidden / "cache"), "KEDGE_CACHEDIR"
-    )
-    forbidden.chmod(0o700)
-    check_refusal(pull_as_user(home, home / "cache", forbidden / "x.sif", reference), str(forbidden))
-    check_refusal(pull_as_user(home, forbidden / "cache", "x.sif", reference), str(forbidden / "cache"))
+    for mode in (0o755, 0o700):
+        forbidden.chmod(mode)
+        check_refusal(pull_as_user(home, home / "cache", forbidden / "x.sif", reference), str(forbidden))
+        done = pull_as_user(home, forbidden / "cache", "x.sif", reference)
+        check_way_around(done, home / "x.sif", reference, str(forbidden / "cache"), "Permission denied")
+        assert list(forbidden.iterdir()) == []
     assert pull_as_user(home, home / "cache", "x.sif", reference).returncode == 0
     assert stat.S_IMODE((home / "x.sif").stat().st_mode) == 0o755
 
 
 @pytest.mark.root
 def test_pull_from_a_store_that_only_reads_is_served(registry: FakeRegistry, home: Path) -> None:
-    """A site's store that users cannot write to: what is there is used, what is not is refused in words."""
+    """A site's store that users cannot write to: what is there is used, what is not is fetched around it."""
     reference = f"docker://{registry.host}/team/rich:1"
     cache = home / "site"
     kedge("pull", home / "root.sif", reference, cache=cache)
@@ -283,7 +379,11 @@ def test_pull_from_a_store_that_only_reads_is_served(registry: FakeRegistry, hom
         path.chmod(0o755 if path.is_dir() else 0o644)
     done = pull_as_user(home, cache, "x.sif", reference)
     assert done.returncode == 0, done.stderr
+    assert "warning: " not in done.stderr
     assert hash_file(home / "x.sif") == hash_file(home / "root.sif")
+    before = files_below(cache)
     tars = rich_layers()[:1]
     registry.add_image("team/other", "1", [build.compress(tar) for tar in tars], make_config(tars))
-    check_refusal(pull_as_user(home, cache, "y.sif", f"docker://{registry.host}/team/other:1"), str(cache))
+    other = f"docker://{registry.host}/team/other:1"
+    check_way_around(pull_as_user(home, cache, "y.sif", other), home / "y.sif", other, str(cache), "Permission denied")
+    assert files_below(cache) == before

@@ -278,14 +278,27 @@ def test_unpack_full_store_is_not_taken_for_a_full_node(runner: Runner) -> None:
     subprocess.run([mount, "-t", "tmpfs", "-o", f"size=1m,mode=700,uid={runner.uid}", "tmpfs", small], check=True)
     try:
         with FakeRegistry() as registry:
-            tar = layer(file("big", noise(3_000_000, "big")))
+            shell = [file(f"bin/{name}", read_busybox(), mode=0o755) for name in ("sh", "wc")]
+            tar = layer(*shell, file("big", noise(3_000_000, "big")))
             registry.add_image("team/big", "1", [compress(tar)], make_config([tar]))
-            env = {"KEDGE_CACHEDIR": str(small / "cache")}
-            done = runner.run("exec", f"docker://{registry.host}/team/big:1", "true", env=env)
+            env = {"KEDGE_CACHEDIR": str(small / "cache"), "KEDGE_TMPDIR": str(small)}
+            words = ("exec", f"docker://{registry.host}/team/big:1", "/bin/sh", "-c", "exec wc -c </big")
+            refused = runner.run(*words, env=env)
+            assert not registry.server.seen("GET .*/blobs/")
+            left = [path.name for path in small.iterdir() if path.name != "cache"]
+            done = runner.run(*words, env={**env, "KEDGE_TMPDIR": str(runner.home)})
     finally:
         subprocess.run([unmount, small], check=True)
-    assert "KEDGE_CACHEDIR=" in done.stderr
-    assert "KEDGE_NODEDIR=" not in done.stderr
+    assert refused.returncode == 255
+    assert "--tmpdir " in refused.stderr
+    assert left == []
+    assert (done.returncode, done.stdout.strip()) == (0, "3000000"), done.stderr
+    assert not list(runner.home.glob("kedge-store*"))
+    for said in (refused.stderr, done.stderr):
+        assert "the cache is not used: the download of " in said
+        assert "KEDGE_CACHEDIR=" in said
+        assert "KEDGE_NODEDIR=" not in said
+        assert "squashfuse" not in said
 
 
 def test_unpack_evicts_the_longest_unused_but_nothing_held(runner: Runner) -> None:

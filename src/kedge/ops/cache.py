@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +12,9 @@ from kedge.errors import FileProblem, KedgeError
 from kedge.host.space import Space, free_space
 from kedge.model.progress import Progress
 from kedge.model.size import format_size
-from kedge.posix.files import explained
 from kedge.settings import Settings
 from kedge.store.eviction import Entry, Kind, Usage
+from kedge.store.layout import explain_root
 from kedge.store.store import Store, Verified
 
 _DAY = 86400.0
@@ -70,15 +71,19 @@ def open_store(settings: Settings) -> Store:
 
 
 def _refuse_foreign(root: Path) -> None:
-    """Raise for a store that another user keeps to himself, before one file of it after the other says so."""
+    """Raise for a store that nobody but another user can use, before one file of it after the other says so."""
     for folder in (root, root / "blobs"):
-        with explained(folder):
-            if os.path.lexists(folder) and not os.access(folder, os.R_OK | os.X_OK):
-                raise FileProblem(
-                    f"the store {root} cannot be used: it belongs to another user, who has not shared it",
-                    context={"path": str(folder), "owner": str(folder.stat().st_uid)},
-                    hint="choose another place for it with KEDGE_CACHEDIR or --cache-dir",
-                )
+        try:
+            if not folder.is_dir() and os.path.lexists(folder):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        except OSError as problem:
+            raise explain_root(problem, root, folder) from problem
+        if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
+            raise FileProblem(
+                f"the store {root} cannot be used: it belongs to another user, who has not shared it",
+                context={"path": str(folder), "owner": str(folder.stat().st_uid)},
+                hint="choose another place for it with KEDGE_CACHEDIR or --cache-dir",
+            )
 
 
 def _counts_stored_limit(settings: Settings, store: Store) -> bool:

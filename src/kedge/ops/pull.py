@@ -241,7 +241,6 @@ class _Puller:
 
     def pull_sif(self, plan: Pulled, *, dry_run: bool) -> Pulled:
         """Get a file that is a SIF already, and convert it if another form is wanted."""
-        from kedge.host.space import require_space
         from kedge.ops.fetch_sif import check_architecture, find_sif_source
 
         source = find_sif_source(self.request.reference, self.workplace, self.store, offline=self.request.offline)
@@ -251,11 +250,11 @@ class _Puller:
         )
         if dry_run:
             return plan
-        if source.size:
-            require_space(self.store.root, source.size, f"the pull of {plan.reference}")
         with self.store.use_image(source.key):
             stored = self.store.find_at_hand(source.key)
-            if stored is not None:
+            if stored is None:
+                self._require_room_for_file(source, plan.output)
+            else:
                 with contextlib.suppress(CorruptImage, HostileImage, FileProblem):  # as above
                     check_architecture(stored, self.request.reference, self.workplace)
             if self.request.form is Form.SIF:
@@ -317,7 +316,7 @@ class _Puller:
 
     def _require_room(self, resolved: Resolved, target: Path) -> None:
         """Refuse before the download what cannot end well: layers that are missing, and a SIF about as large as all."""
-        from kedge.host.space import STORE_CHOICE, require_space
+        from kedge.host.space import require_space
 
         missing = self._count_missing(resolved)
         what = f"the pull of {self.request.reference.redacted}"
@@ -325,10 +324,19 @@ class _Puller:
         result = estimate_size(resolved.compressed_size, self.request.form)
         together = same_device(self.store.root, target.parent)
         is_kept = self.request.form is Form.SIF and not is_passing
-        choice = "--tmpdir {}" if is_passing else STORE_CHOICE
-        require_space(self.store.root, missing + (result if together or is_kept else 0), what, choice=choice)
+        needed = missing + (result if together or is_kept else 0)
+        require_space(self.store.root, needed, what, choice=self.workplace.store_choice)
         if not together:
             require_space(target.parent, result, what, choice="--dir {}")
+
+    def _require_room_for_file(self, source: SifSource, target: Path) -> None:
+        """As above for a file that is a SIF already."""
+        from kedge.host.space import require_space
+
+        size, what = source.size or 0, f"the pull of {self.request.reference.redacted}"
+        require_space(self.store.root, size, what, choice=self.workplace.store_choice)
+        if self.request.form is Form.SIF and not same_device(self.store.root, target.parent):
+            require_space(target.parent, size, what, choice="--dir {}")
 
 
 def estimate_size(compressed: int, form: Form) -> int:

@@ -165,4 +165,5 @@ class _Place:
 
         missing = sum(x.size for x in resolved.manifest.layers if not self.store.has_blob(x.digest, x.size))
         needed = missing + estimate_size(resolved.compressed_size, Form.SQUASHFS)
-        require_space(self.store.root, needed, f"the preparation of {self.reference.redacted}")
+        what = f"the preparation of {self.reference.redacted}"
+        require_space(self.store.root, needed, what, choice=self.workplace.store_choice)

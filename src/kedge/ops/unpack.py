@@ -317,7 +317,8 @@ class _Unpacker:
         from kedge.host.space import require_space
 
         if missing:
-            require_space(store.root, missing, f"the download of {self.reference.redacted}")
+            what = f"the download of {self.reference.redacted}"
+            require_space(store.root, missing, what, choice=self.workplace.store_choice)
 
     def _attempt(self, store: Store) -> contextlib.AbstractContextManager[None]:
         return self.workplace.attempt(store, f"the unpacking of {self.reference.redacted}")

@@ -105,6 +105,13 @@ class Workplace:
         )
         return Access.open(options, progress=self.progress)
 
+    @property
+    def store_choice(self) -> str:
+        """How the user chooses another place for the store of `open_store`, with `{}` where its name goes."""
+        from kedge.host.space import STORE_CHOICE
+
+        return "--tmpdir {}" if self.settings.disable_cache else STORE_CHOICE
+
     @contextlib.contextmanager
     def open_store(self) -> Iterator[Store]:
         """The store, or with `disable_cache` one that is gone afterwards."""
@@ -136,7 +143,9 @@ class Workplace:
             or (isinstance(problem, NoSpace) and "needed" not in problem.context)
         ):
             raise problem
-        self.progress.warn(f"the cache is not used: {problem.message}. KEDGE_CACHEDIR chooses another place for it")
+        is_full = isinstance(problem, NoSpace)  # whose hint names a place with room
+        remedy = f"To use it, {problem.hint}" if is_full else "KEDGE_CACHEDIR chooses another place for it"
+        self.progress.warn(f"the cache is not used: {problem.message}. {remedy}")
         return replace(self, settings=replace_settings(self.settings, disable_cache=True))
 
     @contextlib.contextmanager

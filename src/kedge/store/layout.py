@@ -78,7 +78,7 @@ class Layout:
                 with contextlib.suppress(FileExistsError):
                     parent.mkdir(mode=self.folder_mode)  # those above the store too: others could swap it
             except OSError as problem:
-                raise _explain_root(problem, self.root, parent) from problem
+                raise explain_root(problem, self.root, parent) from problem
         if is_new:
             with contextlib.suppress(OSError):
                 (self.root / "CACHEDIR.TAG").write_bytes(_CACHEDIR_TAG)
@@ -142,7 +142,8 @@ def sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def _explain_root(problem: OSError, root: Path, path: Path) -> Exception:
+def explain_root(problem: OSError, root: Path, path: Path) -> Exception:
+    """The error for a store that a system call cannot use, with how another place is chosen."""
     plain = explain(problem, path)
     if not isinstance(plain, FileProblem):
         return plain
