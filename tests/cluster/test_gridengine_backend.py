@@ -197,19 +197,23 @@ def test_gridengine_ends_of_all_kinds(gridengine: GridEngineCell) -> None:
 
 def test_gridengine_reasons_to_wait(gridengine: GridEngineCell) -> None:
     user = gridengine.user()
+    missing, closed = user.home / "no-such-directory/output", user.home / "closed/below/output"
+    closed.parent.parent.mkdir(mode=0o700)  # root's
     ids = {
         "gpus": run(user, "true", gpus_per_node=9),
         "slots": run(user, "true", cpus_per_task=99),
         "later": run(user, "true", begin="203001010000"),
         "held": run(user, "true", directives=("-h",)),
-        "error": run(user, "true", directives=("-o /nowhere/at/all",)),
+        "error": run(user, "true", directives=(f"-o {missing}",)),
+        "closed": run(user, "true", directives=(f"-o {closed}",)),
     }
     words = {
         "gpus": "it asks for gpu=9, and ge0",
         "slots": "parallel environment smp",
         "later": "waits for the time",
         "held": f"qrls {ids['held']}",
-        "error": "could not open its output file /nowhere/at/all",
+        "error": f"could not open its output file {missing} (No such file or directory);",
+        "closed": f"could not open its output file {closed} (Permission denied);",
     }
     for name, id in ids.items():
         wait_until(f"{name} is explained", lambda id=id, name=name: words[name] in explain_waiting(user, id))  # type: ignore[misc]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cluster.daemons import processes_of
+from tests.cluster.daemons import processes_of, wait_until
 from tests.cluster.gridengine_cell import GROUP, GridEngineCell, GridEngineOptions
 from tests.cluster.users import ClusterUser
 from tests.requirements import require_program, require_root
@@ -125,5 +125,6 @@ def test_gridengine_cell_leaves_nothing_after_a_failure() -> None:
 def fail_with_a_running_job(cell: GridEngineCell) -> None:
     with cell:
         cell.wait_until_running(submit(cell.user(), "sleep 600"))
-        assert len(processes_of(cell.folder)) > 3
+        # qstat says that it runs before its program is there
+        wait_until("master, host, shepherd and program are there", lambda: len(processes_of(cell.folder)) > 3)
         raise ZeroDivisionError

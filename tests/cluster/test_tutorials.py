@@ -183,7 +183,7 @@ def test_sdumont_pulls_inside_the_job(slurm: SlurmCluster) -> None:
     programs = [build.folder("bin"), build.file("bin/busybox", read_busybox(), mode=0o755)]
     tar = build.layer(*programs, build.symlink("bin/sh", "busybox"), build.symlink("bin/echo", "busybox"))
     with FakeRegistry() as registry:
-        registry.add_image("nvidia/pytorch", "22.03-py3", [build.compress(tar)], make_config([tar], {}))
+        digest = registry.add_image("nvidia/pytorch", "22.03-py3", [build.compress(tar)], make_config([tar], {}))
         image = f"docker://{registry.host}/nvidia/pytorch:22.03-py3"
         command = ("-t", "20m", image, "sh", "-c", "echo trained")
         done = me.run("submit", "--queue", "sequana_cpu_dev", "--directive=--partition=gpu", *command)
@@ -195,7 +195,8 @@ def test_sdumont_pulls_inside_the_job(slurm: SlurmCluster) -> None:
         me.wait(id)
         assert me.read("logs", id).splitlines()[-1] == "trained"
         assert registry.server.log
-        assert list((me.folder / "kedge/images").rglob("pytorch_22.03-py3.sif"))
+        [pulled] = (me.folder / "kedge/images").rglob("*.sif")
+        assert pulled.name == f"pytorch_22.03-py3@{digest.hex[:12]}.sif", "the tag, and what it meant at submission"
 
 
 @pytest.fixture

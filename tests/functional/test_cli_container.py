@@ -155,13 +155,14 @@ def test_container_json_behind_the_image_is_the_programs() -> None:
     assert done.stderr.startswith("kedge: ")
 
 
-def test_container_domain_errors_bugs_and_signals_end_as_documented() -> None:
+def test_container_domain_errors_bugs_and_signals_end_as_documented(tmp_path: Path) -> None:
     failing = "from kedge.errors import MountFailed; raise MountFailed('no way', hint='go round')"
     done = run_fake("run", "i", body=failing)
     assert (done.returncode, done.stderr) == (255, "kedge: no way\nhint: go round\n")
-    bug = run_fake("run", "i", body="raise ValueError('x')", XDG_STATE_HOME="/nowhere")
+    bug = run_fake("run", "i", body="raise ValueError('x')", XDG_STATE_HOME=str(tmp_path))
     assert bug.returncode == 255
     assert "this is a bug: ValueError: x" in bug.stderr
+    assert [each.suffix for each in (tmp_path / "kedge").iterdir()] == [".md"], "the report of it"
     interrupted = run_fake("run", "i", body="raise KeyboardInterrupt")
     assert (interrupted.returncode, interrupted.stderr) == (130, "kedge: interrupted\n")
     gone = run_fake("run", "i", body="raise BrokenPipeError")

@@ -141,6 +141,8 @@ def test_gridengine_says_why_jobs_wait() -> None:
     error = explain_waiting("error", "Eqw", State.HELD)
     assert "could not open its output file /nonexistent/x/y (No such file or directory)" in error
     assert "qmod -cj 7" in error
+    closed = explain_waiting("closed", "Eqw", State.HELD)
+    assert "could not open its output file /home/ada/closed/x/y (Permission denied); when" in closed
     assert GRIDENGINE.is_stuck(JobStatus("7", State.HELD, "Eqw"))
     assert not GRIDENGINE.is_stuck(JobStatus("7", State.HELD, "hqw"))
     gpus = explain_waiting("gpu", "qw", State.QUEUED)

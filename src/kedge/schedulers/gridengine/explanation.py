@@ -15,7 +15,10 @@ _OFFERS = re.compile(
 _FULL = re.compile(r'queue instance "[^"]*" dropped because it is (full|overloaded|temporarily not available)')
 _ENVIRONMENT = re.compile(r'cannot run in PE "([^"]*)" because it only offers (-?\d+) slots')
 _UNREQUESTABLE = re.compile(r'cannot run in queue "([^"]*)" because')
-_NO_OUTPUT = re.compile(r'can\'t open output file "([^"]*)": (.*)')
+# the latter where a directory on the way is closed to the user, and with what the node knows of the user behind it
+_NO_OUTPUT = re.compile(
+    r'can\'t (?:open output file "([^"]*)"|stat\(\) "([^"]*)" as std(?:out|err)_path): ([^;]*?)(?: KRB5CCNAME=|;|$)'
+)
 _NO_FOLDER = re.compile(r"can't chdir to ([^:;]*): ([^;]*)")
 
 
@@ -36,7 +39,7 @@ def is_in_error(status: JobStatus) -> bool:
 def _explain_error(status: JobStatus) -> str:
     output, folder = _NO_OUTPUT.search(status.reason), _NO_FOLDER.search(status.reason)
     if output:
-        why = f"the node could not open its output file {output[1]} ({output[2].split(';')[0]})"
+        why = f"the node could not open its output file {output[1] or output[2]} ({output[3]})"
     elif folder:
         why = f"the node could not enter its folder {folder[1]} ({folder[2].strip()})"
     else:
