@@ -82,6 +82,8 @@ def test_redact_arguments_knows_the_short_options(words: list[str], shown: list[
         (["submit", "--env=PLAIN=pw", "x.sif"], ["submit", "--env=PLAIN=***", "x.sif"]),
         (["exec", "--env"], ["exec", "--env"]),
         (["exec", "x.sif", "tool", "HF_TOKEN=pw"], ["exec", "x.sif", "tool", "HF_TOKEN=***"]),
+        (["exec", "x.sif", "env", "DB_PASSWORD=20417"], ["exec", "x.sif", "env", "DB_PASSWORD=***"]),
+        (["exec", "x.sif", "env", "API_KEY=ab/cd"], ["exec", "x.sif", "env", "API_KEY=***"]),
     ],
 )
 def test_redact_arguments_hides_variables_of_programs(words: list[str], shown: list[str]) -> None:

@@ -81,13 +81,13 @@ class Workplace:
         """Whether registries are asked for a short while only."""
         return self.access is not None and self.access.patience is not None
 
-    def hurry(self, patience: float = _QUESTION_PATIENCE) -> Workplace:
+    def hurry(self, patience: float | None = None) -> Workplace:
         """The same for a question, which is given up sooner than a pull, unless somebody said how often to try."""
         from kedge.registry.access import AccessOptions
 
         if self.settings.sources["retries"].kind != "default":
             return self
-        return replace(self, access=replace(self.access or AccessOptions(), patience=patience))
+        return replace(self, access=replace(self.access or AccessOptions(), patience=patience or _QUESTION_PATIENCE))
 
     def open_access(self, *, patient: bool = True, patience: float | None = None) -> Access:
         """Access to registries; an impatient one does not try again, for when there is another way."""

@@ -23,7 +23,8 @@ from kedge.posix.spawn import close_all, list_inherited, list_private
 ANSWERED, LATE, DIED, REFUSED = "answered", "late", "died", "refused"
 _AT_ONCE = 16  # children: a login node may allow few processes
 _LONGEST_ANSWER = 1 << 20
-_REAP_TRIES = 20  # of a millisecond each
+_REAP_TRIES = 100  # of a millisecond each
+_KILLED = 128 + signal.SIGKILL
 _MASKED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _unburied: set[int] = set()  # children that were killed and had not ended yet: a zombie each, until the next time
 
@@ -134,11 +135,11 @@ class _Race:
         child.answer += piece
         if len(child.answer) > _LONGEST_ANSWER:
             _kill(child.pid)
-            self._finish(pipe, DIED)
+            self._finish(pipe, DIED, _KILLED)  # which is known, however long it takes to end
         elif not piece:
             self._finish(pipe, ANSWERED if child.answer.endswith(b"\n") else DIED)
 
-    def _finish(self, pipe: int, state: str) -> None:
+    def _finish(self, pipe: int, state: str, status: int = 0) -> None:
         child = self._working.pop(pipe)
         seconds = child.seconds
         self._poll.unregister(pipe)
@@ -149,8 +150,8 @@ class _Race:
         if state == LATE:
             _kill(child.pid)
             _unburied.add(child.pid)
-        status = 0 if state == LATE else _reap(child.pid)
-        self.outcomes[child.task.name] = Outcome(state, seconds, child.answer, status)
+        seen = 0 if state == LATE else _reap(child.pid)
+        self.outcomes[child.task.name] = Outcome(state, seconds, child.answer, status or seen)
 
 
 def _fork(task: Task, writing: int) -> int:

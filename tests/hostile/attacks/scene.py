@@ -12,6 +12,7 @@ import json
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -158,7 +159,7 @@ class Scene:
             finally:
                 os.close(spare)
             details = read_reports(done.stdout)
-            details["killed"] = ["its process is gone"] if spared.poll() is not None else []
+            details["killed"] = ["its process is gone"] if _was_killed(spared) else []
         assert self.typed.exists(), done.stderr
         details["typed"] = [text for text in (self.typed.read_text(errors="replace"),) if SECRET in text]
         details |= self._look_around(before)
@@ -280,19 +281,28 @@ def _victims(scene: Scene) -> Iterator[tuple[dict[str, str], subprocess.Popen[by
     """A process of the user's with secrets in memory, and one that others may try to end."""
     queue = f"/kedge-attack-{os.getpid()}-{scene.uid}"
     holder = as_user(scene.uid, [str(scene.attack), "victim", queue])
-    spared = as_user(scene.uid, [str(scene.attack), "sleep", SECRET + "command"])
+    spared = as_user(scene.uid, [str(scene.attack), "spared", SECRET + "command"])
     variables = scene.variables()
     with (
         subprocess.Popen(holder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables, cwd=scene.home) as one,
-        subprocess.Popen(spared, env=variables, cwd=scene.home) as two,
+        subprocess.Popen(spared, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables, cwd=scene.home) as two,
     ):
         assert one.stdout is not None
+        assert two.stdout is not None
+        assert two.stdout.readline() == b"here\n"  # and is the user's: until then no user may kill it
         address, segment = one.stdout.readline().decode().split()
         try:
             yield {"victim": str(one.pid), "address": address, "segment": segment, "queue": queue}, two
         finally:
             two.kill()
             one.communicate()
+
+
+def _was_killed(process: subprocess.Popen[bytes]) -> bool:
+    """Whether somebody's signal has ended it. It is told to end now, and a signal sent before comes before that."""
+    assert process.stdin is not None
+    process.stdin.close()
+    return process.wait(60) == -signal.SIGKILL
 
 
 @contextlib.contextmanager

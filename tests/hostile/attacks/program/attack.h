@@ -58,4 +58,5 @@ void attack_propagation(void);
 /* outside.c */
 int play_caller(const char *arguments, const char *typed);
 int play_victim(const char *name);
+int play_spared(void);
 void change_interpreter(int file, int patience);

@@ -52,8 +52,8 @@ int main(int count, char **words)
     remember_arguments(count, words);
     if (!strcmp(role, "caller"))
         return play_caller(words[2], words[3]);
-    if (!strcmp(role, "sleep"))
-        return sleep(100);
+    if (!strcmp(role, "spared"))
+        return play_spared();
     if (!strcmp(role, "victim"))
         return play_victim(words[2]);
     if (!strcmp(role, "watch")) {
