@@ -219,11 +219,12 @@ def test_submit_refuses_what_is_no_script(machine: Machine) -> None:
 
 
 def test_submit_of_a_folder_that_goes_away_says_so(machine: Machine) -> None:
-    place = machine.folder / "place"
+    place, gone = machine.folder / "place", machine.folder / "gone"
     place.mkdir()
-    first = machine.submit("sleep 1", "--exclusive")
+    first = machine.submit(f"until [ -e {gone} ]; do sleep 0.1; done", "--exclusive")
     second = machine.submit("true", f"--directory={place}", f"--output={machine.folder}/second.out")
     place.rmdir()
+    gone.touch()
     machine.wait(first)
     entry = machine.wait(second)
     assert entry["state"] == "failed"

@@ -19,7 +19,7 @@ from kedge.registry.challenge import parse_challenges
 from kedge.registry.netrc import parse_netrc
 
 LONG = 40_000
-SECONDS = 2.0  # each needs some milliseconds; as it was, ten seconds and more
+SECONDS = 5.0  # of the processor; each needs less than one, and as it was, ten and more
 
 
 def read_toml() -> None:
@@ -43,9 +43,9 @@ def read_exports() -> None:
     ],
 )
 def test_long_text_is_read_in_a_moment(work: Callable[[], object]) -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     work()
-    assert time.monotonic() - begun < SECONDS
+    assert time.process_time() - begun < SECONDS
 
 
 def test_variables_of_a_history_are_found_as_before() -> None:

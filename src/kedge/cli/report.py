@@ -33,6 +33,7 @@ _BOLD_RED, _YELLOW, _PLAIN = "\033[1;31m", "\033[33m", "\033[0m"
 
 def report_failure(problem: BaseException, argv: Sequence[str], options: GlobalOptions) -> int:
     """Tell the user about `problem` and return the exit status."""
+    problem = _find_signal(problem)
     if isinstance(problem, BrokenPipeError):
         return _end_quietly()
     if isinstance(problem, KeyboardInterrupt):
@@ -51,6 +52,13 @@ def report_failure(problem: BaseException, argv: Sequence[str], options: GlobalO
     else:
         _write_line(sys.stderr, _render(error, options))
     return error.exit_code
+
+
+def _find_signal(problem: BaseException) -> BaseException:
+    """What a signal raised: Python 3.11 wraps it in a RuntimeError when it comes while a class is being made."""
+    cause = problem.__cause__
+    is_wrapped = isinstance(problem, RuntimeError) and isinstance(cause, KeyboardInterrupt | Terminated)
+    return cause if cause is not None and is_wrapped else problem
 
 
 def understand(problem: BaseException) -> KedgeError | None:
