@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,8 +36,9 @@ def test_interrupt_at_any_time_shows_no_traceback(
     runner: Runner, image: str, words: tuple[str, ...], delay: float
 ) -> None:
     words = tuple(image if word == "IMAGE" else word for word in words)
+    started = replace(runner, program=(str(Path(sys.executable).with_name("kedge")),))  # as users start it
     process = subprocess.Popen(
-        runner.argv(*words), env=runner.variables(), cwd=runner.home, stderr=subprocess.PIPE, text=True
+        started.argv(*words), env=runner.variables(), cwd=runner.home, stderr=subprocess.PIPE, text=True
     )
     time.sleep(delay)
     process.send_signal(signal.SIGINT)

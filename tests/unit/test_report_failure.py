@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import signal
+import time
 
 import pytest
 
 from kedge.cli.options import GlobalOptions
 from kedge.cli.report import report_failure
-from kedge.cli.signals import Terminated
+from kedge.cli.signals import Terminated, raised_signals
 
 
 class Interrupting:
@@ -32,3 +33,20 @@ def test_signal_while_a_class_is_made_is_no_bug(
         type("Made", (), {"attribute": Interrupting(raised)})
     assert report_failure(caught.value, ["pull"], GlobalOptions()) == 128 + number
     assert "bug" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("number", "kind"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
+def test_signal_in_a_callback_of_the_interpreter_is_not_lost(number: int, kind: type[BaseException]) -> None:
+    """What is raised while an object dies is swallowed, and printed as ignored."""
+
+    class Dying:
+        def __del__(self) -> None:
+            signal.raise_signal(number)
+
+    def die_and_wait() -> None:
+        with raised_signals():
+            Dying()
+            time.sleep(5)
+
+    with pytest.raises(kind):
+        die_and_wait()

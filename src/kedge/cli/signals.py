@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from types import FrameType
 
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 _Handler = Callable[[int, FrameType | None], None]
+_MOMENT = 0.01  # seconds
 _ONE_INTERRUPT = 1.0  # seconds; a terminal sends SIGINT to us and to our parent, which passes it on: that is one
 
 
@@ -36,15 +38,34 @@ def raised_signals() -> Iterator[None]:
         **dict.fromkeys(_SIGNALS, _raise_terminated),
         signal.SIGINT: _InterruptRaiser(),
     }
-    before = {number: signal.getsignal(number) for number in raisers}
+    before = {number: signal.getsignal(number) for number in (*raisers, signal.SIGALRM)}
+    hook = sys.unraisablehook
     try:
+        sys.unraisablehook = _raise_again
         for number, raiser in raisers.items():
             if before[number] is not signal.SIG_IGN:
                 signal.signal(number, raiser)
         yield
     finally:
+        sys.unraisablehook = hook
+        signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+
+
+def _raise_again(missed: sys.UnraisableHookArgs) -> None:
+    """What came while the interpreter ran a callback of its own, and was swallowed there, is raised a moment later."""
+    swallowed = missed.exc_value
+    if not isinstance(swallowed, KeyboardInterrupt | Terminated):
+        sys.__unraisablehook__(missed)
+        return
+
+    def raise_late(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        raise swallowed
+
+    signal.signal(signal.SIGALRM, raise_late)
+    signal.setitimer(signal.ITIMER_REAL, _MOMENT)
 
 
 class _InterruptRaiser:
