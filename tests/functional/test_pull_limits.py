@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -164,9 +165,25 @@ def test_pull_that_is_killed_for_memory_is_explained(registry: FakeRegistry, acc
     assert left_behind(account.home) == []
 
 
+def wait_until_alone() -> None:
+    """Wait until no process of the user is left."""
+    deadline = time.monotonic() + 60
+    while any(owned_by_user(each) for each in Path("/proc").glob("[0-9]*")):
+        assert time.monotonic() < deadline, "processes of an earlier test do not end"
+        time.sleep(0.05)
+
+
+def owned_by_user(process: Path) -> bool:
+    try:
+        return process.stat().st_uid == USER
+    except FileNotFoundError:
+        return False  # it ended meanwhile
+
+
 @contextlib.contextmanager
 def busy_user(account: Account, count: int) -> Iterator[None]:
-    """The user runs `count` other processes already."""
+    """The user runs `count` other processes already, and none that an earlier test has ended is still there."""
+    wait_until_alone()
     user = [require_program("setpriv"), f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]
     running = [subprocess.Popen([*user, "sleep", "300"]) for _ in range(count)]
     try:
