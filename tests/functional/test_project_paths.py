@@ -29,7 +29,7 @@ def image(runner: Runner) -> str:
 
 @pytest.fixture(scope="module")
 def project(runner: Runner) -> Path:
-    for name in ("work/project/src", "work/project/.venv/lib/python3.11/site-packages", "host/lib"):
+    for name in ("work/project/src", "work/project/.venv/lib/python3.11/site-packages", "host/lib", "other"):
         (runner.home / name).mkdir(parents=True)
     (runner.home / ".local/lib/python3.11/site-packages").mkdir(parents=True)
     (runner.home / "work/project/pyproject.toml").touch()
@@ -49,7 +49,7 @@ def test_code_of_the_project_passes_and_that_of_the_host_does_not(runner: Runner
     assert done.stdout == f"[{project}/src] [1]\n"
     assert f"PYTHONPATH ({project}/.venv" in done.stderr
     assert f"{runner.home}/host/lib" in done.stderr
-    elsewhere = runner.run("exec", image, "sh", "-c", SHOW, env=env, cwd=runner.home)
+    elsewhere = runner.run("exec", image, "sh", "-c", SHOW, env=env, cwd=runner.home / "other")
     assert elsewhere.stdout == "[] [1]\n"
 
 
