@@ -32,14 +32,14 @@ PARTS = ("apps", "environment", "labels", "runscript", "test", "helpfile", "deff
 
 
 def inspect_outcome(path: Path) -> str:
-    begun = time.monotonic()
+    begun = time.process_time()
     try:
         report = inspect_path(path).report
         render_document(select_document(report, Selection(everything=True)))
         outcome = "ok"
     except KedgeError as problem:
         outcome = problem.reference
-    assert time.monotonic() - begun < 10
+    assert time.process_time() - begun < 10
     return outcome
 
 

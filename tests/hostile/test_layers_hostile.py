@@ -57,13 +57,13 @@ KINDS: dict[str, Blocks] = {
 def judge(tar: bytes, *, compressed: bool = False) -> str:
     """Flatten with limits for tests; returns the error's reference, or "accepted"."""
     options = FlattenOptions(free_expansion=64 << 20, maximum_entries=10_000, threaded=compressed)
-    start = time.monotonic()
+    start = time.process_time()
     problem: KedgeError | None = None
     try:
         flatten(sources(layer(file("below", b"b")), tar, compressed=compressed), MemorySink(), options)
     except KedgeError as caught:
         problem = caught
-    assert time.monotonic() - start < 20
+    assert time.process_time() - start < 20
     if problem is None:
         return "accepted"
     assert "layer" in problem.message
@@ -287,10 +287,10 @@ def test_names_through_endless_links_stop_in_bounded_time(through: str, monkeypa
 
 def test_a_bomb_of_zeros_stops_in_bounded_time_and_memory() -> None:
     blob = build.compress(layer(file("zeros", bytes(80 << 20))))
-    start = time.monotonic()
+    start = time.process_time()
     with pytest.raises(HostileImage, match="compressed bytes expand"):
         flatten(sources(blob), _Discard(), FlattenOptions(free_expansion=8 << 20))
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 10
 
 
 class _Discard:

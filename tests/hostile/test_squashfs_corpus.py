@@ -69,13 +69,13 @@ def read_all(data: bytes, threads: int = 1) -> int:
 
 def expect_bounded(data: bytes, threads: int = 1) -> bool:
     """Whether an image is accepted; anything but a KedgeError fails the test by itself."""
-    start = time.monotonic()
+    start = time.process_time()
     try:
         read_all(data, threads)
         accepted = True
     except KedgeError:
         accepted = False
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 10
     return accepted
 
 

@@ -216,9 +216,9 @@ def test_description_every_key_refuses_what_it_cannot_be(key: str) -> None:
     ids=range(11),
 )
 def test_description_hostile_text_is_refused_quickly(text: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     assert len(refuse(text).message) < 400
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
 
 
 def test_description_file_problems_are_one_clear_error(tmp_path: Path) -> None:

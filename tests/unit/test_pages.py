@@ -199,12 +199,12 @@ def test_pages_can_be_read_by_those_who_do_not_see(make: Any) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:24]))
 def test_pages_hostile_values_stay_harmless_and_short(text: str) -> None:
-    start = time.monotonic()
+    start = time.process_time()
     for page in fill_pages(text):
         check_harmless(page)
         shown = "".join(parse(page).itertext())
         assert not set(shown) & {chr(code) for code in (0x202E, 0x2066, 0x200F, 0xFEFF, 0x2028, 0x1B, 7)}
-    assert time.monotonic() - start < 20
+    assert time.process_time() - start < 20
 
 
 @settings(max_examples=40, deadline=None)

@@ -383,11 +383,11 @@ def test_slurm_damaged_text_is_an_error_or_less(data) -> None:  # type: ignore[n
 
 
 def test_slurm_huge_text_is_read_in_time() -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     for text in ("JobId=1 JobName=" + "a " * 500_000, "|" * 1_000_000, "9" * 1_000_000, "1|" * 200_000, "[" * 500_000):
         for parse in PARSERS:
             try:
                 parse(text)
             except SchedulerFailed:
                 continue
-    assert time.perf_counter() - begin < 10
+    assert time.process_time() - begin < 10

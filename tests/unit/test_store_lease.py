@@ -29,7 +29,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def take(place: Path, patience: Patience | None = None) -> Lease | None:
-    return acquire(place / "lease", place / "tmp", lambda: False, patience or Patience(limit=5))
+    return acquire(place / "lease", place / "tmp", lambda: False, patience or Patience(limit=60))
 
 
 def dead_holder() -> Holder:
@@ -159,7 +159,7 @@ def test_lease_of_another_host_is_taken_over_when_it_is_silent(place: Path, monk
 
 
 def test_lease_with_a_clock_in_the_past_is_safe_while_it_beats(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease_module, "WATCH_AT_LEAST", 0.3)
+    monkeypatch.setattr(lease_module, "WATCH_AT_LEAST", 2.0)
     path = place / "lease"
     path.write_bytes(foreign_holder().encode())
     ended = threading.Event()
@@ -174,7 +174,7 @@ def test_lease_with_a_clock_in_the_past_is_safe_while_it_beats(place: Path, monk
     thread.start()
     try:
         with pytest.raises(StoreBusy):
-            take(place, Patience(limit=1.0))
+            take(place, Patience(limit=4.0))
     finally:
         ended.set()
         thread.join()
@@ -265,7 +265,7 @@ def test_lease_beats_by_itself_and_notices_its_loss(place: Path, monkeypatch: py
     lease = take(place)
     assert lease is not None
     os.utime(lease.path, (1, 1))
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while lease.path.stat().st_mtime < 100 and time.monotonic() < deadline:
         time.sleep(0.02)
     assert time.time() - lease.path.stat().st_mtime < 5
@@ -286,8 +286,12 @@ def test_acquire_ends_when_the_work_is_done_elsewhere(place: Path) -> None:
 def test_acquire_can_be_cancelled_and_tells_whom_it_waits_for(place: Path) -> None:
     (place / "lease").write_bytes(foreign_holder().encode())
     cancelled, told = threading.Event(), list[str]()
-    threading.Timer(1.5, cancelled.set).start()
-    assert take(place, Patience(None, cancelled, told.append)) is None
+
+    def tell(sentence: str) -> None:
+        told.append(sentence)
+        cancelled.set()
+
+    assert take(place, Patience(None, cancelled, tell)) is None
     assert told == ["waiting for process 4242 of ada on node7, which works on the same thing"]
 
 
