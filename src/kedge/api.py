@@ -16,6 +16,7 @@ from kedge.doctor.diagnosis import Diagnosis
 from kedge.errors import ProgramFailed, UsageError
 from kedge.frozen import replace
 from kedge.jobs.keywords import make_job
+from kedge.model.choices import PULL_POLICIES
 from kedge.model.form import Form
 from kedge.model.image_word import is_reference
 from kedge.model.progress import Progress, Silent
@@ -45,7 +46,7 @@ from kedge.ops.report import clean_diagnosis
 from kedge.ops.search import SearchResult
 from kedge.ops.tags import TagListing, TagQuery, list_image_tags
 from kedge.ops.targets import find_target, keep_judged
-from kedge.ops.unpack import PULL_POLICIES, Unpacked
+from kedge.ops.unpack import Unpacked
 from kedge.ops.workplace import Workplace
 from kedge.posix.process import Finished, describe_status
 from kedge.settings import Settings, check_key

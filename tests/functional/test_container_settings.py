@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.runtime.words.configured import ROOTS, read_settings
+from kedge.model.choices import PULL_POLICIES, ROOTS
+from kedge.runtime.words.configured import read_settings
 from kedge.runtime.words.flags import find_flag
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 
@@ -90,7 +91,8 @@ def test_settings_are_read_in_one_look(tmp_path: Path) -> None:
     assert read_settings(("runtime", "keep", "root_from"), environ) == {"runtime": "podman", "keep": "Y"}
 
 
-def test_setting_root_from_takes_what_the_flag_takes() -> None:
-    flag = find_flag("exec", "root-from")
+@pytest.mark.parametrize(("name", "choices"), [("root-from", ROOTS), ("pull", PULL_POLICIES)])
+def test_flags_show_what_can_be_chosen(name: str, choices: tuple[str, ...]) -> None:
+    flag = find_flag("exec", name)
     assert flag is not None
-    assert tuple(flag.metavar.split("|")) == ROOTS
+    assert tuple(flag.metavar.split("|")) == choices

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
+from kedge.model.choices import PULL_POLICIES
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-
-POLICIES = ("auto", "missing", "newer", "always", "never")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("images", metavar="IMAGE", nargs="+", help="a SIF or SquashFS file, docker://NAME, oci:PATH …")
     parser.add_argument(
         "--pull",
-        choices=POLICIES,
+        choices=PULL_POLICIES,
         default="auto",
         help="when to ask the registry: auto (default: for tags, at most every two minutes), missing (only if the "
         "image is not on this node), newer (now), always (and unpack again), never",

@@ -9,8 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from kedge.frozen import frozen
-
-_ROOTS = ("auto", "unpack", "squashfuse", "kernel")
+from kedge.model.choices import ROOTS
 
 
 class LinkMode(StrEnum):
@@ -96,7 +95,7 @@ def _parse_text(value: object) -> str | Refused:
 
 
 def _parse_root(value: object) -> str | Refused:
-    return value if isinstance(value, str) and value in _ROOTS else Refused(f"it must be one of {', '.join(_ROOTS)}")
+    return value if isinstance(value, str) and value in ROOTS else Refused(f"it must be one of {', '.join(ROOTS)}")
 
 
 PARSERS: dict[str, Callable[[object], Any]] = {

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 # Imports inside the functions below are late for start-up cost: what is on the node already needs none of them.
 
-PULL_POLICIES = ("auto", "missing", "newer", "always", "never")
 _EXPANSION = 3  # compressed layers to files on a disk
 _MAXIMUM_WORKERS = 16
 _FORMAT = "v1"  # part of an identity: raise it when the unpacked files change

@@ -68,10 +68,15 @@ class Trouble:
     detail: str = ""
 
 
+def _show(url: str) -> tuple[str, str]:
+    """The address without secrets, and its host."""
+    shown = redact_url(url)
+    return shown, shown.split("://", 1)[-1].split("/", 1)[0]
+
+
 def explain_trouble(trouble: Trouble, method: str, url: str, proxy: str | None = None) -> NetworkFailed:
     """The error for a request that got no answer; `is_transient` says whether trying again may help."""
-    shown = redact_url(url)
-    host = shown.split("://", 1)[-1].split("/", 1)[0]
+    shown, host = _show(url)
     context = {"request": f"{method} {shown}"}
     if trouble.detail:
         context["detail"] = trouble.detail
@@ -87,8 +92,7 @@ def explain_trouble(trouble: Trouble, method: str, url: str, proxy: str | None =
 
 def explain_break(url: str, received: int, expected: int | None, detail: str = "") -> NetworkFailed:
     """The error for an answer that stopped before its end."""
-    shown = redact_url(url)
-    host = shown.split("://", 1)[-1].split("/", 1)[0]
+    shown, host = _show(url)
     promised = f" of {expected}" if expected is not None else ""
     context = {"request": f"GET {shown}"}
     if detail:
@@ -103,8 +107,7 @@ def explain_break(url: str, received: int, expected: int | None, detail: str = "
 
 def explain_silence(url: str, seconds: float) -> NetworkFailed:
     """The error for an answer that stopped, while the connection still stands."""
-    shown = redact_url(url)
-    host = shown.split("://", 1)[-1].split("/", 1)[0]
+    shown, host = _show(url)
     return NetworkFailed(
         f"no data from {host} for {seconds:g} s",
         context={"request": f"GET {shown}"},
@@ -115,8 +118,7 @@ def explain_silence(url: str, seconds: float) -> NetworkFailed:
 
 def explain_pace(url: str, speed: float, least: int) -> NetworkFailed:
     """The error for an answer that comes more slowly than the user accepts."""
-    shown = redact_url(url)
-    host = shown.split("://", 1)[-1].split("/", 1)[0]
+    shown, host = _show(url)
     return NetworkFailed(
         f"{host} sends {format_size(int(speed))}/s, less than the minimum of {format_size(least)}/s",
         context={"request": f"GET {shown}"},
@@ -128,8 +130,7 @@ def explain_pace(url: str, speed: float, least: int) -> NetworkFailed:
 
 def explain_slowness(url: str, seconds: float) -> NetworkFailed:
     """The error for an answer that trickles: each piece comes in time, the whole does not."""
-    shown = redact_url(url)
-    host = shown.split("://", 1)[-1].split("/", 1)[0]
+    shown, host = _show(url)
     return NetworkFailed(
         f"{host} sends its answer too slowly: it was not complete after {seconds:.0f} s",
         context={"request": f"GET {shown}"},

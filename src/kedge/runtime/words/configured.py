@@ -14,18 +14,24 @@ if TYPE_CHECKING:
 
 # setting -> attribute of RunOptions; the variable of the same name and the flag come before it
 CONTAINER_SETTINGS = ("keep", "root_from", "tmpfs_size")
-ROOTS = ("auto", "unpack", "squashfuse", "kernel")
 _ATTRIBUTES = {"root_from": "root"}
 
 
 def settle_options(options: RunOptions, environ: Mapping[str, str], names: tuple[str, ...]) -> None:
     """Let the configuration files say what neither a flag nor a variable said."""
     for name, value in read_settings(names, environ).items():
-        if name == "root_from" and value not in ROOTS:
-            _load(name, environ)  # which says where it stands
+        if name == "root_from":
+            _check_root(value, environ)
         attribute = _ATTRIBUTES.get(name, name)
         if attribute not in options.given and not (name == "runtime" and options.runtime):
             setattr(options, attribute, [value] if name == "keep" else value)
+
+
+def _check_root(value: str, environ: Mapping[str, str]) -> None:
+    from kedge.model.choices import ROOTS  # late: few set it
+
+    if value not in ROOTS:
+        _load("root_from", environ)  # which says where it stands
 
 
 def read_configured(name: str, environ: Mapping[str, str]) -> str:
