@@ -262,7 +262,7 @@ def _explain_missing(pending: _Pending) -> KedgeError:
     return JobFailed(
         f"the job {job.id} ended without a result: {job.state}",
         context={"why": job.reason, "output": said},
-        hint=f"'kedge status {job.id}' and 'kedge logs {job.id}' say more",
+        hint=f"'kedge status {job.record.typed_id}' and 'kedge logs {job.record.typed_id}' say more",
     )
 
 

@@ -59,6 +59,14 @@ def test_advice_after_submit_can_be_copied(user: User) -> None:
         )
 
 
+def test_advice_after_a_failure_can_be_copied(user: User) -> None:
+    user.run("submit", "--site", "local", "-", "sh", "-c", "echo mine; exit 3")
+    waited = user.run("wait", "--site", "local", "1", check=False)
+    [line] = re.findall(r"'(kedge logs [^']+)'", waited.stderr)
+    assert line == "kedge logs --site local 1"
+    assert user.run(*line.split()[1:]).stdout == "mine\n"
+
+
 def test_verbs_find_a_job_of_another_site(user: User) -> None:
     user.run("submit", "--site", "local", "-J", "mine", "-", "echo", "hello")
     for word in ("mine", "1", "last"):

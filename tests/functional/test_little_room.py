@@ -74,6 +74,13 @@ def small_disk(runner: Runner, size: str = "4M") -> Iterator[Path]:
         image.unlink()
 
 
+def fill_disk(place: Path) -> None:
+    """Leave not one byte."""
+    with contextlib.suppress(OSError), (place / "full").open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+
+
 def list_left(runner: Runner, *places: str) -> list[str]:
     """Files of the node's place and the cache."""
     folders = [runner.folder / place for place in places or ("node", "cache")]
@@ -208,12 +215,12 @@ def test_disable_cache_uses_what_is_unpacked_already(runner: Runner, sif: str) -
 # -- a cache that cannot be written
 
 
-@pytest.fixture
-def closed_cache(runner: Runner) -> dict[str, str]:
+@pytest.fixture(params=["kedge", "missing/kedge"])
+def closed_cache(runner: Runner, request: pytest.FixtureRequest) -> dict[str, str]:
     above = runner.folder / "closed-cache"
     above.mkdir(exist_ok=True)
     above.chmod(0o555)
-    return {"KEDGE_CACHEDIR": str(above / "kedge")}
+    return {"KEDGE_CACHEDIR": str(above / request.param)}
 
 
 def test_cache_that_cannot_be_written_is_gone_around(
@@ -230,8 +237,11 @@ def test_cache_that_cannot_be_written_is_gone_around(
     assert (runner.home / "tool.sif").stat().st_size > 1 << 20
 
 
-def test_full_cache_is_gone_around(runner: Runner, registry: FakeRegistry) -> None:
+@pytest.mark.parametrize("has_any_room", [True, False])
+def test_full_cache_is_gone_around(runner: Runner, registry: FakeRegistry, *, has_any_room: bool) -> None:
     with small_disk(runner) as disk:
+        if not has_any_room:
+            fill_disk(disk)
         env = {"KEDGE_CACHEDIR": str(disk / "cache")}
         words = run_shell(f"docker://{registry.host}/team/tool:1")
         done = runner.run("exec", "--pull", "always", *words, env=env)

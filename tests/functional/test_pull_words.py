@@ -5,18 +5,21 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from kedge.errors import InvalidReference, NoMatchingPlatform, UsageError
+from kedge.errors import InvalidReference, NoMatchingPlatform, OutputExists, UsageError
 from tests.builders.images import add_rich_image, kedge
 from tests.fakes.registry import FakeRegistry
 from tests.functional.test_cli_container import run_kedge
 
 
-@pytest.mark.parametrize("reference", ["host:sh", "docker-daemon:a:1", "library:a/b/c"])
+@pytest.mark.parametrize(
+    "reference", ["host:sh", "docker-daemon:a:1", "library:a/b/c", "ubuntu:22.04", "127.0.0.1:1/team/a:1"]
+)
 def test_reference_in_the_place_of_the_output_is_explained(tmp_path: Path, reference: str) -> None:
     done = kedge("pull", reference, "tools.sif", cache=tmp_path / "c", cwd=tmp_path, check=False)
     assert done.returncode == UsageError.exit_code
@@ -63,3 +66,16 @@ def test_a_pulled_file_has_the_time_of_the_pull(tmp_path: Path, words: list[str]
         depends.write_text("")
         kedge("pull", *words, tmp_path / "second", reference, cache=tmp_path / "c")
     assert (tmp_path / "second").stat().st_mtime >= depends.stat().st_mtime
+
+
+@pytest.mark.parametrize(("words", "statuses"), [(["--last-wins"], [0, 0]), ([], [0, OutputExists.exit_code])])
+def test_two_pulls_to_one_file_at_once(tmp_path: Path, words: list[str], statuses: list[int]) -> None:
+    """Workflow tools start them through the shims, and Apptainer refuses neither."""
+    with FakeRegistry() as registry:
+        add_rich_image(registry)
+        registry.server.fail("GET .*/manifests/", times=2, delay=3.0)  # until both have seen that there is no file
+        argv = [sys.executable, "-m", "kedge", "pull", *words, "x.sif", f"docker://{registry.host}/team/rich:1"]
+        environment = {**os.environ, "KEDGE_CACHEDIR": str(tmp_path / "c")}
+        pulls = [subprocess.Popen(argv, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL) for _ in range(2)]
+        assert sorted(pull.wait(120) for pull in pulls) == statuses
+    kedge("inspect", tmp_path / "x.sif", cache=tmp_path / "c")

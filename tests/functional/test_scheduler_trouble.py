@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.errors import SchedulerFailed
+from kedge.errors import NoScheduler, SchedulerFailed
 from tests.builders.images import kedge
 
 SLURM = """\
@@ -74,6 +74,18 @@ def test_verbs_say_what_is_wrong_with_the_scheduler(
     assert "res_nsearch" not in first
     assert remedy in hint
     assert not list(tmp_path.glob(".local/state/kedge/jobs/records/*"))  # nothing is left of a job that is nowhere
+
+
+@pytest.mark.parametrize("verb", ["jobs", "submit", "site"])
+def test_verbs_do_not_try_an_unreadable_configuration(
+    tmp_path: Path, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm's own programs try it for a minute each."""
+    monkeypatch.setenv("SLURM_CONF", "/nonexistent/slurm.conf")
+    done = run(tmp_path, "generic-slurm", "scontrol: fatal: tried for a minute\n", *VERBS[verb])
+    assert done.returncode == NoScheduler.exit_code
+    assert done.stderr.startswith("kedge: SLURM_CONF is '/nonexistent/slurm.conf', which cannot be read")
+    assert "unset SLURM_CONF" in done.stderr
 
 
 @pytest.mark.parametrize(("site", "said"), [("generic-slurm", SLURM), ("generic-gridengine", GRID)])

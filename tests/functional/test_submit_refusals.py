@@ -64,6 +64,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
         (["file:half.sif", "ls"], "half.sif is truncated or damaged", "fetch the file again"),
         (["python", "train.py"], "there is no image file 'python'", "'kedge submit - python train.py'"),
         (["python", "train.py"], "there is no image file 'python'", "docker://python"),
+        (["--site", "local", "python", "train.py"], "there is no image file", "'kedge submit --site local - python"),
+        (["--site", "local", "train.py"], "not an image", "'kedge submit --site local IMAGE python ./train.py'"),
         (["scripts/train.py"], "there is no image file 'scripts/train.py'", "docker://scripts/train.py"),
         (["-v", "/data:/data", "good.sif", "ls"], "-v is short for --verbose", "to bind a directory: -B /data:/data"),
         (["--env", "A=1", "B=2", "good.sif", "ls"], "'B=2' stands where the image", "--env A=1 --env B=2"),

@@ -81,6 +81,14 @@ def test_checks_take_types_of_gpus_that_a_queue_has_or_may_have(queue_and_type: 
     assert check_request(Job(gpus_per_node=1, gpu_type=kind, queue=queue), TYPES).job.queue == queue
 
 
+def test_checks_write_types_of_gpus_as_the_scheduler_does() -> None:
+    asked = {"b": "V100", "c": "HOPPER", "a": "A100"}
+    made = {
+        queue: check_request(Job(gpus_per_node=1, gpu_type=kind, queue=queue), TYPES) for queue, kind in asked.items()
+    }
+    assert {queue: each.job.gpu_type for queue, each in made.items()} == {"b": "v100", "c": "hopper", "a": "A100"}
+
+
 def test_checks_choose_the_queue_that_has_the_type() -> None:
     assert check_request(Job(gpus_per_node=1, gpu_type="v100"), TYPES).job.queue == "b"
     assert "the GPUs of alpha at zih-alpha are A100" in refuse("zih-alpha", gpus_per_node=1, gpu_type="h100").message

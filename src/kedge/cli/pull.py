@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 FORMS = ("sif", "squashfs", "sandbox", "oci", "oci-archive", "docker-archive")
 
 _ONLY_REFERENCES = ("host", "docker-daemon", "containers-storage", "library")  # schemes that no output has
+_ENDINGS = (".sif", ".sqsh", ".squashfs")  # of files that a pull writes, and of no name in a registry
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -40,6 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "-U", "--allow-unsigned", "--allow-unauthenticated", action="store_true", help=argparse.SUPPRESS
     )
     parser.add_argument("--plain-name", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--last-wins", action="store_true", help=argparse.SUPPRESS)
     add_login(parser)
     add_settings(
         parser, "architecture", "pull_directory", "compression", "threads", "disable_cache", "cache_directory",
@@ -74,6 +76,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         arguments.offline,
         target.tag,
         arguments.if_missing,
+        arguments.last_wins,
         arguments.plain_name,
     )
     workplace = Workplace(
@@ -89,7 +92,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 def _refuse_swapped(first: str, second: str) -> None:
     """Say it when a reference stands where the output should; `oci:PATH` and its kind are outputs, too."""
-    if "://" not in first and first.partition(":")[0].lower() not in _ONLY_REFERENCES:
+    is_reference = "://" in first or first.partition(":")[0].lower() in _ONLY_REFERENCES
+    if not is_reference and (first.endswith(_ENDINGS) or not second.endswith(_ENDINGS) or Path(second).exists()):
         return
     is_swapped = "://" not in second and second.partition(":")[0].lower() not in _ONLY_REFERENCES
     raise UsageError(

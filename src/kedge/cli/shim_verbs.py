@@ -146,7 +146,7 @@ def _pull(words: list[str]) -> list[str]:
         return ["pull", *words]
     form = [] if "--sandbox" in words else ["--format", "sif"]
     name = ["--plain-name"] if any(word.startswith("--arch") for word in words) else []
-    return ["pull", *form, *name, *words]
+    return ["pull", *form, *name, "--last-wins", *words]
 
 
 def _cache(words: list[str]) -> list[str]:

@@ -96,6 +96,11 @@ class Record:
         return self.folder / "script.sh"
 
     @property
+    def typed_id(self) -> str:
+        """Its id as commands take it anywhere: numbers of the local queue are those of clusters, too."""
+        return f"--site {self.site} {self.id}" if self.id and self.scheduler == "local" else self.id
+
+    @property
     def is_array(self) -> bool:
         """Whether it has several tasks."""
         return bool(self.job.get("array"))

@@ -42,6 +42,15 @@ class Queue:
     note: str = ""
 
     @property
+    def known_gpu_types(self) -> tuple[str, ...]:
+        """The scheduler's words for its GPUs; none where they are unknown."""
+        return self.gpu_types or ((self.gpu_type,) if self.gpu_type else ())
+
+    def spell_gpu_type(self, word: str) -> str:
+        """A type as the scheduler writes it: `a100` for `A100`; any other word as it is."""
+        return next((each for each in self.known_gpu_types if each.lower() == word.lower()), word)
+
+    @property
     def gives_gpus_unasked(self) -> bool:
         """Whether jobs get whole nodes with their GPUs, though they ask for none."""
         return self.is_whole_node and bool(self.gpus_per_node)

@@ -14,7 +14,7 @@ from kedge.frozen import frozen, replace
 from kedge.jobs.place import find_record_root
 from kedge.jobs.records import Records
 from kedge.model.site import Site
-from kedge.ops.site import choose_site
+from kedge.ops.site import choose_site, require_slurm_conf
 from kedge.posix.process import Finished, run_program
 from kedge.schedulers.advice import find_advice, find_missing_setup, is_unreachable
 from kedge.schedulers.backend import Backend, Query
@@ -74,11 +74,8 @@ class Cluster:
 
     def require_configuration(self, environ: Mapping[str, str]) -> None:
         """Refuse at once what Slurm's programs refuse after a minute of patience."""
-        path = environ.get("SLURM_CONF", "")
-        if self.backend.name == "slurm" and path and not os.access(path, os.R_OK):
-            raise NoScheduler(
-                f"SLURM_CONF is '{path}', which cannot be read", hint="'unset SLURM_CONF', or set it to the right file"
-            )
+        if self.backend.name == "slurm":
+            require_slurm_conf(environ)
 
     def explain_failure(self, done: Finished) -> KedgeError:
         """The error for a program of the scheduler that failed: all it said, without its own name before each line."""

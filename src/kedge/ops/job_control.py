@@ -33,6 +33,11 @@ class FoundJob:
         shown = id if self.index is None else f"{id}_{self.index}"
         return f"{shown} ({self.record.name})" if self.record else shown
 
+    @property
+    def typed_id(self) -> str:
+        """Its id as commands take it anywhere."""
+        return self.record.typed_id if self.record else self.id
+
 
 def find_job(cluster: Cluster, word: str) -> FoundJob:
     """`12`, `12_3`, a name, a record's key, or `last`."""
@@ -114,7 +119,7 @@ def require_success(job: FoundJob, statuses: Sequence[JobStatus], explain: Calla
         raise JobFailed(
             f"the job {job.name} did not end well: {wrong[0].shown_id} {wrong[0].state}{more}",
             context=context,
-            hint=f"{hint}'kedge logs {wrong[0].shown_id}' shows what it wrote",
+            hint=f"{hint}'kedge logs {job.typed_id.removesuffix(job.id)}{wrong[0].shown_id}' shows what it wrote",
         )
 
 

@@ -43,7 +43,7 @@ def place_image(job: Job, site: Site, settings: Settings, environ: Mapping[str, 
     from kedge.model.image_word import is_reference  # late: not every job has an image
 
     if not is_reference(job.image) and Path(directory, job.image).exists():
-        return _take_file(job, Path(directory, job.image))
+        return _take_file(job, Path(directory, job.image), settings)
     from kedge.model.reference import Reference, Transport  # late: a file is named by its path
 
     reference = Reference.parse(job.image, exists=lambda path: os.path.lexists(Path(directory, path)))
@@ -55,13 +55,13 @@ def place_image(job: Job, site: Site, settings: Settings, environ: Mapping[str, 
     if reference.transport is Transport.FILE:
         path = Path(directory, reference.path)
         if path.exists():
-            return _take_file(job, path)
+            return _take_file(job, path, settings)
         raise FileProblem(
             f"the image {path} does not exist",
             context={"path": str(path)},
             hint="'kedge pull' gets one; a name on a registry begins with docker://",
         )
-    _require_meant(job, reference)
+    _require_meant(job, reference, settings)
     if (job.runtime or site.runtime) == "pyxis" and reference.transport is Transport.DOCKER:
         return StagedImage(job.image)
     target = find_image_folder(site, settings, environ).joinpath(*_name_parts(reference))
@@ -73,18 +73,18 @@ def place_image(job: Job, site: Site, settings: Settings, environ: Mapping[str, 
     return StagedImage(str(target), str(reference), when, "" if job.pull else site.pull_reason)
 
 
-def _take_file(job: Job, path: Path) -> StagedImage:
+def _take_file(job: Job, path: Path, settings: Settings) -> StagedImage:
     """The file or directory itself, looked at as `kedge exec` does: what is no image must not wait in a queue."""
     from kedge.runtime.images.image_file import identify  # late: not every job has an image here
 
     try:
         identify(str(path))
     except KedgeError as problem:
-        raise _refuse_program(job, path) or problem from None
+        raise _refuse_program(job, path, settings) or problem from None
     return StagedImage(str(path))
 
 
-def _refuse_program(job: Job, path: Path) -> KedgeError | None:
+def _refuse_program(job: Job, path: Path, settings: Settings) -> KedgeError | None:
     """The error for a program where the image should be, with the lines to type; None where it is a broken image."""
     from kedge.errors import UnsupportedFormat  # late: only for an error
     from kedge.formats.sif.identify import FileKind, identify_bytes
@@ -97,7 +97,7 @@ def _refuse_program(job: Job, path: Path) -> KedgeError | None:
     if kind not in (FileKind.SCRIPT, FileKind.TEXT, FileKind.ELF):
         return None
     program = next((name for mark, name in _DIRECTIVES.items() if re.search(mark, start, re.MULTILINE)), "")
-    hint = _propose_batch(job, program) if program else _propose_command(job, path)
+    hint = _propose_batch(job, program) if program else _propose_command(job, path, settings)
     shown = "a batch script" if program else kind.value
     return UnsupportedFormat(f"{path} is {shown}, not an image", context={"file": str(path)}, hint=hint)
 
@@ -107,13 +107,20 @@ def _propose_batch(job: Job, program: str) -> str:
     return f"submit a batch script with '{program} {name}', or convert it: 'kedge script convert {name}'"
 
 
-def _propose_command(job: Job, path: Path) -> str:
+def _propose_command(job: Job, path: Path, settings: Settings) -> str:
     name = job.image if "/" in job.image else f"./{job.image}"
     words = shlex.join([*_INTERPRETERS.get(path.suffix, ()), name, *job.command])
-    return f"run it in an image: 'kedge submit IMAGE {words}', or without a container: 'kedge submit - {words}'"
+    submit = _show_submit(settings)
+    return f"run it in an image: '{submit} IMAGE {words}', or without a container: '{submit} - {words}'"
 
 
-def _require_meant(job: Job, reference: Reference) -> None:
+def _show_submit(settings: Settings) -> str:
+    """The command, for the same site."""
+    is_named = settings.sources["site"].kind == "flag"
+    return f"kedge submit --site {shlex.quote(settings.site or '')}" if is_named else "kedge submit"
+
+
+def _require_meant(job: Job, reference: Reference, settings: Settings) -> None:
     """Refuse a bare word, which is a name on Docker Hub that hardly anybody means: `kedge submit python train.py`."""
     from kedge.model.image_word import is_reference  # late: not every job has an image
     from kedge.model.reference import Transport
@@ -126,7 +133,7 @@ def _require_meant(job: Job, reference: Reference) -> None:
         f"there is no image file '{job.image}'",
         context={"image": job.image},
         hint=f"the image of that name on Docker Hub is docker://{job.image}; "
-        f"'kedge submit - {words}' runs it without a container",
+        f"'{_show_submit(settings)} - {words}' runs it without a container",
     )
 
 

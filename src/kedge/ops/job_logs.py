@@ -56,7 +56,7 @@ def require_logs(record: Record, index: int | None = None, *, errors: bool = Fal
     raise FileProblem(
         f"the job {record.id or record.name} has written nothing yet",
         context={"file": shown},
-        hint=f"'kedge status {record.id or record.key}' says whether it runs; 'kedge logs -f' waits for it",
+        hint=f"'kedge status {record.typed_id or record.key}' says whether it runs; 'kedge logs -f' waits for it",
     )
 
 

@@ -80,7 +80,7 @@ def explain_stuck(cluster: Cluster, job: FoundJob, statuses: Sequence[JobStatus]
     return JobStuck(
         f"the job {job.name} never begins by itself: {left[0].shown_id} {left[0].state}",
         context={"why": reasons[0]},
-        hint=f"'kedge cancel {job.id}' removes it from the queue",
+        hint=f"'kedge cancel {job.typed_id}' removes it from the queue",
     )
 
 
@@ -147,7 +147,7 @@ def _refuse_late(outcome: Outcome, end: float | None) -> None:
         job = outcome.job
         raise JobFailed(
             f"the job {job.name} is not over in time: {outcome.statuses[0].state}",
-            hint=f"it goes on; 'kedge status {job.id}' says how it is",
+            hint=f"it goes on; 'kedge status {job.typed_id}' says how it is",
         )
 
 

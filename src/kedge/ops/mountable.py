@@ -21,8 +21,9 @@ def find_mountable(text: str, workplace: Workplace, problem: NoSpace | FileProbl
     reference = Reference.parse(text)
     if not _is_of_node(problem, workplace) or not _can_be_file(reference, workplace):
         raise problem
+    path = Path(reference.path) if reference.transport is Transport.FILE else _make_file(reference, workplace, policy)
     workplace.progress.warn(f"cannot unpack {reference.redacted}: {problem}. squashfuse mounts it instead")
-    return Path(reference.path) if reference.transport is Transport.FILE else _make_file(reference, workplace, policy)
+    return path
 
 
 def _is_of_node(problem: KedgeError, workplace: Workplace) -> bool:

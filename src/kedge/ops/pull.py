@@ -48,6 +48,7 @@ class PullRequest:
     offline: bool = False
     tag: str | None = None  # what OCI layouts and archives call the image
     if_missing: bool = False  # many jobs may ask for the same file at once: one makes it, and that is enough
+    last_wins: bool = False  # of two pulls to one file at once, as with Apptainer, neither is refused
     plain_name: bool = False  # without an architecture, as scripts that were written for Apptainer expect
 
 
@@ -97,9 +98,15 @@ def _make_young(output: Path, began: float) -> None:
 
 
 def _pull_as_needed(request: PullRequest, workplace: Workplace, *, dry_run: bool) -> Pulled:
-    if not request.if_missing:
-        return _pull(request, workplace, dry_run=dry_run)
     target = _name_output(request, workplace)
+    if not request.if_missing:
+        may_win = request.last_wins and not os.path.lexists(target)
+        try:
+            return _pull(request, workplace, dry_run=dry_run)
+        except OutputExists:
+            if not may_win:
+                raise
+            return _pull(replace(request, force=True), workplace, dry_run=dry_run)
     there = Pulled(request.reference.redacted, target, request.form, how=_THERE)
     if os.path.lexists(target):
         return there

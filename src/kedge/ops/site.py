@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from kedge.errors import NoScheduler
 from kedge.frozen import frozen
 from kedge.model.site import Site
 from kedge.posix.programs import find_program
@@ -60,6 +61,15 @@ def look_around(environ: Mapping[str, str]) -> Machine:
     programs = frozenset(name for name in PROGRAMS if find_program(name))
     files = frozenset(name for name in FILES if Path(name).exists())
     return Machine(names, environ, programs, files)
+
+
+def require_slurm_conf(environ: Mapping[str, str]) -> None:
+    """Refuse at once what Slurm's programs refuse after a minute of patience."""
+    path = environ.get("SLURM_CONF", "")
+    if path and not os.access(path, os.R_OK):
+        raise NoScheduler(
+            f"SLURM_CONF is '{path}', which cannot be read", hint="'unset SLURM_CONF', or set it to the right file"
+        )
 
 
 def _read_text(path: str) -> str:

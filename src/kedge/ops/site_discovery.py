@@ -12,7 +12,7 @@ from pathlib import Path
 from kedge.errors import NoScheduler, ProgramFailed, ProgramMissing, SchedulerFailed
 from kedge.frozen import replace
 from kedge.model.site import Site
-from kedge.ops.site import look_around
+from kedge.ops.site import look_around, require_slurm_conf
 from kedge.posix.files import atomic_output, explained, refuse_existing
 from kedge.posix.private import make_private
 from kedge.posix.process import run_program
@@ -44,6 +44,8 @@ def discover_site(environ: Mapping[str, str], name: str = "") -> Site:
             "there is no scheduler here to ask",
             hint="run it on a login node of the cluster; 'kedge site detect' says why",
         )
+    if found.site == "generic-slurm":
+        require_slurm_conf(environ)
     site = ways[found.site](title, environ)
     if not site.queues:
         raise SchedulerFailed(f"{site.scheduler} is here, but shows no queue", hint="is the scheduler running?")

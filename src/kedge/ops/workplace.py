@@ -135,13 +135,10 @@ class Workplace:
 
         A disk that became full on the way is no reason to fetch everything again.
         """
-        place = self.settings.cache_directory
-        is_cache = Path(str(problem.context.get("path", ""))).is_relative_to(place)
-        if (
-            not is_cache
-            or self.settings.disable_cache
-            or (isinstance(problem, NoSpace) and "needed" not in problem.context)
-        ):
+        path, place = Path(str(problem.context.get("path", ""))), self.settings.cache_directory
+        is_cache = path.is_relative_to(place) or (path.is_absolute() and place.is_relative_to(path))
+        is_late = isinstance(problem, NoSpace) and "needed" not in problem.context and not _is_early(path, place)
+        if not is_cache or self.settings.disable_cache or is_late:
             raise problem
         is_full = isinstance(problem, NoSpace)  # whose hint names a place with room
         remedy = f"To use it, {problem.hint}" if is_full else "KEDGE_CACHEDIR chooses another place for it"
@@ -174,3 +171,8 @@ def make_passing_store(folder: Path) -> Path:
         place = folder / own_name(_PASSING_STORE)
         place.mkdir(mode=0o700)
     return place
+
+
+def _is_early(path: Path, cache: Path) -> bool:
+    """Whether a file of the cache is one of those that are written before any layer: manifests, configs and names."""
+    return any(path.is_relative_to(cache / name) for name in ("blobs", "names"))

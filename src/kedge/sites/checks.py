@@ -235,6 +235,7 @@ def _finish(job: Job, site: Site, queue: Queue) -> Checked:
     """Fill in what the site wants said, and take out what it gives unasked."""
     warnings, notes = _warn(job, site, queue), []
     filled = replace(job, queue=job.queue or queue.name, account=job.account or site.account)
+    filled = replace(filled, gpu_type=queue.spell_gpu_type(job.gpu_type))
     if "nodes" in site.requires and filled.nodes is None:
         filled = replace(filled, nodes=filled.node_count)
     if "tasks" in site.requires and filled.tasks is None and filled.tasks_per_node is None:

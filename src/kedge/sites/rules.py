@@ -120,8 +120,8 @@ def check_gpus(request: Request) -> Finding | None:
 def _check_gpu_type(request: Request) -> Finding | None:
     """The queue has GPUs of that type, by the scheduler's words for them; by their model where those are unknown."""
     job, queue = request.job, request.queue
-    types = queue.gpu_types or ((queue.gpu_type,) if queue.gpu_type else ())
-    if not job.gpu_type or (types and job.gpu_type.lower() in map(str.lower, types)):
+    types = queue.known_gpu_types
+    if not job.gpu_type or queue.spell_gpu_type(job.gpu_type) in types:
         return None
     if not types and not (queue.gpu and _is_other_model(job.gpu_type, queue.gpu)):
         return None

@@ -111,8 +111,8 @@ class SifReader:
             f"{self.where} has no primary system partition: there is nothing to run in it",
             context={"objects": str(len(self.descriptors))},
             hint="choose one of its partitions with 'kedge sif setprim ID FILE'"
-            if any(each.data_type == DataType.PARTITION for each in self.descriptors)
-            else "it holds no file system; get or build the image again",
+            if any(each.data_type == DataType.PARTITION and not each.is_data for each in self.descriptors)
+            else "it holds no system to run; get or build the image again",
         )
 
     def root_partition(self) -> SifDescriptor:
