@@ -17,6 +17,7 @@ import pytest
 from kedge.errors import NetworkFailed
 from tests.builders import layers as build
 from tests.builders.images import kedge, make_config, noise
+from tests.builders.waiting import wait_until
 from tests.fakes.registry import FakeRegistry
 
 _SIZE = 400_000
@@ -46,10 +47,7 @@ def start_kedge(folder: Path, *words: str | Path) -> subprocess.Popen[str]:
 
 
 def wait_for_downloads(cache: Path, count: int) -> None:
-    end = time.monotonic() + 60
-    while len(list((cache / "leases").glob("*"))) < count:
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    wait_until(f"{count} downloads have begun", lambda: len(list((cache / "leases").glob("*"))) >= count)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
