@@ -27,7 +27,7 @@ _EXCUSES = (
     "PyPI cannot be reached",
     "the memory controller of version 1 is not here",  # nor to be had where the kernel has version 2 alone
 )
-_GROUP_SKIPPED = 6  # a status of its own: scripts/test tries failures again, and no skip
+_GROUP_SKIPPED = 6  # a status of its own: scripts/run-tests tries failures again, and no skip
 _skipped: collections.Counter[str] = collections.Counter()
 
 

@@ -71,7 +71,7 @@ def test_gating_failures_are_tried_once_more_alone(tmp_path: Path, body: str, st
     mark = str(tmp_path / "mark")
     lines = f"import pytest\nfrom pathlib import Path\n\n\ndef test_small():\n    {body.replace('mark', mark)}\n"
     (tmp_path / "test_small.py").write_text(lines)
-    environ = {**os.environ, "KEDGE_TEST_MEMORY": str(tmp_path / "memory")}
+    environ = {**os.environ, "KEDGE_PYTEST_CACHE": str(tmp_path / "cache")}
     environ.pop("CI", None)
     command = [str(REPOSITORY / "scripts/run-tests"), str(tmp_path)]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120, check=False)

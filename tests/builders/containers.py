@@ -71,6 +71,12 @@ def give_to(runner: Runner, folder: Path) -> Path:
     return folder
 
 
+def list_left(runner: Runner, *places: str) -> list[str]:
+    """The files in places that a start may write to: those of the node and the cache, where no others are named."""
+    found = [path for name in places or ("node", "cache") for path in (runner.folder / name).rglob("*")]
+    return sorted(str(path) for path in found if not path.is_dir())
+
+
 def _write_script(path: Path, text: str) -> None:
     path.write_text(text)
     path.chmod(0o755)

@@ -102,6 +102,15 @@ def add_rich_image(registry: FakeRegistry, repository: str = "team/rich", tag: s
     return str(registry.add_image(repository, tag, [build.compress(tar) for tar in tars], make_config(tars)))
 
 
+def add_shell_image(registry: FakeRegistry, name: str, files: Mapping[str, bytes]) -> str:
+    """Put `REPOSITORY:TAG` with a shell and these files into a registry, in place of what has that name; its digest."""
+    tar = build.layer(
+        build.file("bin/sh", read_busybox(), mode=0o755), *(build.file(path, data) for path, data in files.items())
+    )
+    repository, _, tag = name.partition(":")
+    return str(registry.add_image(repository, tag, [build.compress(tar)], make_config([tar], {})))
+
+
 def kedge(*words: str | Path, cache: Path, check: bool = True, **options: object) -> subprocess.CompletedProcess[str]:
     """Run the command line as a user does, with a store of its own."""
     environment = {**os.environ, "KEDGE_CACHEDIR": str(cache), **options.pop("environment", {})}  # type: ignore[dict-item]

@@ -15,11 +15,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from tests.builders.waiting import PATIENCE, wait_until
 from tests.requirements import SBIN, open_way, require_program
 
 # Below the range from which kernels give ports to outgoing connections: nobody takes one between our look and its use.
 _PORTS = range(20_000, 32_000)
-_PATIENCE = 60
 
 
 class DaemonFailed(AssertionError):
@@ -48,15 +48,6 @@ def free_ports(count: int) -> list[int]:
     return found
 
 
-def wait_until(what: str, is_so: Callable[[], object], *, timeout: float = _PATIENCE, every: float = 0.05) -> None:
-    """Wait for something; the test fails with `what` when it does not come."""
-    end = time.monotonic() + timeout
-    while not is_so():
-        if time.monotonic() > end:
-            raise DaemonFailed(f"after {timeout:g} s still not: {what}")
-        time.sleep(every)
-
-
 class Daemons:
     """The programs of one service: children of ours, that the kernel ends too if we are killed.
 
@@ -79,7 +70,7 @@ class Daemons:
         self._running.append((name, process))
         return process
 
-    def wait_until(self, what: str, is_so: Callable[[], object], *, timeout: float = _PATIENCE) -> None:
+    def wait_until(self, what: str, is_so: Callable[[], object], *, timeout: float = PATIENCE) -> None:
         """Wait for something that these programs do; fails at once, with its log, when one of them is gone."""
 
         def is_so_or_never() -> object:
@@ -90,7 +81,7 @@ class Daemons:
 
         try:
             wait_until(what, is_so_or_never, timeout=timeout)
-        except DaemonFailed as problem:
+        except AssertionError as problem:
             raise DaemonFailed(f"{problem}\n{self.read_logs()}") from None
 
     def read_logs(self, name: str = "") -> str:

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
 import shlex
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -128,6 +129,14 @@ def make_job_user(cluster: SlurmCluster | GridEngineCell, **variables: str) -> J
     os.chown(folder, user.uid, user.uid)
     own = {"XDG_STATE_HOME": str(folder / "state"), "XDG_DATA_HOME": str(folder / "data"), **variables}
     return JobUser(replace(user, environment={**user.environment, **own}), folder)
+
+
+@contextlib.contextmanager
+def leaving_nothing(cluster: SlurmCluster | GridEngineCell) -> Iterator[JobUser]:
+    """A user of the cluster, whose jobs are all cancelled afterwards."""
+    user = make_job_user(cluster)
+    yield user
+    user.run("cancel", "--all")
 
 
 def quote_words(words: Sequence[str]) -> str:

@@ -18,7 +18,7 @@ import pytest
 from tests.builders.containers import Runner
 from tests.builders.job_records import fake_squeue, make_records
 from tests.cluster.daemons import private_folder, wait_until
-from tests.cluster.job_user import JobUser, make_job_user
+from tests.cluster.job_user import JobUser, leaving_nothing
 from tests.cluster.slurm_cluster import SlurmCluster
 from tests.cluster.users import USERS, make_user
 
@@ -30,9 +30,8 @@ SEED = 20_261_115
 
 @pytest.fixture
 def me(slurm: SlurmCluster) -> Iterator[JobUser]:
-    user = make_job_user(slurm)
-    yield user
-    user.run("cancel", "--all")
+    with leaving_nothing(slurm) as user:
+        yield user
 
 
 def list_held(user: JobUser) -> set[str]:

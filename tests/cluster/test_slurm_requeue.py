@@ -12,7 +12,7 @@ import pytest
 
 from kedge.errors import JobFailed, SchedulerFailed
 from tests.cluster.daemons import wait_until
-from tests.cluster.job_user import JobUser, make_job_user
+from tests.cluster.job_user import JobUser, leaving_nothing
 from tests.cluster.slurm_cluster import SlurmCluster, SlurmOptions
 from tests.requirements import require_root
 
@@ -43,9 +43,8 @@ def cluster() -> Iterator[SlurmCluster]:
 
 @pytest.fixture
 def me(cluster: SlurmCluster) -> Iterator[JobUser]:
-    user = make_job_user(cluster)
-    yield user
-    user.run("cancel", "--all")
+    with leaving_nothing(cluster) as user:
+        yield user
 
 
 def put_back(cluster: SlurmCluster, job: str, ended: Path) -> None:

@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 
 import pytest
 
 from kedge.errors import JobStuck
 from tests.cluster.daemons import wait_until
-from tests.cluster.job_user import JobUser, make_job_user
+from tests.cluster.job_user import JobUser, leaving_nothing, make_job_user
 from tests.cluster.slurm_cluster import SlurmCluster, SlurmOptions
 from tests.requirements import require_root
 
@@ -31,13 +30,6 @@ def forgotten(slurm_forgetful: SlurmCluster) -> Iterator[JobUser]:
 def accounted(slurm_accounting: SlurmCluster) -> Iterator[JobUser]:
     with leaving_nothing(slurm_accounting) as user:
         yield user
-
-
-@contextlib.contextmanager
-def leaving_nothing(cluster: SlurmCluster) -> Iterator[JobUser]:
-    user = make_job_user(cluster)
-    yield user
-    user.run("cancel", "--all")
 
 
 def await_reason(user: JobUser, id: str, sentence: str) -> None:

@@ -62,14 +62,17 @@ def test_setting_of_the_site_counts_where_the_user_says_nothing(runner: Runner, 
 
 
 def test_setting_root_from(runner: Runner) -> None:
-    image = runner.home / "tools.sif"
-    if not image.exists():
-        runner.read("pull", str(image), "host:sh")
-    runner.read("config", "set", "root_from", "unpack")
-    assert "unpacked on this node" in runner.run("-v", "exec", str(image), "sh", "-c", ":").stderr
+    image = str(runner.home / "tools.sif")
+    runner.read("pull", image, "host:sh")
+    assert runner.run("exec", image, "sh", "-c", ":").returncode == 0
+    runner.read("config", "set", "root_from", "kernel")  # which mounts nothing for an ordinary user
+    done = runner.run("exec", image, "sh", "-c", ":")
+    assert done.returncode == 255
+    assert "--root-from kernel cannot be had here" in done.stderr
+    runner.read("exec", "--root-from", "unpack", image, "sh", "-c", ":")
     assert runner.run("config", "set", "root_from", "elsewhere").returncode != 0
     (runner.home / ".config/kedge/config.toml").write_text('root_from = "elsewhere"\n')
-    done = runner.run("exec", str(image), "sh", "-c", ":")
+    done = runner.run("exec", image, "sh", "-c", ":")
     assert done.returncode == 255
     assert "config.toml line 1: root_from cannot be 'elsewhere'" in done.stderr
 

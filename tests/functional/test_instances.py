@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from kedge.posix.spawn import start_of
 from kedge.runtime.mounts.fuse import can_use_fuse, find_squashfuse
 from kedge.runtime.processes.instances import Folder, Instance, check_name
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
+from tests.builders.waiting import wait_until
 
 STARTSCRIPT = 'echo started "$@"; trap "echo asked; exit 0" INT; while :; do sleep 0.05; done'
 
@@ -64,13 +65,6 @@ def process_of(runner: Runner, name: str) -> int:
     return int(str(describe(runner, name)["pid"]))
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.02)
-
-
 def is_gone(pid: int) -> bool:
     return start_of(pid) in (0, -1)
 
@@ -79,7 +73,7 @@ def test_instance_starts_is_entered_and_stops(runner: Runner, image: Path, name:
     started = runner.run("instance", "start", str(image), name, "one", "two words")
     assert started.returncode == 0, started.stderr
     assert f"instance '{name}' is running" in started.stderr
-    wait_until(lambda: runner.read("instance", "logs", name) == "started one two words\n")
+    wait_until("its script has begun", lambda: runner.read("instance", "logs", name) == "started one two words\n")
     listed = runner.read("instance", "list").splitlines()
     pid = process_of(runner, name)
     assert listed[0].split() == ["INSTANCE", "NAME", "PID", "IP", "IMAGE"]
@@ -157,7 +151,7 @@ def test_instance_that_was_killed_is_forgotten(runner: Runner, image: Path, name
     runner.read("instance", "start", str(image), name)
     pid = process_of(runner, name)
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: is_gone(pid))
+    wait_until("it is gone", lambda: is_gone(pid))
     assert json.loads(runner.read("instance", "list", "--json"))["instances"] == []
     gone = runner.run("exec", f"instance://{name}", "true")
     assert gone.returncode == 255
@@ -210,14 +204,14 @@ def test_instance_stays_when_its_script_has_ended(runner: Runner, name: str) -> 
 
 def test_instance_run_runs_the_run_script(runner: Runner, image: Path, name: str) -> None:
     runner.read("instance", "run", str(image), name, "a", "b")
-    wait_until(lambda: runner.read("instance", "logs", "-o", name) == "runs a b\n")
+    wait_until("its script has run", lambda: runner.read("instance", "logs", "-o", name) == "runs a b\n")
 
 
 def test_instance_that_does_not_listen_is_killed(runner: Runner, name: str) -> None:
     script = 'trap "" INT TERM; echo ready; while :; do sleep 0.05; done'
     sandbox = with_script(make_sandbox(runner.folder / f"deaf-{runner.uid}"), script)
     runner.read("instance", "start", str(give_to(runner, sandbox)), name)
-    wait_until(lambda: runner.read("instance", "logs", name) == "ready\n")
+    wait_until("its script is ready", lambda: runner.read("instance", "logs", name) == "ready\n")
     pid = process_of(runner, name)
     stopped = runner.run("instance", "stop", "-s", "TERM", "-t", "0.5", name)
     assert stopped.returncode == 0
@@ -241,7 +235,7 @@ def test_instance_daemon_is_asked_before_it_is_killed(runner: Runner, name: str)
     place = give_to(runner, make_folder(runner.folder / "place"))
     give_to(runner, with_script(sandbox, script))
     runner.read("instance", "start", "-B", f"{place}:/mnt", str(sandbox), name)
-    wait_until(lambda: "ready" in runner.read("instance", "logs", name))
+    wait_until("its script is ready", lambda: "ready" in runner.read("instance", "logs", name))
     runner.read("instance", "stop", "-s", "TERM", name)
     assert (place / "saved").read_text() == "saved\n"
 
@@ -295,7 +289,7 @@ def test_instance_file_server_ends_with_it(runner: Runner, image: Path, name: st
     assert runner.read("exec", f"instance://{name}", "echo", "here") == "here\n"
     assert len(find_processes(packed)) == 1, "the server; the first process keeps no command line"
     runner.read("instance", "stop", name)
-    wait_until(lambda: not find_processes(packed))
+    wait_until("nothing of it runs", lambda: not find_processes(packed))
 
 
 def find_processes(word: str) -> list[str]:

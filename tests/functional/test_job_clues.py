@@ -9,26 +9,29 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import JobFailed
-from tests.builders.images import kedge
+from tests.builders.queue_user import QueueUser
 
 SAID = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
 MEANS = "the image has no kernels for that GPU (error 209): the GPU is too old for it, or too new"
 
 
-def test_job_clues_of_a_failed_job_are_told(tmp_path: Path) -> None:
-    script = tmp_path / "train.sh"
+@pytest.fixture
+def user(tmp_path: Path) -> QueueUser:
+    return QueueUser(tmp_path)
+
+
+def test_job_clues_of_a_failed_job_are_told(user: QueueUser) -> None:
+    script = user.folder / "train.sh"
     script.write_text(f"echo Traceback\nprintf '\\033[31m%s\\n' '{SAID}' >&2\nexit 1\n")
-    environment = {"HOME": str(tmp_path), "KEDGE_LOCAL_GPUS": "0", "KEDGE_LOCAL_QUEUE": str(tmp_path / "queue")}
-    options = {"cache": tmp_path / "store", "environment": environment, "cwd": tmp_path}
-    waited = kedge("submit", "--wait", "--site", "local", "-", "sh", script, check=False, **options)  # type: ignore[arg-type]
+    waited = user.run("submit", "--wait", "--site", "local", "-", "sh", script, check=False)
     assert waited.returncode == JobFailed.exit_code
     assert f"which means: {MEANS}" in waited.stderr
-    shown = kedge("status", "--site", "local", **options).stdout  # type: ignore[arg-type]
+    shown = user.run("status", "--site", "local").stdout
     assert "its output says: " in shown
     assert SAID in shown
     assert "\033" not in shown
     assert f"    which means: {MEANS}\n    -> 'kedge explain IMAGE --gpu GPU' shows what it has" in shown
-    told = json.loads(kedge("status", "--json", "--site", "local", **options).stdout)  # type: ignore[arg-type]
+    told = json.loads(user.run("status", "--json", "--site", "local").stdout)
     assert told["tasks"][0]["clue"]["cause"] == MEANS
 
 
@@ -40,20 +43,15 @@ def test_job_clues_of_a_failed_job_are_told(tmp_path: Path) -> None:
         ("python3 -c 'import nobody.knows'", "Python has no module nobody there"),
     ],
 )
-def test_job_clues_of_what_programs_say_themselves(tmp_path: Path, command: str, means: str) -> None:
-    environment = {"HOME": str(tmp_path), "KEDGE_LOCAL_GPUS": "0", "KEDGE_LOCAL_QUEUE": str(tmp_path / "queue")}
-    options = {"cache": tmp_path / "store", "environment": environment, "cwd": tmp_path}
-    waited = kedge("submit", "--wait", "--site", "local", "-", "sh", "-c", command, check=False, **options)  # type: ignore[arg-type]
+def test_job_clues_of_what_programs_say_themselves(user: QueueUser, command: str, means: str) -> None:
+    waited = user.run("submit", "--wait", "--site", "local", "-", "sh", "-c", command, check=False)
     assert waited.returncode == JobFailed.exit_code
     assert means in waited.stderr
 
 
-def test_job_clues_where_output_is_thrown_away(tmp_path: Path) -> None:
-    environment = {"HOME": str(tmp_path), "KEDGE_LOCAL_GPUS": "0", "KEDGE_LOCAL_QUEUE": str(tmp_path / "queue")}
-    options = {"cache": tmp_path / "store", "environment": environment, "cwd": tmp_path}
+def test_job_clues_where_output_is_thrown_away(user: QueueUser) -> None:
     words = ("submit", "--wait", "--site", "local", "-o", "/dev/null", "-e", "/dev/null", "-", "sh", "-c", "echo x")
-    kedge(*words, **options)  # type: ignore[arg-type]
+    user.run(*words)
     assert Path("/dev/null").is_char_device()
-    for verb in ("logs", "status"):
-        done = kedge(verb, "--site", "local", check=False, **options)  # type: ignore[arg-type]
-        assert ("/dev/null, which keeps nothing" in done.stderr) is (verb == "logs")
+    assert "/dev/null, which keeps nothing" in user.run("logs", "--site", "local", check=False).stderr
+    assert user.run("status", "--site", "local").stderr == ""

@@ -6,13 +6,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.builders.images import kedge
+from tests.builders.queue_user import QueueUser
+from tests.builders.waiting import wait_until
 
 FAKE_SLURM = """#!/bin/sh
 case "$0" in
@@ -24,24 +23,16 @@ esac
 STEERING = "a\x1b]0;title\x07\x1b[31mb\rc"
 
 
-class User:
+class User(QueueUser):
     """Somebody on a machine with Slurm's programs, who uses the local queue as well."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
         programs = folder / "bin"
         programs.mkdir()
         for name in ("sbatch", "squeue", "sacct", "scontrol", "scancel", "sinfo"):
             (programs / name).write_text(FAKE_SLURM)
             (programs / name).chmod(0o755)
-        self.environment = {
-            "HOME": str(folder),
-            "KEDGE_LOCAL_QUEUE": str(folder / "queue"),
-            "PATH": f"{programs}:{os.environ['PATH']}",
-        }
-
-    def run(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        return kedge(*words, cache=self.folder / "cache", environment=self.environment, cwd=self.folder, check=check)
+        super().__init__(folder, PATH=f"{programs}:{os.environ['PATH']}")
 
 
 @pytest.fixture
@@ -53,10 +44,9 @@ def test_advice_after_submit_can_be_copied(user: User) -> None:
     done = user.run("submit", "--site", "local", "-", "echo", "hello")
     lines = re.findall(r"'(kedge [^']+)'", done.stderr)
     assert lines == ["kedge status --site local 1", "kedge logs -f --site local 1"]
-    for line in lines:
-        assert (
-            "hello" in user.run(*line.split()[1:]).stdout or "1 (echo) on local" in user.run(*line.split()[1:]).stdout
-        )
+    status, logs = (user.read(*line.split()[1:]) for line in lines)
+    assert "1 (echo) on local" in status
+    assert logs == "hello\n"
 
 
 def test_advice_after_a_failure_can_be_copied(user: User) -> None:
@@ -111,9 +101,7 @@ def test_jobs_of_several_sites_are_not_cancelled_at_once(user: User) -> None:
 
 def test_a_job_that_was_cancelled_is_not_running_any_more(user: User) -> None:
     user.run("submit", "--site", "local", "-J", "stubborn", "-", "sh", "-c", "trap '' TERM; touch on; sleep 60")
-    end = time.monotonic() + 60
-    while not (user.folder / "on").exists() and time.monotonic() < end:
-        time.sleep(0.1)
+    wait_until("it runs", (user.folder / "on").exists)
     user.run("cancel", "stubborn")
     shown = user.run("status", "stubborn").stdout
     assert re.search(r"^  (being cancelled|cancelled)\b", shown, re.MULTILINE)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import JobStuck
-from tests.builders.images import kedge
+from tests.builders.queue_user import QueueUser
 
 WHY = "it will never begin: job 1 did not end as it wants"
 PROGRAM = """
@@ -27,36 +27,35 @@ if __name__ == "__main__":
 
 
 @pytest.fixture
-def options(tmp_path: Path) -> dict[str, object]:
-    environment = {"HOME": str(tmp_path), "KEDGE_LOCAL_GPUS": "0", "KEDGE_LOCAL_QUEUE": str(tmp_path / "queue")}
-    found: dict[str, object] = {"cache": tmp_path / "store", "environment": environment, "cwd": tmp_path}
-    kedge("submit", "--wait", "--site", "local", "-", "false", check=False, **found)  # type: ignore[arg-type]
-    return found
+def user(tmp_path: Path) -> QueueUser:
+    """Somebody whose first job has failed."""
+    made = QueueUser(tmp_path)
+    made.run("submit", "--wait", "--site", "local", "-", "false", check=False)
+    return made
 
 
-def test_stuck_jobs_end_every_wait(options: dict[str, object]) -> None:
+def test_stuck_jobs_end_every_wait(user: QueueUser) -> None:
     words = ("--site", "local", "--after", "afterok:1", "-", "true")
-    waited = kedge("submit", "--wait", *words, check=False, **options)  # type: ignore[arg-type]
+    waited = user.run("submit", "--wait", *words, check=False)
     assert waited.returncode == JobStuck.exit_code
     assert "the job 2 (true) never begins by itself: 2 held" in waited.stderr
     for verb in (("wait",), ("wait", "2", "1"), ("logs", "-f")):
-        done = kedge(verb[0], "--site", "local", *verb[1:], check=False, **options)  # type: ignore[arg-type]
+        done = user.run(verb[0], "--site", "local", *verb[1:], check=False)
         assert done.returncode == JobStuck.exit_code, done.stderr
         assert WHY in done.stderr
-    shown = kedge("status", "--site", "local", **options).stdout  # type: ignore[arg-type]
+    shown = user.run("status", "--site", "local").stdout
     assert f"  held, and never begins by itself\n    {WHY}" in shown
-    told = json.loads(kedge("status", "--json", "--site", "local", **options).stdout)  # type: ignore[arg-type]
+    told = json.loads(user.run("status", "--json", "--site", "local").stdout)
     assert told["tasks"][0]["stuck"] is True
 
 
-def test_stuck_jobs_fail_their_futures(options: dict[str, object], tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
+def test_stuck_jobs_fail_their_futures(user: QueueUser) -> None:
+    program = user.folder / "program.py"
     program.write_text(PROGRAM)
-    environment = {**options["environment"], "PATH": os.environ["PATH"]}  # type: ignore[dict-item]
     done = subprocess.run(
         [sys.executable, str(program)],
-        env=environment,
-        cwd=tmp_path,
+        env={**user.environment, "PATH": os.environ["PATH"]},
+        cwd=user.folder,
         capture_output=True,
         text=True,
         timeout=120,

@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ from kedge.errors import LimitReached
 from tests.builders.control_group import enter_group, memory_group
 from tests.builders.images import hash_file, kedge
 from tests.builders.machine_image import add_machine_image
+from tests.builders.waiting import wait_until
 from tests.fakes.registry import FakeRegistry
 from tests.requirements import REPOSITORY, require_program, require_root
 
@@ -167,13 +167,12 @@ def test_pull_that_is_killed_for_memory_is_explained(registry: FakeRegistry, acc
 
 def wait_until_alone() -> None:
     """Wait until no process of the user is left."""
-    deadline = time.monotonic() + 60
-    while any(owned_by_user(each) for each in Path("/proc").glob("[0-9]*")):
-        assert time.monotonic() < deadline, "processes of an earlier test do not end"
-        time.sleep(0.05)
+    wait_until(
+        "no process of an earlier test is there", lambda: not any(map(is_owned_by_user, Path("/proc").glob("[0-9]*")))
+    )
 
 
-def owned_by_user(process: Path) -> bool:
+def is_owned_by_user(process: Path) -> bool:
     try:
         return process.stat().st_uid == USER
     except FileNotFoundError:

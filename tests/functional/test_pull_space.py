@@ -6,7 +6,6 @@ Small file systems are tmpfs mounts, so most of it needs root.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -23,22 +22,11 @@ import pytest
 from kedge.errors import FileProblem, NoSpace
 from tests.builders import layers as build
 from tests.builders.images import add_rich_image, hash_file, kedge, make_config, noise, rich_layers
+from tests.builders.small_disks import small_memory
 from tests.fakes.registry import FakeRegistry
 from tests.requirements import REPOSITORY, require_program, require_root
 
 MEBIBYTE = 1 << 20
-
-
-@contextlib.contextmanager
-def small_disk(folder: Path, size: int) -> Iterator[Path]:
-    """A file system of this many bytes."""
-    require_root()
-    folder.mkdir(exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=755", "tmpfs", folder], check=True)
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", folder], check=True)
 
 
 @pytest.fixture
@@ -81,7 +69,7 @@ FULL_CACHE = (
 def test_pull_goes_around_a_store_that_is_too_small(registry: FakeRegistry, tmp_path: Path) -> None:
     reference = add_large_image(registry, 12 * MEBIBYTE)
     (tmp_path / "tmp").mkdir()
-    with small_disk(tmp_path / "disk", 16 * MEBIBYTE) as disk:
+    with small_memory(tmp_path / "disk", 16 * MEBIBYTE) as disk:
         words = ("pull", "--json", "--tmpdir", tmp_path / "tmp", tmp_path / "x.sif", reference)
         done = kedge(*words, cache=disk / "cache")
         assert sum((disk / "cache" / name).stat().st_size for name in files_below(disk / "cache")) < MEBIBYTE
@@ -101,7 +89,7 @@ def test_pull_is_refused_before_the_download_where_the_store_and_the_way_around_
     registry: FakeRegistry, tmp_path: Path
 ) -> None:
     reference = add_large_image(registry, 12 * MEBIBYTE)
-    with small_disk(tmp_path / "disk", 10 * MEBIBYTE) as disk:
+    with small_memory(tmp_path / "disk", 10 * MEBIBYTE) as disk:
         words = ("pull", "--json", "--tmpdir", disk, tmp_path / "x.sif", reference)
         done = kedge(*words, cache=disk / "cache", check=False)
         assert [name for name in files_below(disk) if not name.startswith("cache/")] == []
@@ -125,7 +113,7 @@ def test_pull_is_refused_before_the_download_where_the_store_and_the_target_are_
     registry: FakeRegistry, tmp_path: Path
 ) -> None:
     reference = add_large_image(registry, 12 * MEBIBYTE)
-    with small_disk(tmp_path / "disk", 10 * MEBIBYTE) as disk:
+    with small_memory(tmp_path / "disk", 10 * MEBIBYTE) as disk:
         done = kedge("pull", disk / "x.sif", reference, cache=disk / "cache", check=False)
         assert [name for name in files_below(disk) if not name.startswith("cache/")] == []
     assert not registry.server.seen("GET .*/blobs/")
@@ -146,7 +134,7 @@ def test_pull_of_a_sif_goes_around_a_small_store_unless_the_target_is_small_too(
     registry.server.log.clear()
     (tmp_path / "tmp").mkdir()
     words = ("pull", "--tmpdir", tmp_path / "tmp")
-    with small_disk(tmp_path / "disk", 8 * MEBIBYTE) as disk:
+    with small_memory(tmp_path / "disk", 8 * MEBIBYTE) as disk:
         reference = f"oras://{registry.host}/team/sif:1"
         refused = kedge(*words, disk / "x.sif", reference, cache=disk / "cache", check=False)
         assert not registry.server.seen("GET .*/blobs/")
@@ -165,7 +153,7 @@ def test_pull_is_refused_before_the_download_where_the_target_is_too_small(
     registry: FakeRegistry, tmp_path: Path, form: str
 ) -> None:
     reference = add_large_image(registry, 12 * MEBIBYTE)
-    with small_disk(tmp_path / "disk", 8 * MEBIBYTE) as disk:
+    with small_memory(tmp_path / "disk", 8 * MEBIBYTE) as disk:
         done = kedge("pull", "--format", form, disk / "x", reference, cache=tmp_path / "cache", check=False)
         assert done.returncode == NoSpace.exit_code, done.stderr
         assert re.search(r"needs about [0-9.]+ MB in .*disk, and there is only 8[0-9.]* MB free", done.stderr)
@@ -176,7 +164,7 @@ def test_pull_is_refused_before_the_download_where_the_target_is_too_small(
 @pytest.mark.root
 def test_pull_that_just_fits_is_not_refused(registry: FakeRegistry, tmp_path: Path) -> None:
     reference = add_large_image(registry, 12 * MEBIBYTE)
-    with small_disk(tmp_path / "disk", 30 * MEBIBYTE) as disk:
+    with small_memory(tmp_path / "disk", 30 * MEBIBYTE) as disk:
         kedge("pull", disk / "x.sif", reference, cache=disk / "cache")
         assert list((disk / "cache/images").glob("*")) == [], "it is there once, not twice"
 
@@ -185,11 +173,11 @@ def test_pull_that_just_fits_is_not_refused(registry: FakeRegistry, tmp_path: Pa
 def test_pull_without_a_store_needs_room_for_the_layers_only(registry: FakeRegistry, tmp_path: Path) -> None:
     """A small /tmp and a large target: the SIF is written straight there."""
     reference = add_large_image(registry, 12 * MEBIBYTE)
-    with small_disk(tmp_path / "disk", 16 * MEBIBYTE) as disk:
+    with small_memory(tmp_path / "disk", 16 * MEBIBYTE) as disk:
         words = ("pull", "--disable-cache", "--tmpdir", disk, tmp_path / "x.sif", reference)
         kedge(*words, cache=tmp_path / "cache")
         assert list(disk.iterdir()) == []
-    with small_disk(tmp_path / "disk", 8 * MEBIBYTE) as disk:
+    with small_memory(tmp_path / "disk", 8 * MEBIBYTE) as disk:
         done = kedge(*words, "--force", cache=tmp_path / "cache", check=False)
     assert done.returncode == NoSpace.exit_code
     assert "--tmpdir" in done.stderr
@@ -201,7 +189,7 @@ def test_pull_whose_disk_fills_in_the_middle_leaves_nothing_half_written(
 ) -> None:
     """The image turns out larger than anybody could know beforehand."""
     reference = add_swelling_image(registry, 40 * MEBIBYTE)
-    with small_disk(tmp_path / "disk", 20 * MEBIBYTE) as disk:
+    with small_memory(tmp_path / "disk", 20 * MEBIBYTE) as disk:
         done = kedge("pull", "--compress", "none", disk / "x.sif", reference, cache=disk / "cache", check=False)
         assert done.returncode == NoSpace.exit_code, done.stderr
         assert "the file system is full" in done.stderr
@@ -211,7 +199,7 @@ def test_pull_whose_disk_fills_in_the_middle_leaves_nothing_half_written(
         assert [name for name in kept if name.startswith(("tmp/", "images/", "attempts/", "leases/"))] == []
         assert sum((disk / "cache" / name).stat().st_size for name in kept) < 4 * MEBIBYTE
         kedge("pull", disk / "y.sif", f"docker://{registry.host}/team/rich:1", cache=disk / "cache")
-    with small_disk(tmp_path / "disk", 120 * MEBIBYTE) as disk:
+    with small_memory(tmp_path / "disk", 120 * MEBIBYTE) as disk:
         kedge("pull", "--compress", "none", disk / "x.sif", reference, cache=disk / "cache")
 
 
@@ -222,7 +210,7 @@ def test_pull_whose_target_fills_in_the_middle_leaves_nothing_there(
 ) -> None:
     reference = add_swelling_image(registry, 40 * MEBIBYTE)
     words = ("pull", "--compress", "none", "--format", form)
-    with small_disk(tmp_path / "disk", 20 * MEBIBYTE) as disk:
+    with small_memory(tmp_path / "disk", 20 * MEBIBYTE) as disk:
         done = kedge(*words, disk / "x", reference, cache=tmp_path / "cache", check=False)
         assert done.returncode == NoSpace.exit_code, done.stderr
         assert "Traceback" not in done.stderr
@@ -236,7 +224,7 @@ def test_pull_whose_target_fills_in_the_middle_leaves_nothing_there(
 def test_pull_whose_store_fills_while_downloading_resumes_elsewhere(registry: FakeRegistry, tmp_path: Path) -> None:
     """Somebody else takes the room after it was looked at: what has arrived is of use to the next pull."""
     reference = add_large_image(registry, 12 * MEBIBYTE)
-    with small_disk(tmp_path / "disk", 40 * MEBIBYTE) as disk:
+    with small_memory(tmp_path / "disk", 40 * MEBIBYTE) as disk:
         environment = {**os.environ, "KEDGE_CACHEDIR": str(disk / "cache")}
         registry.server.fail("GET .*/blobs/", times=2, delay=1.0)
         argv = [sys.executable, "-m", "kedge", "pull", str(disk / "x.sif"), reference]
@@ -256,7 +244,7 @@ def test_pull_whose_store_fills_while_downloading_resumes_elsewhere(registry: Fa
 
 @pytest.mark.root
 def test_pull_to_a_read_only_file_system_says_so(registry: FakeRegistry, tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk", 20 * MEBIBYTE) as disk:
+    with small_memory(tmp_path / "disk", 20 * MEBIBYTE) as disk:
         subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
         reference = f"docker://{registry.host}/team/rich:1"
         for form in ("sif", "sandbox", "oci", "docker-archive"):

@@ -17,10 +17,12 @@ import pytest
 from kedge.errors import NetworkFailed
 from tests.builders import layers as build
 from tests.builders.images import kedge, make_config, noise
+from tests.builders.waiting import wait_until
 from tests.fakes.registry import FakeRegistry
 
 _SIZE = 400_000
 _ARRIVES = 300_000
+_AT_ONCE = 4.0  # seconds; below one where nothing else runs, and each download was once waited for for five
 
 
 @pytest.fixture
@@ -45,10 +47,7 @@ def start_kedge(folder: Path, *words: str | Path) -> subprocess.Popen[str]:
 
 
 def wait_for_downloads(cache: Path, count: int) -> None:
-    end = time.monotonic() + 60
-    while len(list((cache / "leases").glob("*"))) < count:
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    wait_until(f"{count} downloads have begun", lambda: len(list((cache / "leases").glob("*"))) >= count)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -57,19 +56,28 @@ def test_a_signal_ends_a_stalled_download_at_once_and_gives_leases_back(
     registry: FakeRegistry, tmp_path: Path, verb: str, number: signal.Signals
 ) -> None:
     """The signal goes to the command alone, as from `kill` and `timeout`: its children hear of it, too."""
-    stall_layers(registry, times=100, stall_at=_ARRIVES)
+    stall_layers(registry, times=1000, stall_at=_ARRIVES)
+    seconds = []
+    while len(seconds) < 3 and min(seconds, default=_AT_ONCE) >= _AT_ONCE:  # a busy machine may be slow, not each time
+        seconds.append(end_stalled_download(registry, tmp_path / str(len(seconds)), verb, number))
+    assert min(seconds) < _AT_ONCE
+
+
+def end_stalled_download(registry: FakeRegistry, folder: Path, verb: str, number: signal.Signals) -> float:
+    """The seconds between the signal and the end of the command."""
+    folder.mkdir()
     reference = f"docker://{registry.host}/team/slow:1"
-    process = start_kedge(tmp_path, verb, *([tmp_path / "x.sif", reference] if verb == "pull" else [reference, "true"]))
-    wait_for_downloads(tmp_path / "c", 4)
+    process = start_kedge(folder, verb, *([folder / "x.sif", reference] if verb == "pull" else [reference, "true"]))
+    wait_for_downloads(folder / "c", 4)
     process.send_signal(number)
     began = time.monotonic()
     said = process.communicate(timeout=60)[1]
     seconds = time.monotonic() - began
     assert process.returncode == 128 + number, said
     assert "Traceback" not in said
-    assert list((tmp_path / "c/leases").glob("*")) == []
-    assert not (tmp_path / "x.sif").exists()
-    assert seconds < 30, f"{seconds} s"  # below one, where nothing else runs; the server is waited for for a minute
+    assert list((folder / "c/leases").glob("*")) == []
+    assert not (folder / "x.sif").exists()
+    return seconds
 
 
 def test_ctrl_c_at_a_terminal_counts_once(registry: FakeRegistry, tmp_path: Path) -> None:

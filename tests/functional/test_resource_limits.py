@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
+from tests.builders.control_group import enter_group
 from tests.requirements import require_root
 
 TOP = Path("/sys/fs/cgroup")
@@ -72,16 +73,17 @@ def _remove(group: Path) -> None:
 
 
 def run_in(groups: list[Path], runner: Runner, *words: str) -> subprocess.CompletedProcess[str]:
-    text = "".join(f"echo $$ > {group}/cgroup.procs; " for group in groups)
-    command = ["sh", "-ec", f'{text} exec "$@"', "sh", *runner.argv(*words)]
+    command = runner.argv(*words)
+    for group in groups:
+        command = enter_group(group, command)
     return subprocess.run(
         command, env=runner.variables(), cwd=runner.home, capture_output=True, text=True, timeout=120, check=False
     )
 
 
 def find_file(told: str, controller: str, first: str, second: str) -> Path:
-    """The file of the group that a line of /proc/self/cgroup names."""
-    lines = [line.split(":", 2) for line in told.splitlines()]
+    """The file of the group that a line of /proc/self/cgroup names: `first` in version 1, `second` in version 2."""
+    lines = [line.split(":", 2) for line in told.splitlines() if line.count(":") >= 2]
     old = next((path for _, names, path in lines if controller in names.split(",")), "")
     if old and (TOP / controller).is_dir():
         return TOP / controller / old.lstrip("/") / first
@@ -95,10 +97,13 @@ def test_limits_hold_for_the_container(runner: Runner, image: Path, delegated: l
     done = run_in(delegated, runner, "exec", "--pids-limit", "20", str(image), "sh", "-c", script)
     assert "kedge-" in done.stdout, done.stderr
     assert "all started" not in done.stdout
-    hungry = "x=x; while :; do x=$x$x; done"
+    hungry = "cat /proc/self/cgroup; x=x; while [ ${#x} -lt 100000000 ]; do x=$x$x; done; echo has room"
     done = run_in(delegated, runner, "exec", "--memory", "20M", "--cpus", "0.5", str(image), "sh", "-c", hungry)
     assert done.returncode in (-9, 137, 2), done.stderr  # killed, or told that there is no memory
+    assert "has room" not in done.stdout
     assert "cannot be honoured" not in done.stderr
+    # what is left of the group says it still
+    assert find_file(done.stdout, "cpu", "cpu.cfs_quota_us", "cpu.max").read_text().split()[0] == "50000"
 
 
 def test_limits_of_an_instance_are_those_of_its_group(runner: Runner, image: Path, delegated: list[Path]) -> None:

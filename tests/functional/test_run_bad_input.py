@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders.containers import USER, Runner, each_role, give_to, make_runner, make_sandbox
+from tests.builders.containers import USER, Runner, each_role, give_to, list_left, make_runner, make_sandbox
 from tests.requirements import REPOSITORY, require_program, require_root, require_user_namespaces
 
 TMPFS = "mount -t tmpfs -o {} tmpfs {}\n"
@@ -44,12 +44,6 @@ def pack(image: str, path: Path) -> Path:
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
     path.chmod(0o644)
     return path
-
-
-def list_left(runner: Runner) -> list[str]:
-    """What is in the places that a start may write to, but for the folders themselves."""
-    found = [path for name in ("home", "node", "cache") for path in (runner.folder / name).rglob("*")]
-    return sorted(str(path) for path in found if not path.is_dir() and not path.name.endswith(".lock"))
 
 
 def check_refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
@@ -97,10 +91,11 @@ def test_exec_refuses_bad_input_in_one_sentence(
     runner: Runner, image: str, packed: Path, words: tuple[str, ...], said: tuple[str, ...]
 ) -> None:
     folder = make_bad_files(runner, packed)
-    before = list_left(runner)
+    places = ("home", "node", "cache")
+    before = list_left(runner, *places)
     asked = [word.format(folder=folder, image=image) for word in words]
     check_refused(runner.run("exec", *asked, "/bin/true"), *said)
-    after = [path for path in list_left(runner) if path not in before]
+    after = [path for path in list_left(runner, *places) if path not in before and not path.endswith(".lock")]
     unpacked = [path for path in after if "/images/" in path]  # an image that is whole may stay so, with its record
     assert not [path for path in after if path not in unpacked and not (unpacked and "/files/" in path)], after
     assert not list((runner.folder / "node").glob("images/.kedge*"))

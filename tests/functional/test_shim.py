@@ -175,7 +175,10 @@ def test_shim_tutorial_table_is_complete() -> None:
         ("apptainer -q run --nv i.sif x.py", ["--quiet", "run", "--no-workdir", "--force", "--nv", "i.sif", "x.py"]),
         ("apptainer pull docker://x", ["pull", "--format", "sif", "--last-wins", "docker://x"]),
         ("apptainer pull --sandbox x docker://x", ["pull", "--last-wins", "--sandbox", "x", "docker://x"]),
-        ("apptainer pull --arch arm64 x", ["pull", "--format", "sif", "--plain-name", "--last-wins", "--arch", "arm64", "x"]),
+        (
+            "apptainer pull --arch arm64 oras://x",
+            ["pull", "--format", "sif", "--plain-name", "--last-wins", "--arch", "arm64", "oras://x"],
+        ),
         ("apptainer push -U -D text x.sif oras://r/x", ["push", "x.sif", "oras://r/x"]),
         ("apptainer push --description=text x.sif oras://r/x", ["push", "x.sif", "oras://r/x"]),
         ("apptainer cache clean -n -T oci,library", ["cache", "clean", "--dry-run", "-T", "image"]),

@@ -22,6 +22,7 @@ from kedge.store.download import IngestOptions
 from kedge.store.images import Handing
 from kedge.store.store import Store
 from tests.builders.blobs import BlobSource, describe, make_content
+from tests.builders.small_disks import small_memory
 from tests.fakes.store_user import BLOB_SIZE, IMAGE_KEY
 from tests.requirements import REPOSITORY, open_way, require_program, require_root
 
@@ -153,14 +154,8 @@ def test_store_works_under_a_process_limit(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    require_root()
-    place = tmp_path / "disk"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)], check=True)
-    try:
+    with small_memory(tmp_path / "disk", 4 << 20) as place:
         yield place
-    finally:
-        subprocess.run(["umount", "-l", str(place)], check=True)
 
 
 @pytest.mark.root

@@ -14,7 +14,7 @@ from kedge.model.job import Job, Parallel
 from kedge.model.site import Site
 from kedge.schedulers.backend import Place
 from kedge.schedulers.choose import find_backend
-from tests.builders.images import kedge
+from tests.builders.queue_user import QueueUser
 from tests.requirements import require_user_namespaces
 
 GIVEN = {
@@ -35,13 +35,9 @@ Kedge = Callable[..., str]
 def local(tmp_path: Path) -> Kedge:
     """kedge with a queue of its own; an image with a shell lies in its directory."""
     require_user_namespaces()
-    environment = {"HOME": str(tmp_path), "KEDGE_LOCAL_QUEUE": str(tmp_path / "queue"), "KEDGE_SITE": "local"}
-
-    def run(*words: str) -> str:
-        return kedge(*words, cache=tmp_path / "cache", environment=environment, cwd=tmp_path).stdout
-
-    run("pull", "tools.sif", "host:sh,env")
-    return run
+    user = QueueUser(tmp_path, KEDGE_SITE="local")
+    user.run("pull", "tools.sif", "host:sh,env")
+    return user.read
 
 
 def read_variables(text: str) -> dict[str, str]:

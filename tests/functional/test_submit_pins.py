@@ -17,30 +17,22 @@ from kedge.model.job import Job
 from kedge.model.site import Site
 from kedge.schedulers.backend import Place
 from kedge.schedulers.choose import find_backend
-from tests.builders.images import kedge
+from tests.builders.queue_user import QueueUser
 from tests.fakes.registry import FakeRegistry
 from tests.requirements import require_user_namespaces
 
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
-class User:
-    """Somebody with an image in a registry, a queue on this machine, and a cache."""
+class User(QueueUser):
+    """Somebody with an image in a registry, and a queue on this machine."""
 
     def __init__(self, folder: Path, registry: FakeRegistry) -> None:
-        self.folder, self.registry = folder, registry
+        node = str(folder / "node")
+        super().__init__(folder, KEDGE_SITE="local", KEDGE_NODEDIR=node, CONTAINERS_REGISTRIES_CONF="/dev/null")
+        self.registry = registry
         self.name = f"docker://{registry.host}/team/app:1.0"
-        self.environment = {
-            "HOME": str(folder),
-            "KEDGE_LOCAL_QUEUE": str(folder / "queue"),
-            "KEDGE_SITE": "local",
-            "KEDGE_NODEDIR": str(folder / "node"),
-            "CONTAINERS_REGISTRIES_CONF": "/dev/null",
-        }
         self.run("convert", "--format", "sandbox", "host:sh,cat", "box")
-
-    def run(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        return kedge(*words, cache=self.folder / "cache", environment=self.environment, cwd=self.folder, check=check)
 
     def publish(self, mark: str) -> None:
         (self.folder / "box/mark").write_text(mark)
@@ -106,8 +98,9 @@ def test_jobs_of_a_description_and_of_python_are_pinned(user: User) -> None:
     for told in json.loads(user.run("submit", "--all", "--json").stdout):
         assert DIGEST.search(Path(told["script"]).read_text())
     program = f"import kedge; print(kedge.submit({user.name!r}, ['cat', '/mark']).description.image)"
-    environment = {**os.environ, **user.environment, "KEDGE_CACHEDIR": str(user.folder / "cache")}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    environment = {**os.environ, **user.environment, "KEDGE_CACHEDIR": str(user.cache)}
+    argv = [sys.executable, "-c", program]
+    done = subprocess.run(argv, env=environment, cwd=user.folder, capture_output=True, text=True, check=True)
     assert done.stdout.startswith(f"{user.name}@sha256:")
 
 

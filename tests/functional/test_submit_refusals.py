@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.builders.images import kedge
+from tests.builders.queue_user import QueueUser
 
 BATCH = "#!/bin/bash\n#SBATCH --nodes=1\nsrun hostname\n"
 FILES = {
@@ -22,32 +21,29 @@ FILES = {
 }
 
 
-class Place:
-    """A directory with files that are no images, and one that is; a queue of its own."""
+class User(QueueUser):
+    """Somebody whose home has files that are no images, and one that is."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        super().__init__(folder, KEDGE_SITE="local")
         for name, content in FILES.items():
             (folder / name).write_bytes(content)
-        self.run("pull", "good.sif", "host:true", check=True)
+        self.run("pull", "good.sif", "host:true")
         (folder / "half.sif").write_bytes((folder / "good.sif").read_bytes()[:60000])
 
-    def run(self, *words: str, check: bool = False) -> subprocess.CompletedProcess[str]:
-        environment = {"HOME": str(self.folder), "KEDGE_LOCAL_QUEUE": str(self.folder / "queue"), "KEDGE_SITE": "local"}
-        return kedge(*words, cache=self.folder / "cache", check=check, environment=environment, cwd=self.folder)
-
-    def refuse(self, *words: str) -> str:
-        done = self.run("submit", *words)
+    def refused(self, *words: str) -> str:
+        """What `kedge submit` says that refuses this and queues nothing."""
+        done = self.run("submit", *words, check=False)
         assert done.returncode not in (0, 1)
         assert "Traceback" not in done.stderr
-        assert json.loads(self.run("jobs", "--json", check=True).stdout) == []
+        assert json.loads(self.read("jobs", "--json")) == []
         assert not list(self.folder.glob("*.out"))
         return done.stderr
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    return Place(tmp_path_factory.mktemp("refusals"))
+def user(tmp_path_factory: pytest.TempPathFactory) -> User:
+    return User(tmp_path_factory.mktemp("refusals"))
 
 
 @pytest.mark.parametrize(
@@ -76,25 +72,25 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
         (["-", "--time", "1h", "ls"], "'--time' stands where the command", "kedge submit --time 1h - ls"),
     ],
 )
-def test_what_is_no_image_or_no_command_is_not_queued(place: Place, words: list[str], what: str, instead: str) -> None:
-    said = place.refuse(*words)
+def test_what_is_no_image_or_no_command_is_not_queued(user: User, words: list[str], what: str, instead: str) -> None:
+    said = user.refused(*words)
     assert what in said
     assert instead in said.partition("hint: ")[2]
 
 
-def test_a_dry_run_refuses_them_too(place: Place) -> None:
-    assert "empty file" in place.refuse("--dry-run", "empty.sif", "ls")
+def test_a_dry_run_refuses_them_too(user: User) -> None:
+    assert "empty file" in user.refused("--dry-run", "empty.sif", "ls")
 
 
-def test_a_description_is_held_to_the_same(place: Place) -> None:
-    (place.folder / "kedge.toml").write_text('[job]\nimage = "good.sif"\ncommand = ["--time", "1h"]\n')
-    assert "begins with '--time', which is no program" in place.refuse()
-    (place.folder / "kedge.toml").write_text('[job]\nimage = "job.sh"\n')
-    assert "is a batch script" in place.refuse()
+def test_a_description_is_held_to_the_same(user: User) -> None:
+    (user.folder / "kedge.toml").write_text('[job]\nimage = "good.sif"\ncommand = ["--time", "1h"]\n')
+    assert "begins with '--time', which is no program" in user.refused()
+    (user.folder / "kedge.toml").write_text('[job]\nimage = "job.sh"\n')
+    assert "is a batch script" in user.refused()
 
 
-def test_arguments_with_dashes_go_where_they_are_meant(place: Place) -> None:
-    shown = place.run("submit", "--dry-run", "--runscript", "good.sif", "--help", check=True).stdout
+def test_arguments_with_dashes_go_where_they_are_meant(user: User) -> None:
+    shown = user.read("submit", "--dry-run", "--runscript", "good.sif", "--help")
     assert '"$kedge" run "$image" --help' in shown
-    shown = place.run("submit", "--dry-run", "--torchrun", "good.sif", "-m", "package", check=True).stdout
+    shown = user.read("submit", "--dry-run", "--torchrun", "good.sif", "-m", "package")
     assert "torchrun --standalone --nproc_per_node=1 -m package" in shown

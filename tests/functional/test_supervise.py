@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from kedge.posix.spawn import start_of
+from tests.builders.waiting import wait_until
 from tests.requirements import REPOSITORY, require_user_namespaces
 
 # A container in small: namespaces, then the program under the two processes that `supervise` makes.
@@ -135,7 +136,7 @@ def test_supervise_killed_outer_process_takes_all_with_it(kind: str) -> None:
     assert len(descendants) >= 2
     process.kill()
     read_rest(process)
-    wait_until(lambda: all(start_of(pid) in (0, -1) for pid in descendants))
+    wait_until("all of them are gone", lambda: all(start_of(pid) in (0, -1) for pid in descendants))
 
 
 def test_supervise_caller_that_ignores_children_gets_the_status() -> None:
@@ -254,10 +255,3 @@ def find_descendants(pid: int) -> list[int]:
     for each in found:
         found += [int(child) for child in Path(f"/proc/{each}/task/{each}/children").read_text().split()]
     return found[1:]
-
-
-def wait_until(condition: object, seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.02)

@@ -23,9 +23,9 @@ from tests.builders.busybox import read_busybox
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 from tests.builders.images import add_rich_image, make_config, noise, rich_layers
 from tests.builders.layers import compress, file, layer
+from tests.builders.small_disks import small_memory
 from tests.builders.squashfs_images import add_file, add_folder, add_special, write_image
 from tests.fakes.registry import FakeRegistry
-from tests.requirements import require_program, require_root
 
 
 @pytest.fixture(params=["user", "root"])
@@ -252,18 +252,10 @@ def children(pid: int) -> list[int]:
 
 
 def test_unpack_without_room_says_so_and_leaves_nothing(runner: Runner) -> None:
-    require_root()
     path = put_squashfs(runner, files=100, size=50_000)
-    small = runner.folder / "small"
-    small.mkdir()
-    mount, unmount = require_program("mount"), require_program("umount")
-    owner = f"size=4m,mode=700,uid={runner.uid}"
-    subprocess.run([mount, "-t", "tmpfs", "-o", owner, "tmpfs", small], check=True)
-    try:
+    with small_memory(runner.folder / "small", 4 << 20, runner.uid) as small:
         done = runner.run("unpack", str(path), env={"KEDGE_NODEDIR": str(small / "node")})
         left = [found.name for found in (small / "node/images").glob("*") if found.suffix != ".lock"]
-    finally:
-        subprocess.run([unmount, small], check=True)
     assert done.returncode == NoSpace.exit_code, done.stderr
     assert "KEDGE_NODEDIR=" in done.stderr
     assert "--root-from squashfuse" in done.stderr
@@ -271,24 +263,16 @@ def test_unpack_without_room_says_so_and_leaves_nothing(runner: Runner) -> None:
 
 
 def test_unpack_full_store_is_not_taken_for_a_full_node(runner: Runner) -> None:
-    require_root()
-    small = runner.folder / "small"
-    small.mkdir()
-    mount, unmount = require_program("mount"), require_program("umount")
-    subprocess.run([mount, "-t", "tmpfs", "-o", f"size=1m,mode=700,uid={runner.uid}", "tmpfs", small], check=True)
-    try:
-        with FakeRegistry() as registry:
-            shell = [file(f"bin/{name}", read_busybox(), mode=0o755) for name in ("sh", "wc")]
-            tar = layer(*shell, file("big", noise(3_000_000, "big")))
-            registry.add_image("team/big", "1", [compress(tar)], make_config([tar]))
-            env = {"KEDGE_CACHEDIR": str(small / "cache"), "KEDGE_TMPDIR": str(small)}
-            words = ("exec", f"docker://{registry.host}/team/big:1", "/bin/sh", "-c", "exec wc -c </big")
-            refused = runner.run(*words, env=env)
-            assert not registry.server.seen("GET .*/blobs/")
-            left = [path.name for path in small.iterdir() if path.name != "cache"]
-            done = runner.run(*words, env={**env, "KEDGE_TMPDIR": str(runner.home)})
-    finally:
-        subprocess.run([unmount, small], check=True)
+    with small_memory(runner.folder / "small", 1 << 20, runner.uid) as small, FakeRegistry() as registry:
+        shell = [file(f"bin/{name}", read_busybox(), mode=0o755) for name in ("sh", "wc")]
+        tar = layer(*shell, file("big", noise(3_000_000, "big")))
+        registry.add_image("team/big", "1", [compress(tar)], make_config([tar]))
+        env = {"KEDGE_CACHEDIR": str(small / "cache"), "KEDGE_TMPDIR": str(small)}
+        words = ("exec", f"docker://{registry.host}/team/big:1", "/bin/sh", "-c", "exec wc -c </big")
+        refused = runner.run(*words, env=env)
+        assert not registry.server.seen("GET .*/blobs/")
+        left = [path.name for path in small.iterdir() if path.name != "cache"]
+        done = runner.run(*words, env={**env, "KEDGE_TMPDIR": str(runner.home)})
     assert refused.returncode == 255
     assert "--tmpdir " in refused.stderr
     assert left == []

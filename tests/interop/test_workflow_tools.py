@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.builders.containers import Runner, as_user, each_role
+from tests.builders.containers import Runner, as_user, each_role, give_to
 from tests.builders.documents import read_tool_files, read_tool_steps
 from tests.builders.pypi_tools import TOOLS, require_tool
 from tests.builders.shims import write_shims
@@ -49,9 +48,7 @@ def test_guide_lines_work_with_the_tool_itself(tool: str, runner: Runner, progra
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text)
     folder.mkdir(exist_ok=True)
-    if os.getuid() == 0:
-        for each in (folder, *folder.rglob("*")):
-            os.chown(each, runner.uid, runner.uid)
+    give_to(runner, folder)
     environ = runner.variables({"PATH": f"{programs}:{own}:/usr/bin:/bin", "USER": "me", "LANG": "C.UTF-8"})
     environ.pop("PYTHONPATH", None)  # of the checkout: no tool is to find it
     environ.pop("KEDGE_KEEP", None)

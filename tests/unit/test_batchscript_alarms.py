@@ -7,7 +7,7 @@ import pytest
 
 from kedge.batchscript.findings import Severity
 from kedge.batchscript.reader import read_script
-from kedge.batchscript.rules import check_script
+from kedge.batchscript.rules import RULES, check_script
 from kedge.sites.profile import find_folders, load_site
 from tests.builders.sbatch_values import REFUSED, VALID
 
@@ -74,6 +74,7 @@ QUIET = {
 @pytest.mark.parametrize("name", QUIET)
 def test_alarms_are_not_raised(name: str) -> None:
     rule, text = QUIET[name]
+    assert rule in {each.id for each in RULES}
     assert rule not in rules_of(text)
 
 

@@ -63,9 +63,11 @@ def test_pyxis_refuses_what_it_cannot_do(
     assert (status, "with a comma or a colon" in said) == (RequestRefused.exit_code, True)
 
 
+@pytest.mark.parametrize("verb", ["submit", "alloc"])
 def test_pyxis_does_not_put_the_root_of_the_node_over_that_of_the_image(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
     monkeypatch.chdir("/")
-    status, shown = run(capsys, "alloc", "--dry-run", *SITE, IMAGE, "true")
+    status, shown = run(capsys, verb, "--dry-run", *SITE, IMAGE, "true")
+    assert "--container-image=" in shown
     assert (status, "--container-mounts" in shown, "--container-workdir" in shown) == (0, False, False)

@@ -98,11 +98,11 @@ def list_sections() -> set[str]:
 
 
 def test_conformance_page_lists_the_differences() -> None:
-    named = {case.difference for case in CASES if case.difference}
+    named = {case.difference for case in (*CASES, *LOGINS) if case.difference}
     assert named == list_sections(), "docs/compatibility.md and the cases differ"
 
 
 def test_conformance_cases_have_names_of_their_own() -> None:
-    twice = [name for name, count in Counter(case.name for case in CASES).items() if count > 1]
+    twice = [name for name, count in Counter(case.name for case in (*CASES, *LOGINS)).items() if count > 1]
     assert not twice
     assert len(CASES) > 500

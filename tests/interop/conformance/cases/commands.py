@@ -16,10 +16,11 @@ def shim(name: str, *lines: str, **more: object) -> Case:
     return Case(name, script="\n".join(['export HOME="$PWD"', *lines, "true"]), **more)  # type: ignore[arg-type]
 
 
-def by_variable(name: str, command: str, **variables: str) -> Case:
-    """`exec` with variables that stand for flags."""
-    environment = {f"APPTAINER_{key}": value for key, value in variables.items()}
-    return Case(f"variable-{name}", words=execute("base.sif", command), environment=environment)
+def by_variable(name: str, command: str, setup: str = "", **variables: str) -> Case:
+    """`exec` with variables that stand for flags; HOST_X is no flag, but the variable X of the host."""
+    names = {key: key.removeprefix("HOST_") if key.startswith("HOST_") else f"APPTAINER_{key}" for key in variables}
+    environment = {names[key]: value for key, value in variables.items()}
+    return Case(f"variable-{name}", words=execute("base.sif", command), setup=setup, environment=environment)
 
 
 HELP = [
@@ -196,13 +197,13 @@ VARIABLES = [
     by_variable("writable-tmpfs-off", "touch /data/x 2>/dev/null || echo refused", WRITABLE_TMPFS="0"),
     by_variable("scratch", "touch /mnt/x && ls /mnt", SCRATCH="/mnt"),
     by_variable("fakeroot", "id -u", FAKEROOT="1"),
-    by_variable("no-umask", "umask", NO_UMASK="1"),
+    Case("variable-no-umask", script=f"umask 077; APPTAINER_NO_UMASK=1 $runtime exec {BASE} sh -c umask"),
     by_variable("overlay", "cat /extra", OVERLAYIMAGE=f"{IMAGES}/over.sqsh:ro"),
     by_variable("bind", "cat /mnt/passwd | head -1 | cut -d: -f1", BIND="/etc:/mnt:ro"),
     by_variable("dns", "grep -c 192.0.2.7 /etc/resolv.conf", DNS="192.0.2.7"),
     by_variable("no-privs", "grep CapEff /proc/self/status", NO_PRIVS="1"),
-    by_variable("no-mount", "ls -A /tmp | wc -l", NO_MOUNT="tmp"),
-    by_variable("cleanenv", 'echo "[$OTHER]"', CLEANENV="1"),
+    by_variable("no-mount", "ls /tmp/variable-mark || echo none", "touch /tmp/variable-mark", NO_MOUNT="tmp"),
+    by_variable("cleanenv", 'echo "[$OTHER]"', CLEANENV="1", HOST_OTHER="outside"),
 ]
 SECURITY = [
     Case("security-no-new-privileges", words=execute("base.sif", "grep NoNewPrivs /proc/self/status")),
