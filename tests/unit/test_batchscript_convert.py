@@ -143,6 +143,21 @@ def test_convert_hands_the_words_of_run_to_the_images_script() -> None:
     assert convert(slurm("-N 1", "apptainer run x.sif")).job.command == ()
 
 
+@pytest.mark.parametrize("body", ["singularity run --nv I.sif $X", 'N=$(date)\nsrun apptainer run I.sif --name "$N" b'])
+def test_convert_wraps_no_words_for_the_images_script(body: str) -> None:
+    done = convert(slurm("-N 1", body))
+    assert (done.job.image, done.job.runscript, done.job.command) == ("", False, ("bash", "-c", body))
+    assert any("because only the shell on the node can tell" in remark for _, remark in done.remarks)
+
+
+def test_convert_hands_all_arguments_to_the_images_script() -> None:
+    done = convert(slurm("-N 1", 'srun singularity run --nv I.sif "$@"'))
+    assert (done.job.image, done.job.runscript, done.job.command) == ("I.sif", True, ())
+    assert any("kedge submit -f FILE --" in remark for _, remark in done.remarks)
+    kept = convert(slurm("-N 1", "singularity run I.sif $@"))
+    assert (kept.job.image, kept.job.command[3:]) == ("", ("bash",))
+
+
 def test_convert_reads_pyxis() -> None:
     text = (
         "srun --container-image=nvcr.io#nvidia/cuda:12.4.1 --container-mounts=/a:/b --container-workdir=/b nvidia-smi"

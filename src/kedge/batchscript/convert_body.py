@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kedge.batchscript.convert_launcher import Launch, read_launcher, read_torchrun
+from kedge.batchscript.doubts import find_doubt, find_run_doubt, is_only_arguments
 from kedge.batchscript.request import Left, Request
 from kedge.batchscript.script import BatchScript, ContainerCall
 from kedge.batchscript.shell import KEYWORDS, Command, Word
@@ -21,9 +22,6 @@ _RENDEZVOUS = re.compile(r"\s*(?:export\s+)?(?:MASTER_ADDR|MASTER_PORT|WORLD_SIZ
 _ASSIGNMENT = re.compile(r"\s*([A-Za-z_]\w*)=(?:[\w./:@+,${}-]*|\"[\w./:@+,$ {}-]*\"|'[^']*')\s*\Z")
 _MOST_COMMANDS = 1000  # among which exports are told apart
 _MOST_LINES = 200  # that are looked at for variables that nothing uses
-# variables and arguments, which sh in the container knows as well as the shell on the node
-_SIMPLE = re.compile(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\}|[1-9@*#]|\{[1-9@*#]\})|'[^']*'|\\.")
-_HOSTS_OWN = re.compile(r"[$`*?\[{~]|<\(")
 _OURS = ("export APPTAINER_BIND=",)  # what the conversion itself adds to 'setup'
 _AFTER = ("wait", "exit", "echo", "date", "printf", "hostname")
 _ARGUMENTS = "the script takes arguments ($1, ...): give them with 'kedge submit -f FILE -- ARGUMENT ...'"
@@ -87,7 +85,8 @@ def _convert_call(script: BatchScript, call: ContainerCall, request: Request) ->
         return "the name of the image is known only when it runs"
     if uses_arguments("\n".join([*(each.source for each in before), *(word.raw for word in call.launcher)])):
         return "lines before the container use the script's arguments"
-    if problem := _find_doubt(call, values, before):
+    command = _cut_torchrun(call, request)
+    if problem := find_doubt(call, values, before) or find_run_doubt(call, command, values):
         return problem
     if any(word.is_assignment for word in call.source.words[:1]):
         return "a variable is set for one command"
@@ -116,20 +115,10 @@ def _convert_call(script: BatchScript, call: ContainerCall, request: Request) ->
     return body
 
 
-def _find_doubt(call: ContainerCall, values: Mapping[str, str], before: Sequence[Command]) -> str:
-    """Why the container's command would become another one: what sh in the container does not do as bash here did."""
-    unknown = [word for word in call.command if resolve_words(word, values) is None]
-    for word in unknown:
-        if _HOSTS_OWN.search(_SIMPLE.sub("", word.raw)):
-            return f"'{word.raw}' is expanded on the node, and cannot be inside the container"
-    names = [name for word in unknown for name in find_names(word.raw)]
-    text = "\n".join(each.source for each in before)
-    for name in names:
-        if re.search(
-            rf"\b{name}\+?=\(|\b(?:read|mapfile|readarray|getopts|printf|declare|typeset|local|let)\b.*\b{name}\b", text
-        ):
-            return f"the variable {name} is set in a way that only the script's own shell knows"
-    return ""
+def _cut_torchrun(call: ContainerCall, request: Request) -> Sequence[Word]:
+    """The container's command without torchrun and its options, which kedge gives itself."""
+    torchrun = read_torchrun(call.command, call.line) if request.tasks_per_node == 1 else None
+    return call.command if torchrun is None else torchrun[1]
 
 
 def _name_image(image: str, call: ContainerCall) -> str:
@@ -277,6 +266,9 @@ def _convert_command(
     known = [resolve_words(word, values) for word in command]
     if all(words is not None for words in known):
         body.fields["command"] = tuple(word for words in known if words is not None for word in words)
+    elif call.verb == "run" and is_only_arguments(command) and torchrun is None:
+        body.fields |= {"command": (), "runscript": True}  # what is given at submission goes to the image's own script
+        body.remarks.append((call.line, _ARGUMENTS))
     else:
         source = " ".join(word.raw for word in command)
         named = ("sh",) if uses_arguments(source) else ()  # $0: what is given at submission begins with $1
