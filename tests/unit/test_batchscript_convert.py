@@ -422,6 +422,14 @@ def test_convert_keeps_no_dead_lines_and_says_only_what_it_did() -> None:
     assert ["became 'setup'" in remark for _, remark in kept.remarks] == [True]
 
 
+@pytest.mark.parametrize(
+    "line", ['SIFFILE="/p/x.sif"   ## where it is', "SIFFILE=/p/x.sif # it's here", "SIFFILE=/p/x.sif"]
+)
+def test_convert_drops_a_variable_with_a_comment_behind_it(line: str) -> None:
+    job = convert(slurm("-N 1", f"{line}\nY=a#b\nmkdir $Y\nsingularity exec $SIFFILE a")).job
+    assert (job.image, job.setup) == ("/p/x.sif", ("Y=a#b", "mkdir $Y"))
+
+
 def test_convert_keeps_the_order_of_what_minds_it() -> None:
     body = "export A=1\nB=$A/x\nexport A=2\nexport C=$B\nexport D=4\nX=$E\nexport E=5\napptainer exec x.sif a $X"
     job = convert(slurm("-N 1", body)).job

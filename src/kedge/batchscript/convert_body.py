@@ -26,7 +26,7 @@ from kedge.model.job import Parallel
 
 _SUBMIT_FOLDER = re.compile(r"\"?\$\{?(SLURM_SUBMIT_DIR|PBS_O_WORKDIR|SGE_O_WORKDIR)\}?\"?/?\Z")
 _RENDEZVOUS = re.compile(r"\s*(?:export\s+)?(?:MASTER_ADDR|MASTER_PORT|WORLD_SIZE)=[^;&|]*(?:\|[^;&]*)?\Z")
-_ASSIGNMENT = re.compile(r"\s*([A-Za-z_]\w*)=(?:[\w./:@+,${}-]*|\"[\w./:@+,$ {}-]*\"|'[^']*')\s*\Z")
+_ASSIGNMENT = re.compile(r"\s*([A-Za-z_]\w*)=(?:[\w./:@+,${}-]*|\"[\w./:@+,$ {}-]*\"|'[^']*')\s*(?:(?<=\s)#.*)?\Z")
 _MOST_COMMANDS = 1000  # among which exports are told apart
 _MOST_LINES = 200  # that are looked at for variables that nothing uses
 _OPEN_DOCUMENT = re.compile(r"\d*<<-?[^<'\"\\]*\Z")
