@@ -525,6 +525,11 @@ def test_convert_forgets_values_that_are_read_or_counted() -> None:
         assert done.job.command[:2] in (("bash", "-c"), ("sh", "-c")), line
 
 
+def test_convert_exports_only_what_its_own_shell_expands() -> None:
+    job = convert(slurm("-N 1", "X=1\nY=$(date)\nsingularity exec I.sif sh -c 'echo $X' $Y")).job
+    assert job.setup == ("X=1", "Y=$(date)", "export Y")
+
+
 def test_convert_takes_no_value_that_hangs_on_a_condition() -> None:
     job = convert(slurm("-N 1", '[ -z "$V" ] && V=b\nsingularity exec I.sif a $V')).job
     assert (job.command, job.setup[-1]) == (("sh", "-c", "exec a $V"), "export V")

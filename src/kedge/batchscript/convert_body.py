@@ -13,6 +13,7 @@ from kedge.batchscript.convert_launcher import Launch, read_launcher, read_torch
 from kedge.batchscript.doubts import (
     find_change,
     find_doubt,
+    find_expanded,
     find_run_doubt,
     is_module_setup,
     is_only_arguments,
@@ -302,17 +303,17 @@ def _convert_command(
             body.fields["command"] = ("--no-python", "sh", "-c", f"exec python -u {source}", *named)
         if named:
             body.remarks.append((call.line, _ARGUMENTS))
-        _export_names(source, call, body)
+        _export_names(find_expanded(command), call, body)
     if call.verb == "run" and body.fields["command"] and launch.parallel is not Parallel.TORCHRUN:
         body.fields["runscript"] = True
 
 
-def _export_names(source: str, call: ContainerCall, body: Body) -> None:
+def _export_names(used: Sequence[str], call: ContainerCall, body: Body) -> None:
     """Variables in the command are now the container's to expand, so it must see them."""
-    if find_names(source):
+    if used:
         body.remarks.append((call.line, "variables in the command are expanded inside the container now, by sh"))
     setup = "\n".join(body.fields["setup"])
-    names = [name for name in find_names(source) if re.search(rf"(?<![\w$]){name}\+?=", setup)]
+    names = [name for name in used if re.search(rf"(?<![\w$]){name}\+?=", setup)]
     if names:
         body.fields["setup"] = (*body.fields["setup"], f"export {' '.join(names)}")
 
@@ -329,13 +330,16 @@ def _drop_unused(body: Body) -> None:
     setup = list(body.fields["setup"])
     if any(_READS_OTHERS.search(line) for line in setup):
         return  # what is read there sees them
+    kept = find_names("\n".join(body.fields["command"]))  # a shell in the container may know them from outside
     dropped = True
     while dropped and len(setup) <= _MOST_LINES:  # one that is dropped may have been the last to use another
         dropped = False
         for index in reversed(range(len(setup))):
             found = _ASSIGNMENT.match(setup[index])
             rest = "\n".join(setup[:index] + setup[index + 1 :])
-            if found and not _KNOWN.fullmatch(found[1]) and not re.search(rf"\b{found[1]}\b", rest):
+            if found is None or found[1] in kept or _KNOWN.fullmatch(found[1]):
+                continue
+            if not re.search(rf"\b{found[1]}\b", rest):
                 del setup[index]
                 dropped = True
     body.fields["setup"] = _trim(setup)

@@ -40,9 +40,20 @@ def find_doubt(call: ContainerCall, values: Mapping[str, str], before: Sequence[
             rf"\b{name}\+?=\(|\b(?:read|mapfile|readarray|getopts|printf|declare|typeset|local|let)\b.*\b{name}\b", text
         ):
             return f"the variable {name} is set in a way that only the script's own shell knows"
+    for name in find_expanded(call.command) if unknown else ():
         if _is_hidden(name, call.command, text):
             return f"a shell in the container would see the variable {name}, which the script does not export"
     return _find_pattern(unknown, values, before)
+
+
+def find_expanded(words: Sequence[Word]) -> list[str]:
+    """The variables that the shell puts into these words itself, not those that quotes keep for a later one."""
+    return find_names("\n".join(_QUOTED.sub(_leave_open, word.raw) for word in words))
+
+
+def _leave_open(found: re.Match[str]) -> str:
+    text = found.group()
+    return re.sub(r"\\.", "", text) if text.startswith('"') else ""
 
 
 def _leave_escapes(found: re.Match[str]) -> str:
