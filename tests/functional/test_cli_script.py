@@ -209,6 +209,21 @@ def test_script_check_says_that_there_are_no_directives(capsys: pytest.CaptureFi
     assert "nothing is wrong" not in shown
 
 
+def test_script_check_says_that_no_directive_is_read(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["script", "check", write("#!/bin/bash\nls\n#SBATCH -N 1\n#SBATCH -t 5\n")]) == 0
+    shown = capsys.readouterr().err
+    assert "job.sh: Slurm reads none of its #SBATCH lines: kedge checked its commands only" in shown
+    assert "has no directives" not in shown
+
+
+@pytest.mark.parametrize("option", ["--job-name=", '--job-name=""', "-N 1"])
+def test_script_convert_names_a_job_without_a_name_after_its_file(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["script", "convert", write(f"#!/bin/bash\n#SBATCH {option}\nsingularity exec x.sif a\n")]) == 0
+    assert "[jobs.job]" in capsys.readouterr().out
+
+
 def test_script_arguments_arrive_in_their_places(capsys: pytest.CaptureFixture[str]) -> None:
     write('#!/bin/bash\n#SBATCH -N 1\nfor x in "$@"; do echo "<$x>"; done\necho "first: $1"\n')
     assert main(["script", "convert", "job.sh", "-o", "kedge.toml"]) == 0

@@ -143,6 +143,21 @@ def test_convert_hands_the_words_of_run_to_the_images_script() -> None:
     assert convert(slurm("-N 1", "apptainer run x.sif")).job.command == ()
 
 
+@pytest.mark.parametrize("body", ["singularity run --nv I.sif $X", 'N=$(date)\nsrun apptainer run I.sif --name "$N" b'])
+def test_convert_wraps_no_words_for_the_images_script(body: str) -> None:
+    done = convert(slurm("-N 1", body))
+    assert (done.job.image, done.job.runscript, done.job.command) == ("", False, ("bash", "-c", body))
+    assert any("because only the shell on the node can tell" in remark for _, remark in done.remarks)
+
+
+def test_convert_hands_all_arguments_to_the_images_script() -> None:
+    done = convert(slurm("-N 1", 'srun singularity run --nv I.sif "$@"'))
+    assert (done.job.image, done.job.runscript, done.job.command) == ("I.sif", True, ())
+    assert any("kedge submit -f FILE --" in remark for _, remark in done.remarks)
+    kept = convert(slurm("-N 1", "singularity run I.sif $@"))
+    assert (kept.job.image, kept.job.command[3:]) == ("", ("bash",))
+
+
 def test_convert_reads_pyxis() -> None:
     text = (
         "srun --container-image=nvcr.io#nvidia/cuda:12.4.1 --container-mounts=/a:/b --container-workdir=/b nvidia-smi"
@@ -302,7 +317,7 @@ def test_convert_keeps_no_directive_among_the_lines_before() -> None:
         ("A=1\nCMD='run -n 2'\nsingularity exec I.sif $CMD --a=$A", ("run", "-n", "2", "--a=1")),
         ("CMD=\nsingularity exec I.sif a $CMD b", ("a", "b")),
         ('BASE=/d\nDATA=$BASE/x\nsingularity exec I.sif a "$DATA"', ("a", "/d/x")),
-        ("CMD='a *.txt'\nsingularity exec I.sif $CMD", ("sh", "-c", "exec $CMD")),
+        ("CMD='a *.txt'\nsingularity exec I.sif \"$CMD\"", ("a *.txt",)),
     ],
 )
 def test_convert_splits_words_as_a_shell_does(body: str, command: tuple[str, ...]) -> None:
@@ -407,6 +422,14 @@ def test_convert_keeps_no_dead_lines_and_says_only_what_it_did() -> None:
     assert ["became 'setup'" in remark for _, remark in kept.remarks] == [True]
 
 
+@pytest.mark.parametrize(
+    "line", ['SIFFILE="/p/x.sif"   ## where it is', "SIFFILE=/p/x.sif # it's here", "SIFFILE=/p/x.sif"]
+)
+def test_convert_drops_a_variable_with_a_comment_behind_it(line: str) -> None:
+    job = convert(slurm("-N 1", f"{line}\nY=a#b\nmkdir $Y\nsingularity exec $SIFFILE a")).job
+    assert (job.image, job.setup) == ("/p/x.sif", ("Y=a#b", "mkdir $Y"))
+
+
 def test_convert_keeps_the_order_of_what_minds_it() -> None:
     body = "export A=1\nB=$A/x\nexport A=2\nexport C=$B\nexport D=4\nX=$E\nexport E=5\napptainer exec x.sif a $X"
     job = convert(slurm("-N 1", body)).job
@@ -427,3 +450,93 @@ def test_convert_leaves_modules_in_their_lines_where_others_stand_by(line: str) 
 )
 def test_convert_knows_images_of_pyxis(image: str, expected: str) -> None:
     assert convert(slurm("-N 1", f"srun --container-image={image} a")).job.image == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("source vars.sh\nsingularity exec I.sif a $V", "'source' in line 3 may set variables"),
+        ('V="a b"\n. ./vars.sh\nsingularity exec I.sif a $V', "'.' in line 4 may set variables"),
+        ("V=a; test -f x && . ./vars.sh\nsingularity exec I.sif a $V", "'.' in line 3 may set variables"),
+        ("V=a\neval 'V=b'\nsingularity exec I.sif a $V", "'eval' in line 4 may set variables"),
+        ("V=a\nbuiltin printf -v V b\nsingularity exec I.sif a $V", "'printf' in line 4 may set variables"),
+        ("V=a\nexport $(cat .env)\nsingularity exec I.sif a $V", "'export' in line 4 may set variables"),
+        ("IMG=I.sif\nsource vars.sh\nsingularity exec $IMG a", "'source' in line 4 may set variables"),
+        ("D=/d\nsource vars.sh\nsingularity exec -B $D I.sif a", "'source' in line 4 may set variables"),
+        ('IFS=,\nL="a,b,c"\nsingularity exec I.sif a $L', "IFS in line 3 changes where"),
+        ('set -- one two\nsingularity exec I.sif a "$1" "$2"', "'set' in line 3 gives the script other arguments"),
+        ('set -o noglob\nV="*"\nsingularity exec I.sif a $V', "'set' in line 3 keeps the shell from"),
+        ('set -euf\nV="*"\nsingularity exec I.sif a $V', "'set' in line 3 keeps the shell from"),
+        ('X=1\nsingularity exec I.sif sh -c "echo $X \\$X"', "would see the variable X"),
+        ("X=1\nY=$(date)\nsingularity exec I.sif sh -c 'echo $X' $X$Y", "would see the variable X"),
+        ('ARGS="-l *.sh"\nsingularity exec I.sif ls $ARGS', "the variable ARGS holds a pattern"),
+        ("F=$HOME/*.sh\nsingularity exec I.sif ls $F", "the variable F holds a pattern"),
+        ("singularity exec I.sif sh -c \"echo '$(hostname)'\"", "is expanded on the node"),
+    ],
+)
+def test_convert_keeps_whole_what_other_lines_change(body: str, why: str) -> None:
+    done = convert(slurm("-N 1", body))
+    assert (done.job.image, done.job.command[:3]) == ("", ("bash", "-c", body))
+    assert any(why in remark for _, remark in done.remarks)
+    assert not any("takes arguments" in remark for _, remark in done.remarks)
+
+
+@pytest.mark.parametrize("body", ["cat > c <<EOF\n$1\nEOF\nsingularity exec I.sif a", "singularity exec -B $1 I.sif a"])
+def test_convert_sees_arguments_in_documents_and_binds(body: str) -> None:
+    done = convert(slurm("-N 1", body))
+    assert (done.job.image, done.job.command) == ("", ("bash", "-c", body, "bash"))
+    assert any("takes arguments" in remark for _, remark in done.remarks)
+
+
+def test_convert_says_that_a_script_takes_arguments_only_where_it_does() -> None:
+    for body, takes in (
+        ('set -- a\necho "$1"', False),
+        ('set -- "$1" b\necho "$2"', True),
+        ('test "$X" && set -- a\necho "$1"', True),
+        ('if test "$X"; then\nset -- a\nfi\necho "$1"', True),
+        ('set -euo pipefail\necho "$1"', True),
+    ):
+        remarks = convert(slurm("-N 1", body)).remarks
+        assert any("takes arguments" in remark for _, remark in remarks) == takes, body
+
+
+@pytest.mark.parametrize(
+    ("body", "command"),
+    [
+        ("source env.sh\nsingularity exec I.sif a", ("a",)),
+        ("source /etc/profile.d/modules.sh\nV=b\nsingularity exec I.sif a $V", ("a", "b")),
+        ("source env.sh\nV=b\nsingularity exec I.sif a $V", ("a", "b")),
+        ("source env.sh\nsingularity exec I.sif a $SLURM_JOB_ID", ("sh", "-c", "exec a $SLURM_JOB_ID")),
+        ("source env.sh\nsingularity exec -B $PWD I.sif a", ("a",)),
+        ("set -euo pipefail\nV=b\nsingularity exec I.sif a $V", ("a", "b")),
+        ("cat > c <<'EOF'\n$1\nEOF\nsingularity exec I.sif a", ("a",)),
+        ('export X=1\nsingularity exec I.sif sh -c "echo $X \\$X"', ("sh", "-c", 'exec sh -c "echo $X \\$X"')),
+        ('F="*.sh"\nG=$(date)\nsingularity exec I.sif ls "$F" $G', ("sh", "-c", 'exec ls "$F" $G')),
+    ],
+)
+def test_convert_still_takes_apart_what_other_lines_leave_alone(body: str, command: tuple[str, ...]) -> None:
+    job = convert(slurm("-N 1", body)).job
+    assert (job.image, job.command) == ("I.sif", command)
+
+
+def test_convert_forgets_values_that_are_read_or_counted() -> None:
+    for line in ("IFS=, read V W < f", "let V=V+1", "typeset V=b"):
+        done = convert(slurm("-N 1", f"V=a\n{line}\nsingularity exec I.sif a $V"))
+        assert done.job.command[:2] in (("bash", "-c"), ("sh", "-c")), line
+
+
+def test_convert_exports_only_what_its_own_shell_expands() -> None:
+    job = convert(slurm("-N 1", "X=1\nY=$(date)\nsingularity exec I.sif sh -c 'echo $X' $Y")).job
+    assert job.setup == ("X=1", "Y=$(date)", "export Y")
+
+
+def test_convert_takes_no_value_that_hangs_on_a_condition() -> None:
+    job = convert(slurm("-N 1", '[ -z "$V" ] && V=b\nsingularity exec I.sif a $V')).job
+    assert (job.command, job.setup[-1]) == (("sh", "-c", "exec a $V"), "export V")
+    assert convert(slurm("-N 1", '[ -z "$I" ] && I=b.sif\nsingularity exec $I a')).job.image == ""
+    assert convert(slurm("-N 1", "cd /d && I=b.sif\nsingularity exec $I a")).job.image == "b.sif"
+
+
+def test_convert_drops_no_variable_that_the_shell_looks_at() -> None:
+    body = "IFS=,\nPATH=/opt/bin:/usr/bin\nX=1\nmkdir -p a\nsingularity exec I.sif a"
+    assert convert(slurm("-N 1", body)).job.setup == ("IFS=,", "PATH=/opt/bin:/usr/bin", "mkdir -p a")

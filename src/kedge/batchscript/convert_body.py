@@ -10,6 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kedge.batchscript.convert_launcher import Launch, read_launcher, read_torchrun
+from kedge.batchscript.doubts import (
+    find_change,
+    find_doubt,
+    find_expanded,
+    find_run_doubt,
+    is_module_setup,
+    is_only_arguments,
+    sets_arguments,
+)
 from kedge.batchscript.request import Left, Request
 from kedge.batchscript.script import BatchScript, ContainerCall
 from kedge.batchscript.shell import KEYWORDS, Command, Word
@@ -18,12 +27,13 @@ from kedge.model.job import Parallel
 
 _SUBMIT_FOLDER = re.compile(r"\"?\$\{?(SLURM_SUBMIT_DIR|PBS_O_WORKDIR|SGE_O_WORKDIR)\}?\"?/?\Z")
 _RENDEZVOUS = re.compile(r"\s*(?:export\s+)?(?:MASTER_ADDR|MASTER_PORT|WORLD_SIZE)=[^;&|]*(?:\|[^;&]*)?\Z")
-_ASSIGNMENT = re.compile(r"\s*([A-Za-z_]\w*)=(?:[\w./:@+,${}-]*|\"[\w./:@+,$ {}-]*\"|'[^']*')\s*\Z")
+_ASSIGNMENT = re.compile(r"\s*([A-Za-z_]\w*)=(?:[\w./:@+,${}-]*|\"[\w./:@+,$ {}-]*\"|'[^']*')\s*(?:(?<=\s)#.*)?\Z")
 _MOST_COMMANDS = 1000  # among which exports are told apart
 _MOST_LINES = 200  # that are looked at for variables that nothing uses
-# variables and arguments, which sh in the container knows as well as the shell on the node
-_SIMPLE = re.compile(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\}|[1-9@*#]|\{[1-9@*#]\})|'[^']*'|\\.")
-_HOSTS_OWN = re.compile(r"[$`*?\[{~]|<\(")
+_OPEN_DOCUMENT = re.compile(r"\d*<<-?[^<'\"\\]*\Z")
+_READS_OTHERS = re.compile(r"(?:^|[;&|\s])(?:source|\.|eval)\s")
+# variables that the shell itself or programs look at, though no line names them
+_KNOWN = re.compile(r"IFS|HOME|TMPDIR|LANG|GLOBIGNORE|\w*PATH|(?:LC|LD|PYTHON|OMP|SINGULARITY|APPTAINER|SLURM)\w*")
 _OURS = ("export APPTAINER_BIND=",)  # what the conversion itself adds to 'setup'
 _AFTER = ("wait", "exit", "echo", "date", "printf", "hostname")
 _ARGUMENTS = "the script takes arguments ($1, ...): give them with 'kedge submit -f FILE -- ARGUMENT ...'"
@@ -85,9 +95,7 @@ def _convert_call(script: BatchScript, call: ContainerCall, request: Request) ->
     image = resolve_word(call.image, values) if call.image else None
     if image is None or not image or image.startswith("-"):  # options in a variable look like the image
         return "the name of the image is known only when it runs"
-    if uses_arguments("\n".join([*(each.source for each in before), *(word.raw for word in call.launcher)])):
-        return "lines before the container use the script's arguments"
-    if problem := _find_doubt(call, values, before):
+    if problem := _find_problem(script, call, request, values, before):
         return problem
     if any(word.is_assignment for word in call.source.words[:1]):
         return "a variable is set for one command"
@@ -116,20 +124,31 @@ def _convert_call(script: BatchScript, call: ContainerCall, request: Request) ->
     return body
 
 
-def _find_doubt(call: ContainerCall, values: Mapping[str, str], before: Sequence[Command]) -> str:
-    """Why the container's command would become another one: what sh in the container does not do as bash here did."""
-    unknown = [word for word in call.command if resolve_words(word, values) is None]
-    for word in unknown:
-        if _HOSTS_OWN.search(_SIMPLE.sub("", word.raw)):
-            return f"'{word.raw}' is expanded on the node, and cannot be inside the container"
-    names = [name for word in unknown for name in find_names(word.raw)]
-    text = "\n".join(each.source for each in before)
-    for name in names:
-        if re.search(
-            rf"\b{name}\+?=\(|\b(?:read|mapfile|readarray|getopts|printf|declare|typeset|local|let)\b.*\b{name}\b", text
-        ):
-            return f"the variable {name} is set in a way that only the script's own shell knows"
-    return ""
+def _find_problem(
+    script: BatchScript, call: ContainerCall, request: Request, values: Mapping[str, str], before: Sequence[Command]
+) -> str:
+    """Why the script must stay whole: something would be expanded in another way, or not at all."""
+    command = _cut_torchrun(call, request)
+    if why := find_change(call, command, values, before, script.scheduler):
+        return why
+    options = [word.raw for _, word in call.options if word is not None]
+    text = "\n".join([*(each.source for each in before), *_find_documents(script, call, before)])
+    if uses_arguments("\n".join([text, *options, *(word.raw for word in call.launcher)])):
+        return "lines before the container use the script's arguments"
+    return find_doubt(call, values, before) or find_run_doubt(call, command, values)
+
+
+def _find_documents(script: BatchScript, call: ContainerCall, before: Sequence[Command]) -> list[str]:
+    """Lines of here documents in which the shell expands variables: those whose end has no quotes."""
+    if not any(_OPEN_DOCUMENT.match(redirect) for each in before for redirect in each.redirects):
+        return []
+    return [line for number, line in script.body if number < call.line and number in script.inner_lines]
+
+
+def _cut_torchrun(call: ContainerCall, request: Request) -> Sequence[Word]:
+    """The container's command without torchrun and its options, which kedge gives itself."""
+    torchrun = read_torchrun(call.command, call.line) if request.tasks_per_node == 1 else None
+    return call.command if torchrun is None else torchrun[1]
 
 
 def _name_image(image: str, call: ContainerCall) -> str:
@@ -160,7 +179,7 @@ def _convert_before(script: BatchScript, before: Sequence[Command], call: Contai
             environment |= dict(word.text.partition("=")[::2] for word in command.words[1:])
         elif words[:1] == ["cd"] and len(words) == 2 and _SUBMIT_FOLDER.match(command.words[1].raw):
             body.remarks.append((command.line, "the folder it is submitted from is where jobs of kedge's run anyway"))
-        elif _is_module_setup(words) and has_plain_modules:
+        elif is_module_setup(words) and has_plain_modules:
             body.remarks.append((command.line, "kedge's scripts set up modules themselves"))
         else:
             continue
@@ -177,10 +196,6 @@ def _convert_before(script: BatchScript, before: Sequence[Command], call: Contai
 def _is_load(command: Command) -> bool:
     words = [word.text for word in command.words]
     return words[:2] in (["module", "load"], ["module", "add"], ["ml", "load"]) and _is_plain(command)
-
-
-def _is_module_setup(words: Sequence[str]) -> bool:
-    return words[:1] in (["source"], ["."]) and words[-1].endswith(("/modules.sh", "/lmod.sh"))
 
 
 def _is_movable(command: Command, index: int, commands: Sequence[Command]) -> bool:
@@ -277,6 +292,9 @@ def _convert_command(
     known = [resolve_words(word, values) for word in command]
     if all(words is not None for words in known):
         body.fields["command"] = tuple(word for words in known if words is not None for word in words)
+    elif call.verb == "run" and is_only_arguments(command) and torchrun is None:
+        body.fields |= {"command": (), "runscript": True}  # what is given at submission goes to the image's own script
+        body.remarks.append((call.line, _ARGUMENTS))
     else:
         source = " ".join(word.raw for word in command)
         named = ("sh",) if uses_arguments(source) else ()  # $0: what is given at submission begins with $1
@@ -285,17 +303,17 @@ def _convert_command(
             body.fields["command"] = ("--no-python", "sh", "-c", f"exec python -u {source}", *named)
         if named:
             body.remarks.append((call.line, _ARGUMENTS))
-        _export_names(source, call, body)
+        _export_names(find_expanded(command), call, body)
     if call.verb == "run" and body.fields["command"] and launch.parallel is not Parallel.TORCHRUN:
         body.fields["runscript"] = True
 
 
-def _export_names(source: str, call: ContainerCall, body: Body) -> None:
+def _export_names(used: Sequence[str], call: ContainerCall, body: Body) -> None:
     """Variables in the command are now the container's to expand, so it must see them."""
-    if find_names(source):
+    if used:
         body.remarks.append((call.line, "variables in the command are expanded inside the container now, by sh"))
     setup = "\n".join(body.fields["setup"])
-    names = [name for name in find_names(source) if re.search(rf"(?<![\w$]){name}\+?=", setup)]
+    names = [name for name in used if re.search(rf"(?<![\w$]){name}\+?=", setup)]
     if names:
         body.fields["setup"] = (*body.fields["setup"], f"export {' '.join(names)}")
 
@@ -310,15 +328,18 @@ def _note_folder(call: ContainerCall, image: str, body: Body) -> None:
 def _drop_unused(body: Body) -> None:
     """Variables that held the name of the image, say, and that nothing uses any more; nobody else sees them."""
     setup = list(body.fields["setup"])
-    if any(re.match(r"\s*(?:source|\.|eval)\s", line) for line in setup):
+    if any(_READS_OTHERS.search(line) for line in setup):
         return  # what is read there sees them
+    kept = find_names("\n".join(body.fields["command"]))  # a shell in the container may know them from outside
     dropped = True
     while dropped and len(setup) <= _MOST_LINES:  # one that is dropped may have been the last to use another
         dropped = False
         for index in reversed(range(len(setup))):
             found = _ASSIGNMENT.match(setup[index])
             rest = "\n".join(setup[:index] + setup[index + 1 :])
-            if found and not re.search(rf"\b{found[1]}\b", rest):
+            if found is None or found[1] in kept or _KNOWN.fullmatch(found[1]):
+                continue
+            if not re.search(rf"\b{found[1]}\b", rest):
                 del setup[index]
                 dropped = True
     body.fields["setup"] = _trim(setup)
@@ -344,12 +365,26 @@ def _keep_whole(script: BatchScript, why: str) -> Body:
         flag = next((flag for name, flag in _INTERPRETERS.items() if program.startswith(name)), "-c")
         named = (program,) if program in _SHELLS and (uses_arguments(text) or "$0" in text) else ()
         body.fields["command"] = (program, *arguments, flag, text, *named)
-        if uses_arguments(text):
+        if uses_arguments(_cut_at_set(script, text)):
             body.remarks.append((script.body[0][0], _ARGUMENTS))
         body.remarks.append(
             (script.body[0][0], f"the commands are kept as they are, and run on the node, because {why}")
         )
     return body
+
+
+def _cut_at_set(script: BatchScript, text: str) -> str:
+    """The text up to a `set` that replaces the arguments for certain: from there on $1 is the script's own."""
+    end = "\n"
+    for index, command in enumerate(script.commands):
+        if command.depth or (command.words and command.words[0].raw in KEYWORDS):
+            return text
+        if sets_arguments(command) and end in ("\n", ";"):
+            lines = [line for number, line in script.body if number < command.line]
+            same = [each.source for each in script.commands[: index + 1] if each.line == command.line]
+            return "\n".join([*lines, *same])
+        end = command.end
+    return text
 
 
 def interpreter_of(script: BatchScript) -> list[str]:

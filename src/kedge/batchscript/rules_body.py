@@ -11,6 +11,7 @@ from kedge.batchscript.findings import Case, Found, Rule, Severity
 from kedge.batchscript.option_tables import CutOption, cut_options
 from kedge.batchscript.script import ContainerCall
 from kedge.batchscript.secret_text import has_secret
+from kedge.batchscript.shell import find_commands
 from kedge.batchscript.variables import find_values, resolve_word
 
 _NODE_RANK = re.compile(r"(?:NODE_RANK=|--node_rank[= ]|--node-rank[= ]|--machine_rank[= ])[\"'\\]*\$\{?SLURM_PROCID\b")
@@ -22,6 +23,14 @@ _OLD_NAMES = re.compile(r"\$\{?(" + "|".join(_OLD) + r")\b")
 _PLACEHOLDER = re.compile(r"(?<![<>&\w])<[A-Za-z](?:[\w .-]{0,30}\w)?>(?=[\s:/,;'\".]|$)")
 # lines whose angle brackets are meant: messages, patterns, includes, tags
 _BRACKETS = re.compile(r"\s*(?:echo|printf|sed|grep|egrep|awk|perl|tee|cat|[%#]include|<)|.*(?:</|/>)")
+# commands that show their words, by their own names and by those that people give to functions
+_SHOWS = re.compile(
+    r"(?:\w*_)?(?:echo|printf?|die|fail|err|error|warn|warning|info|debug|log|logger|usage|help|abort|fatal|panic|msg|"
+    r"message|note|say)(?:_\w*)?",
+    re.IGNORECASE,
+)
+_MARK = re.compile(r"([\"'])<[\w.-]+>\1")
+_MESSAGE = re.compile(r"\$\{\w+:?\?[^}]*\}")  # ${1:?text}
 _COMMENT = re.compile(r"(?:^|(?<=\s))#.*")
 _MOST_CALLS = 100  # whose images are looked for
 # GPUs of AMD: images for them bring what they need, and singularity shows all devices anyway
@@ -154,8 +163,21 @@ def _check_placeholders(case: Case) -> Iterator[Found]:
         if number in case.script.inner_lines or _BRACKETS.match(line):
             continue
         code = line[:1] + _COMMENT.sub("", line[1:]) if number in live else _COMMENT.sub("", line)
+        if number not in live and _PLACEHOLDER.search(code):
+            code = _drop_messages(code)
         if found := _PLACEHOLDER.search(code):
             yield Found(number, f"{found.group()} stands for something of yours, which is still to be written there")
+
+
+def _drop_messages(line: str) -> str:
+    """A line without texts that are shown to users, and without quoted words such as "<s>", which are meant so."""
+    line = _MESSAGE.sub(" ", line)
+    for command in find_commands(line):
+        shows = _SHOWS.fullmatch(command.name)
+        for word in command.words:
+            if _MARK.fullmatch(word.raw) or (shows and word.raw[:1] in ("'", '"')):
+                line = line.replace(word.raw, " ")
+    return line
 
 
 def _check_old_names(case: Case) -> Iterator[Found]:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kedge.batchscript.shell import Command, Word
 
+_SETTERS = ("read", "unset", "mapfile", "readarray", "getopts")
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _USE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 _QUOTED = re.compile(r'"[^"]*"')
 _PATTERN = re.compile(r"[*?\[]")  # which the shell replaces by names of files
@@ -26,20 +28,30 @@ def find_values(commands: Iterable[Command]) -> dict[str, str]:
     """Variables that are set once, to something literal or to what earlier ones of these hold."""
     values: dict[str, str] = {}
     seen: set[str] = set()
+    condition = False  # whether the command before decides if this one runs
     for command in commands:
-        for word in _assignments(command):
+        for word in find_assignments(command):
             name, _, _ = word.text.partition("=")
-            value = None if name in seen or name.endswith("+") else _resolve_assignment(word, values)
+            is_open = condition or name in seen or name.endswith("+")
+            value = None if is_open else _resolve_assignment(word, values)
             name = name.removesuffix("+")
             values.pop(name, None)
             if value is not None:
                 values[name] = value
             seen.add(name)
-        if command.words and command.words[0].text in ("read", "for", "unset", "mapfile", "readarray", "getopts"):
-            for word in command.words[1:]:
-                values.pop(word.text, None)
-                seen.add(word.text)
+        for name in _find_set_names(command):
+            values.pop(name, None)
+            seen.add(name)
+        condition = command.end in ("&&", "||") and command.name not in ("", "cd", "export")
     return values
+
+
+def _find_set_names(command: Command) -> list[str]:
+    """Variables that a command sets to something that is known only when it runs."""
+    texts = [word.text for word in command.words]
+    if command.name == "let":
+        return [name for text in texts[1:] for name in _IDENTIFIER.findall(text)]
+    return texts[1:] if texts[:1] == ["for"] or command.name in _SETTERS else []
 
 
 def _resolve_assignment(word: Word, values: Mapping[str, str]) -> str | None:
@@ -51,9 +63,10 @@ def _resolve_assignment(word: Word, values: Mapping[str, str]) -> str | None:
     )
 
 
-def _assignments(command: Command) -> Sequence[Word]:
+def find_assignments(command: Command) -> Sequence[Word]:
+    """The words of a command that set variables for the commands after it."""
     words = command.words
-    if words and words[0].text in ("export", "declare", "readonly", "local"):
+    if words and words[0].text in ("export", "declare", "typeset", "readonly", "local"):
         return [word for word in words[1:] if word.is_assignment]
     return words if all(word.is_assignment for word in words) else ()
 

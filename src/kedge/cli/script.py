@@ -58,7 +58,7 @@ def _check(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _show_checked(checked: CheckedScript, console: Console) -> None:
-    from kedge.batchscript.script import TITLES
+    from kedge.batchscript.script import PREFIXES, TITLES
 
     script, name = checked.script, escape_controls(checked.name)
     where = f", site {checked.site.name} ({checked.site_reason})" if checked.site else ""
@@ -68,7 +68,10 @@ def _show_checked(checked: CheckedScript, console: Console) -> None:
         message = escape_controls(each.message)
         console.print(f"{name}:{each.line}: {each.severity.value}: {message} ({each.rule})")
         console.print(f"    {escape_controls(each.remedy)}")
-    if not script.live:
+    if script.directives and not script.live:
+        read = f"{TITLES[script.scheduler]} reads none of its {PREFIXES[script.scheduler]} lines"
+        console.progress.note(f"{name}: {read}: kedge checked its commands only")
+    elif not script.live:
         console.progress.note(f"{name}: {_NO_DIRECTIVES}")
     elif not checked.findings:
         console.progress.note(f"{name}: nothing is wrong with it, as far as can be seen")

@@ -128,7 +128,8 @@ def _convert(
 
 def _name_job(conversion: Conversion, script: BatchScript, name: str) -> Conversion:
     """A job without a name has that of its file, as with sbatch and qsub."""
-    if name == "-" or script.find("--job-name", "-N") is not None:
+    named = script.find("--job-name", "-N")
+    if name == "-" or (named is not None and named.value):  # an empty one is none
         return conversion
     return replace(conversion, job=replace(conversion.job, name=Path(name).stem or "kedge"))
 
