@@ -84,6 +84,14 @@ def test_main_unknown_option_proposes_the_nearest() -> None:
     assert done.stderr.endswith("hint: did you mean '--force'?\n")
 
 
+def test_main_option_of_another_subcommand_is_not_proposed_for_itself() -> None:
+    done = run_plain("site", "init", "--name", "x")
+    assert done.returncode == 2
+    assert "unrecognized arguments: --name" in done.stderr
+    assert "did you mean" not in done.stderr
+    assert "hint: --name is an option of 'kedge site " in done.stderr
+
+
 def test_main_pull_with_the_output_last_says_that_it_comes_first() -> None:
     done = run_plain("pull", "docker://alpine", "my image.sif")
     assert done.returncode == 2

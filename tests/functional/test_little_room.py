@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import ImageNotFound, NoSpace
+from kedge.ops.passing import remove_passing
 from kedge.runtime.mounts.fuse import can_use_fuse
 from tests.builders.containers import Runner, each_role, give_to, list_left, make_sandbox, run_after
 from tests.builders.images import add_shell_image, noise
@@ -180,6 +181,37 @@ def test_disable_cache_ends_as_the_program_ends_and_is_swept_after_a_kill(
         return list_left(runner) == before
 
     wait_until("what was left behind is swept", is_swept)
+
+
+def test_disable_cache_leaves_nothing_of_an_instance(runner: Runner, registry: FakeRegistry) -> None:
+    before = list_left(runner)
+    reference = f"docker://{registry.host}/team/tool:1"
+    runner.read("instance", "start", "--disable-cache", reference, "once")
+    assert list_left(runner) != before
+    assert runner.read("exec", "instance://once", "/bin/sh", "-c", "read x < /mark; echo $x") == "served\n"
+    stopped = runner.run("instance", "stop", "once")
+    assert stopped.returncode == 0, stopped.stderr
+    assert list_left(runner) == before
+
+
+def test_disable_cache_leaves_nothing_of_an_instance_that_cannot_start(runner: Runner, registry: FakeRegistry) -> None:
+    before = list_left(runner)
+    reference = f"docker://{registry.host}/team/tool:1"
+    pid_file = str(runner.home / "missing" / "pid")
+    failed = runner.run("instance", "start", "--disable-cache", "--pid-file", pid_file, reference, "once")
+    assert failed.returncode != 0
+    assert list_left(runner) == before
+
+
+@pytest.mark.parametrize("name", ["kept", ".kedge-tmp-other", ".kedge-tmp-once-link"])
+def test_disable_cache_removes_no_other_folder_that_a_record_names(tmp_path: Path, name: str) -> None:
+    real = tmp_path / "real"
+    (real / "root").mkdir(parents=True)
+    (real / "lock").touch()
+    folder = tmp_path / name
+    folder.symlink_to(real) if name.endswith("link") else real.rename(folder)
+    remove_passing(str(folder / "root"))
+    assert (folder / "root").is_dir()
 
 
 def test_disable_cache_uses_what_is_unpacked_already(runner: Runner, sif: str) -> None:

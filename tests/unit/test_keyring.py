@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import KeyNotFound, KeyUnusable, StoreBusy, UsageError
+from kedge.posix import changes
 from kedge.signing import keyring, keyserver
 from kedge.signing.keyring import KeyRing
 from kedge.signing.openpgp.keys import make_public, read_keys
@@ -92,12 +93,12 @@ def test_ring_changes_by_many_threads_lose_nothing(tmp_path: Path) -> None:
         thread.join()
     found = {block.fingerprint for block in KeyRing(tmp_path).load_public()}
     assert found == {block.fingerprint for block in blocks}
-    assert sorted(item.name for item in tmp_path.iterdir()) == [".kedge-lock", "pgp-public"]
+    assert sorted(item.name for item in tmp_path.iterdir()) == [".kedge-lock-pgp-public", "pgp-public"]
 
 
 def test_ring_locked_by_another_process_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keyring, "LOCK_PATIENCE", 0.2)
-    descriptor = os.open(tmp_path / ".kedge-lock", os.O_RDWR | os.O_CREAT)
+    monkeypatch.setattr(changes, "LOCK_PATIENCE", 0.2)
+    descriptor = os.open(changes.lock_beside(tmp_path / "pgp-public"), os.O_RDWR | os.O_CREAT)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     try:
         with pytest.raises(StoreBusy, match="another process"):

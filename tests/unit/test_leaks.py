@@ -57,6 +57,14 @@ def test_leaks_nothing_is_said_when_nothing_was_done() -> None:
     assert not plan(make_image(), {"PYTHONPATH": "/x"}, keep=["PYTHONPATH"]).warnings
 
 
+@pytest.mark.parametrize("name", GUARDED)
+def test_leaks_an_empty_variable_is_not_worth_a_word(name: str) -> None:
+    payload = plan(make_image(), {name: ""})
+    assert name not in payload.environ
+    assert not payload.warnings
+    assert not any(name in note for note in payload.notes)
+
+
 def test_leaks_what_every_login_has_is_only_a_note() -> None:
     payload = plan(make_image(), {"BASH_ENV": "/usr/share/lmod/init/bash", "BASH_FUNC_which%%": "() { :; }"})
     assert not payload.warnings

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import InvalidSetting
+from kedge.posix.changes import lock_beside
 from kedge.registry.credentials import Credential, CredentialSources, login_file
 from kedge.registry.docker_config import Login, list_keys, normalize_key, read_auth_file, remove_login, store_login
 from kedge.registry.netrc import parse_netrc
@@ -315,7 +316,7 @@ def test_docker_config_store_keeps_everything_else(tmp_path: Path) -> None:
     assert document["auths"]["other.example"] == {"auth": encode("o", "p"), "email": "x@y"}
     assert document["auths"]["r.example"] == {"auth": encode("user", PASSWORD)}
     assert real.stat().st_mode & 0o777 == 0o600
-    assert [each.name for each in real.parent.iterdir()] == ["docker-config.json"]
+    assert {each.name for each in real.parent.iterdir()} == {"docker-config.json", lock_beside(real).name}
     assert remove_login(path, "r.example")
     assert not remove_login(path, "r.example")
     assert "r.example" not in json.loads(real.read_text())["auths"]

@@ -87,6 +87,11 @@ class Console:
             self._settings = Settings.load(self._flags, self.environ)
         return self._settings
 
+    def read_settings(self) -> Settings:
+        """The merged settings as they are now, for who changes them: another process may have changed them, too."""
+        self._settings = None
+        return self.settings
+
     @property
     def progress(self) -> Reporter:
         """Where operations report what they are doing."""

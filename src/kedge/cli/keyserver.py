@@ -7,7 +7,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from kedge.errors import InvalidSetting, UsageError
-from kedge.ops.config import set_setting
+from kedge.ops.config import change_setting
 from kedge.signing.keyserver import normalize_server, split_servers
 
 if TYPE_CHECKING:
@@ -28,13 +28,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Run one subcommand."""
-    servers = split_servers(console.settings.keyserver)
-    if arguments.command == "add":
-        servers = _add(arguments, servers)
-    elif arguments.command == "remove":
-        servers = _remove(normalize_server(arguments.url), servers)
+    servers = _change(arguments, split_servers(console.settings.keyserver))
     if arguments.command != "list":
-        path = set_setting("keyserver", ",".join(servers), console.environ)
+
+        def choose() -> str:
+            servers[:] = _change(arguments, split_servers(console.read_settings().keyserver))
+            return ",".join(servers)
+
+        path = change_setting("keyserver", choose, console.environ)
         console.progress.note(f"key servers are set in {path}")
         _warn_of_variable(console)
     if console.json:
@@ -43,6 +44,15 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.command == "list":
         console.print_table(("order", "key server"), rows)
     return 0
+
+
+def _change(arguments: argparse.Namespace, servers: list[str]) -> list[str]:
+    """The list as the subcommand leaves it; refuses what cannot be done."""
+    if arguments.command == "add":
+        return _add(arguments, servers)
+    if arguments.command == "remove":
+        return _remove(normalize_server(arguments.url), servers)
+    return servers
 
 
 def _add(arguments: argparse.Namespace, servers: list[str]) -> list[str]:

@@ -51,8 +51,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise what argparse would print, with the nearest option where one is not known."""
         unknown = message.partition("unrecognized arguments: ")[2].split(" ")[0].partition("=")[0]
-        known = [string for each in _all_parsers(self) for string in each._option_string_actions]
-        near = propose(unknown, known) if unknown.startswith("--") else None
+        near = _propose_option(self, unknown) if unknown.startswith("--") else None
         raise UsageError(message, hint=near or f"'{self.prog} --help' shows how it is used")
 
     def _get_nargs_pattern(self, action: argparse.Action) -> str:
@@ -67,6 +66,12 @@ class Parser(argparse.ArgumentParser):
             f"'{value}' is not known to '{self.prog}'; it takes one of: {', '.join(known)}",
             hint=propose(str(value), known) or f"'{self.prog} --help' shows how it is used",
         )
+
+
+def _propose_option(parser: argparse.ArgumentParser, unknown: str) -> str | None:
+    """The nearest option, or who takes this very one: then it was not misspelled, but given to another subcommand."""
+    owners = {option: each.prog for each in _all_parsers(parser) for option in each._option_string_actions}
+    return f"{unknown} is an option of '{owners[unknown]}'" if unknown in owners else propose(unknown, owners)
 
 
 class _Record(argparse.Action):

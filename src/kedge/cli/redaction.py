@@ -22,6 +22,8 @@ _HEADER = re.compile(
 # the short forms of `registry login --password` and `key newpair --password`, with their values or before them
 _SHORT_SECRETS = {"login": "-p", "newpair": "-P"}
 _SECRET_OPTION = re.compile(r"--?[\w-]*(?:password|passphrase|secret|token)[\w-]*", re.IGNORECASE)
+_LEADING_OPTIONS = re.compile(r"(?:--[A-Za-z][\w.-]*=)+")  # --option=--env= of --option=--env=NAME=VALUE
+_PASSES_WORDS = ("--option", "--directive")  # each brings one word of another program's command line
 
 
 def redact(text: str) -> str:
@@ -57,26 +59,37 @@ def _escape(character: str) -> str:
 
 
 def redact_arguments(argv: Sequence[str]) -> list[str]:
-    """A command line without the values of options that carry secrets, variables of the user's programs among them."""
-    from kedge.batchscript.secret_text import mask_secrets  # late: only bugs and reports show command lines
-
+    """A command line without the values of options that carry secrets and of variables, whichever option has them."""
     shown: list[str] = []
     hide_next = False
     short = next((option for word, option in _SHORT_SECRETS.items() if word in argv), None)
     for word in argv:
-        option, equals, _ = word.partition("=")
-        is_secret = _SECRET_OPTION.fullmatch(option) is not None and "stdin" not in option
-        if shown and shown[-1] == "--env":
-            shown.append(f"{option}={HIDDEN}")
-        elif option == "--env" and equals:
-            shown.append(f"{option}={word.split('=')[1]}={HIDDEN}")
-        elif hide_next and not word.startswith("-"):
+        if hide_next and not word.startswith("-"):
             shown.append(HIDDEN)
-        elif is_secret and equals:
-            shown.append(f"{option}={HIDDEN}")
         elif short is not None and word.startswith(short) and word != short:
             shown.append(f"{short}{HIDDEN}")
         else:
-            shown.append(mask_secrets(redact(word)))
-        hide_next = (is_secret and not equals) or word == short
+            shown.append(_hide_values(word))
+        is_between = hide_next and word in _PASSES_WORDS
+        hide_next = is_between or word == short or _is_secret_option(word.rpartition("=")[2])
     return shown
+
+
+def _hide_values(word: str) -> str:
+    """One word with stars for all behind the first `=` that does not belong to an option before it.
+
+    Not for variables with certain names alone: a secret can have any. Nor for a part of the rest: how far a value goes
+    is for whoever takes the word to say, a shell or a scheduler.
+    """
+    from kedge.batchscript.secret_text import mask_secrets  # late: only bugs and reports show command lines
+
+    found = _LEADING_OPTIONS.match(word)
+    options = found.group() if found else ""
+    if any(_is_secret_option(each) for each in options.split("=")):
+        return f"{options}{HIDDEN}"
+    name, equals, _ = mask_secrets(redact(word[len(options) :])).partition("=")
+    return f"{options}{name}={HIDDEN}" if equals else f"{options}{name}"
+
+
+def _is_secret_option(word: str) -> bool:
+    return _SECRET_OPTION.fullmatch(word) is not None and "stdin" not in word

@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.errors import InvalidSetting
+from kedge.posix.changes import sole_change
 from kedge.posix.files import explained, write_atomically
-from kedge.posix.private import make_private
 from kedge.settings import SETTINGS, Setting, Settings, Source, check_key, parse_value, read_file, user_file
 
 
@@ -66,23 +67,42 @@ def set_setting(key: str, text: str, environ: Mapping[str, str], *, dry_run: boo
 
     With `dry_run` nothing is written, and everything is refused that would be refused.
     """
+    _check_value(key, text, environ)  # before anything is made for it
+    return change_setting(key, lambda: text, environ, dry_run=dry_run)
+
+
+def change_setting(key: str, choose: Callable[[], str], environ: Mapping[str, str], *, dry_run: bool = False) -> Path:
+    """The same with the value that `choose` returns; it may read the settings, which nobody else changes meanwhile."""
+    path = user_file(environ)
+    with _sole_change(path, dry_run=dry_run):
+        text = choose()
+        setting = _check_value(key, text, environ)
+        after = _replace_line(_read_text(path), key, f"{key} = {_write_value(setting, text)}")
+        _save(path, after, key, is_there=True, dry_run=dry_run)
+    return path
+
+
+def _check_value(key: str, text: str, environ: Mapping[str, str]) -> Setting:
     setting = check_key(key, where="kedge config set")
     parse_value(setting, text, Source("user", "kedge config set"), environ)
-    path = user_file(environ)
-    before = _read_text(path)
-    after = _replace_line(before, key, f"{key} = {_write_value(setting, text)}")
-    _save(path, after, key, is_there=True, dry_run=dry_run)
-    return path
+    return setting
 
 
 def unset_setting(key: str, environ: Mapping[str, str], *, dry_run: bool = False) -> Path:
     """Remove one key from the user's file; nothing happens when it is not there. Atomic."""
     check_key(key, where="kedge config unset")
     path = user_file(environ)
-    before = _read_text(path)
-    if key in read_file(path):
-        _save(path, _replace_line(before, key, None), key, is_there=False, dry_run=dry_run)
+    if key not in read_file(path):
+        return path  # and nothing is made for a file that is not there
+    with _sole_change(path, dry_run=dry_run):
+        before = _read_text(path)
+        if key in read_file(path):
+            _save(path, _replace_line(before, key, None), key, is_there=False, dry_run=dry_run)
     return path
+
+
+def _sole_change(path: Path, *, dry_run: bool) -> contextlib.AbstractContextManager[None]:
+    return contextlib.nullcontext() if dry_run else sole_change(path.resolve())
 
 
 def _read_text(path: Path) -> str:
@@ -137,6 +157,5 @@ def _save(path: Path, text: str, key: str, *, is_there: bool, dry_run: bool) -> 
         return
     target = path.resolve()  # a link into somebody's collection of dotfiles stays a link
     with explained(target.parent):
-        make_private(target.parent)
         known = target.stat().st_mode & 0o777 if target.exists() else None
     write_atomically(target, text.encode(), mode=known or 0o644, exact=known is not None)

@@ -38,6 +38,8 @@ class Detached:
     def __init__(self, container: Container, starter: int, going: int) -> None:
         self.image = container.located.shown
         self.kind = container.located.image.kind
+        root = container.located.root
+        self.passing = root.folder if root.is_passing else ""  # unpacked for it alone
         self.pid = 0  # of the container's first process
         self._starter = starter
         self._going = going
@@ -53,6 +55,14 @@ class Detached:
             os.close(self._going)
             self._going = -1
             os.waitpid(self._starter, 0)
+
+    def give_up(self) -> None:
+        """End it, and remove what was made for it."""
+        self.leave()
+        if self.passing:
+            from kedge.ops.passing import remove_passing  # late: only with --disable-cache
+
+            remove_passing(self.passing)
 
 
 def start_detached(options: RunOptions, say: Say, log_out: int, log_err: int) -> Detached:
@@ -75,7 +85,7 @@ def start_detached(options: RunOptions, say: Say, log_out: int, log_err: int) ->
         news.listen(reading)
         news.raise_problem()
     except BaseException:
-        started.leave()
+        started.give_up()
         raise
     finally:
         os.close(reading)

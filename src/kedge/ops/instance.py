@@ -79,6 +79,7 @@ def _start_claimed(options: RunOptions, folder: Folder, instance: Instance, say:
         image=started.image,
         kind=started.kind,
         options={each: getattr(options, each) for each in _KEPT_OPTIONS if getattr(options, each)},
+        passing=started.passing,
     )
     try:
         if options.pid_file:
@@ -86,7 +87,7 @@ def _start_claimed(options: RunOptions, folder: Folder, instance: Instance, say:
         folder.write(running)
         _warn_of_failure(running, say)
     except BaseException:
-        started.leave()
+        started.give_up()
         folder.remove(running)
         raise
     started.keep()
@@ -213,9 +214,18 @@ def stop_instances(
         if was_killed:
             _send(instance, signal.SIGKILL)
             _wait_for_end(instance, time.monotonic() + 10)
-        folder.remove(instance)
+        _forget(folder, instance)
         stopped.append((instance, was_killed and number != signal.SIGKILL))
     return stopped
+
+
+def _forget(folder: Folder, instance: Instance) -> None:
+    """Remove what was made for an instance that has ended."""
+    if instance.passing:
+        from kedge.ops.passing import remove_passing  # late: only with --disable-cache
+
+        remove_passing(instance.passing)
+    folder.remove(instance)
 
 
 def _is_deaf(instance: Instance) -> bool:

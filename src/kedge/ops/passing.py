@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Images for one container alone, with --disable-cache: unpacked for it, and removed when its program has ended.
 
-The process that was called stays outside for that. Where it is killed, the next that unpacks here removes what is left:
-the name says whose it is.
+The process that was called stays outside for that; an instance is left by its starter, so whoever stops it removes its
+image. Where one is killed, the next that unpacks here removes what is left: the name says whose it is.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import stat
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,25 +24,55 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
+_PREFIX = f"{TEMPORARY_PREFIX}once"
+_PATIENCE = 5.0  # seconds; who serves a container's files notices a moment later that it has ended
+
 
 def name_passing() -> str:
     """A name for an image of this process's own."""
-    return own_name(f"{TEMPORARY_PREFIX}once")
+    return own_name(_PREFIX)
 
 
 def run_and_remove(start: Callable[[], None], root: str) -> NoReturn:
     """Run `start`, which becomes the program, in a child; end as it ends, without the image."""
-    run_supervised(start, with_init=False, after=lambda: _remove(Path(root).parent))
+    run_supervised(start, with_init=False, after=lambda: _remove_now(root))
 
 
-def _remove(folder: Path) -> None:
-    """Remove the image, unless something that the program left behind still runs from it."""
+def _remove_now(root: str) -> None:
+    _remove(Path(root).parent)
+
+
+def remove_passing(root: str) -> None:
+    """Remove the image of an instance that has ended; waits a moment for those who still use it.
+
+    The record of an instance says which: root may stop others' instances, so only an image of this user's own is taken.
+    """
+    folder = Path(root).parent
+    end = time.monotonic() + _PATIENCE
+    while _is_own(folder) and not _remove(folder) and time.monotonic() < end:
+        time.sleep(0.02)
+
+
+def _is_own(folder: Path) -> bool:
+    try:
+        status = folder.lstat()
+    except OSError:
+        return False  # it is gone
+    return folder.name.startswith(_PREFIX) and stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+
+
+def _remove(folder: Path) -> bool:
+    """Remove the image; False where something that the program left behind still runs from it."""
     with contextlib.suppress(OSError):
         lock = folder / "lock"
         _let_go(lock)
         with lock.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
             remove_tree(folder)
+    return True
 
 
 def _let_go(lock: Path) -> None:

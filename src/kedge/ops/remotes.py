@@ -11,8 +11,8 @@ from pathlib import Path
 
 from kedge.errors import AuthenticationFailed, InvalidSetting, KedgeError, UsageError
 from kedge.model.nearest import propose
+from kedge.posix.changes import sole_change
 from kedge.posix.files import explained, write_atomically
-from kedge.posix.private import make_private
 from kedge.registry.remotes import (
     FILE_NAME,
     SITE_FILES,
@@ -72,10 +72,11 @@ class RemoteFile:
 
     def add(self, remote: Remote, *, use: bool) -> None:
         """Write a new remote into the user's file."""
-        if remote.name in self.read().known:
-            raise InvalidSetting(f"{remote.name} is already a remote", hint=f"kedge remote remove {remote.name}")
-        text = put_remote(self._text(), remote)
-        self._save(set_active(text, remote.name) if use else text)
+        with sole_change(self.path):
+            if remote.name in self.read().known:
+                raise InvalidSetting(f"{remote.name} is already a remote", hint=f"kedge remote remove {remote.name}")
+            text = put_remote(self._text(), remote)
+            self._save(set_active(text, remote.name) if use else text)
 
     def use(self, name: str) -> None:
         """Let library:// and key servers mean this remote."""
@@ -86,18 +87,24 @@ class RemoteFile:
             raise InvalidSetting(
                 f"the site allows the remote {exclusive} only", hint="ask the administrators of this cluster"
             )
-        self._save(set_active(self._text(), name))
+        with sole_change(self.path):
+            self.find(name)  # again: it may have been removed meanwhile
+            self._save(set_active(self._text(), name))
 
     def remove(self, name: str) -> None:
         """Forget a remote of the user's."""
         if self.find(name).is_site:
             raise InvalidSetting(f"{name} is global and can't be removed", hint="'kedge remote use NAME' takes another")
-        text = drop_remote(self._text(), name)
-        self._save(set_active(text, "") if self.read().active == name else text)
+        with sole_change(self.path):
+            self.find(name)  # again, as above
+            text = drop_remote(self._text(), name)
+            self._save(set_active(text, "") if self.read().active == name else text)
 
     def set_token(self, remote: Remote, token: Secret | None) -> None:
         """Keep a token, or forget it."""
-        self._save(put_remote(self._text(), replace(remote, token=token)))
+        with sole_change(self.path):
+            known = self.find(remote.name)  # as it is now, not as it was before the token was asked for
+            self._save(put_remote(self._text(), replace(known, token=token)))
 
     def _text(self) -> str:
         try:
@@ -108,8 +115,6 @@ class RemoteFile:
             raise InvalidSetting(f"{self.path} cannot be read: {problem}", hint="repair it, or move it away") from None
 
     def _save(self, text: str) -> None:
-        with explained(self.path.parent):
-            make_private(self.path.parent)
         write_atomically(self.path, text.encode(), mode=0o600, exact=True)
 
 

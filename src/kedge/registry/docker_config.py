@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from kedge.errors import InvalidSetting
-from kedge.posix.files import explained, write_atomically
-from kedge.posix.private import make_private
+from kedge.posix.changes import sole_change
+from kedge.posix.files import write_atomically
 from kedge.registry.secret import Secret
 
 _MAXIMUM = 4 << 20
@@ -99,35 +99,44 @@ def read_auth_file(path: Path) -> AuthFile | None:
 
 def store_login(path: Path, registry: str, username: str, password: Secret) -> None:
     """Write one login, atomically and readable for its owner only; every other entry stays as it is."""
-    document = _load(path) or {}
+    target = path.resolve()  # a link into a dotfiles folder stays a link
+    with sole_change(target):
+        document = _load(target) or {}
+        _put_login(document, path, registry, f"{username}:{password.reveal()}")
+        _save(target, document)
+
+
+def _put_login(document: dict[str, Any], path: Path, registry: str, login: str) -> None:
     auths = document.setdefault("auths", {})
     if not isinstance(auths, dict):
         raise InvalidSetting(f"{path}: 'auths' is not an object", hint="move the file away and log in again")
     for key in [key for key in auths if normalize_key(key) == normalize_key(registry)]:
         del auths[key]
-    encoded = base64.b64encode(f"{username}:{password.reveal()}".encode()).decode()
-    auths[storage_key(registry)] = {"auth": encoded}
-    _save(path, document)
+    auths[storage_key(registry)] = {"auth": base64.b64encode(login.encode()).decode()}
 
 
 def remove_login(path: Path, registry: str) -> bool:
     """Take a login out; whether there was one."""
-    document = _load(path)
-    auths = document.get("auths") if document else None
-    if document is None or not isinstance(auths, dict):
-        return False
+    if not _drop_login(_load(path) or {}, registry):
+        return False  # and nothing is made for a file that is not there
+    target = path.resolve()
+    with sole_change(target):
+        document = _load(target) or {}
+        was_there = _drop_login(document, registry)
+        if was_there:
+            _save(target, document)
+    return was_there
+
+
+def _drop_login(document: dict[str, Any], registry: str) -> bool:
+    auths = _table(document, "auths")
     found = [key for key in auths if normalize_key(key) == normalize_key(registry)]
     for key in found:
         del auths[key]
-    if found:
-        _save(path, document)
     return bool(found)
 
 
-def _save(path: Path, document: dict[str, Any]) -> None:
-    target = path.resolve()  # a link into a dotfiles folder stays a link
-    with explained(target):
-        make_private(target.parent)
+def _save(target: Path, document: dict[str, Any]) -> None:
     write_atomically(target, (json.dumps(document, indent="\t") + "\n").encode(), mode=0o600)
 
 

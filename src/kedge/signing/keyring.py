@@ -6,19 +6,14 @@ A ring is replaced whole, under a lock, and what is not understood in it is writ
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import fcntl
-import os
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from kedge.errors import KedgeError, KeyNotFound, StoreBusy, UsageError
-from kedge.posix.files import explained, write_atomically
-from kedge.posix.private import make_private
+from kedge.errors import KedgeError, KeyNotFound, UsageError
+from kedge.posix.changes import sole_change
+from kedge.posix.files import write_atomically
 from kedge.settings import apptainer_directory
 from kedge.signing.keyfiles import read_key_file
 from kedge.signing.openpgp.keys import KeyBlock, make_public, merge_blocks, parse_public_key, split_blocks
@@ -27,7 +22,6 @@ from kedge.signing.openpgp.packets import PUBLIC_SUBKEY, SECRET_SUBKEY, read_pac
 Result = TypeVar("Result")
 
 MAXIMUM_RING = 64 << 20
-LOCK_PATIENCE = 10.0  # seconds; a ring is written in milliseconds
 VARIABLES = ("KEDGE_KEYSDIR", "APPTAINER_KEYSDIR", "SINGULARITY_KEYSDIR", "SINGULARITY_SYPGPDIR")
 GLOBAL_NAME = "global-pgp-public"
 GLOBAL_FOLDERS = tuple(
@@ -137,7 +131,7 @@ class KeyRing:
         return KeyRing(locate_global(environ), is_global=True)
 
     def _change(self, path: Path, change: Callable[[list[KeyBlock]], Result]) -> Result:
-        with self._lock():
+        with sole_change(path):
             ring = load_ring(path)
             before = [block.raw for block in ring]
             result = change(ring)
@@ -145,32 +139,6 @@ class KeyRing:
             if after != before:
                 save_ring(path, b"".join(after), mode=0o644 if self.is_global else 0o600)
         return result
-
-    @contextlib.contextmanager
-    def _lock(self) -> Iterator[None]:
-        path = self.folder / ".kedge-lock"
-        with explained(self.folder):
-            make_private(self.folder)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            _wait_for_lock(descriptor, path)
-            yield
-        finally:
-            os.close(descriptor)
-
-
-def _wait_for_lock(descriptor: int, path: Path) -> None:
-    deadline = time.monotonic() + LOCK_PATIENCE
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except OSError as problem:
-            if problem.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-                return  # a file system without locks: replacing the ring whole is still safe, only not merged
-        if time.monotonic() > deadline:
-            raise StoreBusy(f"another process is changing the key ring {path.parent}", hint="try again in a moment")
-        time.sleep(0.05)
 
 
 def load_ring(path: Path) -> list[KeyBlock]:

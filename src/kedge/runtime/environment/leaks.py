@@ -68,7 +68,8 @@ def guard_variables(
     warnings: list[str] = []
     notes: list[str] = []
     guarded = {name: passed.pop(name) for name in list(passed) if is_guarded(name) and not kept.holds(name)}
-    outside = _pass_project_paths(passed, guarded, options, host, binds)
+    told = {name: value for name, value in guarded.items() if value}  # what is empty brings nothing in
+    outside = _pass_project_paths(passed, told, options, host, binds)
     quiet = [name for name in outside if name.startswith(_QUIETLY)]
     if quiet:
         notes.append(f"kept outside: {', '.join(sorted(quiet))} (--keep NAME)")

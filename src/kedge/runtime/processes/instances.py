@@ -43,6 +43,7 @@ class Instance:
     log_err: str = ""
     since: float = field(default_factory=time.time)
     options: dict[str, object] = field(default_factory=dict)  # those that matter to programs that enter later
+    passing: str = ""  # the root that was unpacked for it alone, to be removed after it
 
     @property
     def lives(self) -> bool:
@@ -122,6 +123,7 @@ class Folder:
         except (OSError, ValueError, TypeError, RecursionError):
             return None
         is_sound = isinstance(found.pid, int) and isinstance(found.start, int) and found.name == name
+        is_sound = is_sound and isinstance(found.passing, str)
         return found if is_sound and 0 < found.pid < 1 << 31 else None
 
 
