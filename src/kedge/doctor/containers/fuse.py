@@ -42,7 +42,7 @@ def judge_fuse(refusal: str, refused: Refused | None, program: str) -> Finding:
         f"image files cannot be mounted: {reason}",
         "containers run all the same: an image file is unpacked on the node at its first use, which takes time and "
         "room there; a folder, or an image that is unpacked already, needs nothing",
-        f"unpack before the job's ranks start: kedge unpack IMAGE. {fix[0].upper()}{fix[1:]}",
+        f"unpack before the job's ranks start: kedge unpack IMAGE. To mount them: {fix}",
         "guides/doctor.md#fuse",
     )
 
