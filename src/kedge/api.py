@@ -16,11 +16,11 @@ from kedge.doctor.diagnosis import Diagnosis
 from kedge.errors import ProgramFailed, UsageError
 from kedge.frozen import replace
 from kedge.jobs.keywords import make_job
-from kedge.model.choices import PULL_POLICIES
 from kedge.model.form import Form
 from kedge.model.image_word import is_reference
 from kedge.model.progress import Progress, Silent
 from kedge.model.reference import Reference
+from kedge.model.setting_values import PULL_POLICIES
 from kedge.ops import convert as converting
 from kedge.ops import doctor as diagnosing
 from kedge.ops import explain as explaining

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.model.choices import PULL_POLICIES, ROOTS
+from kedge.model.setting_values import PULL_POLICIES, ROOTS
 from kedge.runtime.words.configured import read_settings
 from kedge.runtime.words.flags import find_flag
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox

@@ -93,7 +93,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 def _refuse_swapped(first: str, second: str) -> None:
     """Say it when a reference stands where the output should; `oci:PATH` and its kind are outputs, too."""
     is_reference = "://" in first or first.partition(":")[0].lower() in _ONLY_REFERENCES
-    if not is_reference and (first.endswith(_ENDINGS) or not second.endswith(_ENDINGS) or Path(second).exists()):
+    is_missing = second.endswith(_ENDINGS) and "://" not in second and not Path(second).exists()
+    if not is_reference and (first.endswith(_ENDINGS) or not is_missing):
         return
     is_swapped = "://" not in second and second.partition(":")[0].lower() not in _ONLY_REFERENCES
     raise UsageError(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
-from kedge.model.choices import PULL_POLICIES
+from kedge.model.setting_values import PULL_POLICIES
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console

@@ -9,7 +9,9 @@ from enum import StrEnum
 from typing import Any
 
 from kedge.frozen import frozen
-from kedge.model.choices import ROOTS
+
+ROOTS = ("auto", "unpack", "squashfuse", "kernel")  # where an image's files come from
+PULL_POLICIES = ("auto", "missing", "newer", "always", "never")  # when a registry is asked
 
 
 class LinkMode(StrEnum):

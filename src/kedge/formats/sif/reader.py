@@ -112,7 +112,7 @@ class SifReader:
             context={"objects": str(len(self.descriptors))},
             hint="choose one of its partitions with 'kedge sif setprim ID FILE'"
             if any(each.data_type == DataType.PARTITION and not each.is_data for each in self.descriptors)
-            else "it holds no system to run; get or build the image again",
+            else "it holds no file system to start from; get or build the image again",
         )
 
     def root_partition(self) -> SifDescriptor:

@@ -28,9 +28,10 @@ def settle_options(options: RunOptions, environ: Mapping[str, str], names: tuple
 
 
 def _check_root(value: str, environ: Mapping[str, str]) -> None:
-    from kedge.model.choices import ROOTS  # late: few set it
+    from kedge.runtime.words.flag_table import FLAGS  # late: few set it, though every start has loaded it
 
-    if value not in ROOTS:
+    flag = next(flag for flag in FLAGS if "root-from" in flag.names)
+    if value not in flag.metavar.split("|"):
         _load("root_from", environ)  # which says where it stands
 
 
