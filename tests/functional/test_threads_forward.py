@@ -15,7 +15,7 @@ from kedge.doctor.gpu.fabric import check_fabric
 from kedge.doctor.gpu.libraries import check_libraries
 from kedge.doctor.surroundings import Surroundings
 from kedge.errors import WillNotRun
-from kedge.ops.explain import Explanation
+from kedge.ops.explain.explain import Explanation
 from kedge.runtime.facts import LIBRARIES
 from kedge.settings import Settings
 from tests.builders.gpu_hosts import make_compat_image, make_elf

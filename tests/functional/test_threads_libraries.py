@@ -12,8 +12,8 @@ from kedge.compat.verdict import NATIVE
 from kedge.doctor.finding import WARNING
 from kedge.doctor.image import judge_image
 from kedge.model.reference import Reference
-from kedge.ops.explain import explain
-from kedge.ops.workplace import Workplace
+from kedge.ops.explain.explain import explain
+from kedge.ops.setup.workplace import Workplace
 from kedge.runtime.devices import plan_devices
 from kedge.runtime.facts import LIBRARIES, Additions
 from kedge.runtime.options import RunOptions

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import RuntimeUnsuited, UsageError
-from kedge.ops.foreign import find_runtime, find_setuid_apptainer
+from kedge.ops.containers.other_runtimes import find_runtime, find_setuid_apptainer
 from kedge.runtime.adapters import RUNTIMES, ForeignImage, ForeignPlan, plan_foreign, render_table
 from kedge.runtime.adapters.apptainer import show_bind
 from kedge.runtime.adapters.podman import show_volume

@@ -10,7 +10,7 @@ from kedge.compat.recommend import recommend
 from kedge.compat.tables.gpus import find_gpu
 from kedge.compat.target import Target
 from kedge.compat.verdict import NO, UNKNOWN
-from kedge.ops.targets import find_target
+from kedge.ops.explain.targets import find_target
 from kedge.runtime.facts import Additions
 from kedge.settings import Settings
 from tests.builders.gpu_hosts import make_host

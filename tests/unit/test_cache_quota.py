@@ -10,7 +10,7 @@ import pytest
 
 from kedge.host.space import Space
 from kedge.model.progress import Silent
-from kedge.ops import cache
+from kedge.ops.setup import cache
 from kedge.settings import Settings
 
 GIB = 1 << 30

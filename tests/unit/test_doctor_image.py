@@ -15,7 +15,7 @@ from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.doctor.image import explain_problem, judge_image
 from kedge.errors import CorruptImage
 from kedge.frozen import replace
-from kedge.ops.targets import find_target
+from kedge.ops.explain.targets import find_target
 from kedge.settings import Settings
 
 PLAIN = ImageTraits(

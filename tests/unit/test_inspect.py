@@ -30,7 +30,7 @@ from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
 from kedge.model.manifest import parse_config
 from kedge.model.platform import Platform
 from kedge.model.tree import Kind, Node, find
-from kedge.ops.inspect import inspect_config, inspect_path
+from kedge.ops.images.inspect import inspect_config, inspect_path
 from tests.builders.sif import fixture_path
 
 CONFIG = parse_config(

@@ -9,8 +9,8 @@ import pytest
 
 from kedge.errors import FileProblem
 from kedge.jobs.records import Draft, Record, Records
-from kedge.ops import job_logs
-from kedge.ops.job_logs import LogFile, find_logs, follow_logs, read_log, require_logs
+from kedge.ops.jobs import logs as job_logs
+from kedge.ops.jobs.logs import LogFile, find_logs, follow_logs, read_log, require_logs
 
 
 def make_record(folder: Path, *, array: str = "", error: str = "") -> Record:

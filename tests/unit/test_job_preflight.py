@@ -13,8 +13,8 @@ from kedge.frozen import replace
 from kedge.jobs.records import Records
 from kedge.model.job import Job
 from kedge.model.site import Queue, Site
-from kedge.ops.clusters import Cluster
-from kedge.ops.submit import Plan, plan_submit
+from kedge.ops.jobs.clusters import Cluster
+from kedge.ops.jobs.submit import Plan, plan_submit
 from kedge.schedulers.choose import find_backend
 from kedge.settings import Settings
 from tests.builders.images import kedge, make_config

@@ -11,8 +11,8 @@ from kedge.compat.messages import MESSAGES, find_clues
 from kedge.errors import JobFailed
 from kedge.jobs.records import Draft, Record, Records
 from kedge.model.job_state import JobStatus, State
-from kedge.ops.job_clues import find_job_clue
-from kedge.ops.job_control import FoundJob, require_success
+from kedge.ops.jobs.clues import find_job_clue
+from kedge.ops.jobs.control import FoundJob, require_success
 
 FAILED = JobStatus("12", State.FAILED, "FAILED", exit_code=1)
 SAYINGS = {

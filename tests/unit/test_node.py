@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import FileProblem, InvalidSetting
-from kedge.runtime.images import node
+from kedge.runtime.images import unpacked as node
 from kedge.runtime.images.image_file import ImageFile
 
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from kedge.errors import FileProblem
-from kedge.ops import ready
 from kedge.runtime.images.roots import Root
+from kedge.runtime.start import find_image as ready
 
 
 def test_a_root_that_is_gone_before_it_is_held_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kedge.model.progress import Progress, Silent
-from kedge.ops.remembered import (
+from kedge.ops.setup.seen_nodes import (
     NodeFacts,
     find_job_queue,
     find_node_folder,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kedge.cli.redaction import redact
-from kedge.ops.report_secrets import Censor, is_secret_name, show_environment
+from kedge.ops.diagnose.report_secrets import Censor, is_secret_name, show_environment
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kedge.frozen import replace
 from kedge.model.site import Queue, Site
-from kedge.ops.site_discovery import suggest_name
+from kedge.ops.setup.site_discovery import suggest_name
 from kedge.sites.compare import compare_sites
 from kedge.sites.discover_gridengine import (
     GridEngineTexts,

@@ -14,10 +14,10 @@ from kedge.compat.target import BUILT_IN, NAMED, THIS_MACHINE
 from kedge.errors import SiteProblem, UnknownGpu, UsageError
 from kedge.frozen import replace
 from kedge.host.gpu_probe import GpuProbe, ProbedGpu
-from kedge.ops.host_target import describe_host
-from kedge.ops.queue_target import split_queue
-from kedge.ops.remembered import NodeFacts, Remembered
-from kedge.ops.targets import find_target, parse_driver, require_gpus
+from kedge.ops.explain.host_target import describe_host
+from kedge.ops.explain.queue_target import split_queue
+from kedge.ops.explain.targets import find_target, parse_driver, require_gpus
+from kedge.ops.setup.seen_nodes import NodeFacts, Remembered
 from kedge.settings import Settings
 from tests.builders.gpu_hosts import make_driver_tree, make_host
 
@@ -108,7 +108,7 @@ def test_target_gpu_that_is_built_with_its_processor(place: dict[str, object], m
 def test_target_driver_without_a_gpu_is_no_machine_without_one(
     place: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kedge.ops.targets.gather_host", lambda _: make_host({"/dev/null": ""}))
+    monkeypatch.setattr("kedge.ops.explain.targets.gather_host", lambda _: make_host({"/dev/null": ""}))
     target = find_target(driver="535", **place)  # type: ignore[arg-type]
     assert (target.title, target.has_gpus, target.gpus) == ("a machine with driver 535", True, ())
     with pytest.raises(UsageError, match="a GPU of which nothing is known") as caught:
@@ -208,7 +208,7 @@ SEEN = NodeFacts("535.104.05", ("Tesla K40m",), 2, "amd64", "AMD EPYC", ("avx2",
 
 def remember(monkeypatch: pytest.MonkeyPatch, *facts: NodeFacts, is_stale: bool = False) -> None:
     seen = [Remembered("ours", "q", f"n{number}", time.time(), each, is_stale) for number, each in enumerate(facts)]
-    monkeypatch.setattr("kedge.ops.queue_target.recall_nodes", lambda *_: seen)
+    monkeypatch.setattr("kedge.ops.explain.queue_target.recall_nodes", lambda *_: seen)
 
 
 def test_target_queue_takes_what_a_job_saw(place: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:

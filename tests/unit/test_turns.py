@@ -7,11 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kedge.runtime.images.turns import Turn, speaks_for_others
+from kedge.runtime.images.unpack_turns import Turn, speaks_for_others
 
 RANK = """
 import os, sys, time
-from kedge.runtime.images.turns import Turn
+from kedge.runtime.images.unpack_turns import Turn
 place, seconds = sys.argv[1:]
 turn = Turn(place, "image")
 turn.take(print)

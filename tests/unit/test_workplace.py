@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.ops.workplace import make_passing_store
+from kedge.ops.setup.workplace import make_passing_store
 from kedge.posix.owners import machine_name
 
 
