@@ -33,7 +33,7 @@ def test_gating_skips_are_summarised(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs real root")
 def test_gating_skips_fail_in_ci(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, 'pytest.skip("the moon is full")', CI="true")
-    assert done.returncode == 1, done.stdout
+    assert done.returncode == 6, done.stdout
     assert "not allowed in CI" in done.stdout
 
 
@@ -57,3 +57,24 @@ def test_gating_connections_stay_here(tmp_path: Path, address: str, status: int)
     body = f'pytest.raises(OSError, socket.create_connection, ("{address}", 1), 1)'
     done = run_pytest(tmp_path, body)
     assert done.returncode == status, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ("assert Path('mark').exists() or Path('mark').touch()", 0),
+        ("assert False", 1),
+    ],
+    ids=["fails once", "fails twice"],
+)
+def test_gating_failures_are_tried_once_more_alone(tmp_path: Path, body: str, status: int) -> None:
+    mark = str(tmp_path / "mark")
+    lines = f"import pytest\nfrom pathlib import Path\n\n\ndef test_small():\n    {body.replace('mark', mark)}\n"
+    (tmp_path / "test_small.py").write_text(lines)
+    environ = {**os.environ, "KEDGE_TEST_MEMORY": str(tmp_path / "memory")}
+    environ.pop("CI", None)
+    command = [str(REPOSITORY / "scripts/run-tests"), str(tmp_path)]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == status, done.stdout
+    assert "1 failed beside others, and are tried once more alone" in done.stdout
+    assert "test_small.py::test_small" in done.stdout

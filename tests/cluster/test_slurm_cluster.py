@@ -48,7 +48,8 @@ def test_slurm_cluster_cancels(slurm: SlurmCluster) -> None:
     slurm.wait_for_state(job, "RUNNING")
     assert slurm.user("games").run_program("scancel", job).returncode != 0, "of another user"
     user.read_program("scancel", job)
-    assert slurm.wait_for_state(job, "CANCELLED")["ExitCode"] == "0:15"
+    # a busy node kills before the script has heard that it is to end
+    assert slurm.wait_for_state(job, "CANCELLED")["ExitCode"] in ("0:15", "0:9")
 
 
 @pytest.mark.slow
