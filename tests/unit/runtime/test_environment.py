@@ -15,6 +15,7 @@ from kedge.runtime.environment.env_settings import DEFAULT_PATH
 from kedge.runtime.facts import Additions
 from kedge.runtime.views import TableView
 from tests.builders.payloads import ENV, make_host, make_image, make_plain_image, plan
+from tests.requirements import REPOSITORY
 
 
 def test_environment_of_a_plain_image_is_apptainers() -> None:
@@ -335,7 +336,7 @@ def test_environment_modules_are_lean() -> None:
         "from kedge.runtime.environment import action_script, identity, payload;"
         "print(*sorted(set(sys.modules) - before))"
     )
-    source = Path(__file__).parents[2] / "src"
+    source = REPOSITORY / "src"
     argv = [sys.executable, "-SI", "-c", f"import sys; sys.path.insert(0, {str(source)!r}); {code}"]
     loaded = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
     assert not [name for name in loaded if not name.startswith("kedge")], loaded

@@ -17,7 +17,7 @@ from kedge.layers.folder import FolderOptions, read_folder
 from kedge.model.tree import Kind, find
 from kedge.posix.beneath import remove_tree
 from tests.requirements import require_root
-from tests.unit.test_sandbox import Notes
+from tests.unit.layers.test_sandbox import Notes
 
 
 def make_folder(place: Path) -> Path:
