@@ -21,34 +21,34 @@ from kedge.model.image_word import is_reference
 from kedge.model.progress import Progress, Silent
 from kedge.model.reference import Reference
 from kedge.model.setting_values import PULL_POLICIES
-from kedge.ops import convert as converting
-from kedge.ops import doctor as diagnosing
-from kedge.ops import explain as explaining
-from kedge.ops import pull as pulling
-from kedge.ops import push as pushing
-from kedge.ops import search as searching
-from kedge.ops import submit as submitting
-from kedge.ops import unpack as unpacking
-from kedge.ops.child import OWN_FAILURE, read_error, run_kedge
-from kedge.ops.clusters import Cluster, open_cluster
-from kedge.ops.convert import Converted
-from kedge.ops.explain import Explanation
-from kedge.ops.inspect import Inspection
-from kedge.ops.inspect_remote import inspect_reference
-from kedge.ops.job_handle import JobHandle
-from kedge.ops.job_places import locate_job
-from kedge.ops.known_tables import find_repository, load_known_tables
-from kedge.ops.output import Output, read_output
-from kedge.ops.pull import Pulled
-from kedge.ops.push import Pushed
-from kedge.ops.recommend import Advice, recommend_tag
-from kedge.ops.report import clean_diagnosis
-from kedge.ops.search import SearchResult
-from kedge.ops.tags import TagListing, TagQuery, list_image_tags
-from kedge.ops.targets import find_target, keep_judged
-from kedge.ops.unpack import Unpacked
-from kedge.ops.workplace import Workplace
+from kedge.ops.diagnose import doctor as diagnosing
+from kedge.ops.diagnose.report import clean_diagnosis
+from kedge.ops.explain import explain as explaining
+from kedge.ops.explain import search as searching
+from kedge.ops.explain.explain import Explanation
+from kedge.ops.explain.known_tables import find_repository, load_known_tables
+from kedge.ops.explain.recommend import Advice, recommend_tag
+from kedge.ops.explain.search import SearchResult
+from kedge.ops.explain.tags import TagListing, TagQuery, list_image_tags
+from kedge.ops.explain.targets import find_target, keep_judged
+from kedge.ops.images import convert as converting
+from kedge.ops.images import pull as pulling
+from kedge.ops.images import push as pushing
+from kedge.ops.images import unpack as unpacking
+from kedge.ops.images.convert import Converted
+from kedge.ops.images.inspect import Inspection
+from kedge.ops.images.inspect_remote import inspect_reference
+from kedge.ops.images.output_name import Output, read_output
+from kedge.ops.images.pull import Pulled
+from kedge.ops.images.push import Pushed
+from kedge.ops.images.unpack import Unpacked
+from kedge.ops.jobs import submit as submitting
+from kedge.ops.jobs.clusters import Cluster, open_cluster
+from kedge.ops.jobs.handle import JobHandle
+from kedge.ops.jobs.places import locate_job
+from kedge.ops.setup.workplace import Workplace
 from kedge.posix.process import Finished, describe_status
+from kedge.runtime.start.step import name_step, run_step
 from kedge.settings import Settings, check_key
 
 __all__ = [
@@ -157,21 +157,21 @@ def run(
     """
     if isinstance(command, str):
         raise UsageError("the command is a list of words", hint='such as ["sh", "-c", "ls | wc -l"]')
-    words = ["exec" if command is not None else "run", *(["--nv"] if nv else [])]
-    words += [word for bind in binds for word in ("--bind", bind)]
-    words += ["--no-eval"] if env else []
-    words += ["--pwd", os.fspath(pwd)] if pwd is not None else []
-    words += [*options, _name_image(image), *(command or [])]
-    name = command[0] if command else f"kedge run {os.fspath(image)}"
-    environment = _set_variables(env or {})
-    done = run_kedge(words, environment=environment, timeout=timeout, capture=capture, name=name)
-    problem = read_error(done.output) if done.status == OWN_FAILURE else None
-    if problem is not None:
-        raise problem
+    root = _name_image(image)
+    done = run_step(
+        root,
+        command,
+        binds=binds,
+        environment=env,
+        directory=os.fspath(pwd) if pwd is not None else "",
+        options=[*(["--nv"] if nv else []), *options],
+        capture=capture,
+        timeout=timeout,
+    )
     if check and done.status:
         said = done.errors[-2000:].decode(errors="replace").strip()
         context = {"status": str(done.status), **({"stderr": said} if said else {})}
-        raise ProgramFailed(f"'{name}' {describe_status(done.status)}", context=context)
+        raise ProgramFailed(f"'{name_step(root, command)}' {describe_status(done.status)}", context=context)
     return done
 
 
@@ -303,15 +303,6 @@ def diagnose(
 def _open_tables(progress: Progress | None, settings: dict[str, object]) -> tuple[Workplace, Tables]:
     workplace = _open_workplace(None, progress, settings)
     return workplace, load_known_tables(os.environ, workplace.progress)
-
-
-def _set_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    """Our environment with variables for the container; not as options, which everybody on the machine can read."""
-    environment = dict(os.environ)
-    for name, value in variables.items():
-        environment.pop(f"KEDGEENV_{name}", None)  # it would win
-        environment[f"APPTAINERENV_{name}"] = value
-    return environment
 
 
 def _parse_local(name: PathLike) -> Reference:

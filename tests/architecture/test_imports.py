@@ -42,6 +42,8 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("posix",),
     ("errors", "frozen", "release"),
 )
+# The rooms of ops/, from the top: each may use those below it.
+ROOMS = ("diagnose", "jobs", "explain", "containers", "trust", "images", "sources", "setup")
 RANK = {part: index for index, row in enumerate(ROWS) for part in row}
 
 # Who may import what is not ours: a module, or a package made for it. A module that is not named here is free for all.
@@ -93,6 +95,11 @@ def part_of(module: str) -> str:
     return [*module.split("."), ""][1]
 
 
+def room_of(module: str) -> str:
+    """`jobs` for kedge.ops.jobs.submit."""
+    return module.split(".")[2]
+
+
 def test_imports_every_part_has_a_row() -> None:
     unknown = sorted({part_of(name) for name in read_modules()} - set(RANK))
     assert not unknown, f"give these a row in ROWS and in docs/architecture.md: {unknown}"
@@ -107,6 +114,19 @@ def test_imports_go_down_only() -> None:
             here, there = part_of(module.name), part_of(imported.name)
             if here != there and RANK[there] <= RANK[here]:
                 wrong.append(f"{module.shown}:{imported.line} imports {imported.name}, which is not below it")
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_imports_between_rooms_go_down_only() -> None:
+    modules = [module for module in read_modules().values() if module.name.startswith("kedge.ops.")]
+    assert {room_of(module.name) for module in modules} == set(ROOMS), "a file beside the rooms, or a room without rank"
+    wrong = []
+    for module in modules:
+        for imported in module.imports:
+            if imported.name.startswith("kedge.ops."):
+                here, there = room_of(module.name), room_of(imported.name)
+                if here != there and ROOMS.index(there) <= ROOMS.index(here):
+                    wrong.append(f"{module.shown}:{imported.line} imports {imported.name}, which is not below it")
     assert not wrong, "\n" + "\n".join(wrong)
 
 

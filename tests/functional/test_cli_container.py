@@ -22,12 +22,12 @@ FORBIDDEN = ("re", "argparse", "typing", "dataclasses", "pathlib", "enum", "json
 FAKE_RUNTIME = """
 import sys
 sys.path.insert(0, {source!r})
-def run_container(options, say):
+def run_container(options, say, services):
     {body}
     return 7
-fake = type(sys)("kedge.ops.run")
+fake = type(sys)("kedge.runtime.start.run")
 fake.run_container = run_container
-sys.modules["kedge.ops.run"] = fake
+sys.modules["kedge.runtime.start.run"] = fake
 from kedge.cli.entry import main
 status = main()
 print(*sorted(sys.modules))

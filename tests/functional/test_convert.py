@@ -18,9 +18,9 @@ from kedge.formats.sif.layout import DataType
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.squashfs.reader import SquashReader
 from kedge.model.tree import Kind, Node, walk
-from kedge.ops.convert import read_target
-from kedge.ops.open_local import open_sif
-from kedge.ops.output import choose_tag, read_output
+from kedge.ops.images.convert import read_target
+from kedge.ops.images.output_name import choose_tag, read_output
+from kedge.ops.sources.open_local import open_sif
 from kedge.posix.beneath import remove_tree
 from tests.builders.images import add_rich_image, hash_file, kedge
 from tests.builders.sif import all_fixtures, fixture_path

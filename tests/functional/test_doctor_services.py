@@ -23,8 +23,8 @@ from kedge.doctor.network.reach import check_registries
 from kedge.doctor.run_checks import run_checks
 from kedge.doctor.surroundings import Surroundings
 from kedge.frozen import replace
-from kedge.ops.doctor import diagnose
-from kedge.ops.remembered import recall_nodes
+from kedge.ops.diagnose.doctor import diagnose
+from kedge.ops.setup.seen_nodes import recall_nodes
 from kedge.settings import Settings
 from kedge.sites.profile import SHIPPED, Folder, load_site
 from tests.builders.certificates import make_authority

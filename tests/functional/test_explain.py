@@ -15,10 +15,10 @@ from kedge.compat.tables.load import load_tables
 from kedge.compat.target import Target
 from kedge.errors import ImageNotFound, InvalidReference, NetworkFailed, WillNotRun
 from kedge.model.reference import Reference
-from kedge.ops.explain import Explanation, explain
-from kedge.ops.resolve import resolve
-from kedge.ops.targets import find_target
-from kedge.ops.workplace import Workplace
+from kedge.ops.explain.explain import Explanation, explain
+from kedge.ops.explain.targets import find_target
+from kedge.ops.setup.workplace import Workplace
+from kedge.ops.sources.resolve import resolve
 from kedge.settings import Settings
 from tests.builders.images import MACHINE, add_rich_image, kedge
 from tests.builders.sif import fixture_path

@@ -17,11 +17,11 @@ import pytest
 from kedge.compat.tables.load import load_tables
 from kedge.errors import CorruptImage, ImageNotFound, NetworkFailed, UsageError, WillNotRun
 from kedge.model.reference import Reference
-from kedge.ops.explain import explain
-from kedge.ops.known_tables import find_repository
-from kedge.ops.registries import RegistryOptions
-from kedge.ops.tags import TagQuery, list_image_tags
-from kedge.ops.workplace import Workplace
+from kedge.ops.explain.explain import explain
+from kedge.ops.explain.known_tables import find_repository
+from kedge.ops.explain.tags import TagQuery, list_image_tags
+from kedge.ops.setup.registries import RegistryOptions
+from kedge.ops.setup.workplace import Workplace
 from kedge.registry.access import Access
 from kedge.registry.transport import TransportOptions
 from kedge.settings import Settings
@@ -125,7 +125,7 @@ def test_submit_knows_what_explain_knows_of_a_tag_of_the_tables(ngc: NgcSite, tm
 
 def test_explain_through_a_proxy_that_hangs_gives_up_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A question is not a pull: two attempts within the patience for it, where a pull makes six of 15 s and more."""
-    monkeypatch.setattr("kedge.ops.workplace._QUESTION_PATIENCE", 0.6)
+    monkeypatch.setattr("kedge.ops.setup.workplace._QUESTION_PATIENCE", 0.6)
     with socket.create_server(("127.0.0.1", 0)) as proxy:
         proxy.setblocking(False)
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.getsockname()[1]}")

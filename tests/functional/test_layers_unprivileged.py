@@ -16,7 +16,7 @@ from tests.requirements import REPOSITORY, require_program, require_root
 
 pytestmark = pytest.mark.root
 
-MODULES = ["tests/unit/test_sandbox.py", "tests/unit/test_folder.py", "tests/unit/test_beneath.py"]
+MODULES = ["tests/unit/layers/test_sandbox.py", "tests/unit/layers/test_folder.py", "tests/unit/posix/test_beneath.py"]
 
 
 def test_sandboxes_work_for_an_ordinary_user() -> None:

@@ -28,7 +28,7 @@ from kedge.errors import (
     UnsupportedFormat,
 )
 from kedge.model.manifest import DOCKER_LIST
-from kedge.ops.open_local import open_sif
+from kedge.ops.sources.open_local import open_sif
 from tests.builders import layers as build
 from tests.builders.images import add_rich_image, hash_file, kedge, make_config, noise, rich_layers
 from tests.fakes.http_server import Reply

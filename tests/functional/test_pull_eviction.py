@@ -16,8 +16,8 @@ from kedge.model.digest import Digest
 from kedge.model.platform import Platform
 from kedge.model.reference import Reference
 from kedge.model.setting_values import LinkMode
-from kedge.ops import pull as pulling
-from kedge.ops.workplace import Workplace
+from kedge.ops.images import pull as pulling
+from kedge.ops.setup.workplace import Workplace
 from kedge.settings import Settings
 from kedge.store.store import Store
 from tests.fakes.registry import FakeRegistry

@@ -13,7 +13,7 @@ import pytest
 
 from kedge.errors import NoMatchingPlatform
 from kedge.model.manifest import OCI_INDEX, OCI_MANIFEST
-from kedge.ops.fetch import parse_time
+from kedge.ops.sources.fetch_layers import parse_time
 from tests.builders import layers as build
 from tests.builders.images import MACHINE, add_rich_image, kedge, make_config
 from tests.builders.pem_keys import make_pem

@@ -22,8 +22,8 @@ from kedge.errors import (
 )
 from kedge.formats.oci.stored import StoredLayer
 from kedge.model.manifest import DOCKER_CONFIG, DOCKER_LAYER_GZIP, DOCKER_MANIFEST
-from kedge.ops.open_local import open_sif
-from kedge.ops.push import open_layer
+from kedge.ops.images.push import open_layer
+from kedge.ops.sources.open_local import open_sif
 from tests.builders import layers as build
 from tests.builders.images import add_rich_image, hash_file, kedge, make_config, noise, rich_layers
 from tests.fakes.http_server import Reply

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kedge.model.reference import Reference
-from kedge.ops.resolve import resolve
-from kedge.ops.workplace import Workplace
+from kedge.ops.setup.workplace import Workplace
+from kedge.ops.sources.resolve import resolve
 from kedge.settings import Settings
 from kedge.store.store import Store
 from tests.fakes.http_server import Reply

@@ -386,8 +386,8 @@ def test_shim_verbs_find_the_libraries(tmp_path: Path) -> None:
 def test_shim_starts_of_containers_import_nothing_heavy() -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(REPOSITORY / 'src')!r})\n"
-        "fake = type(sys)('kedge.ops.run'); fake.run_container = lambda options, say: 7\n"
-        "sys.modules['kedge.ops.run'] = fake\n"
+        "fake = type(sys)('kedge.runtime.start.run'); fake.run_container = lambda options, say, services: 7\n"
+        "sys.modules['kedge.runtime.start.run'] = fake\n"
         "from kedge.cli.shim_words import main\n"
         "status = main('singularity', ['-q', 'exec', '--nv', 'i', 'x']); print(*sys.modules); sys.exit(status)"
     )

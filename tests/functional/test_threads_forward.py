@@ -15,7 +15,7 @@ from kedge.doctor.gpu.fabric import check_fabric
 from kedge.doctor.gpu.libraries import check_libraries
 from kedge.doctor.surroundings import Surroundings
 from kedge.errors import WillNotRun
-from kedge.ops.explain import Explanation
+from kedge.ops.explain.explain import Explanation
 from kedge.runtime.facts import LIBRARIES
 from kedge.settings import Settings
 from tests.builders.gpu_hosts import make_compat_image, make_elf
@@ -51,7 +51,7 @@ def test_threads_geforce_does_not_take_the_images_libcuda(
 
 @about(14)
 def test_threads_libcuda_of_the_image_does_not_win_on_geforce() -> None:
-    # the image's own path names its compat folder first; tests/unit/test_devices_compat.py has the other cards
+    # the image's own path names its compat folder first; tests/unit/runtime/devices/test_compat.py has the other cards
     image = make_compat_image("575.57.08", None, COMPAT, f"{COMPAT}:/usr/local/nvidia/lib64")
     additions = start(make_node("535.104.05", AMPERE), image)
     assert additions.prepend_library_path == [LIBRARIES]

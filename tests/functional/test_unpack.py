@@ -18,7 +18,7 @@ import pytest
 from kedge.errors import FileProblem, ImageNotFound, NoSpace, UnsupportedFormat
 from kedge.model.manifest import OCI_INDEX, OCI_MANIFEST
 from kedge.model.tree import ContentSink, Kind, Node
-from kedge.runtime.images import node
+from kedge.runtime.images import unpacked as node
 from tests.builders.busybox import read_busybox
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 from tests.builders.images import add_rich_image, make_config, noise, rich_layers
@@ -347,8 +347,8 @@ def test_unpack_refuses_a_file_that_changes_meanwhile(runner: Runner, monkeypatc
     if runner.uid != os.getuid():
         pytest.skip("in this process, as its own user")
     from kedge.layers.unsquash import TreeExtractor
-    from kedge.ops.unpack import unpack as unpack_image
-    from kedge.ops.workplace import Workplace
+    from kedge.ops.images.unpack import unpack as unpack_image
+    from kedge.ops.setup.workplace import Workplace
     from kedge.settings import Settings
 
     path, other = put_squashfs(runner), put_squashfs(runner, "other.sqsh")

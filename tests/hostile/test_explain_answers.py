@@ -26,8 +26,8 @@ from kedge.errors import (
 from kedge.model.digest import Digest
 from kedge.model.manifest import DOCKER_CONFIG, DOCKER_LAYER_GZIP, DOCKER_MANIFEST, OCI_INDEX
 from kedge.model.reference import Reference
-from kedge.ops.explain import Explanation, explain
-from kedge.ops.workplace import Workplace
+from kedge.ops.explain.explain import Explanation, explain
+from kedge.ops.setup.workplace import Workplace
 from kedge.settings import Settings
 from tests.builders.images import kedge
 from tests.fakes.http_server import Reply
@@ -344,8 +344,8 @@ def test_explain_of_a_hostile_folder_is_clean_and_quick(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_explain_of_sif_with_an_oci_config_of_wrong_types(tmp_path: Path, value: object) -> None:
     from kedge.formats.singularityd.inspect import InspectReport
-    from kedge.ops.file_traits import _read_inspection
-    from kedge.ops.inspect import Inspection
+    from kedge.ops.explain.file_traits import _read_inspection
+    from kedge.ops.images.inspect import Inspection
 
     section = {key: value for key in ("Env", "Labels", "Entrypoint", "Cmd")}
     found = _read_inspection("x", Inspection(InspectReport(), section), TABLES, "amd64")

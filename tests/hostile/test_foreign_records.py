@@ -24,7 +24,7 @@ from kedge.errors import FileProblem
 from kedge.jobs.records import Draft, Records
 from kedge.localqueue.folder import Queue
 from kedge.localqueue.request import Request
-from kedge.ops.data import learned_path
+from kedge.ops.explain.data import learned_path
 from kedge.remote_call.pack import read_answer, write_call
 from tests.builders.containers import USER, Runner, make_runner
 from tests.requirements import require_root

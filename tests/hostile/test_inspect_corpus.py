@@ -19,7 +19,7 @@ from kedge.formats.singularityd.inspect import Selection, parse_metadata, render
 from kedge.model.manifest import parse_config
 from kedge.model.platform import Platform
 from kedge.model.tree import Kind, Node
-from kedge.ops.inspect import inspect_path
+from kedge.ops.images.inspect import inspect_path
 from tests.builders.sif import build_sif, fixture_path
 
 RECORD = SourceRecord("docker", "x", None, Platform("arm64"), 0)

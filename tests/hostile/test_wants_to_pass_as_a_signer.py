@@ -11,7 +11,7 @@ import pytest
 
 from kedge.errors import KeyNotFound
 from kedge.formats.sif.layout import DataType
-from kedge.ops.keys import armor_block
+from kedge.ops.trust.keys import armor_block
 from kedge.signing.openpgp.keys import make_public
 from kedge.signing.sign import PgpSigner, Selection, sign_image
 from tests.builders.containers import Runner, each_role

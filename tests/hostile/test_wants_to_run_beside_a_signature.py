@@ -14,7 +14,7 @@ from kedge.formats.sif.layout import DataType
 from kedge.formats.sif.objects import DataObject
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.singularityd.inspect import parse_metadata
-from kedge.ops.inspect import inspect_path
+from kedge.ops.images.inspect import inspect_path
 from kedge.runtime.images.image_file import identify
 from kedge.signing.crypto import load_private_pem
 from kedge.signing.sign import PemSigner, Selection, sign_image

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.ops.foreign_image import open_image
+from kedge.ops.containers.other_runtime_image import open_image
 from kedge.runtime.adapters import RUNTIMES, plan_foreign
 from kedge.runtime.facts import Additions, Bind, HostFacts
 from kedge.runtime.options import RunOptions

@@ -21,7 +21,7 @@ from kedge.errors import SignatureInvalid, UnsupportedFormat
 from kedge.formats.sif.reader import SifReader
 from kedge.model.platform import Platform
 from kedge.model.tree import Kind, walk
-from kedge.ops.open_local import open_sif
+from kedge.ops.sources.open_local import open_sif
 from tests.builders import layers as build
 from tests.builders.apptainer import Apptainer, apptainer_folder
 from tests.builders.busybox import read_busybox

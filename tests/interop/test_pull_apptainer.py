@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from kedge.model.tree import Kind, walk
-from kedge.ops.open_local import open_sif
+from kedge.ops.sources.open_local import open_sif
 from tests.builders import layers as build
 from tests.builders.apptainer import Apptainer, apptainer_folder
 from tests.builders.busybox import read_busybox

@@ -22,7 +22,7 @@ import pytest
 
 from kedge.formats.sif.reader import SifReader
 from kedge.model.tree import Kind, Node, walk
-from kedge.ops.open_local import open_sif
+from kedge.ops.sources.open_local import open_sif
 from tests.builders import layers as build
 from tests.builders.images import kedge, make_config, rich_layers
 from tests.builders.judged_trees import SPARSE_SIZE, Seen, extract_layers, make_lengths_layer, make_odd_layer, scan_tree

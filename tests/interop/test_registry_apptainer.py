@@ -16,7 +16,7 @@ import pytest
 
 from kedge.model.digest import Digest
 from kedge.model.manifest import OCI_MANIFEST, Manifest
-from kedge.ops.registries import RegistryOptions, list_known_logins, log_in
+from kedge.ops.setup.registries import RegistryOptions, list_known_logins, log_in
 from kedge.registry.client import RegistryClient
 from kedge.registry.oras import SIF_CONFIG_BYTES, find_sif, sif_config, sif_layer, sif_manifest
 from kedge.registry.secret import Secret

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from kedge.cli.options import add_dry_run, add_settings
 from kedge.errors import UsageError
 from kedge.model.size import format_size
-from kedge.ops import cache
-from kedge.ops.config import format_size as format_exactly
-from kedge.ops.node_store import NodeStore, list_node, report_node
+from kedge.ops.setup import cache
+from kedge.ops.setup.config import format_size as format_exactly
+from kedge.runtime.images.unpacked_store import NodeStore, list_node, report_node
 from kedge.settings import SETTINGS, Source, parse_value
 from kedge.store.eviction import Entry, Kind
 

@@ -46,7 +46,7 @@ def list_gpu_words() -> list[str]:
 
 def list_site_words(environ: Mapping[str, str]) -> list[str]:
     """The sites there are profiles of."""
-    from kedge.ops.site import list_known
+    from kedge.ops.setup.site import list_known
 
     return sorted({each.name for each in list_known(environ)})
 

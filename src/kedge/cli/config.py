@@ -7,7 +7,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from kedge.cli.options import add_dry_run
-from kedge.ops import config
+from kedge.ops.setup import config
 from kedge.settings import SETTINGS, site_file, user_file
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _unset(arguments: argparse.Namespace, console: Console) -> None:
 
 
 def _fakeroot(arguments: argparse.Namespace, console: Console) -> None:
-    from kedge.ops.fakeroot_advice import advise  # late: one subcommand
+    from kedge.ops.setup.fakeroot_advice import advise  # late: one subcommand
 
     finding = advise(arguments.user, console.environ)
     if console.json:

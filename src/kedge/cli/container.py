@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from kedge.runtime.start.services import Services
+
 OWN_FAILURE = 255
 SHIM = "--shim"
 
@@ -41,16 +43,23 @@ def run_words(verb: str, words: Sequence[str], *, leading: Sequence[str] = ()) -
         speaker = Speaker(options)
         speaker.say_collected()
         if options.image.startswith("instance://") and not options.is_foreign:
-            from kedge.ops.instance import run_in_instance  # late: only where one is named
+            from kedge.ops.containers.instance import run_in_instance  # late: only where one is named
 
             return run_in_instance(options, speaker.say)
-        from kedge.ops.run import run_container  # late: mistakes in the words are found without it
+        from kedge.runtime.start.run import run_container  # late: mistakes in the words are found without it
 
-        return run_container(options, speaker.say)
+        return run_container(options, speaker.say, find_services)
     except HelpWanted:
         return show_help(verb)
     except BaseException as problem:
         return report(problem, [verb, *words], options)
+
+
+def find_services() -> Services:
+    """What few starts need from above the containers."""
+    from kedge.ops.containers.services import StartServices  # late: as said
+
+    return StartServices()
 
 
 def drop_shim(leading: Sequence[str]) -> list[str]:

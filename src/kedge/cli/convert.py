@@ -32,8 +32,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     from kedge.model.form import Form
     from kedge.model.reference import Reference
     from kedge.model.size import format_size
-    from kedge.ops.convert import ConvertRequest, convert, read_target
-    from kedge.ops.workplace import Workplace
+    from kedge.ops.images.convert import ConvertRequest, convert, read_target
+    from kedge.ops.setup.workplace import Workplace
 
     target = read_target(arguments.target, Form(arguments.format) if arguments.format else None, arguments.tag)
     request = ConvertRequest(Reference.parse(arguments.source), target, arguments.force)

@@ -15,8 +15,8 @@ from kedge.model.counting import count_things
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.ops.data import Section
-    from kedge.ops.data_update import ImageUpdate
+    from kedge.ops.explain.data import Section
+    from kedge.ops.explain.data_update import ImageUpdate
 
 _FEW = 3  # rows that are shown whole; more make a table
 _SHORT = {
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _list(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.ops.data import summarize_tables
+    from kedge.ops.explain.data import summarize_tables
 
     del arguments
     found = summarize_tables(console.environ)
@@ -85,7 +85,7 @@ def _list(arguments: argparse.Namespace, console: Console) -> int:
 
 def _show(arguments: argparse.Namespace, console: Console) -> int:
     from kedge.compat.tables.load import load_tables
-    from kedge.ops.data import learned_path, show_rows
+    from kedge.ops.explain.data import learned_path, show_rows
 
     tables = load_tables(learned_path(console.environ))
     for problem in tables.problems[:_FEW]:
@@ -130,7 +130,7 @@ def _tell(value: Any) -> str:
 
 
 def _check(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.ops.data import check_rows
+    from kedge.ops.explain.data import check_rows
 
     found = check_rows(arguments.file)
     if console.json:
@@ -150,8 +150,8 @@ def _check(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _update(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.ops.data_update import DEFAULT_IMAGES, DEFAULT_LIMIT, UpdateRequest, update_tables
-    from kedge.ops.workplace import Workplace
+    from kedge.ops.explain.data_update import DEFAULT_IMAGES, DEFAULT_LIMIT, UpdateRequest, update_tables
+    from kedge.ops.setup.workplace import Workplace
 
     request = UpdateRequest(
         images=tuple(dict.fromkeys(arguments.images)) or DEFAULT_IMAGES,

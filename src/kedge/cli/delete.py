@@ -30,8 +30,8 @@ def _is_sure(question: str, console: Console) -> bool:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Delete the image, after a question."""
-    from kedge.ops.library import delete_image, name_image, parse_library
-    from kedge.ops.workplace import Workplace
+    from kedge.ops.images.library import delete_image, name_image, parse_library
+    from kedge.ops.setup.workplace import Workplace
 
     reference = parse_library(arguments.image)
     workplace = Workplace(console.settings, console.progress)

@@ -66,8 +66,8 @@ def _read_patience(text: str) -> float:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Check, and say what was found; 84 where something is broken."""
-    from kedge.ops.doctor import describe_surroundings, diagnose
-    from kedge.ops.report import clean_diagnosis
+    from kedge.ops.diagnose.doctor import describe_surroundings, diagnose
+    from kedge.ops.diagnose.report import clean_diagnosis
 
     if arguments.list:
         return _list(console)
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _list(console: Console) -> int:
-    from kedge.ops.doctor import list_checks
+    from kedge.ops.diagnose.doctor import list_checks
 
     checks = list_checks()
     if console.json:
@@ -93,7 +93,7 @@ def _list(console: Console) -> int:
 
 
 def _choose_names(arguments: argparse.Namespace) -> list[str] | None:
-    from kedge.ops.doctor import list_checks
+    from kedge.ops.diagnose.doctor import list_checks
 
     groups: dict[str, list[str]] = {}
     for each in list_checks():
@@ -136,7 +136,7 @@ def _write_files(
 ) -> None:
     if not arguments.report and not arguments.html:
         return
-    from kedge.ops.report import clean_diagnosis, make_report
+    from kedge.ops.diagnose.report import clean_diagnosis, make_report
 
     if arguments.report:
         command = " ".join(["kedge", *redact_arguments(sys.argv[1:])])
@@ -148,7 +148,7 @@ def _write_files(
 
 
 def _write(name: str, text: str, arguments: argparse.Namespace, console: Console, note: str) -> None:
-    from kedge.ops.doctor import write_private
+    from kedge.ops.diagnose.doctor import write_private
 
     if name == _PRINTED:
         console.write_bytes(text.encode("utf-8", "replace"))
@@ -163,7 +163,7 @@ def _make_page(diagnosis: Diagnosis, surroundings: Surroundings, image: str | No
 
     explained = None
     if image:
-        from kedge.ops.image_doctor import explain_checked
+        from kedge.ops.diagnose.image_check import explain_checked
 
         explained = explain_checked(image, surroundings)
     found, chart = explained or (None, None)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.compat.tables.load import Tables
     from kedge.compat.target import Target
-    from kedge.ops.explain import Explanation
+    from kedge.ops.explain.explain import Explanation
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Explain one image, or compare several."""
-    from kedge.ops.known_tables import load_known_tables
+    from kedge.ops.explain.known_tables import load_known_tables
 
     if arguments.html is not None:
         from kedge.posix.files import refuse_existing
@@ -75,8 +75,8 @@ def _is_printed(arguments: argparse.Namespace) -> bool:
 
 def _explain(text: str, arguments: argparse.Namespace, console: Console, tables: Tables, target: Target) -> Explanation:
     from kedge.model.reference import Reference
-    from kedge.ops.explain import explain
-    from kedge.ops.workplace import Workplace
+    from kedge.ops.explain.explain import explain
+    from kedge.ops.setup.workplace import Workplace
 
     reference = Reference.parse(text)
     workplace = Workplace(console.settings, console.progress, read_access(arguments, console, reference))
@@ -111,7 +111,7 @@ def _choose_status(found: list[Explanation], arguments: argparse.Namespace) -> i
 
 
 def _make_page(found: Explanation, tables: Tables) -> bytes:
-    from kedge.ops.explain import chart_explanation
+    from kedge.ops.explain.explain import chart_explanation
     from kedge.pages.explanation import render_explanation
 
     page = render_explanation(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kedge.compat.tables.load import Tables
     from kedge.compat.target import Target
     from kedge.compat.verdict import Verdict
-    from kedge.ops.explain import Explanation
+    from kedge.ops.explain.explain import Explanation
 
 NOT_KNOWN = "not known"
 # of a name with a registry, what stands before tag and digest

@@ -12,7 +12,8 @@ from kedge.cli.options import add_settings
 from kedge.cli.redaction import escape_controls, escape_json
 from kedge.formats.singularityd.inspect import Selection, render_document, render_text, select_document
 from kedge.model.image_word import is_reference
-from kedge.ops.inspect import Inspection, inspect_path, is_archive
+from kedge.ops.images.inspect import Inspection, inspect_path
+from kedge.ops.sources.classify import is_archive
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
@@ -52,8 +53,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         show_inspection(inspect_path(path), arguments, console)
         return 0
     from kedge.model.reference import Reference
-    from kedge.ops.inspect_remote import inspect_reference
-    from kedge.ops.workplace import Workplace
+    from kedge.ops.images.inspect_remote import inspect_reference
+    from kedge.ops.setup.workplace import Workplace
 
     reference = Reference.parse(arguments.image)
     workplace = Workplace(console.settings, console.progress, read_access(arguments, console, reference))

@@ -14,6 +14,7 @@ from kedge.cli.container import (
     add_flags,
     begin_message,
     drop_shim,
+    find_services,
     open_standard_streams,
     print_text,
     write_message,
@@ -21,7 +22,7 @@ from kedge.cli.container import (
 )
 from kedge.cli.signals import raised_signals
 from kedge.errors import UsageError
-from kedge.ops import instance as instances
+from kedge.ops.containers import instance as instances
 from kedge.runtime.options import RunOptions
 from kedge.runtime.words.flags import HelpWanted, parse_words
 
@@ -124,10 +125,10 @@ def _report(problem: BaseException, words: list[str], options: RunOptions) -> in
 
 def _start(options: RunOptions, name: str, speaker: Speaker) -> int:
     if options.dry_run:
-        from kedge.ops.run import run_container  # late: it starts nothing
+        from kedge.runtime.start.run import run_container  # late: it starts nothing
 
         options.pid = True
-        return run_container(options, speaker.say)
+        return run_container(options, speaker.say, find_services)
     started = instances.start_instance(options, name, os.environ, speaker.say)
     if options.json:
         import json  # late: few ask for it

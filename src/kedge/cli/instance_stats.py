@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from kedge.model.size import format_size
-from kedge.ops.instance_stats import Usage, measure
+from kedge.ops.containers.instance_stats import Usage, measure
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console

@@ -14,7 +14,7 @@ from kedge.model.job_state import State
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.ops.job_status import JobView
+    from kedge.ops.jobs.status import JobView
 
 _STATES = [state.value for state in State]
 _LONGEST_NAME = 40  # characters in a table
@@ -34,8 +34,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Show the table, once or again and again."""
-    from kedge.ops.clusters import open_cluster
-    from kedge.ops.job_status import forget_old, survey
+    from kedge.ops.jobs.clusters import open_cluster
+    from kedge.ops.jobs.status import forget_old, survey
 
     cluster = open_cluster(console.settings, console.environ)
     if arguments.forget is not None:

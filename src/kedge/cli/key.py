@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from kedge.cli.redaction import redact
 from kedge.cli.sign import add_keysdir, choose_key, read_piped_line
 from kedge.errors import KedgeError, UsageError
-from kedge.ops import keys
-from kedge.ops.signatures import choose_block, open_ring
+from kedge.ops.trust import keys
+from kedge.ops.trust.signatures import choose_block, open_ring
 from kedge.signing.keyring import KeyRing, select_key
 from kedge.signing.keyserver import DEFAULT_SERVER
 from kedge.signing.openpgp.generate import Owner

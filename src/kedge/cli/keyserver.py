@@ -7,7 +7,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from kedge.errors import InvalidSetting, UsageError
-from kedge.ops.config import change_setting
+from kedge.ops.setup.config import change_setting
 from kedge.signing.keyserver import normalize_server, split_servers
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from kedge.errors import UsageError
 from kedge.frozen import as_dict
 from kedge.localqueue.directives import OPTIONS
 from kedge.model.duration import format_duration
-from kedge.ops import local_queue as operations
+from kedge.ops.jobs import local_queue as operations
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console

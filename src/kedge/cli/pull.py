@@ -14,7 +14,7 @@ from kedge.errors import UsageError
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.ops.pull import Pulled
+    from kedge.ops.images.pull import Pulled
 
 FORMS = ("sif", "squashfs", "sandbox", "oci", "oci-archive", "docker-archive")
 
@@ -56,9 +56,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     """Pull, and say what came of it."""
     from kedge.model.form import Form
     from kedge.model.reference import Reference
-    from kedge.ops.output import Output, read_output
-    from kedge.ops.pull import PullRequest, pull
-    from kedge.ops.workplace import Workplace
+    from kedge.ops.images.output_name import Output, read_output
+    from kedge.ops.images.pull import PullRequest, pull
+    from kedge.ops.setup.workplace import Workplace
 
     if len(arguments.words) > 2:
         raise UsageError("pull takes at most an output and one reference", hint="kedge pull [OUTPUT] REFERENCE")

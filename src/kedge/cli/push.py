@@ -11,7 +11,7 @@ from kedge.cli.options import add_dry_run, add_settings
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.ops.push import Pushed
+    from kedge.ops.images.push import Pushed
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -33,8 +33,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Push, and say what was sent."""
     from kedge.model.reference import Reference
-    from kedge.ops.push import push
-    from kedge.ops.workplace import Workplace
+    from kedge.ops.images.push import push
+    from kedge.ops.setup.workplace import Workplace
 
     source, target = Reference.parse(arguments.source), Reference.parse(arguments.target)
     workplace = Workplace(console.settings, console.progress, read_access(arguments, console, target))

@@ -32,8 +32,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """The path goes to standard output, alone; all else to standard error, which Pyxis shows when this fails."""
-    from kedge.ops.pyxis import get_image, release_images
-    from kedge.ops.workplace import Workplace
+    from kedge.ops.containers.pyxis import get_image, release_images
+    from kedge.ops.setup.workplace import Workplace
 
     workplace = Workplace(console.settings, console.progress)
     if arguments.command == "release":

@@ -13,7 +13,7 @@ from kedge.errors import UsageError
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.ops.registries import RegistryOptions
+    from kedge.ops.setup.registries import RegistryOptions
     from kedge.registry.secret import Secret
 
 _LONGEST_PASSWORD = 64 << 10
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _login(arguments: argparse.Namespace, console: Console) -> None:
-    from kedge.ops.registries import log_in, parse_registry
+    from kedge.ops.setup.registries import log_in, parse_registry
 
     host = parse_registry(arguments.registry)
     default = "$oauthtoken" if host == "nvcr.io" else ""
@@ -90,7 +90,7 @@ def _check_password(text: str) -> Secret:
 
 
 def _logout(arguments: argparse.Namespace, console: Console) -> None:
-    from kedge.ops.registries import log_out
+    from kedge.ops.setup.registries import log_out
 
     done = log_out(arguments.registry, _options(arguments, console))
     if console.json:
@@ -101,7 +101,7 @@ def _logout(arguments: argparse.Namespace, console: Console) -> None:
 
 
 def _list(arguments: argparse.Namespace, console: Console) -> None:
-    from kedge.ops.registries import list_known_logins
+    from kedge.ops.setup.registries import list_known_logins
 
     found = list_known_logins(_options(arguments, console))
     if console.json:
@@ -115,7 +115,7 @@ def _list(arguments: argparse.Namespace, console: Console) -> None:
 
 
 def _tags(arguments: argparse.Namespace, console: Console) -> None:
-    from kedge.ops.registries import list_tags
+    from kedge.ops.setup.registries import list_tags
 
     tags = list_tags(arguments.repository, _options(arguments, console))
     if console.json:
@@ -126,7 +126,7 @@ def _tags(arguments: argparse.Namespace, console: Console) -> None:
 
 
 def _options(arguments: argparse.Namespace, console: Console) -> RegistryOptions:
-    from kedge.ops.registries import RegistryOptions
+    from kedge.ops.setup.registries import RegistryOptions
 
     settings = console.settings
     return RegistryOptions(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kedge.cli.options import add_settings
 from kedge.errors import UsageError
-from kedge.ops import remotes
+from kedge.ops.setup import remotes
 from kedge.registry.secret import Secret
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def _tell(console: Console, file: remotes.RemoteFile, text: str) -> None:
 
 
 def _open_access(console: Console) -> Access:
-    from kedge.ops.registries import RegistryOptions  # late: most subcommands ask nobody
+    from kedge.ops.setup.registries import RegistryOptions  # late: most subcommands ask nobody
 
     settings = console.settings
     return RegistryOptions(

@@ -11,11 +11,12 @@ from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
 from kedge.cli.redaction import escape_controls
 from kedge.model.image_word import is_reference
-from kedge.ops.inspect import inspect_path, is_archive
+from kedge.ops.images.inspect import inspect_path
+from kedge.ops.sources.classify import is_archive
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.ops.inspect import Inspection
+    from kedge.ops.images.inspect import Inspection
 
 NOTHING_SAID = "No help sections were defined for this image"
 
@@ -46,8 +47,8 @@ def _inspect(arguments: argparse.Namespace, console: Console) -> Inspection:
     if not is_reference(arguments.image) and path.exists() and not is_archive(path):
         return inspect_path(path)
     from kedge.model.reference import Reference  # late, all of it: most often it is a file
-    from kedge.ops.inspect_remote import inspect_reference
-    from kedge.ops.workplace import Workplace
+    from kedge.ops.images.inspect_remote import inspect_reference
+    from kedge.ops.setup.workplace import Workplace
 
     reference = Reference.parse(arguments.image)
     workplace = Workplace(console.settings, console.progress, read_access(arguments, console, reference))

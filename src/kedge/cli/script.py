@@ -14,11 +14,11 @@ from kedge.cli.job_options import add_job_options, read_job_options
 from kedge.cli.options import add_settings
 from kedge.cli.redaction import escape_controls
 from kedge.model.job_fields import FIELDS
-from kedge.ops.script import TARGETS
+from kedge.ops.jobs.script import TARGETS
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.ops.script import CheckedScript, ConvertedScript
+    from kedge.ops.jobs.script import CheckedScript, ConvertedScript
 
 _FILE = "a script for sbatch or qsub; '-' for standard input"
 _NO_DIRECTIVES = "the script has no directives (#SBATCH, #PBS or #$ lines): kedge checked its commands only"
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _check(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.ops.script import check_file
+    from kedge.ops.jobs.script import check_file
 
     checked = [check_file(name, console.settings, console.environ) for name in arguments.file]
     if console.json:
@@ -78,7 +78,7 @@ def _show_checked(checked: CheckedScript, console: Console) -> None:
 
 
 def _convert(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.ops.script import convert_file, write_text
+    from kedge.ops.jobs.script import convert_file, write_text
 
     converted = convert_file(
         arguments.file,

@@ -12,7 +12,7 @@ from kedge.model.counting import count_things
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.ops.search import SearchResult
+    from kedge.ops.explain.search import SearchResult
     from kedge.registry.catalog import CatalogEntry
 
 _MOST = 100
@@ -33,9 +33,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Search, and print what was found."""
-    from kedge.ops.known_tables import load_known_tables
-    from kedge.ops.search import search
-    from kedge.ops.workplace import Workplace
+    from kedge.ops.explain.known_tables import load_known_tables
+    from kedge.ops.explain.search import search
+    from kedge.ops.setup.workplace import Workplace
 
     if not 1 <= arguments.limit <= _MOST:
         raise UsageError(f"--limit takes a number from 1 to {_MOST}")
@@ -63,8 +63,8 @@ def _search_library(arguments: argparse.Namespace, console: Console) -> int:
     """Print what the library has, in Apptainer's form."""
     from dataclasses import asdict
 
-    from kedge.ops.library import search_library
-    from kedge.ops.workplace import Workplace
+    from kedge.ops.images.library import search_library
+    from kedge.ops.setup.workplace import Workplace
 
     workplace, words = Workplace(console.settings, console.progress), " ".join(arguments.words)
     found = search_library(words, workplace, only_signed=arguments.signed)
@@ -83,7 +83,7 @@ def _search_library(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _choose_catalogs(arguments: argparse.Namespace) -> tuple[str, ...]:
-    from kedge.ops.search import HUB, NGC
+    from kedge.ops.explain.search import HUB, NGC
 
     if arguments.offline:
         if arguments.ngc or arguments.hub:

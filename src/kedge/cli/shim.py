@@ -12,7 +12,7 @@ from kedge.cli.options import add_dry_run
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.ops.shim import Shim
+    from kedge.ops.containers.shim import Shim
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _install(arguments: argparse.Namespace, console: Console) -> None:
-    from kedge.ops.shim import default_folder, install_shims
+    from kedge.ops.containers.shim import default_folder, install_shims
 
     folder = arguments.dir or default_folder(console.environ)
     shims = install_shims(folder, console.environ, force=arguments.force, dry_run=console.dry_run)
@@ -49,7 +49,7 @@ def _install(arguments: argparse.Namespace, console: Console) -> None:
 
 
 def _remove(arguments: argparse.Namespace, console: Console) -> None:
-    from kedge.ops.shim import default_folder, remove_shims
+    from kedge.ops.containers.shim import default_folder, remove_shims
 
     folder = arguments.dir or default_folder(console.environ)
     paths = remove_shims(folder, dry_run=console.dry_run)
@@ -62,7 +62,7 @@ def _remove(arguments: argparse.Namespace, console: Console) -> None:
 
 
 def _list(arguments: argparse.Namespace, console: Console) -> None:
-    from kedge.ops.shim import list_shims
+    from kedge.ops.containers.shim import list_shims
 
     shims = list_shims(console.environ, arguments.dir)
     if console.json:

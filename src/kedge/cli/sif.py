@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kedge.cli.options import read_image_path
 from kedge.formats.sif import edit, listing
-from kedge.ops import sif
+from kedge.ops.images import sif
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console

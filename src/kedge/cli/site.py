@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _detect(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.ops.site import detect_here
+    from kedge.ops.setup.site import detect_here
 
     del arguments
     found = detect_here(console.settings, console.environ)
@@ -63,7 +63,7 @@ def _detect(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _list(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.ops.site import list_known
+    from kedge.ops.setup.site import list_known
 
     del arguments
     known = list_known(console.environ)
@@ -81,7 +81,7 @@ def _list(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _find(arguments: argparse.Namespace, console: Console) -> Site:
-    from kedge.ops.site import choose_site
+    from kedge.ops.setup.site import choose_site
 
     return choose_site(console.settings, console.environ, name=arguments.name or "")
 
@@ -144,7 +144,7 @@ def _check(arguments: argparse.Namespace, console: Console) -> int:
 
 def _compare(site: Site, console: Console) -> int:
     """The status is 1 where the profile is out of date."""
-    from kedge.ops.site_discovery import compare_with_live
+    from kedge.ops.setup.site_discovery import compare_with_live
 
     try:
         found = compare_with_live(site, console.environ)
@@ -163,7 +163,7 @@ def _compare(site: Site, console: Console) -> int:
 
 
 def _init(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.ops.site_discovery import discover_site, save_profile, show_profile
+    from kedge.ops.setup.site_discovery import discover_site, save_profile, show_profile
 
     site = discover_site(console.environ, arguments.name or "")
     if console.dry_run or arguments.output == "-":

@@ -13,8 +13,8 @@ from kedge.model.job_state import JobStatus, State
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.ops.clusters import Cluster
-    from kedge.ops.job_control import FoundJob
+    from kedge.ops.jobs.clusters import Cluster
+    from kedge.ops.jobs.control import FoundJob
 
 JOB_HELP = "an id, ID_INDEX of an array's task, a job's name, or 'last'"
 _SHOWN_TASKS = 20
@@ -28,8 +28,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Show each job."""
-    from kedge.ops.job_control import read_status
-    from kedge.ops.job_places import locate_job
+    from kedge.ops.jobs.control import read_status
+    from kedge.ops.jobs.places import locate_job
 
     told = []
     for word in arguments.jobs:
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _as_dict(job: FoundJob, statuses: Sequence[JobStatus], cluster: Cluster) -> dict[str, object]:
-    from kedge.ops.submit import show_output
+    from kedge.ops.jobs.submit import show_output
 
     record = job.record
     # Logs are read for these alone: an array may have thousands of tasks that failed for one reason.
@@ -69,7 +69,7 @@ def _as_dict(job: FoundJob, statuses: Sequence[JobStatus], cluster: Cluster) -> 
 
 
 def _describe_clue(job: FoundJob, status: JobStatus) -> dict[str, object]:
-    from kedge.ops.job_clues import find_job_clue
+    from kedge.ops.jobs.clues import find_job_clue
 
     clue = find_job_clue(job.record, status)
     return {"clue": clue.as_dict()} if clue is not None else {}
@@ -97,7 +97,7 @@ def _show(job: FoundJob, statuses: Sequence[JobStatus], cluster: Cluster, consol
 
 def _explain(job: FoundJob, status: JobStatus, cluster: Cluster) -> dict[str, object]:
     """Why it waits or failed, and whether it waits in vain."""
-    from kedge.ops.job_waiting import find_obstacle
+    from kedge.ops.jobs.waiting import find_obstacle
 
     obstacle = find_obstacle(cluster, job.record, status)
     return {"why": obstacle or cluster.backend.explain(status) or status.reason, "stuck": bool(obstacle)}
@@ -106,7 +106,7 @@ def _explain(job: FoundJob, status: JobStatus, cluster: Cluster) -> dict[str, ob
 def _show_clue(job: FoundJob, status: JobStatus, console: Console) -> None:
     """What a failed task's own output says of the cause."""
     from kedge.cli.redaction import escape_controls
-    from kedge.ops.job_clues import find_job_clue
+    from kedge.ops.jobs.clues import find_job_clue
 
     clue = find_job_clue(job.record, status)
     if clue is not None:
@@ -116,7 +116,7 @@ def _show_clue(job: FoundJob, status: JobStatus, console: Console) -> None:
 
 
 def _show_logs(job: FoundJob, console: Console) -> None:
-    from kedge.ops.job_logs import find_logs
+    from kedge.ops.jobs.logs import find_logs
 
     logs = find_logs(job.record, job.index) if job.record else []
     if logs:
@@ -126,7 +126,7 @@ def _show_logs(job: FoundJob, console: Console) -> None:
 def describe_state(status: JobStatus) -> str:
     """`running on n1 since 12:30 (5 min)`, `failed with exit code 3 after 0:10:00`."""
     from kedge.model.duration import format_duration
-    from kedge.ops.job_status import BEING_CANCELLED
+    from kedge.ops.jobs.status import BEING_CANCELLED
 
     text = "being cancelled" if status.reason == BEING_CANCELLED else status.state.value
     if status.state is State.UNKNOWN:

@@ -18,8 +18,8 @@ from kedge.frozen import frozen, replace
 if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.model.job import Job
-    from kedge.ops.clusters import Cluster
-    from kedge.ops.submit import Plan, Submitted
+    from kedge.ops.jobs.clusters import Cluster
+    from kedge.ops.jobs.submit import Plan, Submitted
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +52,7 @@ class Asked:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Submit one job or several."""
-    from kedge.ops.clusters import open_cluster
+    from kedge.ops.jobs.clusters import open_cluster
 
     asked = read_jobs(arguments)
     if arguments.script and arguments.script != "-" and len(asked.jobs) > 1:
@@ -182,7 +182,7 @@ def _name_after(words: list[str]) -> str:
 
 
 def _make_plan(job: Job, names: dict[str, str], folder: Path, cluster: Cluster, console: Console) -> Plan:
-    from kedge.ops.submit import plan_submit
+    from kedge.ops.jobs.submit import plan_submit
 
     waits = tuple(replace(each, job=names.get(each.job, each.job)) for each in job.dependencies)
     return plan_submit(replace(job, dependencies=waits), cluster, console.settings, console.environ, str(folder))
@@ -198,7 +198,7 @@ def _show(plans: list[Plan], console: Console) -> None:
 
 
 def _submit(plan: Plan, arguments: argparse.Namespace, console: Console) -> Submitted:
-    from kedge.ops.submit import show_output, submit
+    from kedge.ops.jobs.submit import show_output, submit
     from kedge.posix.files import write_atomically
 
     if arguments.script == "-":
@@ -226,8 +226,8 @@ def _repeat_site(plan: Plan, console: Console) -> str:
 
 
 def _wait(submitted: list[Submitted], cluster: Cluster, console: Console) -> None:
-    from kedge.ops.job_control import FoundJob, require_success
-    from kedge.ops.job_waiting import wait_for
+    from kedge.ops.jobs.control import FoundJob, require_success
+    from kedge.ops.jobs.waiting import wait_for
 
     for done in submitted:
         job = FoundJob(done.record.id, done.record)

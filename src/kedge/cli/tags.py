@@ -15,7 +15,7 @@ from kedge.frozen import replace
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.ops.tags import TagListing, TagQuery, TagRow
+    from kedge.ops.explain.tags import TagListing, TagQuery, TagRow
 
 _SHOWN = 30
 _GAP = 3  # columns of a terminal between two of a table; before and after them it has one
@@ -56,9 +56,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """List the tags."""
     from kedge.model.reference import Reference
-    from kedge.ops.known_tables import find_repository, load_known_tables
-    from kedge.ops.tags import list_image_tags
-    from kedge.ops.workplace import Workplace
+    from kedge.ops.explain.known_tables import find_repository, load_known_tables
+    from kedge.ops.explain.tags import list_image_tags
+    from kedge.ops.setup.workplace import Workplace
 
     query = _read_query(arguments, console)
     tables = load_known_tables(console.environ, console.progress)
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 def _read_query(arguments: argparse.Namespace, console: Console) -> TagQuery:
     from kedge.compat.image.tag_filters import read_cuda_range, read_since
     from kedge.model.platform import Platform
-    from kedge.ops.tags import TagQuery
+    from kedge.ops.explain.tags import TagQuery
 
     if arguments.limit is not None and (arguments.limit < 1 or arguments.all):
         raise UsageError("--limit takes a number, 1 or more, and does not go with --all")

@@ -23,7 +23,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
 
 def read_target(arguments: argparse.Namespace, console: Console, tables: Tables, *, architecture: str = "") -> Target:
     """What was named; this machine where nothing was."""
-    from kedge.ops.targets import find_target
+    from kedge.ops.explain.targets import find_target
 
     return find_target(
         gpu=arguments.gpu,
@@ -40,7 +40,7 @@ def read_judged_target(
     arguments: argparse.Namespace, console: Console, tables: Tables, *, architecture: str, is_needed: bool
 ) -> Target | None:
     """The same; None where nothing was named and this machine has no GPU to judge by."""
-    from kedge.ops.targets import keep_judged
+    from kedge.ops.explain.targets import keep_judged
 
     target = read_target(arguments, console, tables, architecture=architecture)
     is_named = bool(arguments.gpu or arguments.driver or arguments.place)

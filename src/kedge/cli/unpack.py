@@ -39,8 +39,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Unpack one after the other; standard output stays empty without --json."""
     from kedge.model.reference import Reference
-    from kedge.ops.unpack import unpack
-    from kedge.ops.workplace import Workplace
+    from kedge.ops.images.unpack import unpack
+    from kedge.ops.setup.workplace import Workplace
 
     if arguments.or_mount is not None:
         return _unpack_or_mount(arguments, console)
@@ -61,8 +61,8 @@ def _unpack_or_mount(arguments: argparse.Namespace, console: Console) -> int:
     """Unpack one image for a start, or tell it which file squashfuse can mount instead."""
     from kedge.errors import FileProblem, NoSpace
     from kedge.model.reference import Reference
-    from kedge.ops.unpack import unpack
-    from kedge.ops.workplace import Workplace
+    from kedge.ops.images.unpack import unpack
+    from kedge.ops.setup.workplace import Workplace
 
     (text,) = arguments.images
     access = read_access(arguments, console, Reference.parse(text))
@@ -70,7 +70,7 @@ def _unpack_or_mount(arguments: argparse.Namespace, console: Console) -> int:
     try:
         unpack(text, workplace, policy=arguments.pull)
     except (NoSpace, FileProblem) as problem:
-        from kedge.ops.mountable import find_mountable
+        from kedge.ops.images.mountable import find_mountable
 
         path = find_mountable(text, workplace, problem, policy=arguments.pull)
         os.write(arguments.or_mount, os.fsencode(path))

@@ -12,8 +12,8 @@ from kedge.cli.options import read_image_path
 from kedge.cli.sign import add_keysdir, open_trust
 from kedge.errors import KeyNotFound, UsageError
 from kedge.formats.sif.reader import describe_type
-from kedge.ops import signatures
-from kedge.ops.keys import open_fetch
+from kedge.ops.trust import signatures
+from kedge.ops.trust.keys import open_fetch
 from kedge.runtime.words.flags import read_truth
 from kedge.signing.certificates import CertificateFiles
 from kedge.signing.keyring import KeyRing

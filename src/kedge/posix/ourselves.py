@@ -19,6 +19,11 @@ def own_command(*words: str) -> list[str]:
     return [sys.executable, "-E", "-P", *_repeat_flags(), f"{_PACKAGE}/__main__.py", *words]
 
 
+def own_package() -> str:
+    """The directory of the package that runs."""
+    return _PACKAGE
+
+
 def own_interpreter() -> str:
     """The Python that runs this, for files that name it and for reports."""
     return sys.executable

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import stat
 
-from kedge.runtime.images.node import node_directory
+from kedge.runtime.images.unpacked import node_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import os
 import time
 
 from kedge.model.logins import NGC_VARIABLES, PAIRS, list_auth_files
-from kedge.runtime.images.node import read_asked
+from kedge.runtime.images.unpacked import read_asked
 from kedge.runtime.words.configured import read_configured
 
 TYPE_CHECKING = False

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 
 from kedge.posix.constants import MS_NODEV, MS_NOSUID
-from kedge.runtime.images.node import choose_place, describe_place, find_unpacked
+from kedge.runtime.images.unpacked import choose_place, describe_place, find_unpacked
 from kedge.runtime.operations import LOWER, MUST, OLD
 
 TYPE_CHECKING = False

@@ -11,7 +11,7 @@ import errno
 import os
 
 from kedge.posix.handover import Attempt, hand_over, is_own_program
-from kedge.runtime.start import refuse_text
+from kedge.runtime.start.become import refuse_text
 
 _GLANCE = 4096
 _MUCH = 64 << 10  # bytes of arguments and variables, of which the kernel may take no more

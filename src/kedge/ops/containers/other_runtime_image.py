@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Brings an image into a form that another runtime takes: as it is, from the store, or unpacked on this node."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+from kedge.errors import FileProblem, KedgeError, RuntimeUnsuited, UsageError
+from kedge.model.image_word import find_path
+from kedge.model.progress import Progress, Silent
+from kedge.model.reference import Reference, Transport
+from kedge.ops.setup.workplace import Workplace
+from kedge.runtime.adapters import Adapter, ForeignImage
+from kedge.runtime.facts import HostFacts, ImageFacts
+from kedge.runtime.images.image_file import ImageFile, compare_machine, identify
+from kedge.runtime.images.unpacked import find_named, find_unpacked, hold, is_volatile, read_config
+from kedge.runtime.mounts.layers_above import explain_readonly_image
+from kedge.runtime.options import RunOptions
+from kedge.runtime.start.find_image import choose_machine, look_on_node, prepare
+from kedge.runtime.views import FolderView, TableView
+from kedge.settings import SETTINGS, Settings
+
+Say = Callable[[str, str], None]
+
+
+class SayingProgress(Silent):
+    """Hands notes and warnings on."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+
+    def note(self, message: str) -> None:
+        """Said with --verbose: standard error is the program's."""
+        self._say("note", message)
+
+    def detail(self, message: str) -> None:
+        """The same."""
+        self._say("note", message)
+
+    def warn(self, message: str) -> None:
+        """Said always."""
+        self._say("warn", message)
+
+
+def open_image(
+    adapter: Adapter, options: RunOptions, host: HostFacts, say: Say, closing: contextlib.ExitStack
+) -> ForeignImage:
+    """The image in a form that the runtime takes, with a look into it where one is needed."""
+    if options.image.startswith("instance://"):
+        if not adapter.reads_scripts:
+            raise RuntimeUnsuited(
+                f"{adapter.name} knows no instances: {options.image} cannot be entered with it",
+                context={"runtime": adapter.name},
+                hint="leave out --runtime",
+            )
+        return _pass_on(options.image, "sif", options.image)
+    path = find_path(options.image)
+    found = identify(path) if path else None
+    if found is not None:
+        compare_machine(found, host.machine)
+    must_unpack = not adapter.reads_scripts and "folder" in adapter.forms and (found is None or found.kind != "folder")
+    if must_unpack and (options.root == "unpack" or adapter.forms == ("folder",)):
+        return _unpack(options, found, host)
+    if found is not None and found.kind in adapter.forms:
+        return _look_into(adapter, found, found.read_config(), closing)
+    if found is not None and found.kind == "folder":
+        raise RuntimeUnsuited(
+            f"{adapter.name} takes no folder: {found.path}",
+            context={"runtime": adapter.name},
+            hint=f"make a file of it: kedge convert {shlex.quote(found.path)} IMAGE.sqsh",
+        )
+    file, config = _have_file(adapter.forms[0], options, found, say)
+    return _look_into(adapter, identify(str(file)), config, closing, shown=options.image)
+
+
+def _pass_on(path: str, kind: str, shown: str) -> ForeignImage:
+    """For a runtime that looks itself."""
+    return ForeignImage(path, kind, ImageFacts(view=TableView({}), path=shown, kind=kind))
+
+
+def _look_into(
+    adapter: Adapter, image: ImageFile, config: bytes, closing: contextlib.ExitStack, *, shown: str = ""
+) -> ForeignImage:
+    if adapter.reads_scripts:
+        return _pass_on(image.path, image.kind, shown or image.path)
+    name = shown or image.path
+    if image.kind == "folder":
+        facts = ImageFacts(view=FolderView(image.path), path=name, kind="folder", oci_config=config)
+        return ForeignImage(image.path, "folder", facts)
+    from kedge.runtime.images.squashfs_view import SquashView  # late: folders need no reader
+
+    file = closing.enter_context(Path(image.path).open("rb"))
+    view = closing.enter_context(SquashView(file, image.offset, image.size))
+    return ForeignImage(image.path, image.kind, ImageFacts(view=view, path=name, kind=image.kind, oci_config=config))
+
+
+def _unpack(options: RunOptions, found: ImageFile | None, host: HostFacts) -> ForeignImage:
+    """A folder on this node, held for as long as the runtime's processes live."""
+    if options.writable:
+        raise explain_readonly_image(options.image, found.kind if found else "reference")
+    root = _find_current(options, found, host)
+    if options.pull in ("newer", "always") or not root or hold(root) < 0:
+        prepare(options, options.image)
+        root = _find_root(options, found, host)
+        if not root or hold(root) < 0:
+            raise FileProblem(f"{options.image} was unpacked, and is gone already", hint="the node's place is too full")
+    facts = ImageFacts(view=FolderView(root), path=options.image, kind="folder", oci_config=read_config(root))
+    return ForeignImage(root, "folder", facts)
+
+
+def _find_current(options: RunOptions, found: ImageFile | None, host: HostFacts) -> str:
+    is_looked_up = found is None and options.pull == "auto"
+    return look_on_node(options, host, is_asked=False) if is_looked_up else _find_root(options, found, host)
+
+
+def _find_root(options: RunOptions, found: ImageFile | None, host: HostFacts) -> str:
+    if found is not None:
+        return find_unpacked(found, host.environ)
+    return "" if is_volatile(options.image) else find_named(options.image, choose_machine(options, host), host.environ)
+
+
+def _have_file(kind: str, options: RunOptions, found: ImageFile | None, say: Say) -> tuple[Path, bytes]:
+    """A SIF or SquashFS file in the store, and the image's OCI config where it is known."""
+    from kedge.ops.images.stored import Shape, have_stored
+    from kedge.ops.images.write_image import write_sif, write_squashfs  # late: what a runtime takes as it is needs none
+
+    shape = Shape("sif", write_sif) if kind == "sif" else Shape("squashfs", write_squashfs)
+    workplace = _make_workplace(options, SayingProgress(say))
+    reference = Reference(Transport.FILE, path=found.path) if found else Reference.parse(options.image)
+    if workplace.settings.disable_cache:
+        raise UsageError(
+            "another runtime needs the image in the store, and --disable-cache forbids that",
+            hint=f"pull it first: kedge pull IMAGE.{'sif' if kind == 'sif' else 'sqsh'} {reference.redacted}",
+        )
+    with workplace.open_store() as store:
+        path = have_stored(reference, workplace, store, shape, policy=options.pull)
+        config = found.read_config() if found else _find_config(reference, workplace)
+    return path, config
+
+
+def _find_config(reference: Reference, workplace: Workplace) -> bytes:
+    """What the registry said when the image was fetched; nothing where it was no image of layers."""
+    from kedge.ops.sources.resolve import read_config as read_image_config
+    from kedge.ops.sources.resolve import resolve
+
+    if reference.transport is not Transport.DOCKER:
+        return b""
+    with contextlib.suppress(KedgeError), workplace.open_store() as store:
+        resolved = resolve(reference, workplace, store, offline=True)
+        return b"" if resolved.manifest.is_sif else read_image_config(resolved, store)[0]
+    return b""
+
+
+def _make_workplace(options: RunOptions, progress: Progress) -> Workplace:
+    """Settings as the words for a pull say; they are those of `kedge pull`."""
+    from kedge.registry.access import AccessOptions
+
+    flags: dict[str, object] = {}
+    authfile: Path | None = None
+    words = list(options.pull_words)
+    by_flag = {flag: setting for setting in SETTINGS.values() for flag in setting.flags}
+    while words:
+        word, _, value = words.pop(0).partition("=")
+        setting = by_flag.get(word)
+        if setting is not None and setting.kind == "yes or no":
+            flags[setting.name] = True
+        elif setting is not None:
+            flags[setting.name] = value or words.pop(0)
+        elif word == "--authfile":
+            authfile = Path(value or words.pop(0))
+        elif word == "--docker-login":
+            raise UsageError("--docker-login does not go with --runtime", hint="log in first: kedge registry login")
+    return Workplace(Settings.load(flags), progress, AccessOptions(authfile=authfile))

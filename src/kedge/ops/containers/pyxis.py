@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The importer of Pyxis, which brings containers to `srun`: a SquashFS file that Enroot starts, from the store.
+
+https://github.com/NVIDIA/pyxis/tree/master/importers
+Pyxis asks once per node and job step, as the user, and says when the file is not needed any more; that it may say
+twice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO
+
+from kedge.formats.enroot import add_enroot_files, has_enroot_files
+from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
+from kedge.model.reference import Reference
+from kedge.ops.images.stored import Shape, StoredFile, find_source
+from kedge.ops.images.write_image import WriteOptions
+from kedge.ops.setup.workplace import Workplace
+from kedge.ops.sources.image_source import ImageSource, LayeredImage
+from kedge.ops.sources.layered import make_section
+from kedge.registry.access import AccessOptions
+from kedge.store.holds import Holds
+from kedge.store.images import Handing
+from kedge.store.layout import Layout
+from kedge.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Got:
+    """A file for Enroot."""
+
+    reference: str
+    path: Path
+    was_stored: bool
+    owner: str
+
+    def as_dict(self) -> dict[str, object]:
+        """The result as `--json` prints it."""
+        return {
+            "reference": self.reference,
+            "path": str(self.path),
+            "was_stored": self.was_stored,
+            "held_for": self.owner,
+        }
+
+
+def get_image(uri: str, workplace: Workplace, environ: Mapping[str, str]) -> Got:
+    """Have the image as a file that stays until `release_images`; made by one node for all, and kept for the next job.
+
+    Where the registry cannot be reached, what its answer was last time counts.
+    """
+    reference = Reference.parse(uri)
+    workplace = replace(workplace, access=AccessOptions(username=reference.user))
+    owner = name_owner(environ)
+    holds = _open_holds(workplace)
+    name = reference.default_name(".sqsh")
+    with workplace.open_store() as store:
+        source = find_source(reference, workplace, store, ENROOT, policy="newer")
+        with store.use_image(source.key):
+            was_stored = store.find_image(source.key) is not None
+            if workplace.settings.disable_cache:
+                path = _build_alone(source, store, workplace, holds.place(owner, name))
+            else:
+                path = holds.hold(_build(source, store, workplace, was_stored), owner, name)
+    return Got(reference.redacted, path, was_stored, owner)
+
+
+def release_images(workplace: Workplace, environ: Mapping[str, str]) -> bool:
+    """Let go of what this job step holds on this node; whether it held anything."""
+    return _open_holds(workplace).release(name_owner(environ))
+
+
+def name_owner(environ: Mapping[str, str]) -> str:
+    """Who holds an image: a step of a job on one node."""
+    job, step = environ.get("SLURM_JOB_ID", ""), environ.get("SLURM_STEP_ID", "")
+    node = environ.get("SLURMD_NODENAME") or os.uname().nodename
+    return f"job-{job}.{step or 'batch'}.{node}" if job else f"no-job.{os.getuid()}.{node}"
+
+
+def write_enroot(file: BinaryIO, image: ImageSource, options: WriteOptions) -> int:
+    """A SquashFS file with what Enroot wants to find in it; nothing in it depends on the image's name."""
+    record = image.record
+    made = SquashOptions(codec=options.codec, threads=options.threads, mtime=max(record.created, 0))
+    with SquashWriter(file, made) as writer:
+        root = image.fill(writer)
+        if isinstance(image, LayeredImage) or not has_enroot_files(root):
+            section = make_section(image, options.progress)
+            source = str(record.digest or "")
+            for warning in add_enroot_files(root, writer, section, mtime=record.created, source=source):
+                options.progress.warn(warning)
+        return writer.finish(root)
+
+
+ENROOT = Shape("enroot", write_enroot, names_source=False)
+
+
+def _open_holds(workplace: Workplace) -> Holds:
+    settings = workplace.settings
+    return Holds(Layout(settings.cache_directory, settings.shared_cache))
+
+
+def _build(source: StoredFile, store: Store, workplace: Workplace, was_stored: bool) -> Path:
+    if was_stored:
+        return store.build_image(source.key, source.build)
+    with workplace.attempt(store, "the import of an image for Pyxis"):
+        return store.build_image(source.key, source.build, notify=workplace.progress.note)
+
+
+def _build_alone(source: StoredFile, store: Store, workplace: Workplace, target: Path) -> Path:
+    """Without a store: the file is the job's own, and goes with it."""
+    with workplace.attempt(store, "the import of an image for Pyxis"):
+        store.build_into(source.key, source.build, Handing(target, force=True), keep=False)
+    return target

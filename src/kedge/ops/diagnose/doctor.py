@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What `kedge doctor` does: the surroundings of this user, all checks, and what is known only up here."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from kedge.doctor.containers.namespaces import NAME as NAMESPACES
+from kedge.doctor.diagnosis import Diagnosis
+from kedge.doctor.finding import FAIL, WARNING, Finding
+from kedge.doctor.run_checks import TOTAL_SECONDS, run_checks
+from kedge.doctor.run_checks import list_checks as list_table
+from kedge.doctor.surroundings import Check, Surroundings
+from kedge.errors import KedgeError
+from kedge.frozen import replace
+from kedge.model.site import Site
+from kedge.posix.files import atomic_output
+from kedge.settings import Settings
+
+_NETWORK = frozenset({"proxies", "registries", "credentials", "logins"})  # checks that need HTTP
+_OWNERS_ONLY = 0o600  # a report says much about a user, and where
+
+__all__ = ["Check", "describe_surroundings", "diagnose", "list_checks", "write_private"]
+
+
+def describe_surroundings(
+    settings: Settings, environ: Mapping[str, str], *, is_offline: bool = False, patience: float = 1.0
+) -> Surroundings:
+    """This machine, and the site that was asked for, or that it is; one that was asked for and is not known raises."""
+    site = _find_site(settings, environ)
+    return Surroundings(environ, settings, site=site, is_offline=is_offline, patience=patience)
+
+
+def _find_site(settings: Settings, environ: Mapping[str, str]) -> Site | None:
+    from kedge.ops.setup.site import choose_site  # late: profiles are read only here
+
+    try:
+        return choose_site(settings, environ)
+    except KedgeError:
+        if settings.site:
+            raise
+        return None
+
+
+def list_checks(image: str | None = None) -> tuple[Check, ...]:
+    """Every check: those of the table, what is known of compute nodes, and that of an image where one is named."""
+    from kedge.ops.diagnose.node_check import make_node_check  # late: it brings the tables of GPUs
+
+    checks = (*list_table(), make_node_check())
+    if not image:
+        return checks
+    from kedge.ops.diagnose.image_check import make_image_check  # late: most ask about the machine alone
+
+    return (make_image_check(image), *checks)
+
+
+def diagnose(
+    surroundings: Surroundings, names: Collection[str] | None = None, *, image: str | None = None
+) -> Diagnosis:
+    """Run the checks called `names`, or all; with an image its own, too."""
+    began = time.monotonic()
+    checks = list_checks(image)
+    wanted = [*names, checks[0].name] if names and image else names
+    if not wanted or _NETWORK.intersection(wanted):
+        # once, before there are children: each of them would import all of it, out of the time it has for answers
+        importlib.import_module("kedge.doctor.network.credentials")
+    diagnosis = run_checks(surroundings, wanted, checks=checks, seconds=TOTAL_SECONDS - (time.monotonic() - began))
+    findings = tuple(_soften_namespaces(each, surroundings.environ) for each in diagnosis.findings)
+    return replace(diagnosis, findings=findings)
+
+
+def _soften_namespaces(finding: Finding, environ: Mapping[str, str]) -> Finding:
+    """Without namespaces kedge leaves containers to a setuid Apptainer, where there is one."""
+    if finding.check != NAMESPACES or finding.level != FAIL:
+        return finding
+    from kedge.ops.containers.other_runtimes import find_setuid_apptainer  # late: only where this machine refuses
+
+    program = find_setuid_apptainer(environ)
+    if not program:
+        return finding
+    why = (
+        f"kedge cannot start containers itself; {program}, which is setuid root, runs them instead without being asked"
+    )
+    return replace(finding, level=WARNING, why=why)
+
+
+def write_private(path: Path, text: str, *, force: bool) -> None:
+    """Write a file that only its owner can read, in one step."""
+    with atomic_output(path, mode=_OWNERS_ONLY, force=force) as file:
+        file.write(text.encode(errors="replace"))

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The check of one image for `kedge doctor IMAGE`: what explain knows of it, told as findings, in bounded time."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from kedge.compat.chart import Chart
+from kedge.compat.tables.load import Tables
+from kedge.compat.target import Target
+from kedge.doctor.finding import WARNING, Finding
+from kedge.doctor.image import NAME, explain_problem, judge_image
+from kedge.doctor.surroundings import Check, Surroundings
+from kedge.errors import KedgeError
+from kedge.frozen import replace
+from kedge.model.progress import Silent
+from kedge.model.reference import Reference
+from kedge.model.site import Site
+from kedge.ops.explain.explain import Explanation, chart_explanation, explain
+from kedge.ops.explain.known_tables import load_known_tables
+from kedge.ops.explain.targets import find_target
+from kedge.ops.setup.workplace import Workplace
+from kedge.posix.questions import answer_within
+
+_REGISTRY_SECONDS = 1.2  # then the tables alone are asked
+_SECONDS = 1.7
+
+
+def make_image_check(text: str) -> Check:
+    """The check of the image that `text` names; raises InvalidReference at once where it names none."""
+    reference = Reference.parse(text)
+    return Check(NAME, "image", "Image", partial(_check_image, reference), _SECONDS)
+
+
+def _check_image(reference: Reference, surroundings: Surroundings) -> list[Finding]:
+    settings, environ = surroundings.settings, surroundings.environ
+    try:
+        tables = load_known_tables(environ, Silent())
+        target = choose_target(surroundings, tables)
+        found = _explain(reference, surroundings, target, tables)
+    except KedgeError as problem:
+        return [explain_problem(reference.redacted, problem)]
+    late = []
+    if isinstance(found, str):
+        why = "what the registry knows of the image is missing here; a pull would wait, too"
+        late = [Finding(NAME, WARNING, found, why, "see the check 'registries'", "guides/doctor.md#registries")]
+        try:
+            found = explain(reference, Workplace(settings), target=target, offline=True, tables=tables)
+        except KedgeError:
+            return late
+    return [*judge_image(found.traits, found.verdict, found.target, environ), *late]
+
+
+def explain_checked(text: str, surroundings: Surroundings) -> tuple[Explanation, Chart | None] | None:
+    """What the check of an image found out, for a page: from the store, where the check left it, and the tables."""
+    settings, environ = surroundings.settings, surroundings.environ
+    try:
+        tables = load_known_tables(environ, Silent())
+        target = choose_target(surroundings, tables)
+        found = explain(Reference.parse(text), Workplace(settings), target=target, offline=True, tables=tables)
+        return found, chart_explanation(found, tables)
+    except KedgeError:
+        return None  # the check has said why
+
+
+def _explain(reference: Reference, surroundings: Surroundings, target: Target, tables: Tables) -> Explanation | str:
+    """The explanation, or a sentence where the registry did not answer in time."""
+    workplace = Workplace(replace(surroundings.settings, retries=0))
+    seconds = _REGISTRY_SECONDS * surroundings.patience
+
+    def ask() -> Explanation | KedgeError:
+        try:
+            return explain(reference, workplace, target=target, tables=tables)
+        except KedgeError as problem:
+            return problem
+
+    if reference.is_local or surroundings.is_offline:
+        return explain(reference, workplace, target=target, offline=surroundings.is_offline, tables=tables)
+    answer = answer_within(seconds, {NAME: ask}).get(NAME)
+    if isinstance(answer, KedgeError):
+        raise answer
+    return answer or f"{reference.registry} did not tell of {reference.name} within {seconds:g} s"
+
+
+def choose_target(surroundings: Surroundings, tables: Tables) -> Target:
+    """What it is judged for: the site that was asked for, or this machine; where that has no GPU, its site's queues."""
+    settings, environ, site = surroundings.settings, surroundings.environ, surroundings.site
+    name = settings.site if settings.site and settings.sources["site"].kind in ("flag", "environment") else ""
+    if name:
+        return find_target(site=name, environ=environ, settings=settings, tables=tables)
+    here = find_target(environ=environ, settings=settings, tables=tables)
+    if here.has_gpus is False and site is not None and _has_gpu_queues(site):
+        return find_target(site=site.name, environ=environ, settings=settings, tables=tables)
+    return here
+
+
+def _has_gpu_queues(site: Site) -> bool:
+    return any(queue.gpu and not queue.is_retired for queue in site.queues)

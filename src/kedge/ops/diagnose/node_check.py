@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The check of what is known about compute nodes: inside a job it is kept, on a login node it is told."""
+
+from __future__ import annotations
+
+import time
+
+from kedge.compat.tables.load import load_tables
+from kedge.compat.target import Target
+from kedge.doctor.finding import NOTE, OK, Finding
+from kedge.doctor.surroundings import Check, Surroundings
+from kedge.model.site import Site
+from kedge.ops.explain.host_target import describe_host
+from kedge.ops.setup.seen_nodes import NodeFacts, Remembered, find_job_place, recall_nodes, remember_node
+from kedge.runtime.gather import gather_host
+
+NAME = "compute-nodes"
+_DOCS = "guides/doctor.md#compute-nodes"
+_MOST_SHOWN = 6
+
+
+def make_node_check() -> Check:
+    """It needs what is above the other checks, and is not in their table."""
+    return Check(NAME, "compute nodes", "Cluster", check_nodes)
+
+
+def check_nodes(surroundings: Surroundings) -> list[Finding]:
+    """Keep what this node is, in a job; else say what jobs saw of the site's nodes."""
+    environ, settings, site = surroundings.environ, surroundings.settings, surroundings.site
+    place = find_job_place(environ, settings)
+    if place is not None:
+        facts = make_facts(describe_host(gather_host(environ), load_tables()))
+        if remember_node(environ, settings, facts) is None:
+            return [_explain_unwritten()]
+        what = f"kept for the login node: {_describe(facts)}, in the queue {place.queue} of {place.site.name}"
+        return [Finding(NAME, OK, what)]
+    if site is None or site.scheduler == "local":
+        return []
+    seen = recall_nodes(site.name, "", environ, settings)
+    if not seen:
+        return _explain_unseen(site)
+    stale = [each for each in seen if each.is_stale]
+    findings = [Finding(NAME, OK, _tell(each)) for each in seen[:_MOST_SHOWN] if not each.is_stale]
+    return findings + [_explain_stale(each) for each in stale[:_MOST_SHOWN]]
+
+
+def make_facts(target: Target) -> NodeFacts:
+    """This machine, in the words that are kept."""
+    return NodeFacts(
+        driver=target.driver,
+        gpus=tuple(sorted({gpu.name for gpu in target.gpus})),
+        gpu_count=sum(gpu.count for gpu in target.gpus),
+        architecture=target.architecture,
+        cpu=target.cpu,
+        cpu_features=tuple(sorted(target.cpu_features or ())),
+        glibc=target.glibc,
+    )
+
+
+def _describe(facts: NodeFacts) -> str:
+    gpus = f"{facts.gpu_count} × {' and '.join(facts.gpus)}" if facts.gpus else "no GPU"
+    driver = f", driver {facts.driver}" if facts.driver else ""
+    return f"{gpus}{driver}, {facts.architecture or 'architecture not known'}"
+
+
+def _tell(seen: Remembered) -> str:
+    return f"{seen.queue}: {_describe(seen.facts)} ({seen.source})"
+
+
+def _explain_unwritten() -> Finding:
+    what = "what this node is could not be kept for the login node"
+    why = "there 'kedge explain' does not know the driver of these nodes"
+    return Finding(NAME, NOTE, what, why, "see the check 'job-records', whose place is used", _DOCS)
+
+
+def _explain_unseen(site: Site) -> list[Finding]:
+    queues = [queue for queue in site.queues if queue.gpus_per_node or queue.gpu]
+    if not queues or all(queue.driver for queue in queues):
+        return []
+    what = f"which driver the GPU nodes of {site.name} have is not known here"
+    why = "whether an image runs on them cannot be said before a job has looked"
+    return [Finding(NAME, NOTE, what, why, f"run 'kedge doctor' once in a job of the queue {queues[0].name}", _DOCS)]
+
+
+def _explain_stale(seen: Remembered) -> Finding:
+    days = int((time.time() - seen.when) // 86400)
+    why = f"that was {days} days ago; drivers are replaced a few times a year"
+    return Finding(NAME, NOTE, _tell(seen), why, f"run 'kedge doctor' in a job of the queue {seen.queue}", _DOCS)

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One text file about this machine and this user's kedge, to attach to a request for help; without secrets.
+
+Files with credentials are never read. What is left goes through the rules for secrets of `report_secrets`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+from kedge.doctor.diagnosis import Diagnosis
+from kedge.doctor.finding import OK
+from kedge.doctor.surroundings import Surroundings
+from kedge.frozen import replace
+from kedge.host.memory import describe_killed, list_attempts
+from kedge.host.space import find_mount
+from kedge.ops.diagnose.report_secrets import Censor, show_environment
+from kedge.ops.setup.config import list_settings
+from kedge.posix.bounded import ANSWERED, LATE, Task, run_bounded
+from kedge.posix.ourselves import own_interpreter
+from kedge.release import VERSION
+from kedge.settings import home_directory, xdg_directory
+
+_SECTION_SECONDS = 1.0
+_LONGEST_LOG = 8000  # characters of the newest log of a bug
+_MOST_ATTEMPTS = 5
+
+
+def make_report(diagnosis: Diagnosis, surroundings: Surroundings, *, command: str, redact: Callable[[str], str]) -> str:
+    """The report; `redact` is what every message of the command line goes through."""
+    sections: dict[str, Callable[[], Iterator[str]]] = {
+        "Findings": partial(_show_findings, diagnosis),
+        "This machine": partial(_show_machine, diagnosis),
+        "Limits": _show_limits,
+        "Mounts": partial(_show_mounts, surroundings),
+        "Settings": partial(_show_settings, surroundings),
+        "Environment": partial(show_environment, surroundings.environ),
+        "Work that was killed, or is under way": partial(_show_attempts, surroundings),
+        "The newest log of a bug": partial(_show_log, surroundings.environ),
+    }
+    tasks = [Task(title, partial(_write, lines), _SECTION_SECONDS) for title, lines in sections.items()]
+    outcomes = run_bounded(tasks, seconds=_SECTION_SECONDS)
+    made = time.strftime("%Y-%m-%d %H:%M:%S %z")
+    parts = [f"kedge doctor: report of {made}\n\nkedge {VERSION}\ncommand: {command}\n{diagnosis.summary}"]
+    for title, outcome in outcomes.items():
+        text = outcome.answer.decode(errors="replace").strip() if outcome.state == ANSWERED else ""
+        if outcome.state != ANSWERED:
+            text = "did not answer in time" if outcome.state == LATE else "could not be found out"
+        parts.append(f"{title}\n{'-' * len(title)}\n{text or 'none'}")
+    censor = Censor(surroundings.environ, redact, home=home_directory(surroundings.environ))
+    return censor.clean("\n\n".join(parts) + "\n")
+
+
+def clean_diagnosis(
+    diagnosis: Diagnosis, surroundings: Surroundings, redact: Callable[[str], str], *, is_sent: bool
+) -> Diagnosis:
+    """The same without secrets; for others to read (`is_sent`) without the name of the home folder, too."""
+    home = home_directory(surroundings.environ) if is_sent else None
+    censor = Censor(surroundings.environ, redact, home=home)
+    findings = tuple(
+        replace(each, what=censor.clean(each.what), why=censor.clean(each.why), fix=censor.clean(each.fix))
+        for each in diagnosis.findings
+    )
+    machine = {name: censor.clean(text) for name, text in diagnosis.machine.items()}
+    return replace(diagnosis, findings=findings, machine=machine)
+
+
+def _write(lines: Callable[[], Iterator[str]]) -> bytes:
+    return "\n".join(lines()).encode(errors="replace")
+
+
+def _show_findings(diagnosis: Diagnosis) -> Iterator[str]:
+    for each in diagnosis.findings:
+        yield f"{each.level:8}{each.check}: {each.what}  [{diagnosis.seconds.get(each.check, 0.0):.3f} s]"
+        if each.level != OK:
+            yield from (f"        {name}: {text}" for name, text in (("why", each.why), ("fix", each.fix)) if text)
+
+
+def _show_machine(diagnosis: Diagnosis) -> Iterator[str]:
+    yield from (f"{name}: {value}" for name, value in diagnosis.machine.items())
+    yield f"Python: {platform.python_version()} ({own_interpreter()})"
+    yield f"C library: {' '.join(platform.libc_ver()) or 'not known'}"
+    for line in _read("/proc/cpuinfo").splitlines():
+        if line.startswith(("model name", "Model")):
+            yield f"processor: {line.partition(':')[2].strip()}"
+            break
+    yield f"kernel: {_read('/proc/version').strip()}"
+    yield f"control groups: {' '.join(_read('/proc/self/cgroup').split())}"
+    for name in ("nvidia", "fuse", "overlay", "squashfs", "lustre", "nfs", "mmfs"):
+        if Path(f"/sys/module/{name}").exists():
+            yield f"module of the kernel: {name} {_read(f'/sys/module/{name}/version').strip()}".rstrip()
+
+
+def _show_limits() -> Iterator[str]:
+    for line in _read("/proc/self/limits").splitlines()[1:]:
+        yield line.rstrip()
+
+
+def _show_mounts(surroundings: Surroundings) -> Iterator[str]:
+    """The file systems of the folders that kedge uses, not of everybody's."""
+    settings = surroundings.settings
+    places = {
+        "root": Path("/"),
+        "home": home_directory(surroundings.environ),
+        "store": settings.cache_directory,
+        "temporary": settings.temporary_directory,
+        "unpacked images": settings.node_directory or Path("/var/tmp"),
+        "shared memory": Path("/dev/shm"),
+        "current folder": Path.cwd(),
+    }
+    for name, path in places.items():
+        mount = find_mount(path)
+        shown = f"{mount.kind} {mount.source} on {mount.point}" if mount else "not known"
+        yield f"{name}: {path}: {shown}"
+
+
+def _show_settings(surroundings: Surroundings) -> Iterator[str]:
+    for each in list_settings(surroundings.settings):
+        yield f"{each.key} = {each.text}  ({each.source})"
+    if surroundings.site is not None:
+        yield f"the site in use: {surroundings.site.name} ({surroundings.site.scheduler}, {surroundings.site.origin})"
+
+
+def _show_attempts(surroundings: Surroundings) -> Iterator[str]:
+    attempts = list_attempts(surroundings.settings.cache_directory / "attempts")
+    for attempt in sorted(attempts, key=lambda each: each.began)[-_MOST_ATTEMPTS:]:
+        began = time.strftime("%Y-%m-%d %H:%M", time.localtime(attempt.began))
+        yield f"began {began} on {attempt.host}; if it is not at work any more: {describe_killed(attempt)}"
+
+
+def _show_log(environ: Mapping[str, str]) -> Iterator[str]:
+    folder = xdg_directory(environ, "XDG_STATE_HOME", ".local/state")
+    newest = max(folder.glob("bug-*.md"), default=None, key=lambda path: path.name)
+    if newest is not None:
+        yield str(newest)
+        yield _read(str(newest))[:_LONGEST_LOG]
+
+
+def _read(path: str) -> str:
+    with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+        return file.read(1 << 20)
+    return ""

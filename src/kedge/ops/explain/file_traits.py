@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What is in an image that is a file, a folder or an archive, here or elsewhere: labels, scripts, and files inside."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kedge.compat.image.image_values import clean_text, split_variables
+from kedge.compat.image.read_traits import read_traits
+from kedge.compat.image.traits import Fact, ImageTraits
+from kedge.errors import UnsupportedFormat, UsageError
+from kedge.formats.sif.identify import FileKind, find_payload, identify_file
+from kedge.formats.sif.reader import SifReader
+from kedge.formats.singularityd.derive import derive_section, read_oci_words
+from kedge.frozen import replace
+from kedge.model.reference import Reference
+from kedge.ops.explain.image_files import find_machine, look_inside
+from kedge.ops.explain.layered_traits import name_reference, read_layered_traits
+from kedge.ops.images.inspect import Inspection, inspect_path
+from kedge.ops.images.inspect_remote import inspect_remote_sif
+from kedge.ops.setup.workplace import Workplace
+from kedge.ops.sources.image_source import LayeredImage
+from kedge.ops.sources.open_local import open_any_image
+from kedge.posix.files import explained
+from kedge.runtime.images.squashfs_view import SquashView
+from kedge.runtime.views import FolderView
+
+if TYPE_CHECKING:
+    from kedge.compat.tables.load import Tables
+    from kedge.runtime.views import View
+
+_FROM = "org.label-schema.usage.singularity.deffile.from"
+_BOOTSTRAP = "org.label-schema.usage.singularity.deffile.bootstrap"
+_OWN = ("image ", "file ")  # sources that are the image itself
+_BELIEVED_FILES = (
+    "os",
+    "glibc",
+    "driver",
+    "compat",
+    "compat_branches",
+)  # files say what is there, variables may be old
+
+
+def read_archive_traits(reference: Reference, workplace: Workplace, tables: Tables) -> ImageTraits:
+    """Of an archive or layout on this machine its manifest and config are read."""
+    image = open_any_image(reference, workplace)
+    try:
+        if not isinstance(image, LayeredImage):
+            raise UsageError(f"{reference.redacted} is no image that can be explained", hint="give an image, or a file")
+        return read_layered_traits(name_reference(reference), image.manifest, image.config, tables)
+    finally:
+        image.close()
+
+
+def read_remote_sif_traits(reference: Reference, workplace: Workplace, tables: Tables, *, offline: bool) -> ImageTraits:
+    """Of a SIF elsewhere its labels and config are read, by ranges; one that is stored is read as a file is."""
+    with workplace.open_store() as store:
+        found = inspect_remote_sif(reference, workplace, store, offline=offline)
+    if found.path is not None:
+        return replace(read_path_traits(found.path, tables), name=name_reference(reference))
+    traits = _read_inspection(name_reference(reference), found.inspection, tables, found.architecture)
+    return replace(traits, size=found.size)
+
+
+def read_path_traits(path: Path, tables: Tables) -> ImageTraits:
+    """Of a SIF, SquashFS file or folder also files are looked at, which say what variables do not."""
+    inspection = inspect_path(path)
+    with explained(path), _open_view(path) as (view, architecture):
+        traits = _read_inspection(str(path), inspection, tables, architecture)
+        size = path.stat().st_size if path.is_file() else None
+        traits = replace(traits, size=size)
+        if view is None:
+            return traits
+        files, notes = look_inside(view, _read_environment(inspection))
+        machine = traits.architecture or find_machine(view)
+    return _join_files(replace(traits, architecture=machine, architectures=(machine,) if machine else ()), files, notes)
+
+
+def _join_files(traits: ImageTraits, files: Mapping[str, Fact], notes: list[str]) -> ImageTraits:
+    """What files say counts where the image's own variables say nothing; of some things it counts always."""
+    changes: dict[str, Any] = {}
+    for name, fact in files.items():
+        ours = getattr(traits, name)
+        if not ours or name in _BELIEVED_FILES or not ours.source.startswith(_OWN):
+            changes[name] = fact
+    if "framework" in files and traits.framework.value not in ("", files["framework"].value):
+        changes.pop("framework", None)
+        changes.pop("framework_version", None)
+    return replace(traits, **changes, notes=(*traits.notes, *notes))
+
+
+@contextlib.contextmanager
+def _open_view(path: Path) -> Iterator[tuple[View | None, str]]:
+    """A look into the image's files, and the architecture that a SIF states; no view where there is none to have."""
+    if path.is_dir():
+        yield FolderView(str(path.absolute()), is_still=True), ""
+        return
+    with path.open("rb") as file:
+        if identify_file(file) is FileKind.SIF:
+            reader = SifReader(file, str(path))
+            architecture = "" if reader.header.architecture == "unknown" else reader.header.architecture
+            try:
+                partition = reader.root_partition()
+            except UnsupportedFormat:  # encrypted, or of a kind that only the kernel reads: its labels must do
+                yield None, architecture
+                return
+            with SquashView(file, partition.offset, partition.size) as view:
+                yield view, architecture
+            return
+        file.seek(0)
+        with SquashView(file, find_payload(file.read(2048))) as view:
+            yield view, ""
+
+
+def _read_inspection(name: str, inspection: Inspection, tables: Tables, architecture: str) -> ImageTraits:
+    section, report = inspection.oci_config or {}, inspection.report
+    words = read_oci_words(report.runscript)
+    traits = read_traits(
+        name,
+        environment=_read_environment(inspection),
+        labels=report.labels,
+        history=(),
+        tables=tables,
+        architecture=architecture,
+        origin=_find_origin(inspection),
+    )
+    entrypoint, command = _list_words(section.get("Entrypoint")), _list_words(section.get("Cmd"))
+    if not entrypoint and not command and report.runscript.strip():
+        entrypoint, command = (words[0], words[1]) if words else (["/.singularity.d/runscript"], [])
+    return replace(
+        traits,
+        entrypoint=tuple(clean_text(word) for word in entrypoint[:64]),
+        command=tuple(clean_text(word) for word in command[:64]),
+    )
+
+
+def _read_environment(inspection: Inspection) -> dict[str, str]:
+    """The variables that the image sets, read from its scripts; those that a script computes are not known."""
+    known = inspection.oci_config or {}
+    safe = {"Env": _list_words(known.get("Env"))} if "Env" in known else {}
+    return split_variables(_list_words(derive_section(inspection.report, safe)[0].get("Env")))
+
+
+def _list_words(value: object) -> list[str]:
+    return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []
+
+
+def _find_origin(inspection: Inspection) -> str:
+    """The registry's reference that the image was made from, as its labels or its definition file have it."""
+    labels = inspection.report.labels
+    kind, source = labels.get(_BOOTSTRAP, ""), labels.get(_FROM, "")
+    if not source:
+        header = dict(
+            (name.strip().lower(), value.strip())
+            for name, colon, value in (line.partition(":") for line in inspection.report.deffile.splitlines()[:50])
+            if colon
+        )
+        kind, source = header.get("bootstrap", ""), header.get("from", "")
+    return clean_text(source, 500) if kind in ("docker", "oras") else ""

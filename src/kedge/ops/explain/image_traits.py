@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What is in an image, wherever it is: in a registry (by its config), a file, a folder, an archive. Nothing is pulled.
+
+What the registry cannot be asked is answered from the tables, and said so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kedge.compat.image.read_traits import read_traits, split_name
+from kedge.compat.image.table_facts import TABLE_ONLY
+from kedge.compat.image.tag_filters import list_architectures
+from kedge.compat.image.tag_names import read_tag
+from kedge.compat.image.traits import ImageTraits
+from kedge.errors import FileProblem, ImageNotFound, KedgeError, NetworkFailed, NoSpace, RateLimited
+from kedge.frozen import replace
+from kedge.model.reference import Reference, Transport
+from kedge.ops.explain.layered_traits import name_reference, read_registry_traits
+from kedge.ops.setup.workplace import Workplace
+from kedge.ops.sources.resolve import resolve
+
+if TYPE_CHECKING:
+    from kedge.compat.tables.load import Tables
+
+
+def read_image_traits(
+    reference: Reference, workplace: Workplace, tables: Tables, *, offline: bool = False, prefer: str = ""
+) -> ImageTraits:
+    """What is in the image that `reference` names; for the architecture `prefer`, unless the settings name one.
+
+    Where it is there for others only, one of them is read: its `architecture` says which.
+    """
+    if reference.is_local:
+        return _read_local(reference, workplace, tables)
+    if reference.transport is not Transport.DOCKER:
+        return _read_remote_sif(reference, workplace, tables, offline=offline)
+    try:
+        return _read_anywhere(reference, workplace, tables, offline=offline, prefer=prefer)
+    except (NetworkFailed, RateLimited, ImageNotFound) as problem:
+        known = read_table_traits(reference, tables, workplace.settings.architecture or prefer)
+        if known is None or (isinstance(problem, ImageNotFound) and not offline):
+            raise
+        return replace(known, notes=(_explain_fallback(reference, problem, offline=offline), *known.notes))
+
+
+def read_table_traits(reference: Reference, tables: Tables, architecture: str = "") -> ImageTraits | None:
+    """What the tables alone know of a tag for one architecture; None where they do not have it."""
+    name = name_reference(reference)
+    image, tag = split_name(name)
+    row = tables.find_release(image, tag) if tag else None
+    if row is None:
+        return None
+    traits = read_traits(name, environment={}, labels={}, history=(), tables=tables, architecture=architecture)
+    return replace(traits, architectures=list_architectures(row, read_tag(tag, image)))
+
+
+def _explain_fallback(reference: Reference, problem: KedgeError, *, offline: bool) -> str:
+    if offline:
+        return f"{TABLE_ONLY}: the image is not in the store, and --offline asks nobody"
+    return (
+        f"{TABLE_ONLY}: {reference.registry} could not be asked ({problem.message}); "
+        f"sizes, architectures and whatever the tables lack are not known"
+    )
+
+
+def _read_anywhere(
+    reference: Reference, workplace: Workplace, tables: Tables, *, offline: bool, prefer: str
+) -> ImageTraits:
+    """With the store; where it is full or closed, without keeping anything: nobody asked for that."""
+    settings = workplace.settings
+    try:
+        return _read_registry(reference, workplace, tables, offline=offline, prefer=prefer)
+    except (FileProblem, NoSpace) as problem:
+        if offline or settings.disable_cache:
+            raise
+        workplace.progress.warn(f"{problem.message}; nothing is kept for the next time")
+        passing = dataclasses.replace(workplace, settings=replace(settings, disable_cache=True))
+        return _read_registry(reference, passing, tables, offline=offline, prefer=prefer)
+
+
+def _read_registry(
+    reference: Reference, workplace: Workplace, tables: Tables, *, offline: bool, prefer: str
+) -> ImageTraits:
+    wants = bool(workplace.settings.architecture)
+    if prefer and not wants:
+        workplace = dataclasses.replace(workplace, settings=replace(workplace.settings, architecture=prefer))
+    with workplace.open_store() as store:
+        resolved = resolve(reference, workplace, store, offline=offline, any_platform=not wants)
+        if resolved.manifest.is_sif:
+            return _read_remote_sif(reference, workplace, tables, offline=offline)
+        return read_registry_traits(resolved, store, tables)
+
+
+# Files are read with much code that the config of a registry's image does not need, so it is loaded late.
+
+
+def _read_local(reference: Reference, workplace: Workplace, tables: Tables) -> ImageTraits:
+    from kedge.ops.explain.file_traits import read_archive_traits, read_path_traits
+    from kedge.ops.sources.classify import is_archive
+
+    if reference.transport is Transport.FILE and not is_archive(Path(reference.path)):
+        return read_path_traits(Path(reference.path), tables)
+    return read_archive_traits(reference, workplace, tables)
+
+
+def _read_remote_sif(reference: Reference, workplace: Workplace, tables: Tables, *, offline: bool) -> ImageTraits:
+    from kedge.ops.explain.file_traits import read_remote_sif_traits
+
+    return read_remote_sif_traits(reference, workplace, tables, offline=offline)

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The tag of an image to take for a machine: the newest that runs natively there, of those that can still be pulled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from kedge.compat.recommend import (
+    NO_KERNELS,
+    NOT_KNOWN,
+    OTHER_MAKER,
+    Choice,
+    Recommendation,
+    recommend,
+    tell_other_image,
+)
+from kedge.compat.tables.learned import has_all
+from kedge.compat.tables.load import Tables
+from kedge.compat.tables.rows import NgcRelease
+from kedge.compat.target import Target
+from kedge.errors import NothingFits
+from kedge.frozen import frozen
+from kedge.ops.explain.known_tables import Repository, propose_image
+from kedge.ops.explain.tags import ask_registry, list_newer
+from kedge.ops.explain.targets import require_gpus
+from kedge.ops.setup.workplace import Workplace
+
+_SHOWN = 3
+
+
+@frozen
+class Advice:
+    """What to take, how to get it, and what else there is."""
+
+    recommendation: Recommendation
+    best: Choice | None  # None: it depends on the driver, which is not known
+    name: str  # nvcr.io/nvidia/pytorch:24.03-py3; nvcr.io/nvidia/pytorch where there is no one tag
+    command: str  # to pull it; empty where there is no one tag
+    is_from_registry: bool  # the registry was asked, so it can be pulled
+    newer: tuple[str, ...] = ()  # tags that the tables do not know yet
+    caveats: tuple[str, ...] = ()  # what the recommendation rests on
+    notes: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, object]:
+        """All of it, as `--json` prints it."""
+        return {
+            **self.recommendation.as_dict(),
+            "reference": self.name if self.best is not None else None,
+            "command": self.command or None,
+            "is_from_registry": self.is_from_registry,
+            "newer": list(self.newer),
+            "notes": [*self.caveats, *self.notes],
+        }
+
+
+def recommend_tag(
+    repository: Repository,
+    workplace: Workplace,
+    tables: Tables,
+    *,
+    target: Target,
+    match: str = "",
+    offline: bool = False,
+) -> Advice:
+    """The tag for a target, or one for each driver branch where its driver is not known.
+
+    Raises NothingFits, which says why, where there is none.
+    """
+    known = tables.list_releases(repository.image)
+    if not known:
+        raise _explain_unknown(repository, tables)
+    require_gpus(target)
+    notes = [repository.note] if repository.note else []
+    there = None if offline else ask_registry(repository, workplace, notes, has_tables=True)
+    if offline:
+        notes.append(f"{repository.registry} was not asked: whether it still has the tag is not known")
+    wanted = match or repository.tag
+    tags = _choose_tags([row.tag for row in known] if there is None else there, wanted)
+    found = recommend(repository.image, target, tables, tags=tags)
+    newer = tuple(tag for tag in list_newer(repository.image, there or (), tables) if not match or tag in tags)
+    # What the target says about a driver that is not known, the recommendation says better.
+    caveats = [*(note for note in target.notes if target.driver or "driver" not in note), *found.notes]
+    if wanted:
+        caveats.append(f"of other tags than '{wanted}' nothing is said here")
+    notes += _tell_newer(newer)
+    if found.best is None and not found.by_driver:
+        hint = _find_remedy(found, repository, target, tables)
+        raise _explain_nothing(found, caveats, match=wanted, hint=hint)
+    name, command = repository.name, ""
+    if found.best is not None:
+        name = f"{repository.name}:{found.best.tag}"
+        command = f"kedge pull docker://{name}"
+    told = tuple(dict.fromkeys(caveats))
+    return Advice(found, found.best, name, command, there is not None, newer, told, tuple(notes))
+
+
+def _choose_tags(tags: Sequence[str], match: str) -> list[str]:
+    chosen = [tag for tag in tags if not match or fnmatchcase(tag, match)]
+    if not chosen and match:
+        raise NothingFits(
+            f"there is no tag that fits '{match}'", hint="leave out --match, or write it as in '*-tf2-py3'"
+        )
+    return chosen
+
+
+def _tell_newer(newer: Sequence[str]) -> list[str]:
+    if not newer:
+        return []
+    shown = ", ".join(newer[:_SHOWN]) + (", …" if len(newer) > _SHOWN else "")
+    are = "is newer, but not" if len(newer) == 1 else "are newer, but not"
+    return [f"{shown} {are} in kedge's tables: 'kedge data update' learns what is in such tags"]
+
+
+def _explain_unknown(repository: Repository, tables: Tables) -> NothingFits:
+    return NothingFits(
+        f"kedge's tables know no tags of {repository.name}, so none can be recommended",
+        hint=f"{propose_image(repository.path, tables)}; or look at its tags: kedge tags {repository.name} --look",
+    )
+
+
+def _find_remedy(found: Recommendation, repository: Repository, target: Target, tables: Tables) -> str:
+    """What to do where nothing fits."""
+    if found.reason == NO_KERNELS:
+        return tell_other_image(repository.image, target, tables).rstrip(".")
+    if found.reason == OTHER_MAKER:
+        return "AMD's own are on Docker Hub, such as rocm/pytorch: 'kedge tags docker.io/rocm/pytorch'"
+    if found.reason == NOT_KNOWN and _can_learn(tables.list_releases(repository.image)):
+        return f"'kedge data update' learns what the configs of {repository.name} say"
+    if found.reason == NOT_KNOWN:
+        return f"'kedge explain {repository.name}:TAG' shows what is known; 'kedge run --nv' on such a node tries it"
+    return f"'kedge tags {repository.name}' with the same options shows what each tag needs"
+
+
+def _can_learn(rows: Sequence[NgcRelease]) -> bool:
+    """Whether configs can tell what is missing: CUDA they do; kernels those of some images, of which one is known."""
+    lists_kernels = any(row.capabilities for row in rows)
+    return any(not row.cuda or (lists_kernels and not row.capabilities and not has_all(row)) for row in rows)
+
+
+def _explain_nothing(found: Recommendation, caveats: Sequence[str], *, match: str, hint: str) -> NothingFits:
+    if match:
+        hint += "; without --match there may be others"
+    context = {"target": found.target, "tags judged": str(found.judged), "tags not known enough": str(found.skipped)}
+    context |= {f"note {number}": note for number, note in enumerate(caveats, 1)}
+    return NothingFits(found.sentence.rstrip("."), context=context, hint=hint)

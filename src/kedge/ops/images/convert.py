@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Convert: an image on this machine into another form, or the same form with another compression."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from kedge.errors import UsageError
+from kedge.model.form import Form
+from kedge.model.reference import Reference
+from kedge.ops.images.output_name import Output, choose_tag, read_output
+from kedge.ops.images.repack import is_sif_file, repack_sif
+from kedge.ops.images.write_image import choose_options, write_image
+from kedge.ops.setup.workplace import Workplace
+from kedge.ops.sources.fetch_sif import check_architecture
+from kedge.ops.sources.open_local import open_local_image
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertRequest:
+    """What to convert, where to, and as what."""
+
+    source: Reference
+    target: Output
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """What a conversion did."""
+
+    source: str
+    output: Path
+    form: Form
+    size: int | None  # of a file; None for a folder
+
+    def as_dict(self) -> dict[str, object]:
+        """The result as `--json` prints it."""
+        return {"source": self.source, "output": str(self.output), "format": str(self.form), "size": self.size}
+
+
+def read_target(text: str, form: Form | None = None, tag: str | None = None) -> Output:
+    """The target of a conversion: as `read_output`, and a name without any ending is a folder."""
+    found = read_output(text, form)
+    named = found.form or (Form.SANDBOX if "." not in Path(text).name else None)
+    return Output(found.path, Output(found.path, named).require_form(), tag or found.tag)
+
+
+def convert(request: ConvertRequest, workplace: Workplace, *, dry_run: bool = False) -> Converted:
+    """Do it; the target appears whole or not at all."""
+    source, target, form = request.source, request.target, request.target.require_form()
+    if not source.is_local:
+        raise UsageError(
+            f"{source.redacted} is not on this machine", hint=f"kedge pull --format {form} {source.redacted}"
+        )
+    target.refuse_existing(force=request.force)
+    if dry_run:
+        open_local_image(source, workplace).close()
+        return Converted(str(source), target.path, form, None)
+    tag = choose_tag(source, form, target.tag)
+    options = choose_options(workplace, force=request.force, tag=tag)
+    if form is Form.SIF and is_sif_file(source):
+        check_architecture(Path(source.path), source, workplace)
+        repack_sif(Path(source.path), target.path, options)
+    else:
+        image = open_local_image(source, workplace)
+        try:
+            write_image(target.path, form, image, options)
+        finally:
+            image.close()
+    size = None if form.is_folder else target.path.stat().st_size
+    return Converted(str(source), target.path, form, size)

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What an image says about itself, without starting it: SIF files, bare SquashFS files, folders and image configs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from kedge.errors import CorruptImage, FileProblem, UnsupportedFormat
+from kedge.formats.sif.identify import FileKind, find_payload, identify_file, refuse_as_sif
+from kedge.formats.sif.layout import DataType
+from kedge.formats.sif.reader import SifReader
+from kedge.formats.singularityd.inspect import FileView, InspectReport, parse_metadata, read_report
+from kedge.formats.singularityd.record import SourceRecord
+from kedge.formats.singularityd.tree import report_config
+from kedge.formats.singularityd.views import FolderView, TreeView
+from kedge.formats.squashfs.reader import SquashReader
+from kedge.model.manifest import ImageConfig
+from kedge.posix.files import explained
+
+METADATA = "inspect-metadata.json"
+OCI_CONFIG = "oci-config.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What was found: the report, and the OCI config section where the image carries one."""
+
+    report: InspectReport
+    oci_config: dict[str, Any] | None = None
+
+
+def inspect_path(path: Path) -> Inspection:
+    """Inspect an image file or sandbox folder."""
+    if path.is_dir():
+        return _inspect_folder(path)
+    with explained(path), path.open("rb") as file:
+        return inspect_file(file, str(path))
+
+
+def inspect_file(file: BinaryIO, where: str) -> Inspection:
+    """Inspect an open, seekable image file."""
+    kind = identify_file(file)
+    if kind is FileKind.SIF:
+        return _inspect_sif(SifReader(file, where))
+    file.seek(0)
+    start = file.read(2048)
+    if kind is FileKind.SQUASHFS:
+        return Inspection(read_report(_open_squashfs(file, find_payload(start)), where))
+    if kind is FileKind.EXT:
+        raise UnsupportedFormat(
+            f"{where} is {kind.value}, which is not read here",
+            hint="convert it where Apptainer is installed: apptainer build NEW.sif OLD.img",
+        )
+    raise refuse_as_sif(start, where)
+
+
+def inspect_config(config: ImageConfig, record: SourceRecord) -> InspectReport:
+    """The report that the SIF of a remote image would give, from its config alone: nothing is pulled."""
+    return report_config(config, record)
+
+
+def _inspect_folder(path: Path) -> Inspection:
+    if not (path / ".singularity.d").exists() and not (path / "bin").exists() and not (path / "usr").exists():
+        raise FileProblem(
+            f"{path} is a folder, but not a root file system: it has none of .singularity.d, bin and usr",
+            hint="give the folder that 'kedge pull --sandbox' made; an OCI layout is given as oci:FOLDER",
+        )
+    return Inspection(read_report(FolderView(path), str(path)))
+
+
+def _inspect_sif(reader: SifReader) -> Inspection:
+    oci_config = _read_json(reader, OCI_CONFIG)
+    metadata = reader.find_named(DataType.GENERIC_JSON, METADATA)
+    if metadata is not None:
+        try:
+            return Inspection(parse_metadata(reader.read_object(metadata), reader.where), oci_config)
+        except CorruptImage:
+            if reader.primary_partition().file_system != 1:
+                raise  # no files to fall back on
+    partition = reader.root_partition()
+    view = _open_squashfs(reader.file, partition.offset, partition.size)
+    return Inspection(read_report(view, reader.where), oci_config)
+
+
+def _read_json(reader: SifReader, name: str) -> dict[str, Any] | None:
+    descriptor = reader.find_named(DataType.GENERIC_JSON, name)
+    if descriptor is None:
+        return None
+    try:
+        value = json.loads(reader.read_object(descriptor))
+    except (ValueError, RecursionError):
+        raise CorruptImage(f"{reader.where}: {name} is not JSON", context={"object": str(descriptor.id)}) from None
+    return value if isinstance(value, dict) else None
+
+
+def _open_squashfs(file: BinaryIO, offset: int, size: int | None = None) -> FileView:
+    squashfs = SquashReader(file, offset, size)
+    return TreeView(squashfs.find, squashfs)

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Inspect of what a reference names, fetching as little as there can be.
+
+Layered images tell everything in manifest and config. Of SIF files elsewhere only the header and the small objects
+are read, by range requests; what is stored already is read from the store.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from kedge.errors import ImageNotFound, UnsupportedFormat, UsageError
+from kedge.formats.sif.identify import FileKind, identify_file
+from kedge.formats.sif.reader import SifReader
+from kedge.formats.singularityd import SourceRecord, describe
+from kedge.model.manifest import ImageConfig
+from kedge.model.reference import Reference, Transport
+from kedge.ops.images.inspect import Inspection, inspect_config, inspect_file, inspect_path
+from kedge.ops.setup.workplace import Workplace
+from kedge.ops.sources.classify import is_archive
+from kedge.ops.sources.fetch_layers import make_record
+from kedge.ops.sources.fetch_sif import SifSource, find_sif_source
+from kedge.ops.sources.image_source import ImageSource
+from kedge.ops.sources.open_local import open_any_image
+from kedge.ops.sources.resolve import read_config, refuse_artifacts, resolve
+from kedge.store.store import Store
+
+_WINDOW = 256 << 10  # bytes read at once: a header, its table and the documents of usual images fit into one
+_MAXIMUM_WINDOWS = 64
+
+
+def inspect_reference(reference: Reference, workplace: Workplace) -> Inspection:
+    """The report that the pulled image would give."""
+    if reference.transport is Transport.FILE and not is_archive(Path(reference.path)):
+        return inspect_path(Path(reference.path))
+    if reference.is_local:
+        image = open_any_image(reference, workplace)
+        try:
+            return _inspect_image(image)
+        finally:
+            image.close()
+    with workplace.open_store() as store:
+        if reference.transport is not Transport.DOCKER:
+            return _inspect_sif(reference, workplace, store)
+        resolved = resolve(reference, workplace, store)
+        if resolved.manifest.is_sif:
+            return _inspect_sif(reference, workplace, store)
+        refuse_artifacts(resolved)
+        _, config = read_config(resolved, store)
+        return _describe(config, make_record(resolved, config, workplace.platform))
+
+
+def _inspect_image(image: ImageSource) -> Inspection:
+    if image.config is None:
+        raise UsageError("this image has no config to inspect")
+    return _describe(image.config, image.record)
+
+
+def _describe(config: ImageConfig, record: SourceRecord) -> Inspection:
+    section = describe(config, record).oci_config  # in the order a SIF keeps it
+    return Inspection(inspect_config(config, record), json.loads(section) if section else None)
+
+
+def _inspect_sif(reference: Reference, workplace: Workplace, store: Store) -> Inspection:
+    return inspect_remote_sif(reference, workplace, store).inspection
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteInspection:
+    """What a SIF elsewhere says of itself; `path` is the stored copy, where there is one."""
+
+    inspection: Inspection
+    path: Path | None = None
+    size: int | None = None
+    architecture: str = ""  # as its header states it; empty: not known
+
+
+def inspect_remote_sif(
+    reference: Reference, workplace: Workplace, store: Store, *, offline: bool = False
+) -> RemoteInspection:
+    """Inspect a SIF where it is, by a few range requests, or its copy in the store."""
+    source = find_sif_source(reference, workplace, store, offline=offline)
+    stored = store.find_image(source.key) or (store.images.find_delivered(source.key) if offline else None)
+    if stored is not None:
+        return RemoteInspection(inspect_path(stored), stored, source.size)
+    if offline:
+        raise ImageNotFound(f"{reference.redacted} is not in the store, and --offline forbids to ask for it")
+    if source.size is None:
+        raise _pull_first(reference.redacted, "its server does not say how long it is")
+    file = cast("BinaryIO", RemoteFile(source, source.size, reference.redacted))
+    inspection = inspect_file(file, reference.redacted)
+    is_sif = identify_file(file) is FileKind.SIF
+    architecture = SifReader(file, reference.redacted).header.architecture if is_sif else "unknown"
+    return RemoteInspection(inspection, None, source.size, "" if architecture == "unknown" else architecture)
+
+
+def _pull_first(where: str, why: str) -> UnsupportedFormat:
+    return UnsupportedFormat(
+        f"{where} cannot be inspected from here: {why}",
+        hint=f"pull it first: kedge pull {where}, then inspect the file",
+    )
+
+
+class RemoteFile(io.RawIOBase):
+    """A file elsewhere, read in a few large windows; nothing of it is verified."""
+
+    def __init__(self, source: SifSource, size: int, where: str) -> None:
+        super().__init__()
+        self._source = source
+        self._size = size
+        self._where = where
+        self._position = 0
+        self._windows: dict[int, bytes] = {}
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Costs nothing: bytes are fetched when they are read."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = max(0, base + offset)
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        """As many bytes as there are, up to `size`."""
+        end = self._size if size < 0 else min(self._size, self._position + size)
+        out = bytearray()
+        while self._position < end:
+            number, start = divmod(self._position, _WINDOW)
+            piece = self._window(number)[start : start + end - self._position]
+            if not piece:
+                break
+            out += piece
+            self._position += len(piece)
+        return bytes(out)
+
+    def _window(self, number: int) -> bytes:
+        if number not in self._windows:
+            if len(self._windows) >= _MAXIMUM_WINDOWS:
+                raise _pull_first(self._where, "what it says about itself lies in too many places")
+            self._windows[number] = self._fetch(number * _WINDOW)
+        return self._windows[number]
+
+    def _fetch(self, offset: int) -> bytes:
+        with self._source.open_at(offset) as stream:
+            if stream.offset != offset:
+                raise _pull_first(self._where, "its server does not give parts of files")
+            data = bytearray()
+            for piece in stream:
+                data += piece
+                if len(data) >= _WINDOW:
+                    break
+        return bytes(data[:_WINDOW])

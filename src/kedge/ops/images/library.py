@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Images of a library server: found by words, and deleted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kedge.errors import InvalidReference, UsageError
+from kedge.model.reference import Reference, Transport
+from kedge.ops.sources.fetch_sif import choose_library
+
+if TYPE_CHECKING:
+    from kedge.ops.setup.workplace import Workplace
+    from kedge.registry.library import LibraryFind
+
+_SHORTEST = 3  # characters; libraries take no shorter query
+_SCHEME = "library://"
+
+
+def parse_library(text: str) -> Reference:
+    """`library://ENTITY/COLLECTION/NAME:TAG`, also without its first word."""
+    scheme, separator, _ = text.partition("://")
+    if separator and scheme != "library":
+        raise InvalidReference(
+            f'unsupported protocol scheme "{scheme}" for delete',
+            hint="only images of a library can be deleted: library://ENTITY/COLLECTION/NAME:TAG",
+        )
+    reference = Reference.parse(text if separator else f"{_SCHEME}{text}")
+    assert reference.transport is Transport.LIBRARY
+    return reference
+
+
+def name_image(reference: Reference) -> str:
+    """The image as the library knows it."""
+    return reference.name if reference.tag or reference.digest else f"{reference.name}:latest"
+
+
+def delete_image(reference: Reference, workplace: Workplace) -> None:
+    """Delete an image from its library."""
+    with workplace.open_access() as access:
+        client = choose_library(reference, workplace, access.transport)
+        client.delete(name_image(reference), workplace.platform.architecture)
+
+
+def search_library(words: str, workplace: Workplace, *, only_signed: bool = False) -> list[LibraryFind]:
+    """The images of the library in use whose names have the words."""
+    if len(words) < _SHORTEST:
+        raise UsageError(f"bad query '{words}'. You must search for at least {_SHORTEST} characters")
+    with workplace.open_access() as access:
+        client = choose_library(Reference.parse(f"{_SCHEME}any"), workplace, access.transport)
+        return client.search(words, workplace.platform.architecture, only_signed=only_signed)

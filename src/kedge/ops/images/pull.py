@@ -1,0 +1,363 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Pull: from any reference to a SIF, a folder, a SquashFS file, an OCI layout or an archive.
+
+Remote images go through the store: layers are kept for the next image that shares them, and a SIF that was made once
+is handed out again as long as its source is the same: as a file of the user's own, which nothing in the cache shares.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from kedge.errors import CorruptImage, FileProblem, HostileImage, KedgeError, NoSpace, OutputExists, UsageError
+from kedge.model.digest import Digest
+from kedge.model.form import Form
+from kedge.model.platform import Platform
+from kedge.model.reference import Reference, Transport
+from kedge.ops.images.output_name import Output, choose_tag
+from kedge.ops.setup.workplace import Workplace
+from kedge.ops.sources.resolve import Resolved, compare_platform, resolve
+from kedge.posix.files import explained
+from kedge.store.images import Handing
+from kedge.store.store import Store
+
+if TYPE_CHECKING:
+    from kedge.ops.sources.fetch_sif import SifSource
+    from kedge.ops.sources.image_source import ImageSource
+
+# Imports inside the functions below are late for start-up cost: a pull of what is stored already needs none of them.
+
+_THERE = "there already"
+_FORMAT_VERSION = 2  # part of the key of stored images: raise it when the bytes that are written change
+
+
+@dataclass(frozen=True, slots=True)
+class PullRequest:
+    """What to pull, and as what."""
+
+    reference: Reference
+    output: Path | None = None  # None: the default name, in the current folder or `pull_directory`
+    form: Form = Form.SIF
+    force: bool = False
+    offline: bool = False
+    tag: str | None = None  # what OCI layouts and archives call the image
+    if_missing: bool = False  # many jobs may ask for the same file at once: one makes it, and that is enough
+    last_wins: bool = False  # of two pulls to one file at once, as with Apptainer, neither is refused
+    plain_name: bool = False  # without an architecture, as scripts that were written for Apptainer expect
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """What a pull did, or with a dry run would do."""
+
+    reference: str
+    output: Path
+    form: Form
+    digest: Digest | None = None
+    platform: str = ""
+    download: int = 0  # bytes that come over the network
+    size: int = 0  # of the result; 0 for folders and for a dry run
+    how: str = "converted"  # or 'downloaded', 'from the store'; 'hard link', 'reflink', 'copy'
+    layers: tuple[tuple[str, int], ...] = ()
+
+    def as_dict(self) -> dict[str, object]:
+        """The result as `--json` prints it."""
+        return {
+            "reference": self.reference,
+            "output": str(self.output),
+            "format": str(self.form),
+            "digest": str(self.digest) if self.digest else None,
+            "platform": self.platform or None,
+            "download": self.download,
+            "size": self.size,
+            "how": self.how,
+            "layers": [{"digest": digest, "size": size} for digest, size in self.layers],
+        }
+
+
+def pull(request: PullRequest, workplace: Workplace, *, dry_run: bool = False) -> Pulled:
+    """Do it; with `dry_run` ask the registry and say what would be done."""
+    began = time.time()
+    pulled = _pull_as_needed(request, workplace, dry_run=dry_run)
+    if not dry_run and pulled.how != _THERE:
+        _make_young(pulled.output, began)
+    return pulled
+
+
+def _make_young(output: Path, began: float) -> None:
+    """Give the output the time of the pull, for make: a folder has its image's, a hard link that of the first pull."""
+    with explained(output):
+        if output.stat().st_mtime < began:
+            os.utime(output)
+
+
+def _pull_as_needed(request: PullRequest, workplace: Workplace, *, dry_run: bool) -> Pulled:
+    target = _name_output(request, workplace)
+    if not request.if_missing:
+        may_win = request.last_wins and not os.path.lexists(target)
+        try:
+            return _pull(request, workplace, dry_run=dry_run)
+        except OutputExists:
+            if not may_win:
+                raise
+            return _pull(replace(request, force=True), workplace, dry_run=dry_run)
+    there = Pulled(request.reference.redacted, target, request.form, how=_THERE)
+    if os.path.lexists(target):
+        return there
+    if not dry_run:
+        with explained(target.parent):
+            target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        return _pull(request, workplace, dry_run=dry_run)
+    except OutputExists:
+        return there
+
+
+def _pull(request: PullRequest, workplace: Workplace, *, dry_run: bool) -> Pulled:
+    target = choose_output(request, workplace)
+    if request.reference.transport is Transport.INSTANCE:
+        raise UsageError(f"{request.reference} is a running container; there is nothing to pull")
+    plan = Pulled(request.reference.redacted, target, request.form)
+    if request.reference.is_local:
+        return plan if dry_run else _pull_local(request, plan, workplace)
+    try:
+        return _pull_remote(request, plan, workplace, dry_run=dry_run)
+    except (FileProblem, NoSpace) as problem:
+        if request.offline:  # what is kept is all there is
+            raise
+        return _pull_remote(request, plan, workplace.go_around_cache(problem), dry_run=dry_run)
+
+
+def _pull_remote(request: PullRequest, plan: Pulled, workplace: Workplace, *, dry_run: bool) -> Pulled:
+    with workplace.open_store() as store:
+        puller = _Puller(request, workplace, store)
+        if request.reference.transport is Transport.DOCKER:
+            resolved = resolve(request.reference, workplace, store, offline=request.offline)
+            if not resolved.manifest.is_sif:
+                return puller.pull_layers(plan, resolved, dry_run=dry_run)
+            workplace.progress.detail(f"{request.reference} is a SIF file kept in a registry")
+        return puller.pull_sif(plan, dry_run=dry_run)
+
+
+def choose_output(request: PullRequest, workplace: Workplace) -> Path:
+    """The output path; refused at once when it exists, before anything is downloaded."""
+    target = _name_output(request, workplace)
+    Output(target, request.form).refuse_existing(force=request.force)
+    return target
+
+
+def _name_output(request: PullRequest, workplace: Workplace) -> Path:
+    folder = workplace.settings.pull_directory or Path()
+    return folder / (request.output or _choose_name(request, workplace.platform))
+
+
+def _choose_name(request: PullRequest, wanted: Platform) -> str:
+    """Apptainer's name; with the architecture in it for another machine than this one, where both may be wanted."""
+    is_foreign = wanted.architecture != Platform.host().architecture and not request.plain_name
+    may_differ = request.reference.transport in (Transport.DOCKER, Transport.LIBRARY)
+    mark = f"_{wanted.architecture}" if is_foreign and may_differ else ""
+    return request.reference.default_name(mark + request.form.extension)
+
+
+def image_key(reference: Reference, digest: Digest, codec: str) -> str:
+    """What a stored SIF is known by: everything its bytes depend on, and they hold the reference too."""
+    return f"sif {reference} {digest} {codec} v{_FORMAT_VERSION}"
+
+
+def _pull_local(request: PullRequest, plan: Pulled, workplace: Workplace) -> Pulled:
+    from kedge.ops.images.repack import is_sif_file, repack_sif
+    from kedge.ops.images.write_image import choose_options, write_image
+    from kedge.ops.sources.fetch_sif import check_architecture
+    from kedge.ops.sources.open_local import open_local_image
+
+    tag = choose_tag(request.reference, request.form, request.tag)
+    options = choose_options(workplace, force=request.force, tag=tag)
+    if request.form is Form.SIF and is_sif_file(request.reference):
+        source = Path(request.reference.path)
+        check_architecture(source, request.reference, workplace)
+        repack_sif(source, plan.output, options)
+        return replace(_measure(plan), how=plan.how if options.recompress else "copy")
+    image = open_local_image(request.reference, workplace)
+    try:
+        write_image(plan.output, request.form, image, options)
+    finally:
+        image.close()
+    return _measure(plan)
+
+
+def _read_platform(sif: Path) -> Platform:
+    from kedge.formats.sif.reader import SifReader
+
+    with explained(sif), sif.open("rb") as file:
+        return Platform(SifReader(file, str(sif)).header.architecture)
+
+
+def _measure(plan: Pulled) -> Pulled:
+    return plan if plan.form.is_folder else replace(plan, size=plan.output.stat().st_size)
+
+
+@dataclass(frozen=True, slots=True)
+class _Puller:
+    """A remote pull: what is asked, and the store it goes through."""
+
+    request: PullRequest
+    workplace: Workplace
+    store: Store
+
+    def pull_layers(self, plan: Pulled, resolved: Resolved, *, dry_run: bool) -> Pulled:
+        """Convert a layered image, or hand out what was converted before."""
+        key = image_key(self.request.reference, resolved.digest, self.workplace.packing)
+        with self.store.use_image(key):  # what is found now must still be there when it is handed out
+            return self._pull_layers(plan, resolved, key, dry_run=dry_run)
+
+    def _pull_layers(self, plan: Pulled, resolved: Resolved, key: str, *, dry_run: bool) -> Pulled:
+        stored = self.store.find_at_hand(key) if self.request.form is Form.SIF else None
+        is_stored = stored is not None
+        platform = self.workplace.platform  # asked of the config by who downloads
+        if stored is not None:
+            with contextlib.suppress(KedgeError):  # a file that the user has changed since: nothing of it is used
+                platform = _read_platform(stored)
+        compare_platform(platform, self.request.reference, self.workplace)
+        plan = replace(
+            plan,
+            digest=resolved.digest,
+            platform=str(platform),
+            download=0 if is_stored else self._count_missing(resolved),
+            how="from the store" if is_stored else plan.how,
+            layers=tuple((str(layer.digest), layer.size) for layer in resolved.manifest.layers),
+        )
+        if dry_run:
+            return plan
+        if self.request.form is Form.SIF:
+            made = self._deliver(plan, key, lambda file: self._convert_into(file, resolved, plan.output))
+            return replace(made, platform=str(_read_platform(made.output)))
+        from kedge.ops.sources.fetch_layers import open_remote_image
+
+        self._require_room(resolved, plan.output)
+        with self._attempt():
+            image = open_remote_image(resolved, self.workplace, self.store)
+            plan = replace(plan, platform=str(image.record.platform))
+            self._write(plan, image)
+        return _measure(plan)
+
+    def pull_sif(self, plan: Pulled, *, dry_run: bool) -> Pulled:
+        """Get a file that is a SIF already, and convert it if another form is wanted."""
+        from kedge.ops.sources.fetch_sif import check_architecture, find_sif_source
+
+        source = find_sif_source(self.request.reference, self.workplace, self.store, offline=self.request.offline)
+        how = "downloaded" if self.request.form is Form.SIF else plan.how
+        plan = replace(
+            plan, digest=source.digest, platform=str(self.workplace.platform), download=source.size or 0, how=how
+        )
+        if dry_run:
+            return plan
+        with self.store.use_image(source.key):
+            stored = self.store.find_at_hand(source.key)
+            if stored is None:
+                self._require_room_for_file(source, plan.output)
+            else:
+                with contextlib.suppress(CorruptImage, HostileImage, FileProblem):  # as above
+                    check_architecture(stored, self.request.reference, self.workplace)
+            if self.request.form is Form.SIF:
+                return self._deliver(plan, source.key, source.write, keep=source.keep)
+        with self._attempt(), self._stored_sif(source) as image:
+            self._write(plan, image)
+        return _measure(plan)
+
+    def _deliver(self, plan: Pulled, key: str, build: Callable[[BinaryIO], None], *, keep: bool = True) -> Pulled:
+        keep = keep and not self.workplace.settings.disable_cache
+        wish = Handing(plan.output, self.request.force, self.workplace.settings.link_mode)
+        how = self.store.deliver(key, wish)
+        if how is not None:
+            return replace(_measure(plan), how=str(how), download=0)
+        with self._attempt():
+            self.store.build_into(key, build, wish, keep=keep)
+        return _measure(plan)
+
+    def _convert_into(self, file: BinaryIO, resolved: Resolved, target: Path) -> None:
+        from kedge.ops.images.write_image import choose_options, write_sif
+        from kedge.ops.sources.fetch_layers import open_remote_image
+
+        self._require_room(resolved, target)
+        image = open_remote_image(resolved, self.workplace, self.store)
+        try:
+            write_sif(file, image, choose_options(self.workplace))
+        finally:
+            image.close()
+
+    def _write(self, plan: Pulled, image: ImageSource) -> None:
+        from kedge.ops.images.write_image import choose_options, write_image
+
+        tag = choose_tag(self.request.reference, plan.form, self.request.tag)
+        try:
+            options = choose_options(self.workplace, force=self.request.force, tag=tag)
+            write_image(plan.output, plan.form, image, options)
+        finally:
+            image.close()
+
+    @contextlib.contextmanager
+    def _stored_sif(self, source: SifSource) -> Iterator[ImageSource]:
+        from kedge.ops.sources.image_source import TreeImage
+        from kedge.ops.sources.open_local import open_path
+
+        with self.store.use_image(source.key):
+            path = self.store.build_image(source.key, source.write)
+            image = open_path(path, Reference(Transport.FILE, path=str(path)), self.workplace)
+            if isinstance(image, TreeImage):  # the name in the store means nothing to anybody
+                reference = self.request.reference
+                image.record = replace(image.record, kind=str(reference.transport), reference=reference.redacted)
+            yield image
+            if not source.keep:
+                self.store.images.drop(source.key)
+
+    def _attempt(self) -> contextlib.AbstractContextManager[None]:
+        return self.workplace.attempt(self.store, f"the pull of {self.request.reference.redacted}")
+
+    def _count_missing(self, resolved: Resolved) -> int:
+        return sum(x.size for x in resolved.manifest.layers if not self.store.has_blob(x.digest, x.size))
+
+    def _require_room(self, resolved: Resolved, target: Path) -> None:
+        """Refuse before the download what cannot end well: layers that are missing, and a SIF about as large as all."""
+        from kedge.host.space import require_space
+
+        missing = self._count_missing(resolved)
+        what = f"the pull of {self.request.reference.redacted}"
+        is_passing = self.workplace.settings.disable_cache
+        result = estimate_size(resolved.compressed_size, self.request.form)
+        together = same_device(self.store.root, target.parent)
+        is_kept = self.request.form is Form.SIF and not is_passing
+        needed = missing + (result if together or is_kept else 0)
+        require_space(self.store.root, needed, what, choice=self.workplace.store_choice)
+        if not together:
+            require_space(target.parent, result, what, choice="--dir {}")
+
+    def _require_room_for_file(self, source: SifSource, target: Path) -> None:
+        """As above for a file that is a SIF already."""
+        from kedge.host.space import require_space
+
+        size, what = source.size or 0, f"the pull of {self.request.reference.redacted}"
+        require_space(self.store.root, size, what, choice=self.workplace.store_choice)
+        if self.request.form is Form.SIF and not same_device(self.store.root, target.parent):
+            require_space(target.parent, size, what, choice="--dir {}")
+
+
+def estimate_size(compressed: int, form: Form) -> int:
+    """About how large the result becomes: zstd packs as tightly as the layers' gzip; a folder is three times that."""
+    return compressed * 3 if form is Form.SANDBOX else compressed * 11 // 10 + (1 << 20)
+
+
+def same_device(one: Path, other: Path) -> bool:
+    """Whether two places are on one file system; a place that does not exist yet is where its parent is."""
+    return nearest_existing(one).stat().st_dev == nearest_existing(other).stat().st_dev
+
+
+def nearest_existing(path: Path) -> Path:
+    """The path, or the first of its parents that exists."""
+    path = path.absolute()
+    return next(place for place in (path, *path.parents) if place.exists())

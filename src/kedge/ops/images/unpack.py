@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Makes images ready on this node: any reference becomes a folder that containers start from, once for all of them.
+
+Layered images go from the layers' stream into the folder, no SIF is made on the way; files that are SIFs already are
+fetched through the store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from kedge.errors import (
+    FileProblem,
+    ImageNotFound,
+    KedgeError,
+    NetworkFailed,
+    NoSpace,
+    RateLimited,
+    UnsupportedFormat,
+    UsageError,
+)
+from kedge.model.reference import Reference, Transport
+from kedge.ops.setup.workplace import LOOKUP_PATIENCE, Workplace
+from kedge.posix.files import explained
+from kedge.runtime.images.image_file import ImageFile, identify
+from kedge.runtime.images.lookups import describe_login, find_current
+from kedge.runtime.images.unpacked import find_named, is_volatile
+from kedge.runtime.images.unpacked_store import Build, Built, NodeStore
+from kedge.store.store import Store
+
+if TYPE_CHECKING:
+    from kedge.model.manifest import ImageConfig
+    from kedge.model.progress import Progress, Task
+    from kedge.ops.sources.image_source import ImageSource, LayeredImage
+    from kedge.ops.sources.resolve import Resolved
+
+# Imports inside the functions below are late for start-up cost: what is on the node already needs none of them.
+
+_EXPANSION = 3  # compressed layers to files on a disk
+_MAXIMUM_WORKERS = 16
+_FORMAT = "v1"  # part of an identity: raise it when the unpacked files change
+
+
+@dataclass(frozen=True, slots=True)
+class Unpacked:
+    """An image that is ready on this node."""
+
+    reference: str
+    root: Path
+    identity: str = ""
+    is_new: bool = False
+    seconds: float = 0.0
+
+    def as_dict(self) -> dict[str, object]:
+        """The result as `--json` prints it."""
+        return {
+            "reference": self.reference,
+            "root": str(self.root),
+            "identity": self.identity or None,
+            "unpacked": self.is_new,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def unpack(text: str, workplace: Workplace, *, policy: str = "auto", once: str = "") -> Unpacked:
+    """Make the image that `text` names ready; `policy` says when a registry is asked.
+
+    `once` is the name of an image for one container alone: nobody else finds it.
+    """
+    began = time.monotonic()
+    reference = Reference.parse(text)
+    node = NodeStore(workplace.settings, workplace.progress)
+    unpacker = _Unpacker(text, reference, workplace, node, policy, once)
+    try:
+        done = unpacker.run()
+    except (FileProblem, NoSpace) as problem:
+        if policy == "never":  # what is kept is all there is
+            raise
+        done = replace(unpacker, workplace=workplace.go_around_cache(problem)).run()
+    return Unpacked(reference.redacted, done.root, done.identity, done.is_new, time.monotonic() - began)
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    root: Path
+    identity: str
+    is_new: bool
+    is_unanswered: bool = False  # the registry could not be reached: this is what was here before
+
+
+@dataclass(frozen=True, slots=True)
+class _Unpacker:
+    """One image: what is asked, and where it goes."""
+
+    text: str
+    reference: Reference
+    workplace: Workplace
+    node: NodeStore
+    policy: str
+    once: str
+
+    def run(self) -> _Done:
+        """Find it, or make it."""
+        if self.reference.transport is Transport.FILE:
+            return self._unpack_file(Path(self.reference.path))
+        if self.reference.transport is Transport.INSTANCE:
+            raise UsageError(f"{self.reference} is a running container; there is nothing to unpack")
+        machine = self.workplace.settings.architecture or ""
+        is_new = is_volatile(self.text) or bool(self.once)
+        found = "" if is_new else find_named(self.text, machine, self.node.environ)
+        if found and (self.policy in ("missing", "never") or (self.policy == "auto" and self._is_current(machine))):
+            return _Done(Path(found), Path(found).parent.name, False)
+        done = self._unpack_local() if self.reference.is_local else self._ask(found)
+        if not self.once:
+            self._remember(machine, done, is_there=bool(found))
+        return done
+
+    def _is_current(self, machine: str) -> bool:
+        return bool(find_current(self.text, machine, self.node.environ, self._login_words))
+
+    @property
+    def _login_words(self) -> tuple[str, ...]:
+        """Options for the login, as `kedge exec` has them."""
+        access = self.workplace.access
+        login = ("--docker-login",) if access is not None and access.login is not None else ()
+        return login + (("--authfile", str(access.authfile)) if access is not None and access.authfile else ())
+
+    def _ask(self, found: str) -> _Done:
+        """What the registry has; where it cannot be reached and nobody insists, what is here."""
+        try:
+            return self._unpack_remote(is_there=bool(found) and self.policy == "auto")
+        except (NetworkFailed, RateLimited) as problem:
+            if not found or self.policy != "auto":
+                raise
+            self.workplace.progress.warn(f"{problem.message}; using {self.reference.redacted} as it is on this node")
+            return _Done(Path(found), Path(found).parent.name, False, is_unanswered=True)
+
+    def _remember(self, machine: str, done: _Done, *, is_there: bool) -> None:
+        word = "unanswered" if done.is_unanswered else "asked"
+        answer = f"{word} {describe_login(self.node.environ, self._login_words)}"
+        try:
+            self.node.remember(self.text, machine, done.identity, answer)
+        except FileProblem:
+            if not is_there:  # else it is asked again the next time, which is no reason to fail
+                raise
+
+    def _make(self, identity: str, source: str, build: Build) -> _Done:
+        from kedge.host.memory import watch_memory
+
+        if self.once:
+            with watch_memory("the unpacking"):
+                return _Done(self.node.make_passing(self.once, source, build), self.once, True)
+        force = self.policy == "always" or self.reference.transport is Transport.HOST
+        with watch_memory("the unpacking"):
+            root, is_new = self.node.make(identity, source, build, force=force)
+        return _Done(root, identity, is_new)
+
+    # -- files of this machine
+
+    def _unpack_file(self, path: Path) -> _Done:
+        from kedge.ops.sources.content_digest import hash_content, identify_settled
+
+        image = identify_settled(str(path))
+        if image.kind == "folder":
+            return _Done(Path(image.path), "", False)
+        _require_squashfs(image, image.path)
+        if self.once:
+            return self._unpack_squashfs(image, self.once, image.path)
+        identity = self.node.find_content(image)
+        found = self.node.find(identity) if identity else None
+        if found is not None and self.policy != "always":
+            return _Done(found, identity, False)
+        self.node.require_place(image.size, image.path)
+        identity = identity or hash_content(image, min(self.workplace.threads, _MAXIMUM_WORKERS))
+        _require_unchanged(image)
+        try:
+            done = self._unpack_squashfs(image, identity, image.path)
+        except NoSpace:
+            with contextlib.suppress(KedgeError):
+                self.node.remember_content(image, identity)  # whoever asks next is told so without a hash
+            raise
+        self.node.remember_content(image, identity)
+        return done
+
+    def _unpack_squashfs(self, image: ImageFile, identity: str, source: str) -> _Done:
+        """Straight from the file system in a file to the folder."""
+        from kedge.formats.squashfs.reader import SquashReader
+        from kedge.layers.unsquash import TreeExtractor, measure_tree
+
+        _require_squashfs(image, source)
+
+        def build(root: Path, require_room: Callable[[int], None]) -> Built:
+            with (
+                explained(image.path),
+                Path(image.path).open("rb") as file,
+                SquashReader(file, image.offset, image.size) as reader,
+            ):
+                tree = reader.read_tree()
+                size = measure_tree(tree)
+                require_room(size)
+                bar = _LateBar(self.workplace.progress, f"unpacking {Path(source).name}", size)
+                workers = min(self.workplace.threads, _MAXIMUM_WORKERS)
+                TreeExtractor(reader, self.workplace.progress, bar.advance, workers).extract(tree, root)
+                bar.finish()
+                _require_unchanged(image)
+                return Built(size, image.read_config())
+
+        try:
+            return self._make(identity, source, build)
+        except KedgeError as problem:
+            _require_unchanged(image)
+            problem.context.setdefault("image", source)  # what is damaged is said; here is where
+            raise
+
+    def _unpack_local(self) -> _Done:
+        """An archive, a layout, a daemon's image, or programs of this machine."""
+        from kedge.ops.sources.image_source import LayeredImage
+        from kedge.ops.sources.open_local import open_local_image
+
+        image = open_local_image(self.reference, self.workplace)
+        try:
+            if isinstance(image, LayeredImage):
+                return self._unpack_layers(image)
+            name = hashlib.sha256(str(self.reference).encode("utf-8", "surrogateescape")).hexdigest()
+            return self._make(f"host-{name}", str(self.reference), lambda root, _: Built(_write_tree(root, image)))
+        finally:
+            image.close()
+
+    def _unpack_layers(self, image: LayeredImage) -> _Done:
+        def build(root: Path, require_room: Callable[[int], None]) -> Built:
+            require_room(_EXPANSION * sum(layer.size for layer in image.manifest.layers))
+            return Built(_write_tree(root, image), _pack_section(image.config))
+
+        return self._make(self._name_layers(image.manifest.digest.hex), self.reference.redacted, build)
+
+    def _name_layers(self, digest: str) -> str:
+        return f"oci-{digest}-{_FORMAT}"
+
+    # -- images of other machines
+
+    def _unpack_remote(self, *, is_there: bool) -> _Done:
+        from kedge.ops.sources.resolve import resolve
+
+        is_offline, patience = self.policy == "never", LOOKUP_PATIENCE if is_there else None
+        with self.workplace.open_store() as store:
+            if self.reference.transport is Transport.DOCKER:
+                resolved = resolve(self.reference, self.workplace, store, offline=is_offline, patience=patience)
+                if not resolved.manifest.is_sif:
+                    return self._unpack_resolved(resolved, store)
+            return self._unpack_sif(store, self.workplace.hurry(patience) if patience else self.workplace)
+
+    def _unpack_resolved(self, resolved: Resolved, store: Store) -> _Done:
+        from kedge.ops.sources.fetch_layers import open_remote_image
+
+        identity = self.once or self._name_layers(resolved.digest.hex)
+        found = self.node.find(identity)
+        if found is not None and self.policy != "always":
+            return _Done(found, identity, False, resolved.is_unanswered)
+        missing = sum(x.size for x in resolved.manifest.layers if not store.has_blob(x.digest, x.size))
+        if missing and self.policy == "never":
+            raise self._refuse_fetching()
+
+        def build(root: Path, require_room: Callable[[int], None]) -> Built:
+            self._require_room(store, missing)
+            require_room(_EXPANSION * resolved.compressed_size)
+            image = open_remote_image(resolved, self.workplace, store)  # downloads begin here, in one process only
+            try:
+                return Built(_write_tree(root, image), _pack_section(image.config))
+            finally:
+                image.close()
+
+        with self._attempt(store):
+            return self._make(identity, self.reference.redacted, build)
+
+    def _unpack_sif(self, store: Store, workplace: Workplace) -> _Done:
+        from kedge.ops.sources.content_digest import hash_content
+        from kedge.ops.sources.fetch_sif import find_sif_source
+
+        source = find_sif_source(self.reference, workplace, store, offline=self.policy == "never")
+        identity = self.once or (f"sif-{source.digest.hex}" if source.digest else "")
+        found = self.node.find(identity) if identity else None
+        if found is not None and self.policy != "always":
+            return _Done(found, identity, False)
+        with store.use_image(source.key):
+            if self.policy == "never" and store.find_at_hand(source.key) is None:
+                raise self._refuse_fetching()
+            self._require_room(store, source.size or 0)
+            with self._attempt(store):
+                write = self._write_nothing if self.policy == "never" else source.write
+                path = store.build_image(source.key, write)
+                image = identify(str(path))
+                identity = identity or hash_content(image, min(self.workplace.threads, _MAXIMUM_WORKERS))
+                done = self._unpack_squashfs(image, identity, self.reference.redacted)
+            if not source.keep:
+                store.images.drop(source.key)
+        return done
+
+    def _write_nothing(self, file: BinaryIO) -> None:
+        del file
+        raise self._refuse_fetching()
+
+    def _refuse_fetching(self) -> ImageNotFound:
+        return ImageNotFound(
+            f"{self.reference.redacted} is neither on this node nor in the store, and '--pull never' forbids fetching",
+            hint=f"fetch it where there is a network: kedge pull {self.reference.redacted}",
+        )
+
+    def _require_room(self, store: Store, missing: int) -> None:
+        from kedge.host.space import require_space
+
+        if missing:
+            what = f"the download of {self.reference.redacted}"
+            require_space(store.root, missing, what, choice=self.workplace.store_choice)
+
+    def _attempt(self, store: Store) -> contextlib.AbstractContextManager[None]:
+        return self.workplace.attempt(store, f"the unpacking of {self.reference.redacted}")
+
+
+def _require_squashfs(image: ImageFile, source: str) -> None:
+    if image.file_system != "squashfs":
+        raise UnsupportedFormat(
+            f"{source} holds an {image.file_system} file system, which is mounted, not unpacked",
+            hint="run it with --root-from kernel as root, or where fuse2fs is installed",
+        )
+
+
+def _require_unchanged(image: ImageFile) -> None:
+    """Raise where another file has taken the image's place, or somebody has written to it, since it was identified."""
+    if identify(image.path).state != image.state:
+        raise FileProblem(
+            f"{image.path} was changed while it was unpacked", hint="try again when nobody writes to it any more"
+        )
+
+
+class _LateBar:
+    """A task that begins with its first news: a bar has a thread, and processes are best forked before there is one."""
+
+    def __init__(self, progress: Progress, label: str, total: int) -> None:
+        self._progress = progress
+        self._label = label
+        self._total = total
+        self._task: Task | None = None
+
+    def advance(self, amount: int) -> None:
+        """Add to what is done."""
+        if self._task is None:
+            self._task = self._progress.task(self._label, self._total)
+        self._task.advance(amount)
+
+    def finish(self) -> None:
+        """The piece is complete."""
+        if self._task is not None:
+            self._task.finish()
+
+
+def _pack_section(config: ImageConfig) -> bytes:
+    """The part of a config that a SIF carries as well."""
+    return json.dumps(config.section, sort_keys=True).encode() if config.section else b""
+
+
+def _write_tree(root: Path, image: ImageSource) -> int:
+    """The image's files as a folder; about how much room they take."""
+    from kedge.layers.sandbox import SandboxSink
+    from kedge.layers.unsquash import make_usable, measure_tree
+    from kedge.ops.images.write_image import fill_decorated
+
+    with SandboxSink(root) as sink:
+        tree = fill_decorated(image, sink)
+        make_usable(tree)
+        size = measure_tree(tree)
+        sink.finish(tree)
+    return size

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Writes an opened image in any form: SIF, bare SquashFS, sandbox folder, OCI layout, OCI or docker archive.
+
+Whatever the form, the target appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from kedge.errors import CorruptImage, UsageError
+from kedge.formats.oci.writer import convert_to_oci, write_docker_archive, write_layout, write_oci_archive
+from kedge.formats.sif.layout import DataType, SifDescriptor
+from kedge.formats.sif.writer import SifBuilder
+from kedge.formats.singularityd import ImageRecord, decorate, describe
+from kedge.formats.singularityd.kept import keep_own_parts
+from kedge.formats.singularityd.views import TreeView
+from kedge.formats.squashfs.reader import SquashReader
+from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
+from kedge.layers.sandbox import SandboxSink
+from kedge.model.form import Form
+from kedge.model.manifest import ImageConfig
+from kedge.model.progress import Progress, Silent
+from kedge.model.tree import ContentSink, Kind, Node, walk
+from kedge.ops.setup.workplace import Workplace
+from kedge.ops.sources.image_source import ImageSource, PackedTree, TreeImage
+from kedge.ops.sources.layered import LayerOptions, as_stored_image
+from kedge.posix.files import atomic_output, copy_range
+
+_BLOCK = 4096
+_FILE_MODES = {Form.SIF: 0o755}  # a SIF is executable: its first line starts it
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How an image is written."""
+
+    codec: str = "zstd"
+    threads: int = 1
+    force: bool = False
+    tag: str | None = None  # what OCI layouts and archives call the image
+    temporary_directory: Path | None = None  # where a layer is put together before its size is known
+    progress: Progress = field(default_factory=Silent)
+    recompress: bool = False  # also what is packed already: a codec was asked for
+    fix_permissions: bool = False  # let the owner read and write everything, and enter all directories
+
+
+def choose_options(workplace: Workplace, *, force: bool = False, tag: str | None = None) -> WriteOptions:
+    """How images are written by a command with these settings."""
+    settings = workplace.settings
+    return WriteOptions(
+        settings.compression,
+        workplace.threads,
+        force,
+        tag,
+        settings.temporary_directory,
+        workplace.progress,
+        # a configuration file says how new images are packed, which is no reason to pack others again
+        fix_permissions=workplace.fix_permissions,
+        recompress=settings.sources["compression"].kind in ("flag", "environment"),
+    )
+
+
+def write_image(target: Path, form: Form, image: ImageSource, options: WriteOptions) -> None:
+    """Write the image; refuses a target that exists unless `options.force`."""
+    if form is Form.SANDBOX:
+        write_sandbox(target, image, options)
+    elif form in (Form.SIF, Form.SQUASHFS):
+        write: Callable[[BinaryIO, ImageSource, WriteOptions], object] = (
+            write_sif if form is Form.SIF else write_squashfs
+        )
+        with atomic_output(target, mode=_FILE_MODES.get(form, 0o644), force=options.force) as file:
+            write(file, image, options)
+    else:
+        _write_oci(target, form, image, options)
+
+
+def write_sif(file: BinaryIO, image: ImageSource, options: WriteOptions) -> None:
+    """Write a SIF: the small objects first, then the file system straight at its final place."""
+    objects = _find_objects(image)
+    record = image.record
+    for warning in objects.warnings:
+        options.progress.warn(warning)
+    seed = f"{record.kind}|{record.reference}|{record.digest}|{options.codec}".encode()
+    builder = SifBuilder(file, architecture=record.platform.architecture, created=record.created, seed=seed)
+    builder.add_object(DataType.DEFFILE, objects.definition)
+    metadata = builder.add_object(DataType.GENERIC_JSON, objects.inspect_metadata, "inspect-metadata.json")
+    if objects.oci_config is not None:
+        builder.add_object(DataType.GENERIC_JSON, objects.oci_config, "oci-config.json")
+    builder.begin_partition()
+    partition = builder.end_partition(write_squashfs(file, image, options))
+    if not image.is_decorated:
+        kept = _read_own_parts(file, partition, objects, options.progress)
+        if kept is not None:
+            builder.replace_object(metadata, kept)
+    builder.finish()
+
+
+def _read_own_parts(file: BinaryIO, partition: SifDescriptor, objects: ImageRecord, progress: Progress) -> bytes | None:
+    """The document of `inspect` with what only the files know, now that they are there."""
+    file.flush()
+    try:
+        with SquashReader(file, partition.offset, partition.size) as reader:
+            return keep_own_parts(objects.inspect_metadata, TreeView(reader.find, reader), "the image")
+    except CorruptImage as problem:
+        progress.warn(f"'inspect' will not show the image's help, test and apps: {problem.message}")
+        return None
+
+
+def write_squashfs(file: BinaryIO, image: ImageSource, options: WriteOptions) -> int:
+    """Write the file system at the file's position; returns its size."""
+    if (
+        isinstance(image, TreeImage)
+        and image.packed
+        and image.is_decorated
+        and not (options.recompress or options.fix_permissions)
+    ):
+        return copy_packed(image.packed, file)
+    made = SquashOptions(codec=options.codec, threads=options.threads, mtime=max(image.record.created, 0))
+    with SquashWriter(file, made) as writer:
+        size = writer.finish(fill_decorated(image, writer, options))
+    for name, count in sorted(writer.skipped_xattrs.items()):
+        options.progress.warn(
+            f"SquashFS cannot hold the attribute {name.decode(errors='replace')}: left out of {count} files"
+        )
+    return size
+
+
+def copy_packed(packed: PackedTree, file: BinaryIO) -> int:
+    """The same file system at the file's position, byte for byte; its size, a multiple of 4096 as mounts need it."""
+    copy_range(packed.file, file, packed.offset, packed.size)
+    padding = bytes(-packed.size % _BLOCK)
+    file.write(padding)
+    return packed.size + len(padding)
+
+
+def write_sandbox(target: Path, image: ImageSource, options: WriteOptions) -> None:
+    """Write a folder."""
+    with SandboxSink(target, force=options.force, progress=options.progress) as sink:
+        sink.finish(fill_decorated(image, sink, options))
+
+
+def fill_decorated(image: ImageSource, sink: ContentSink, options: WriteOptions | None = None) -> Node:
+    """The image's tree, with `.singularity.d` where the image does not bring its own."""
+    root = image.fill(sink)
+    if not image.is_decorated:
+        decorate(root, sink, _require_config(image), image.record)
+    if options is not None and options.fix_permissions:
+        _open_to_owner(root)
+    return root
+
+
+def _open_to_owner(root: Node) -> None:
+    """rwX for the owner, as `chmod -R u+rwX` gives it."""
+    for node in (root, *(node for _, node in walk(root))):
+        if node.kind is Kind.DIRECTORY:
+            node.mode |= 0o700
+        elif node.kind is Kind.FILE:
+            node.mode |= 0o700 if node.mode & 0o111 else 0o600
+
+
+def _write_oci(target: Path, form: Form, image: ImageSource, options: WriteOptions) -> None:
+    if options.fix_permissions:
+        raise UsageError(
+            f"--fix-perms changes files, and {form} keeps an image's layers as they are",
+            hint="leave it out, or write a SIF or a sandbox",
+        )
+    making = LayerOptions(options.temporary_directory, options.threads, options.progress)
+    with as_stored_image(image, options.tag, making) as stored:
+        if form is not Form.DOCKER_ARCHIVE and image.record.kind in ("docker-archive", "docker-daemon"):
+            stored = convert_to_oci(stored)  # its manifest was made up here; a registry's own keeps its digest
+        if form is Form.OCI:
+            write_layout(target, [stored], force=options.force)
+            return
+        write = write_oci_archive if form is Form.OCI_ARCHIVE else write_docker_archive
+        with atomic_output(target, force=options.force) as file:
+            write(file, [stored])
+
+
+def _find_objects(image: ImageSource) -> ImageRecord:
+    if isinstance(image, TreeImage) and image.objects is not None:
+        return image.objects
+    return describe(_require_config(image), image.record)
+
+
+def _require_config(image: ImageSource) -> ImageConfig:
+    if image.config is None:
+        raise UsageError("this image has no OCI config to make its run script from")
+    return image.config

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Interactive jobs: an allocation with the user's terminal on it, in the container."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NoReturn
+
+from kedge.errors import ProgramMissing, SchedulerFailed, UsageError
+from kedge.frozen import frozen
+from kedge.model.job import Job, Parallel
+from kedge.ops.jobs.clusters import Cluster
+from kedge.ops.jobs.image import NOW, StagedImage, place_image, pull_image, read_architecture
+from kedge.ops.jobs.submit import doubt_image, find_kedge
+from kedge.posix.programs import find_program
+from kedge.posix.spawn import replace_process
+from kedge.schedulers.container_words import pyxis_options, uses_pyxis
+from kedge.settings import Settings
+from kedge.sites.checks import check_request
+
+_ANY_SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash; exec sh")
+
+
+@frozen
+class Allocation:
+    """What will be run here, and what the user types on the node where the allocation takes no command."""
+
+    argv: tuple[str, ...]
+    typed: tuple[str, ...]
+    image: StagedImage
+    warnings: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def plan_allocation(
+    job: Job,
+    cluster: Cluster,
+    settings: Settings,
+    environ: Mapping[str, str],
+    folder: str,
+    *,
+    has_terminal: bool = True,
+) -> Allocation:
+    """Decide everything; nothing is fetched or asked for yet."""
+    if job.array or job.dependencies or job.parallel is not Parallel.SINGLE:
+        raise UsageError("arrays, dependencies and ranks are for batch jobs", hint="'kedge submit' takes them")
+    image = place_image(job, cluster.site, settings, environ, folder)
+    seen = [path for path in (folder, image.path if "://" not in image.path else "") if path]
+    architecture = read_architecture(image, cluster.site)
+    checked = check_request(job, cluster.site, interactive=True, environ=environ, paths=seen, architecture=architecture)
+    doubts = doubt_image(checked.job, cluster.site, image, settings, environ)
+    inside = _make_command(checked.job, cluster, image, folder)
+    argv = cluster.backend.interactive_argv(checked.job, cluster.site, inside, has_terminal=has_terminal)
+    takes_command = not inside or any(word == inside[-1] or inside[-1] in word for word in argv)
+    step = ("srun", "--pty") if uses_pyxis(checked.job, cluster.site) else ()
+    typed = () if takes_command else (*step, *inside)
+    return Allocation(tuple(argv), typed, image, (*checked.warnings, *doubts), checked.notes)
+
+
+def run_allocation(plan: Allocation, cluster: Cluster) -> NoReturn:
+    """Ask for it: the scheduler's command takes the place of this process, with its terminal and its signals."""
+    cluster.require_configuration(os.environ)
+    if plan.image.when == NOW:
+        pull_image(plan.image)
+    path = find_program(plan.argv[0])
+    if path is None:
+        problem = ProgramMissing("", context={"PATH": os.environ.get("PATH", "")})
+        raise cluster.explain_missing(plan.argv[0], problem)
+    try:
+        replace_process(path, plan.argv, os.environ)
+    except OSError as problem:
+        raise SchedulerFailed(f"'{plan.argv[0]}' could not be started: {problem.strerror}") from problem
+
+
+def _make_command(job: Job, cluster: Cluster, image: StagedImage, folder: str) -> list[str]:
+    """What runs on the node: a shell or a command, in the container or beside it."""
+    # not with --env of the container, which takes commas for the end of a value
+    variables = [f"{name}={value}" for name, value in job.environment]
+    words = ["env", *variables] if variables else []
+    if not job.image:
+        return [*words, *(job.command or [os.environ.get("SHELL") or "/bin/bash"])]
+    directory = str(Path(folder, job.directory)) if job.directory else ""
+    if uses_pyxis(job, cluster.site):  # options of the srun that stands before the command
+        return [*pyxis_options(job, cluster.site, directory or folder), *words, *(job.command or _ANY_SHELL)]
+    words += [find_kedge(), "exec" if job.command else "shell"]
+    if job.uses_gpus:
+        words.append("--nv")
+    if job.force:
+        words.append("--force")
+    words += [word for bind in (*cluster.site.binds, *job.binds) for word in ("--bind", bind)]
+    words += job.container_options
+    words += ["--pwd", directory] if directory else []
+    # an image that may not be pulled here is pulled by the node, when the container starts
+    source = image.reference if image.reference and image.when != NOW else image.path
+    return [*words, source, *job.command]

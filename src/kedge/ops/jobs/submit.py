@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Submit: from a job's description to a script in the scheduler's queue, with a record that nothing can lose."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from kedge.errors import (
+    FileProblem,
+    InvalidJob,
+    JobNotFound,
+    KedgeError,
+    ProgramMissing,
+    RequestRefused,
+    SchedulerFailed,
+)
+from kedge.frozen import frozen, replace
+from kedge.jobs.encoding import encode_job
+from kedge.jobs.records import Draft, Record
+from kedge.model.job import Dependency, Job
+from kedge.model.output_pattern import fill_pattern
+from kedge.model.site import Site
+from kedge.ops.jobs.clusters import Cluster
+from kedge.ops.jobs.image import NOW, StagedImage, place_image, pull_image, read_architecture
+from kedge.posix.files import require_writable
+from kedge.posix.private import read_own_file
+from kedge.posix.process import run_into_files
+from kedge.posix.programs import find_program
+from kedge.schedulers.backend import Place
+from kedge.settings import Settings
+from kedge.sites.checks import check_request
+from kedge.sites.rules import find_hidden_root
+
+_DEFAULT_OUTPUT = "{name}-{id}.out"
+_ANSWER_LIMIT = 1 << 20  # bytes of what a submit command prints
+_LOADER = ("LD_", "PYTHON")  # what the loader and kedge's own Python read
+_DEFAULT_ARRAY_OUTPUT = "{name}-{id}_{index}.out"
+
+
+@frozen
+class Plan:
+    """All that a submission will do; `--dry-run` shows it."""
+
+    job: Job  # with what the site filled in
+    cluster: Cluster
+    key: str
+    place: Place
+    image: StagedImage
+    script: str
+    argv: tuple[str, ...]
+    warnings: tuple[str, ...]  # something is likely to go wrong
+    notes: tuple[str, ...]  # something comes without asking
+
+
+@frozen
+class Submitted:
+    """A job that is in the queue."""
+
+    record: Record
+    argv: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, object]:
+        """What `--json` prints."""
+        record = self.record
+        return {
+            "id": record.id,
+            "name": record.name,
+            "site": record.site,
+            "scheduler": record.scheduler,
+            "key": record.key,
+            "script": str(record.script),
+            "output": show_output(record),
+            "submit": list(self.argv),
+        }
+
+
+def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping[str, str], folder: str) -> Plan:
+    """Decide everything: tags are looked up, nothing is pulled or submitted. `folder` is where relative names begin."""
+    directory = str(Path(folder, job.directory)) if job.directory else folder
+    if not Path(directory).is_dir():
+        raise FileProblem(f"the working folder {directory} does not exist", context={"path": directory})
+    image = place_image(job, cluster.site, settings, environ, folder)
+    output = Path(directory, job.output or (_DEFAULT_ARRAY_OUTPUT if job.array else _DEFAULT_OUTPUT))
+    error = str(Path(directory, job.error)) if job.error else ""
+    for path in (str(output), error):
+        if path not in ("", os.devnull):
+            require_writable(_find_output_folder(path, job.name))
+    seen = [path for path in (directory, image.path if "://" not in image.path else "", str(output)) if path]
+    architecture = read_architecture(image, cluster.site)
+    checked = check_request(job, cluster.site, environ=environ, paths=seen, architecture=architecture)
+    ready = replace(checked.job, dependencies=tuple(_resolve(each, cluster) for each in job.dependencies))
+    pinned = _pin(ready, image, cluster.site, settings, environ)
+    doubts = doubt_image(ready, cluster.site, image if pinned.image.reference else pinned.image, settings, environ)
+    ready, image = pinned.job, pinned.image
+    key, record = cluster.records.place()
+    kedge = find_kedge()
+    if image.path:
+        _require_seen(kedge, cluster.site, environ)
+    place = Place(
+        record=str(record),
+        kedge=kedge,
+        image=image.path,
+        pull_from="" if image.when == NOW else image.reference,
+        directory=directory,
+        output=str(output),
+        error=error,
+        inside_only=_find_inside_only(ready),
+        source=ready.image if "@" in ready.image and "://" in ready.image else "",
+    )
+    script = cluster.backend.render(ready, cluster.site, place)
+    argv = cluster.backend.submit_argv(str(record / "script.sh"), ready, cluster.site)
+    warnings = (*checked.warnings, *pinned.warnings, *doubts)
+    return Plan(ready, cluster, key, place, image, script, tuple(argv), warnings, checked.notes)
+
+
+@frozen
+class _Pinned:
+    """The job with its image as it is now, and where that lies."""
+
+    job: Job
+    image: StagedImage
+    warnings: tuple[str, ...] = ()
+
+
+def _pin(job: Job, image: StagedImage, site: Site, settings: Settings, environ: Mapping[str, str]) -> _Pinned:
+    """Let a tag mean what it means now."""
+    if not job.image or (not image.reference and "://" not in image.path):
+        return _Pinned(job, image)
+    from kedge.ops.jobs.pin import pin_image  # late: most jobs name a file
+
+    queue = site.find_queue(job.queue)
+    pin = pin_image(job.image, image, settings, queue.arch if queue else "")
+    if pin.path:
+        return _Pinned(job, StagedImage(pin.path), pin.warnings)
+    if not pin.reference:
+        return _Pinned(job, image, pin.warnings)
+    job = replace(job, image=pin.reference)
+    return _Pinned(job, place_image(job, site, settings, environ, ""), pin.warnings)
+
+
+def doubt_image(
+    job: Job, site: Site, image: StagedImage, settings: Settings, environ: Mapping[str, str]
+) -> tuple[str, ...]:
+    """What speaks against the image on the GPUs of the queue; WillNotRun where that is certain."""
+    queue = site.find_queue(job.queue)
+    has_unseen = job.nv is None and not job.wants_gpus and queue is not None and queue.gives_gpus_unasked
+    if not job.uses_gpus and not has_unseen:
+        return ()
+    from kedge.ops.jobs.preflight import check_image, warn_unseen_gpus  # late: other jobs need none of it
+
+    check = warn_unseen_gpus if has_unseen else check_image
+    return check(job, site, image, settings, environ)
+
+
+def _find_inside_only(job: Job) -> tuple[str, ...]:
+    """Variables of the job that would change programs of the node, kedge and srun among them."""
+    if not job.image or not job.environment:
+        return ()
+    from kedge.runtime.environment.env_requests import NEVER_PASSED  # late: most jobs set no variables
+    from kedge.runtime.environment.leaks import is_guarded
+
+    names = (name for name, _ in job.environment)
+    return tuple(name for name in names if name in NEVER_PASSED or is_guarded(name) or name.startswith(_LOADER))
+
+
+def _require_seen(kedge: str, site: Site, environ: Mapping[str, str]) -> None:
+    """Jobs start containers with this very kedge, so compute nodes have to see it."""
+    if find_hidden_root(kedge, site, environ) is not None:
+        raise RequestRefused(
+            f"compute nodes of {site.name} do not see {kedge}, which jobs start",
+            context={"site": site.name, "path": kedge},
+            hint=f"install kedge on {site.scratch or 'a file system that they see'} too, and submit with that one",
+        )
+
+
+def _find_output_folder(pattern: str, name: str) -> Path:
+    """The folder of a file of output, which has to be there before the job is: schedulers make none."""
+    folder = str(Path(pattern).parent)
+    if "{id}" in folder or "{index}" in folder:
+        raise InvalidJob(
+            f"the output '{pattern}' is in a folder named after the job's id, and schedulers make no folders",
+            hint="put {id} and {index} into the name of the file: logs/{name}-{id}.out",
+        )
+    return Path(fill_pattern(folder, name=name, id="", index=None))
+
+
+def submit(plan: Plan) -> Submitted:
+    """Do what was planned: pull, write the record, hand the script to the scheduler, note its id."""
+    if plan.image.when == NOW:
+        queue = plan.cluster.site.find_queue(plan.job.queue)
+        pull_image(plan.image, queue.arch if queue else "")
+    cluster, place = plan.cluster, plan.place
+    draft = Draft(
+        name=plan.job.name,
+        site=cluster.site.name,
+        scheduler=cluster.backend.name,
+        job=encode_job(plan.job),
+        directory=place.directory,
+        output=place.output,
+        error=place.error,
+        submit=plan.argv,
+    )
+    cluster.require_configuration(os.environ)
+    record = cluster.records.create(plan.key, draft, plan.script)
+    out, err = record.folder / "submit.out", record.folder / "submit.err"
+    try:
+        done = run_into_files(plan.argv, out, err, environment=_make_environment(os.environ), directory=place.directory)
+    except ProgramMissing as problem:
+        cluster.records.forget(record)
+        raise cluster.explain_missing(plan.argv[0], problem) from None
+    except KedgeError:
+        cluster.records.forget(record)  # it did not begin: nothing is in the queue
+        raise
+    found = recover_id(record, cluster)  # a submit command can fail after the scheduler took the job
+    if found is not None:
+        return Submitted(found, plan.argv)
+    if done.status:
+        cluster.records.forget(record)
+        refusal = cluster.explain_failure(done)
+        refusal.context |= {"command": f"{plan.argv[0]}, with the script that --dry-run prints"}  # this one is gone
+        raise refusal
+    raise SchedulerFailed(
+        f"{plan.argv[0]} said nothing that looks like a job's id: {done.text.strip()[-200:]!r}",
+        context={"record": str(record.folder)},
+        hint="the job may be in the queue all the same; 'kedge jobs' lists what is there",
+    )
+
+
+def show_output(record: Record) -> str:
+    """The file that takes its output, with INDEX in it for an array's tasks."""
+    return fill_pattern(record.output.replace("{index}", "INDEX"), name=record.name, id=record.id, index=None)
+
+
+def recover_id(record: Record, cluster: Cluster) -> Record | None:
+    """The id of a submission whose kedge was killed before it could note it; None: there is none to be found."""
+    try:
+        text = read_own_file(record.folder / "submit.out", _ANSWER_LIMIT).decode(errors="replace")
+        return cluster.records.name_id(record, cluster.backend.parse_submit(text))
+    except (OSError, SchedulerFailed, FileProblem):
+        return None
+
+
+def find_kedge() -> str:
+    """The path of the command, as scripts name it: beside this Python, where it was installed, else on the PATH."""
+    beside = Path(sys.prefix, "bin/kedge")
+    found = str(beside) if beside.exists() else find_program("kedge")
+    if not found:
+        raise FileProblem(
+            "the command 'kedge' was not found, and jobs have to start it",
+            context={"PATH": os.environ.get("PATH", "")},
+            hint="install kedge where compute nodes see it ('uv tool install kedge' or 'pip install --user kedge')",
+        )
+    return found
+
+
+def _resolve(dependency: Dependency, cluster: Cluster) -> Dependency:
+    """A dependency by the scheduler's id, whatever the user called it."""
+    try:
+        record = cluster.records.find(dependency.job, cluster.site.name)
+    except JobNotFound:
+        if dependency.job[:1].isdecimal():
+            return dependency  # a job that was not submitted with kedge
+        raise InvalidJob(
+            f"there is no job '{dependency.job}' to wait for",
+            context={"key": "after"},
+            hint="'kedge jobs' lists them; an id of the scheduler is taken as it is",
+        ) from None
+    if not record.id:
+        raise InvalidJob(f"the job '{dependency.job}' was never submitted, so nothing can wait for it")
+    return replace(dependency, job=record.id, record=str(record.folder))
+
+
+def _make_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Without what an allocation left: a job that is submitted inside another must not inherit its shape."""
+    kept = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT")
+    left = ("SLURM_", "KEDGE_ARRAY_INDEX", "KEDGE_JOB_")
+    return {name: value for name, value in environ.items() if not name.startswith(left) or name in kept}

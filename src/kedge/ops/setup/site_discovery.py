@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Asks the scheduler of this machine what there is, writes a profile of it, and compares one with it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from kedge.errors import NoScheduler, ProgramFailed, ProgramMissing, SchedulerFailed
+from kedge.frozen import replace
+from kedge.model.site import Site
+from kedge.ops.setup.site import look_around, require_slurm_conf
+from kedge.posix.files import atomic_output, explained, refuse_existing
+from kedge.posix.private import make_private
+from kedge.posix.process import run_program
+from kedge.schedulers.advice import find_advice, find_missing_setup
+from kedge.sites.compare import Difference, compare_sites
+from kedge.sites.detect import detect_scheduler
+from kedge.sites.discover_modules import AVAILABLE, find_runtime_module
+from kedge.sites.profile import check_name, user_folder
+from kedge.sites.writer import write_profile
+
+_PATIENCE = 60.0  # seconds for each program
+_SHORT_PATIENCE = 15.0  # for those that only add to the profile: a database that is down keeps its clients waiting
+_MOST_HOSTS = 64  # Grid Engine is asked host by host: more of them are taken to be like these
+
+
+def discover_site(environ: Mapping[str, str], name: str = "") -> Site:
+    """The site that the scheduler of this machine describes; NoScheduler where there is none."""
+    machine = look_around(environ)
+    found = detect_scheduler(machine)
+    title = name or suggest_name(machine.hostnames)
+    check_name(title, where="the name")
+    ways = {
+        "generic-slurm": _ask_slurm,
+        "generic-gridengine": _ask_gridengine,
+        "generic-pbs": _ask_pbs,
+    }
+    if found.site not in ways:
+        raise NoScheduler(
+            "there is no scheduler here to ask",
+            hint="run it on a login node of the cluster; 'kedge site detect' says why",
+        )
+    if found.site == "generic-slurm":
+        require_slurm_conf(environ)
+    site = ways[found.site](title, environ)
+    if not site.queues:
+        raise SchedulerFailed(f"{site.scheduler} is here, but shows no queue", hint="is the scheduler running?")
+    return _add_machine(site, machine.hostnames)
+
+
+def _add_machine(site: Site, hostnames: Sequence[str]) -> Site:
+    """What a profile needs besides the scheduler's own facts."""
+    module = find_runtime_module(_ask(AVAILABLE, may_fail=True))
+    full = next((name for name in hostnames if "." in name), hostnames[0] if hostnames else "")
+    pattern = re.sub(r"\d+", r"\\d+", re.escape(full).replace(r"\-", "-")) if full else ""
+    scratch = "$SCRATCH" if os.environ.get("SCRATCH") else ""
+    return replace(
+        site,
+        hostnames=(pattern,) if pattern and not pattern.startswith("localhost") else (),
+        runtime_modules=(module,) if module else (),
+        scratch=scratch,
+    )
+
+
+def suggest_name(hostnames: Sequence[str]) -> str:
+    """A name for the site: the second part of `login1.cluster.example.org`, else the machine's own without digits."""
+    full = next((name for name in hostnames if name.count(".") >= 2), "")
+    word = full.split(".")[1] if full else re.sub(r"\d+$", "", hostnames[0].partition(".")[0] if hostnames else "")
+    return re.sub(r"[^a-z0-9-]", "-", word) or "site"
+
+
+def save_profile(site: Site, environ: Mapping[str, str], *, output: str = "", force: bool = False) -> Path:
+    """Write the profile into the user's folder, or to a file; whole or not at all. Returns where."""
+    path = Path(output) if output else user_folder(environ) / f"{site.name}.toml"
+    refuse_existing(path, force=force)
+    if not output:
+        with explained(path.parent):
+            make_private(path.parent)
+    with atomic_output(path, force=force) as file:
+        file.write(show_profile(site).encode())
+    return path
+
+
+def show_profile(site: Site) -> str:
+    """The text of a profile that was found out."""
+    return write_profile(
+        site,
+        opening=(
+            "Written by 'kedge site init' from what the scheduler said. Change what is wrong, and add what it does not",
+            "say: requires, refuses, home_on_nodes, scratch, pull … docs/guides/sites.md explains every key.",
+        ),
+    )
+
+
+def compare_with_live(site: Site, environ: Mapping[str, str]) -> list[Difference]:
+    """Where the profile and the scheduler disagree; NoScheduler where there is none to ask."""
+    return compare_sites(site, discover_site(environ, site.name))
+
+
+def _ask(argv: Sequence[str], *, may_fail: bool = False) -> str:
+    try:
+        done = run_program(argv, check=False, timeout=_SHORT_PATIENCE if may_fail else _PATIENCE)
+    except (ProgramMissing, ProgramFailed) as problem:
+        if may_fail:
+            return ""
+        raise SchedulerFailed(problem.message, hint="is the scheduler running?") from problem
+    if done.status and not may_fail:
+        said = (done.errors or done.output).decode(errors="replace").strip()
+        last = said.splitlines()[-1] if said else f"it ended with status {done.status}"
+        plain = (f"{argv[0]}: {last.removeprefix(f'{argv[0]}: ')}", find_advice(said) or "is the scheduler running?")
+        message, hint = find_missing_setup(said) or plain
+        raise SchedulerFailed(message, context={"command": " ".join(argv), "said": said[-2000:]}, hint=hint)
+    return "" if done.status else done.text
+
+
+def _ask_slurm(name: str, environ: Mapping[str, str]) -> Site:
+    from kedge.sites import discover_slurm as slurm  # late: one of three
+
+    config = _ask(slurm.CONFIG, may_fail=True)
+    has_accounts = slurm.has_accounts(config)
+    texts = slurm.SlurmTexts(
+        partitions=_ask(slurm.PARTITIONS),
+        nodes=_ask(slurm.NODES),
+        hosts=_ask(slurm.HOSTS, may_fail=True),
+        config=config,
+        qos=_ask(slurm.QOS, may_fail=True) if has_accounts else "",
+        associations=_ask(slurm.associations_argv(_user_name(environ)), may_fail=True) if has_accounts else "",
+    )
+    return slurm.discover_slurm(texts, name)
+
+
+def _user_name(environ: Mapping[str, str]) -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return environ.get("USER", str(os.getuid()))
+
+
+def _ask_gridengine(name: str, environ: Mapping[str, str]) -> Site:
+    from kedge.sites import discover_gridengine as engine  # late: one of three
+
+    del environ
+    queues = {each: _ask(engine.show_argv("-sq", each)) for each in engine.parse_names(_ask(engine.QUEUES))}
+    groups = {group for text in queues.values() for group in engine.find_groups(text)}
+    environments = engine.parse_names(_ask(engine.ENVIRONMENTS, may_fail=True))
+    hosts = engine.parse_names(_ask(engine.HOSTS, may_fail=True))[:_MOST_HOSTS]
+    texts = engine.GridEngineTexts(
+        queues=queues,
+        hosts={each: _ask(engine.show_argv("-se", each), may_fail=True) for each in hosts},
+        groups={each: _ask(engine.show_argv("-shgrp_resolved", each), may_fail=True) for each in sorted(groups)},
+        environments={each: _ask(engine.show_argv("-sp", each), may_fail=True) for each in environments},
+        resources=_ask(engine.RESOURCES, may_fail=True),
+        loads=_ask(engine.LOADS, may_fail=True),
+    )
+    return engine.discover_gridengine(texts, name)
+
+
+def _ask_pbs(name: str, environ: Mapping[str, str]) -> Site:
+    from kedge.sites import discover_pbs as pbs  # late: one of three
+
+    del environ
+    texts = pbs.PbsTexts(_ask(pbs.QUEUES), _ask(pbs.SERVER, may_fail=True), _ask(pbs.NODES, may_fail=True))
+    return pbs.discover_pbs(texts, name)

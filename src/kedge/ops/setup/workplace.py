@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What every operation works with: settings, the store, access to registries, and where progress is shown."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kedge.errors import FileProblem, NoSpace
+from kedge.frozen import replace as replace_settings
+from kedge.model.platform import Platform
+from kedge.model.progress import Progress, Silent
+from kedge.posix.files import explained
+from kedge.settings import Settings
+from kedge.store.store import Store
+
+if TYPE_CHECKING:
+    from kedge.registry.access import Access, AccessOptions
+
+_PASSING_STORE = "kedge-store"
+LOOKUP_PATIENCE = 10.0  # seconds; for who has the image already, and only wants to know whether it is the newest
+_QUESTION_PATIENCE = 20.0  # seconds; who asks waits for the answer, who pulls may leave
+MORE_RETRIES = (
+    "--retries N, or the setting 'retries', asks more often"  # the hint where a hurried question had no answer
+)
+
+# Imports inside the methods below are late for start-up cost: few commands need them all.
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """Settings and progress of one command; opens what it needs when it is needed."""
+
+    settings: Settings
+    progress: Progress = field(default_factory=Silent)
+    access: AccessOptions | None = None
+    fix_permissions: bool = False  # --fix-perms
+
+    @property
+    def packing(self) -> str:
+        """What stored images depend on besides what they are made of."""
+        return self.settings.compression + ("+fix-perms" if self.fix_permissions else "")
+
+    @property
+    def platform(self) -> Platform:
+        """The architecture asked for; this machine's by default."""
+        return Platform.parse(self.settings.architecture) if self.settings.architecture else Platform.host()
+
+    @property
+    def threads(self) -> int:
+        """How many threads may compress here."""
+        from kedge.host.limits import choose_threads, read_limits
+
+        return choose_threads(read_limits(), self.settings.threads)
+
+    @property
+    def is_hurried(self) -> bool:
+        """Whether registries are asked for a short while only."""
+        return self.access is not None and self.access.patience is not None
+
+    def hurry(self, patience: float | None = None) -> Workplace:
+        """The same for a question, which is given up sooner than a pull, unless somebody said how often to try."""
+        from kedge.registry.access import AccessOptions
+
+        if self.settings.sources["retries"].kind != "default":
+            return self
+        return replace(self, access=replace(self.access or AccessOptions(), patience=patience or _QUESTION_PATIENCE))
+
+    def open_access(self, *, patient: bool = True, patience: float | None = None) -> Access:
+        """Access to registries; an impatient one does not try again, for when there is another way."""
+        from kedge.registry.access import Access, AccessOptions
+
+        settings, asked = self.settings, self.access or AccessOptions()
+        options = replace(
+            asked,
+            no_https=asked.no_https or settings.no_https,
+            ca_bundle=asked.ca_bundle or settings.ca_bundle,
+            retries=settings.retries if patient else 0,
+            patience=patience or asked.patience,
+            stall_timeout=settings.stall_timeout,
+            minimum_speed=settings.minimum_speed or 0,
+        )
+        return Access.open(options, progress=self.progress)
+
+    @property
+    def store_choice(self) -> str:
+        """How the user chooses another place for the store of `open_store`, with `{}` where its name goes."""
+        from kedge.host.space import STORE_CHOICE
+
+        return "--tmpdir {}" if self.settings.disable_cache else STORE_CHOICE
+
+    @contextlib.contextmanager
+    def open_store(self) -> Iterator[Store]:
+        """The store, or with `disable_cache` one that is gone afterwards."""
+        settings = self.settings
+        if not settings.disable_cache:
+            from kedge.ops.setup.cache import open_store
+
+            with open_store(settings) as store:
+                store.images.warn = self.progress.warn
+                yield store
+            return
+        place = make_passing_store(settings.temporary_directory)
+        try:
+            with Store(place, downloads=settings.download_connections) as store:
+                yield store
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+
+    def go_around_cache(self, problem: FileProblem | NoSpace) -> Workplace:
+        """The same without the cache, where that is what cannot be written; else raises the problem.
+
+        A disk that became full on the way is no reason to fetch everything again.
+        """
+        path, place = Path(str(problem.context.get("path", ""))), self.settings.cache_directory
+        is_cache = path.is_relative_to(place) or (path.is_absolute() and place.is_relative_to(path))
+        is_late = isinstance(problem, NoSpace) and "needed" not in problem.context and not _is_early(path, place)
+        if not is_cache or self.settings.disable_cache or is_late:
+            raise problem
+        is_full = isinstance(problem, NoSpace)  # whose hint names a place with room
+        remedy = f"To use it, {problem.hint}" if is_full else "KEDGE_CACHEDIR chooses another place for it"
+        self.progress.warn(f"the cache is not used: {problem.message}. {remedy}")
+        return replace(self, settings=replace_settings(self.settings, disable_cache=True))
+
+    @contextlib.contextmanager
+    def attempt(self, store: Store, what: str) -> Iterator[None]:
+        """Say what became of an earlier attempt that was killed, and leave a mark in case this one is."""
+        from kedge.host.memory import explain_killed, mark_attempt, watch_memory
+        from kedge.ops.setup.cache import respect_quota
+
+        marks = store.root / "attempts"
+        for sentence in explain_killed(marks, what):
+            self.progress.warn(sentence)
+        respect_quota(store, self.settings, self.progress)
+        with mark_attempt(marks, what), watch_memory(what):
+            yield
+
+
+def make_passing_store(folder: Path) -> Path:
+    """A place for a store that lives as long as this process; those that killed processes left are removed."""
+    from kedge.posix.owners import own_name, owner_is_gone
+
+    with explained(folder):
+        for left in folder.glob(f"{_PASSING_STORE}.*"):
+            with contextlib.suppress(FileNotFoundError):  # of a process that ended between the two looks
+                if left.lstat().st_uid == os.getuid() and owner_is_gone(left.name):
+                    shutil.rmtree(left, ignore_errors=True)
+        place = folder / own_name(_PASSING_STORE)
+        place.mkdir(mode=0o700)
+    return place
+
+
+def _is_early(path: Path, cache: Path) -> bool:
+    """Whether a file of the cache is one of those that are written before any layer: manifests, configs and names."""
+    return any(path.is_relative_to(cache / name) for name in ("blobs", "names"))

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A layered image from a registry, opened so that its layers stream through the store while they arrive."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+
+from kedge.errors import CorruptImage
+from kedge.formats.singularityd import SourceRecord
+from kedge.layers.limits import FlattenOptions
+from kedge.layers.source import LayerSource
+from kedge.model.digest import Digest
+from kedge.model.manifest import Descriptor, ImageConfig
+from kedge.model.platform import Platform
+from kedge.model.progress import Task
+from kedge.model.reference import Reference
+from kedge.ops.setup.workplace import Workplace
+from kedge.ops.sources.image_source import LayeredImage
+from kedge.ops.sources.resolve import Resolved, compare_platform, read_config, refuse_artifacts
+from kedge.registry.stream import BlobStream
+from kedge.store.download import IngestOptions
+from kedge.store.ingest import Ingest
+from kedge.store.store import Store
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def open_remote_image(resolved: Resolved, workplace: Workplace, store: Store) -> LayeredImage:
+    """Start the downloads, top layer first, and describe the image they make."""
+    refuse_artifacts(resolved)
+    raw, config = read_config(resolved, store)
+    compare_platform(config.platform, resolved.reference, workplace)  # one without an index may be for anything
+    manifest = resolved.manifest
+    diff_ids = pair_diff_ids(resolved, config)
+    ingests = start_downloads(resolved, manifest.layers, store, workplace)
+    layers = tuple(
+        LayerSource(short_name(layer), layer.digest, diff_id, _follow(ingests[layer.digest.hex]))
+        for layer, diff_id in zip(manifest.layers, diff_ids, strict=True)
+    )
+    record = make_record(resolved, config, workplace.platform)
+    options = FlattenOptions(progress=workplace.progress)
+    return LayeredImage(manifest, raw, config, layers, record, options, on_close=store.close)
+
+
+def pair_diff_ids(resolved: Resolved, config: ImageConfig) -> tuple[Digest | None, ...]:
+    """The digest of each layer's tar; None for all where the config (of a very old tool) has none."""
+    found, layers = config.diff_ids, resolved.manifest.layers
+    if found and len(found) != len(layers):
+        raise CorruptImage(
+            f"{resolved.reference} has {len(layers)} layers, but its config describes {len(found)}",
+            context={"manifest": str(resolved.digest), "config": str(resolved.manifest.config.digest)},
+            hint="the image was put together wrongly; whoever pushed it has to do it again",
+        )
+    return found or (None,) * len(layers)
+
+
+def start_downloads(
+    resolved: Resolved, layers: tuple[Descriptor, ...], store: Store, workplace: Workplace
+) -> dict[str, Ingest]:
+    """Begin to fetch every layer, the last (topmost) first, each digest once."""
+    ingests: dict[str, Ingest] = {}
+    for layer in reversed(layers):
+        if layer.digest.hex in ingests:
+            continue
+        task = workplace.progress.task(f"layer {short_name(layer)}", layer.size)
+        options = choose_ingest(workplace, count_down(task, layer.size))
+        ingests[layer.digest.hex] = store.ingest(layer, _opener(resolved, layer), options)
+    return ingests
+
+
+def choose_ingest(workplace: Workplace, advance: Callable[[int], None]) -> IngestOptions:
+    """How a blob is fetched for this command; `advance` is told of bytes that are there."""
+    return IngestOptions(tries=workplace.settings.retries + 1, advance=advance, notify=workplace.progress.note)
+
+
+def count_down(task: Task, total: int) -> Callable[[int], None]:
+    """`task.advance`, which finishes the task when all of `total` is done: nobody else knows when that is."""
+    left = total
+
+    def advance(amount: int) -> None:
+        nonlocal left
+        left -= amount
+        task.advance(amount)
+        if left <= 0:
+            task.finish()
+
+    return advance
+
+
+def _opener(resolved: Resolved, layer: Descriptor) -> Callable[[int], AbstractContextManager[BlobStream]]:
+    return lambda offset: resolved.client.open_blob(resolved.reference.repository, layer, offset)
+
+
+def _follow(ingest: Ingest) -> Callable[[], Iterator[bytes]]:
+    return ingest.follow
+
+
+def make_record(resolved: Resolved, config: ImageConfig, wanted: Platform) -> SourceRecord:
+    """Where the image came from, as its labels and its definition file say it."""
+    return SourceRecord(
+        kind="docker",
+        reference=source_name(resolved.reference),
+        digest=resolved.digest,
+        platform=image_platform(config, wanted),
+        created=parse_time(config.created),
+    )
+
+
+def short_name(layer: Descriptor) -> str:
+    """The first twelve digits of the digest, as people know layers."""
+    return layer.digest.hex[:12]
+
+
+def source_name(reference: Reference) -> str:
+    """The reference as a definition file's From: line has it."""
+    registry = "" if reference.registry == "docker.io" else f"{reference.registry}/"
+    name = reference.name.removeprefix("library/") if not registry else reference.name
+    return registry + name
+
+
+def image_platform(config: ImageConfig, wanted: Platform) -> Platform:
+    """What the image was built for; what was asked for where its config does not say."""
+    return wanted if config.platform.architecture == "unknown" else config.platform
+
+
+def parse_time(text: str) -> int:
+    """Unix seconds of a config's RFC 3339 time, UTC where it has no zone; 0 if there is none that can be read."""
+    for readable in (text, text[:19]):  # some tools write words after the time
+        try:
+            moment = datetime.datetime.fromisoformat(readable.upper())
+        except ValueError:
+            continue
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=datetime.UTC)
+        return max((moment - _EPOCH) // datetime.timedelta(seconds=1), 0)
+    return 0

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Opens images that are on this machine: SIF and SquashFS files, folders, OCI layouts, archives, its own programs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from kedge.errors import FileProblem, UsageError
+from kedge.formats.oci.daemon import save_from_daemon
+from kedge.formats.oci.docker_archive import DockerArchive
+from kedge.formats.oci.source import open_images
+from kedge.formats.sif.identify import ARCHIVES, FileKind, find_payload, identify_file, refuse_as_sif
+from kedge.formats.sif.layout import DataType
+from kedge.formats.sif.reader import SifReader
+from kedge.formats.singularityd import ImageRecord, SourceRecord
+from kedge.formats.singularityd.derive import derive_section, read_oci_words
+from kedge.formats.singularityd.go_json import encode_json, encode_text
+from kedge.formats.singularityd.inspect import InspectReport, read_report
+from kedge.formats.singularityd.record import render_definition
+from kedge.formats.singularityd.views import TreeView
+from kedge.formats.squashfs.reader import SquashReader
+from kedge.layers.folder import FolderOptions, read_folder
+from kedge.layers.limits import FlattenOptions
+from kedge.layers.source import LayerSource
+from kedge.model.manifest import ImageConfig, parse_config
+from kedge.model.platform import Platform
+from kedge.model.progress import Progress
+from kedge.model.reference import Reference, Transport
+from kedge.model.tree import ContentSource, Node, find
+from kedge.ops.setup.workplace import Workplace
+from kedge.ops.sources.architecture import find_architecture
+from kedge.ops.sources.classify import is_archive
+from kedge.ops.sources.fetch_layers import image_platform, parse_time
+from kedge.ops.sources.host_image import HostImage
+from kedge.ops.sources.image_source import ImageSource, LayeredImage, PackedTree, TreeImage
+from kedge.ops.sources.resolve import compare_platform
+from kedge.posix.files import explained
+
+_ARCHIVES = (Transport.OCI, Transport.OCI_ARCHIVE, Transport.DOCKER_ARCHIVE)
+
+
+def open_local_image(reference: Reference, workplace: Workplace) -> ImageSource:
+    """Open whatever `reference` names, to use it; the caller closes it.
+
+    An image for another machine is told or refused by the rule that holds for registries too.
+    """
+    image = open_any_image(reference, workplace)
+    try:
+        compare_platform(image.record.platform, reference, workplace)
+    except BaseException:
+        image.close()
+        raise
+    return image
+
+
+def open_any_image(reference: Reference, workplace: Workplace) -> ImageSource:
+    """Open whatever `reference` names, to look at it, whatever machine it is for; the caller closes it."""
+    if not reference.is_local:
+        raise UsageError(f"{reference.redacted} is not on this machine", hint=f"kedge pull {reference.redacted}")
+    if reference.transport is Transport.INSTANCE:
+        raise UsageError(f"{reference} is a running container, not an image")
+    if reference.transport is Transport.HOST:
+        return HostImage(reference, workplace)
+    if reference.transport is Transport.DOCKER_DAEMON:
+        return _open_daemon(reference, workplace)
+    if reference.transport in _ARCHIVES:
+        return _open_archive(Path(reference.path), reference, workplace)
+    return open_path(Path(reference.path), reference, workplace)
+
+
+def open_path(path: Path, reference: Reference, workplace: Workplace) -> ImageSource:
+    """Open a file or folder by what it is, not by its name."""
+    with explained(path):
+        if path.is_dir():
+            if is_archive(path):
+                return _open_archive(path, reference, workplace)
+            return _open_folder(path, workplace.progress)
+        if not path.is_file():
+            raise _not_a_file(path)
+        with path.open("rb") as file:
+            kind = identify_file(file)
+    if kind is FileKind.SIF:
+        return open_sif(path, workplace.threads, workplace.progress)
+    if kind is FileKind.SQUASHFS:
+        return open_squashfs(path, workplace.threads)
+    if kind in ARCHIVES:
+        return _open_archive(path, reference, workplace)
+    with path.open("rb") as file:
+        raise refuse_as_sif(file.read(2048), str(path))
+
+
+def _not_a_file(path: Path) -> FileProblem:
+    if os.path.lexists(path):
+        return FileProblem(f"{path} is neither a file nor a folder")
+    return FileProblem(
+        f"there is no file {path}",
+        hint="check the spelling; an image in a registry is named like docker://ubuntu:22.04",
+    )
+
+
+def open_sif(path: Path, threads: int = 1, progress: Progress | None = None) -> TreeImage:
+    """The file tree of a SIF's primary partition, with the documents beside it; `progress` is told what is not."""
+    with _opened(path) as (file, closing):
+        reader = SifReader(file, str(path))
+        partition = reader.root_partition()
+        if progress is not None:
+            _tell_left_out(reader, progress)
+        image = SquashReader(file, partition.offset, partition.size, threads=threads)
+        closing.callback(image.close)
+        root = image.read_tree()
+        architecture = reader.header.architecture
+        record = SourceRecord("localimage", str(path), None, Platform(architecture), max(reader.header.created, 0))
+        documents = _read_documents(reader, root, image)
+        config = _parse_section(documents.oci_config, architecture)
+        packed = PackedTree(file, partition.offset, partition.size)
+        return TreeImage(root, image, record, config, documents, packed, closing.pop_all().close)
+
+
+def _tell_left_out(reader: SifReader, progress: Progress) -> None:
+    kinds = [each.data_type for each in reader.descriptors]
+    others, signatures = kinds.count(DataType.PARTITION) - 1, kinds.count(DataType.SIGNATURE)
+    if others:
+        progress.warn(
+            f"{reader.where}: only its primary partition is taken; {others} more (overlay or data) stay behind"
+        )
+    if signatures:
+        progress.warn(f"{reader.where}: its {signatures} signature(s) stay behind: only SIF files hold signatures")
+
+
+def open_squashfs(path: Path, threads: int = 1) -> TreeImage:
+    """The file tree of a bare SquashFS file."""
+    with _opened(path) as (file, closing):
+        offset = find_payload(file.read(2048))
+        image = SquashReader(file, offset, threads=threads)
+        closing.callback(image.close)
+        found = _describe_tree(image.read_tree(), image, path, max(image.superblock.mtime, 0))
+        found.packed = PackedTree(file, offset, image.superblock.used)
+        found.on_close = closing.pop_all().close
+        return found
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[tuple[BinaryIO, contextlib.ExitStack]]:
+    """The file, and what closes it when the block fails; on success the block takes the stack over."""
+    with contextlib.ExitStack() as closing:
+        with explained(path):
+            file = closing.enter_context(path.open("rb"))
+        yield file, closing
+
+
+def _open_folder(path: Path, progress: Progress) -> TreeImage:
+    # an ordinary user's files are root's inside an image, as mksquashfs -all-root has it
+    root, source = read_folder(path, FolderOptions(all_root=os.geteuid() != 0, progress=progress))
+    labels = find(root, b".singularity.d/labels.json")
+    return _describe_tree(root, source, path, max((labels or root).mtime, 0))
+
+
+def _describe_tree(root: Node, source: ContentSource, path: Path, created: int) -> TreeImage:
+    """A tree that came without documents: they are read from its `.singularity.d`, or made where it has none."""
+    platform = find_architecture(root, source) or Platform.host()
+    record = SourceRecord("localimage", str(path), None, platform, created)
+    if find(root, b".singularity.d") is None:
+        return TreeImage(root, source, record, ImageConfig(platform), is_decorated=False)
+    report = _read_tree_report(root, source, str(path))
+    definition = report.deffile or render_definition(record)
+    section = encode_text(encode_json(derive_section(report)[0])) if read_oci_words(report.runscript) else None
+    documents = ImageRecord(encode_text(definition), encode_text(encode_json(report.as_document())), section)
+    return TreeImage(root, source, record, _parse_section(section, platform.architecture), documents)
+
+
+def _read_tree_report(root: Node, source: ContentSource, where: str) -> InspectReport:
+    return read_report(TreeView(lambda path: find(root, path), source), where)
+
+
+def _read_documents(reader: SifReader, root: Node, source: ContentSource) -> ImageRecord:
+    """The documents of a SIF, as they are; a missing one is made from the files."""
+    definition = reader.find_type(DataType.DEFFILE)
+    metadata = reader.find_named(DataType.GENERIC_JSON, "inspect-metadata.json")
+    config = reader.find_named(DataType.GENERIC_JSON, "oci-config.json")
+    if metadata is None:  # Singularity before 3.5 kept it in the file system only
+        report = _read_tree_report(root, source, reader.where)
+    return ImageRecord(
+        reader.read_object(definition) if definition else f"bootstrap: localimage\nfrom: {reader.where}\n\n".encode(),
+        reader.read_object(metadata) if metadata else encode_text(encode_json(report.as_document())),
+        reader.read_object(config) if config else None,
+    )
+
+
+def _parse_section(section: bytes | None, architecture: str) -> ImageConfig | None:
+    """A SIF keeps only the `config` part of the image config."""
+    if section is None:
+        return None
+    return parse_config(b'{"architecture":"%s","os":"linux","config":%s}' % (architecture.encode(), section or b"{}"))
+
+
+def _open_daemon(reference: Reference, workplace: Workplace) -> ImageSource:
+    """Let the engine save the image; the archive has no name any more and goes with its last user."""
+    place = workplace.settings.temporary_directory
+    with explained(place):
+        file = tempfile.NamedTemporaryFile(prefix="kedge-daemon-", dir=place)
+    save_from_daemon(reference, file)  # type: ignore[arg-type]
+    file.flush()
+    image = _open_archive(Path(file.name), reference, workplace)
+    closing = contextlib.ExitStack()
+    closing.callback(file.close)
+    if image.on_close is not None:
+        closing.callback(image.on_close)
+    image.on_close = closing.close
+    return image
+
+
+def _open_archive(path: Path, reference: Reference, workplace: Workplace) -> LayeredImage:
+    """An image in an OCI layout, an OCI archive or a docker-save archive."""
+    prefers_docker = reference.transport in (Transport.DOCKER_ARCHIVE, Transport.DOCKER_DAEMON)
+    tag = None if reference.transport in (Transport.DOCKER_DAEMON, Transport.FILE) else reference.tag
+    images = open_images(path, prefer_docker=prefers_docker, temporary=workplace.settings.temporary_directory)
+    is_docker = isinstance(images, DockerArchive)
+    try:
+        stored = images.image(tag, workplace.platform)
+        config = stored.parsed_config()
+    except BaseException:
+        images.close()
+        raise
+    layers = tuple(LayerSource(x.name, x.digest, x.diff_id, x.open) for x in stored.layers)
+    kind = "docker-archive" if is_docker else "oci" if path.is_dir() else "oci-archive"
+    record = SourceRecord(
+        kind,
+        reference.name if reference.transport is Transport.DOCKER_DAEMON else _source_path(reference),
+        stored.manifest.digest,
+        image_platform(config, workplace.platform),
+        parse_time(config.created),
+    )
+    options = FlattenOptions(progress=workplace.progress)
+    return LayeredImage(stored.manifest, stored.config, config, layers, record, options, on_close=images.close)
+
+
+def _source_path(reference: Reference) -> str:
+    return reference.path + (f":{reference.tag}" if reference.tag and reference.transport is not Transport.FILE else "")

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""From a reference on a registry to a manifest and a config, with as few requests as there can be.
+
+A digest whose manifest is in the store needs no network. When the registry cannot be reached, a tag means what it
+meant the last time it was asked, and the user is told so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass
+
+from kedge.errors import (
+    AccessDenied,
+    CorruptImage,
+    FileProblem,
+    ImageNotFound,
+    NetworkFailed,
+    NoMatchingPlatform,
+    RateLimited,
+    RegistryProtocolError,
+    UnsupportedFormat,
+)
+from kedge.model.digest import Digest
+from kedge.model.manifest import (
+    MAXIMUM_CONFIG,
+    MAXIMUM_MANIFEST,
+    Descriptor,
+    ImageConfig,
+    Index,
+    Manifest,
+    parse_config,
+    parse_manifest,
+)
+from kedge.model.platform import Platform
+from kedge.model.reference import Reference
+from kedge.ops.setup.workplace import Workplace
+from kedge.registry.client import RegistryClient
+from kedge.store.names import NameRecord
+from kedge.store.store import Store
+
+_MAXIMUM_DEPTH = 4  # an index, and in practice one manifest below it
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A manifest for the wanted platform; `client` reaches its blobs."""
+
+    reference: Reference
+    manifest: Manifest
+    client: RegistryClient
+    index: Index | None = None  # that names the manifest, where it was read
+    is_unanswered: bool = False  # the registry could not be reached: this is what the reference was before
+
+    @property
+    def digest(self) -> Digest:
+        """The manifest's digest: what identifies the image."""
+        return self.manifest.digest
+
+    @property
+    def compressed_size(self) -> int:
+        """Bytes of all layers as they are stored in the registry."""
+        return sum(layer.size for layer in self.manifest.layers)
+
+
+def resolve(
+    reference: Reference,
+    workplace: Workplace,
+    store: Store,
+    *,
+    offline: bool = False,
+    any_platform: bool = False,
+    client: RegistryClient | None = None,
+    patience: float | None = None,
+) -> Resolved:
+    """The manifest that `reference` means for the workplace's platform.
+
+    With `any_platform` it is that of another one where there is none for this: to be looked at, not to be run.
+    Who asks for several of a registry gives one `client` for all, which logs in once. With `patience` a manifest that
+    is in the store is taken when the registry has given no answer for about so many seconds.
+    """
+    known = store.recall(str(reference), workplace.platform)
+    shared, client = client, client or RegistryClient(reference.registry, workplace.open_access())
+    stored = _find_stored(reference, known, workplace, store, offline=offline)
+    if stored is not None:
+        return Resolved(reference, stored, client)
+    if offline:
+        raise ImageNotFound(
+            f"{reference} is not in the store, and --offline forbids asking {reference.registry}",
+            hint="pull it once without --offline, on a machine that reaches the registry",
+        )
+    fallback = _load_known(known, store)
+    if fallback is None or known is None:
+        manifest, index = _ask(client, reference, workplace, store, any_platform=any_platform)
+    else:
+        impatient = shared or RegistryClient(
+            reference.registry, workplace.open_access(patient=False, patience=patience)
+        )
+        try:
+            manifest, index = _ask(impatient, reference, workplace, store, is_known=True, any_platform=any_platform)
+        except (NetworkFailed, RateLimited) as problem:
+            age = _describe_age(time.time() - known.when)
+            workplace.progress.warn(f"{problem.message}; using what {reference} was {age} ago, {known.digest}")
+            return Resolved(reference, fallback, client, is_unanswered=True)
+    with contextlib.suppress(FileProblem):  # a store that we may only read still serves what it has
+        if index is None or _has_platform(index, workplace.platform):
+            store.remember(str(reference), workplace.platform, manifest.digest)
+    return Resolved(reference, manifest, client, index)
+
+
+def _has_platform(index: Index, platform: Platform) -> bool:
+    try:
+        index.choose(platform)
+    except NoMatchingPlatform:
+        return False
+    return True
+
+
+def _choose(index: Index, reference: Reference, workplace: Workplace, *, any_platform: bool) -> Descriptor:
+    if any_platform and not _has_platform(index, workplace.platform):
+        others = (entry.platform for entry in index.manifests if entry.platform is not None)
+        usable = [each for each in others if each.os == "linux" and each.architecture != "unknown"]
+        if usable:
+            return index.choose(usable[0], str(reference))
+    return index.choose(workplace.platform, str(reference))
+
+
+def _find_stored(
+    reference: Reference, known: NameRecord | None, workplace: Workplace, store: Store, *, offline: bool
+) -> Manifest | None:
+    """The manifest, where no network is needed or allowed to know it."""
+    if reference.digest is None:
+        return _load_known(known, store) if offline else None
+    raw = store.read_blob(reference.digest, MAXIMUM_MANIFEST)
+    if raw is None:
+        return _load_known(known, store)
+    document = parse_manifest(raw, where=str(reference))
+    if isinstance(document, Index):
+        chosen = document.choose(workplace.platform, str(reference))
+        raw = store.read_blob(chosen.digest, MAXIMUM_MANIFEST)
+        document = parse_manifest(raw, where=str(reference)) if raw is not None else document
+    return document if isinstance(document, Manifest) else None
+
+
+def _load_known(known: NameRecord | None, store: Store) -> Manifest | None:
+    if known is None:
+        return None
+    raw = store.read_blob(known.digest, MAXIMUM_MANIFEST)
+    document = parse_manifest(raw, where=known.reference) if raw is not None else None
+    return document if isinstance(document, Manifest) else None
+
+
+def _ask(
+    client: RegistryClient,
+    reference: Reference,
+    workplace: Workplace,
+    store: Store,
+    *,
+    is_known: bool = False,
+    any_platform: bool = False,
+) -> tuple[Manifest, Index | None]:
+    """One request for the manifest, a second one where it is an index; indexes of indexes are followed, too."""
+    wanted = str(reference.digest) if reference.digest else reference.tag or "latest"
+    if is_known and not reference.digest:
+        wanted = _find_unchanged(client, reference.repository, wanted, store)
+    index: Index | None = None
+    for _ in range(_MAXIMUM_DEPTH):
+        raw = store.read_blob(Digest.parse(wanted), MAXIMUM_MANIFEST) if ":" in wanted else None
+        document = parse_manifest(raw) if raw is not None else client.get_manifest(reference.repository, wanted)
+        store.add_blob(document.raw)
+        if isinstance(document, Manifest):
+            return document, index
+        index = document
+        wanted = str(_choose(document, reference, workplace, any_platform=any_platform).digest)
+    raise RegistryProtocolError(
+        f"{reference}: more than {_MAXIMUM_DEPTH} indexes stand one in the other",
+        hint="name the image by the digest of one of its manifests, or ask its owner to push it again",
+    )
+
+
+def _find_unchanged(client: RegistryClient, repository: str, tag: str, store: Store) -> str:
+    """The digest that the tag stands for, where the store has it; else the tag. Docker Hub counts no HEAD as a pull."""
+    with contextlib.suppress(AccessDenied, RegistryProtocolError):  # some registries have their own idea of HEAD
+        digest = client.head_manifest(repository, tag)
+        if digest is not None and store.has_blob(digest):
+            return str(digest)
+    return tag
+
+
+def read_config(resolved: Resolved, store: Store) -> tuple[bytes, ImageConfig]:
+    """The image config, from the store or the registry."""
+    descriptor = resolved.manifest.config
+    raw = store.read_blob(descriptor.digest, MAXIMUM_CONFIG)
+    if raw is None:
+        raw = resolved.client.read_blob(resolved.reference.repository, descriptor, MAXIMUM_CONFIG)
+        store.add_blob(raw)
+    return raw, parse_config(raw, where=f"the config of {resolved.reference}")
+
+
+def refuse_artifacts(resolved: Resolved) -> None:
+    """Raise for what lives in registries too, but is no container image."""
+    manifest = resolved.manifest
+    if manifest.is_sif:
+        raise UnsupportedFormat(
+            f"{resolved.reference} is a SIF file in a registry, not a layered image",
+            hint=f"pull it as oras://{resolved.reference.registry}/{resolved.reference.name}",
+        )
+    if not manifest.layers:
+        raise CorruptImage(f"{resolved.reference} has no layers")
+    if not _is_image(manifest):
+        raise UnsupportedFormat(
+            f"{resolved.reference} is no container image: its config is of type {manifest.config.media_type}",
+            hint="models, charts and signatures live in registries too; check the name",
+        )
+
+
+def _is_image(manifest: Manifest) -> bool:
+    kind = manifest.config.media_type
+    return not kind or kind.endswith(("image.config.v1+json", "container.image.v1+json")) or kind == "application/json"
+
+
+def compare_platform(found: Platform, reference: Reference, workplace: Workplace) -> None:
+    """Say it, or refuse it where --arch was given, when an image that there is once only is for another machine."""
+    wanted = workplace.platform
+    if found.os != wanted.os:
+        raise NoMatchingPlatform(
+            f"{reference.redacted} is for {found.os}, and only {wanted.os} images run on clusters",
+            hint="look for another tag: kedge tags REPOSITORY",
+        )
+    if found.architecture in ("unknown", wanted.architecture):
+        return
+    if workplace.settings.architecture:
+        raise NoMatchingPlatform(
+            f"{reference.redacted} is for {found.architecture}, not for {wanted.architecture}",
+            hint=f"there is one version of it only; leave --arch out, or give --arch {found.architecture}",
+        )
+    workplace.progress.warn(
+        f"{reference.redacted} is for {found.architecture}; it does not run on this {wanted.architecture} machine"
+    )
+
+
+def _describe_age(seconds: float) -> str:
+    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        count = int(seconds // length)
+        if count >= 1:
+            return f"{count} {unit}{'s' if count > 1 else ''}"
+    return "a moment"

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Keys, signatures, and the passphrases of encrypted images."""

@@ -1,0 +1,489 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Run: from options to a program in a container. This is the path that every start takes, so it imports little.
+
+One process does it all and becomes the program, so exit status and signals need no help; only a process-id namespace
+needs a second one. What must be pulled or unpacked first is done by a child, because a process that makes a user
+namespace may have one thread only.
+"""
+
+from __future__ import annotations
+
+import os
+
+from kedge.posix.spawn import close_all, list_inherited_directories
+from kedge.runtime.base import choose_base
+from kedge.runtime.enter import Builder
+from kedge.runtime.environment.identity import make_group, make_passwd
+from kedge.runtime.environment.payload import plan_payload
+from kedge.runtime.facts import Additions, ImageFacts
+from kedge.runtime.gather import find_terminal, gather_host, read_memory
+from kedge.runtime.images.roots import plan_root
+from kedge.runtime.mounts.layering import choose_layering, plan_layers, plan_points
+from kedge.runtime.namespaces import (
+    OTHER_NAMESPACES,
+    ROOT_ALONE,
+    enter_other_namespaces,
+    enter_process_namespace,
+    enter_user_namespace,
+    is_restricted,
+    try_namespaces,
+    wants_user_namespace,
+)
+from kedge.runtime.plan import Request, plan_container
+from kedge.runtime.start.become import Restraint, is_own_interpreter, start_program
+from kedge.runtime.start.find_image import locate, settle_overlays
+from kedge.runtime.way_back import WayBack
+from kedge.runtime.words.binds import collect_binds
+from kedge.runtime.words.configured import CONTAINER_SETTINGS, settle_options
+
+# One of these is in the environment of every rank that a launcher counted: Open MPI, MPICH, MVAPICH, Cray, Slurm, Flux
+LAUNCHERS = (
+    *("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE", "PMI_LOCAL_SIZE"),
+    *("SLURM_STEP_TASKS_PER_NODE", "FLUX_JOB_SIZE"),
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from kedge.runtime.facts import HostFacts, Payload
+    from kedge.runtime.images.image_binds import ImageBinds
+    from kedge.runtime.live_view import LiveView
+    from kedge.runtime.mounts.ext_mounts import ExtServers
+    from kedge.runtime.mounts.fuse import FuseServer
+    from kedge.runtime.mounts.layering import Layering
+    from kedge.runtime.operations import Operation
+    from kedge.runtime.options import RunOptions
+    from kedge.runtime.plan import Plan
+    from kedge.runtime.processes.sharing import Sharing
+    from kedge.runtime.start.find_image import Located
+    from kedge.runtime.start.services import FindServices, Say
+
+    class Starting(Protocol):
+        """What a process that becomes a program must know; a container that is built, or one that was joined."""
+
+        host: HostFacts
+        way_back: WayBack
+        sharing: Sharing | None
+        restraint: Restraint
+
+
+class Container:
+    """One start: what was asked, what was found, and the pieces as they are made."""
+
+    def __init__(self, options: RunOptions, say: Say, services: FindServices) -> None:
+        self.options = options
+        self.say = say
+        self.services = services
+        self.host = gather_host(os.environ)
+        self.way_back = WayBack()
+        self.located: Located = locate(options, self.host, say, services)
+        if options.writable_tmpfs or options.contain or options.scratch:
+            self.host.memory = read_memory()  # what is private lives in memory
+        self.layering: Layering = choose_layering(options, self.host, self.located.image)
+        if self.layering.layers:
+            settle_overlays(self.layering, options, self.host)
+        self.asked = collect_binds(options, os.environ, self.host.cwd)
+        self.binds = list(self.asked)
+        self.scratch = self._prepare_scratch()
+        for text in options.warnings:
+            say("warn", text)
+        self.image_binds: ImageBinds | None = None
+        if any(bind.image_source or bind.partition for bind in self.binds):
+            from kedge.runtime.images.image_binds import ImageBinds  # late: few binds come out of image files
+
+            self.image_binds = ImageBinds(self.binds)
+        self.base = choose_base(os.environ)
+        self.root_mounts: list[Operation] = []
+        self.layer_mounts: list[Operation] = []
+        self.image_mounts: list[Operation] = []
+        self.performed: list[Operation] = []
+        for layer in self.layering.layers:
+            if layer.warning:
+                say("warn", layer.warning)
+        self.ext_servers: ExtServers | None = None
+        self.sharing: Sharing | None = None
+        self.restraint = restrain(options, self.host)
+        if options.drop_caps or options.no_privs:
+            from kedge.runtime.processes.capabilities import choose_dropped  # late: few ask for it
+
+            self.restraint.capabilities = sorted({*self.restraint.capabilities, *choose_dropped(options)})
+
+    def _prepare_scratch(self) -> list[str]:
+        """Make the folders below --workdir; returns the places that get an empty file system in memory instead."""
+        if not self.options.scratch and not self.options.workdir:
+            return []
+        from kedge.runtime.mounts.scratch import plan_scratch  # late: only with these options
+
+        plan = plan_scratch(self.options, self.host)
+        if not self.options.dry_run:
+            plan.make_folders()
+        self.options.workdir = plan.workdir
+        self.binds = [*plan.binds, *self.binds]
+        return plan.memory
+
+
+def run_container(options: RunOptions, say: Say, services: FindServices) -> int:
+    """Start the container and become its program; returns only after a dry run, and raises where it fails.
+
+    `say(level, text)` hears warnings, notes and, at level `out`, the plan of a dry run.
+    """
+    settle_options(options, os.environ, ("runtime", *CONTAINER_SETTINGS))
+    if options.is_foreign:
+        return services().run_elsewhere(options, say)
+    container = Container(options, say, services)
+    try:
+        if container.located.root.is_passing:
+            from kedge.runtime.start.one_time_image import run_and_remove  # late: only with --disable-cache
+
+            run_and_remove(lambda: end_with(start_container(container)), container.located.root.folder)
+        return start_container(container)
+    except BaseException:
+        container.way_back.take_if_inside()
+        raise
+
+
+def start_container(container: Container) -> int:
+    """Join the container or build it, and become the program in it."""
+    options = container.options
+    if options.limits:
+        from kedge.runtime.start.limits import limit_resources  # late: few ask for limits
+
+        limit_resources(options)
+    if not options.dry_run and is_shared(options, container.host) and share(container):
+        return finish_inside(container)
+    begun = begin(container, enter_namespaces(container))
+    if options.pid:
+        # late: only a process-id namespace needs a second process
+        from kedge.runtime.processes.supervise import run_supervised
+
+        begin_processes(container)
+        run_supervised(
+            lambda: end_with(finish(container, begun)),
+            with_init=options.sharens or not options.no_init,
+            is_shared=options.sharens,
+        )
+    return finish(container, begun)
+
+
+def restrain(options: RunOptions, host: HostFacts) -> Restraint:
+    """What the program is to be without; to be asked while the host's tree is the root."""
+    restraint = Restraint(is_root=options.fakeroot or host.uid == 0)
+    if wants_user_namespace(options, host.uid) and is_own_interpreter():
+        # late: where the system's Python runs this it is not needed
+        from kedge.posix.handover import can_hand_over
+        from kedge.runtime.processes.handing_over import HandingOver, explain_exposure
+
+        if can_hand_over():
+            restraint.hand_over = HandingOver(explains=options.json)
+        elif options.contain:
+            raise explain_exposure()
+    if options.contain:
+        from kedge.runtime.processes.containment import find_containment  # late: only with --contain
+
+        restraint.contain = find_containment(host.machine)
+        close_all(list_inherited_directories())
+    return restraint
+
+
+def is_shared(options: RunOptions, host: HostFacts) -> bool:
+    """Whether this is a rank that shares a container with the others of its launch on this node.
+
+    Asked for, or what MPI needs: ranks of a user cannot reach each other's memory from user namespaces of their own.
+    """
+    if options.sharens or "sharens" in options.given or not wants_user_namespace(options, host.uid):
+        return options.sharens
+    is_apart = options.contain or options.pid or options.ipc or options.net or options.uts or options.fakeroot
+    if is_apart or options.writable_tmpfs or options.dry_run or not any(name in host.environ for name in LAUNCHERS):
+        return False
+    from kedge.runtime.processes.sharing import has_companions  # late: only below a launcher
+
+    return has_companions(host.environ)
+
+
+def share(container: Container) -> bool:
+    """Join the container that another rank of the same launch has built; else this one builds it for the others."""
+    import kedge.runtime.start.inside  # noqa: F401 - while the host's tree is still there
+    from kedge.runtime.processes.sharing import Sharing, make_key  # late: only ranks share
+
+    located, options = container.located, container.options
+    identity = located.image.state or located.root.folder
+    container.sharing = Sharing(is_hidden=options.fakeroot)
+    try:
+        is_inside = container.sharing.enter_or_build(make_key(options, identity, os.environ, container.host.cwd))
+    except Exception as problem:
+        if options.sharens or not (isinstance(problem, OSError) or type(problem).__name__ == "FileProblem"):
+            raise
+        container.sharing = None  # nobody asked for it: there is no place to note who shares
+        container.say("note", f"not shared with other ranks: {problem}")
+        return False
+    container.say("note", "the container of this launch on this node " + ("joined" if is_inside else "is built here"))
+    return is_inside
+
+
+def finish_inside(container: Container) -> int:
+    """In a container that was joined: become the program."""
+    from kedge.runtime.start.inside import Inside  # late: as above
+
+    located, options = container.located, container.options
+    inside = Inside(container.way_back)
+
+    def start() -> int:
+        image = ImageFacts(
+            view=container.host.view,
+            path=located.shown,
+            kind=located.image.kind,
+            oci_config=located.read_config(options),
+        )
+        payload = inside.plan(options, container.host, image, container.say)
+        container.restraint.emulate = inside.emulate
+        return become(container, payload)
+
+    def start_apart() -> None:
+        if options.fakeroot:  # who joined a process-id namespace is where the container was built
+            add_inner(container)
+        end_with(start())
+
+    if container.sharing is not None and container.sharing.must_fork:
+        from kedge.runtime.processes.supervise import run_supervised  # late: only where it has one
+
+        run_supervised(start_apart, with_init=False)
+    return start()
+
+
+def end_with(status: int) -> None:
+    """End a second process."""
+    os._exit(status)
+
+
+def stay_planned(_: list[Operation]) -> None:
+    """Does nothing: a dry run."""
+
+
+def finish(container: Container, begun: Begun) -> int:
+    """Complete the container and become its program."""
+    complete(container, begun)
+    if container.options.dry_run:
+        show_plan(container, begun.payload)
+        return 0
+    return become(container, begun.payload)
+
+
+def enter_namespaces(container: Container) -> list[FuseServer]:
+    """Leave the host's namespaces; FUSE servers are made halfway, so that they do not keep the mounts alive."""
+    options, host = container.options, container.host
+    refused = "a user namespace"
+    try:
+        if wants_user_namespace(options, host.uid):
+            if is_restricted():
+                try_namespaces(options, host)
+            is_root = options.fakeroot or host.uid == 0
+            known = enter_user_namespace(host, as_root=is_root, has_many=is_root and not options.ignore_subuid)
+            container.say("note", f"users that the container knows: {known}")
+            if known == ROOT_ALONE and options.fakeroot:
+                from kedge.runtime.processes.emulation import find_emulation  # late: only with --fakeroot
+
+                container.restraint.emulate = find_emulation(host.machine)
+        servers = make_servers(container)
+        refused = OTHER_NAMESPACES
+        enter_other_namespaces(options)
+    except OSError as problem:
+        from kedge.runtime.start.failures import leave_to_other_runtime  # late: only where this machine refuses
+
+        leave_to_other_runtime(options, problem, container.say, refused, container.services())
+    return servers
+
+
+def begin_processes(container: Container) -> None:
+    """A process-id namespace for the next child and all its children."""
+    try:
+        enter_process_namespace()
+    except OSError as problem:
+        from kedge.runtime.start.failures import leave_to_other_runtime  # late: only where this machine refuses
+
+        leave_to_other_runtime(container.options, problem, container.say, OTHER_NAMESPACES, container.services())
+
+
+def make_servers(container: Container) -> list[FuseServer]:
+    """Plan what is mounted before the image can be looked into, and start one server for each FUSE mount in it."""
+    located, layering = container.located, container.layering
+    container.root_mounts = plan_root(located.image, located.root, is_writable=layering.is_direct)
+    container.layer_mounts = plan_layers(layering)
+    container.image_mounts = container.image_binds.plan() if container.image_binds is not None else []
+    mounts = [*container.root_mounts, *container.layer_mounts, *container.image_mounts]
+    count = sum(operation[0] in ("squashfuse", "gocryptfs") for operation in mounts)
+    servers: list[FuseServer] = []
+    if count:
+        from kedge.runtime.mounts.fuse import FuseServer  # late: an unpacked image needs none
+
+        servers = [FuseServer() for _ in range(count)]
+    if any(operation[0] == "fuse2fs" for operation in mounts):
+        from kedge.runtime.mounts.ext_mounts import serve_images  # late: only for ext3 images
+
+        container.ext_servers = serve_images(mounts, container.base)
+    return servers
+
+
+class Begun:
+    """A container whose root is in its place, with mount points for all the rest."""
+
+    def __init__(self, builder: Builder, planned: Plan, payload: Payload) -> None:
+        self.builder = builder
+        self.planned = planned
+        self.payload = payload
+
+
+def begin(container: Container, servers: list[FuseServer]) -> Begun:
+    """Put the root in its place and plan the rest. FUSE servers start here, outside of a process-id namespace."""
+    builder = Builder(container.base, container.say, servers, container.way_back)
+    builder.secret = container.located.root.secret
+    if container.ext_servers is not None:
+        container.ext_servers.adopt()
+        builder.ext_servers = container.ext_servers
+    builder.prepare()
+    perform_root(container, builder)
+    view = builder.look()
+    request, payload = plan(container, view)
+    planned = plan_container(request)
+    view.close()
+    for text in request.additions.warnings:
+        container.say("warn", text)
+    for text in payload.warnings:
+        container.say("once", text)
+    for text in (*request.additions.notes, *payload.notes):
+        container.say("note", text)
+    make_points(container, builder, planned)
+    return Begun(builder, planned, payload)
+
+
+def complete(container: Container, begun: Begun) -> None:
+    """Mount the rest and go in, in the process that becomes the program."""
+    if container.options.dry_run:
+        container.performed += begun.planned.rest
+        return
+    if container.options.fakeroot:
+        add_inner(container)
+    begun.builder.perform(begun.planned.rest)
+
+
+def add_inner(container: Starting) -> None:
+    """Let fake root have namespaces of its own; to be called while /proc is the host's."""
+    from kedge.runtime.processes.inner import InnerNamespaces  # late: only with --fakeroot
+
+    container.restraint.inner = InnerNamespaces()
+
+
+def make_points(container: Container, builder: Builder, planned: Plan) -> None:
+    """Make the mount points; where no layer takes them, the image's folders are rebuilt around them."""
+    layering = container.layering
+    perform = builder.perform if not container.options.dry_run else stay_planned
+    steps: list[list[Operation]] = []
+    if layering.is_layered and layering.keeps_changes:
+        builder.refused = planned.missing
+    elif layering.is_layered:
+        perform(planned.making)
+        steps.append(planned.making)
+    if builder.refused and layering.is_layered:
+        overlay = next(each for each in container.performed if each[0] == "overlay")
+        steps.append(builder.plan_inside(lambda view: plan_points(overlay, builder.refused, view)))
+        perform(steps[-1])
+    elif planned.missing and not layering.is_layered and not layering.is_direct:
+        from kedge.runtime.mounts.underlay import plan_underlay  # late: only where there is no overlay
+
+        steps.append(builder.plan_inside(lambda view: plan_underlay(planned.missing, view)))
+        perform(steps[-1])
+    for step in steps:
+        container.performed += step
+
+
+def perform_root(container: Container, builder: Builder) -> None:
+    """The image, and the layers above it; without an overlay the missing mount points come from binds."""
+    located, layering = container.located, container.layering
+    container.say("note", f"root: {located.root.reason}")
+    builder.perform(container.root_mounts)
+    builder.image_folder = located.root.folder
+    container.performed += container.root_mounts
+    layers = container.layer_mounts
+    try:
+        builder.perform(layers)
+    except _mount_failed() as problem:
+        if layering.must_overlay:
+            raise
+        container.say("note", f"{problem}: mount points are made by binds")
+        layering.use_binds()
+        layers = plan_layers(layering)
+        builder.perform(layers)
+    container.performed += layers
+    if container.image_binds is not None:
+        builder.perform(container.image_mounts)
+        container.performed += container.image_mounts
+        container.image_binds.settle(container.base)
+
+
+def _mount_failed() -> type[Exception]:
+    """Python asks for it only once something was raised: success needs no errors."""
+    from kedge.errors import MountFailed  # late: as said
+
+    return MountFailed
+
+
+def plan(container: Container, view: LiveView) -> tuple[Request, Payload]:
+    """Make the plan from what is in the root."""
+    options, host, located = container.options, container.host, container.located
+    image = ImageFacts(view=view, path=located.shown, kind=located.image.kind, oci_config=located.read_config(options))
+    additions = Additions()
+    if asks_devices(options, host):
+        from kedge.runtime.devices import plan_devices  # late: most containers ask for no device
+
+        additions = plan_devices(options, host, image)
+    payload = plan_payload(options, host, see_binds(image, container), additions, container.asked)
+    request = Request(options, host, image, additions, payload)
+    request.binds, request.scratch = container.binds, container.scratch
+    request.is_writable, request.is_direct = container.layering.is_writable, container.layering.is_direct
+    request.store = container.base[: -len("/session")] if container.base.endswith("/session") else ""
+    request.private_size = container.layering.private_size
+    home = request.home[1]
+    if not (request.is_writable and (options.fakeroot or host.uid == 0)):
+        # Root is in every image, and where it may write, useradd must be able to replace these files.
+        request.passwd = make_passwd(view.read("/etc/passwd"), host, home, fakeroot=options.fakeroot)
+        request.group = make_group(view.read("/etc/group"), host)
+    request.terminal = find_terminal() if options.contain else ""
+    return request, payload
+
+
+def see_binds(image: ImageFacts, container: Container) -> ImageFacts:
+    """The image as its scripts will be, where a bind brings one of them."""
+    if not any(bind.destination.startswith(("/.singularity.d", "/scif")) for bind in container.binds):
+        return image
+    from kedge.runtime.environment.bound_view import BoundView  # late: few binds touch scripts
+
+    view = BoundView(image.view, container.binds, container.host.view)
+    return ImageFacts(view=view, path=image.path, name=image.name, kind=image.kind, oci_config=image.oci_config)
+
+
+def asks_devices(options: RunOptions, host: HostFacts) -> bool:
+    """Whether devices matter: asked for, or --contain hides them, or the scheduler gave GPUs that nobody asked for."""
+    return options.asks_devices or options.contain or "CUDA_VISIBLE_DEVICES" in host.environ
+
+
+def become(container: Starting, payload: Payload) -> int:
+    """Become the program; where it cannot be started, go back to the host's tree and say why."""
+    if container.sharing is not None:
+        container.sharing.note_mounts()
+    container.restraint.apply()
+    if container.sharing is not None:
+        container.sharing.publish()
+    if not payload.argv:
+        return 0  # a test or start script that the image does not have
+    problem = start_program(payload, container.restraint.hand_over)
+    container.way_back.take()
+    from kedge.runtime.start.failures import explain_start  # late: only where the program cannot be started
+
+    raise explain_start(payload.argv[0], problem, container.host.machine)
+
+
+def show_plan(container: Container, payload: Payload) -> None:
+    """Say what would be done."""
+    from kedge.runtime.start.show_plan import render_plan  # late: only for a dry run
+
+    container.say("out", render_plan(container.options, container.performed, payload))

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""AMD's GPUs, which some queues have: images for CUDA are refused there, and what to take instead is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kedge.compat.judge import judge
+from kedge.compat.recommend import recommend
+from kedge.compat.tables.gpus import find_gpu
+from kedge.compat.target import Target
+from kedge.compat.verdict import NO, UNKNOWN
+from kedge.ops.explain.targets import find_target
+from kedge.runtime.facts import Additions
+from kedge.settings import Settings
+from tests.builders.gpu_hosts import make_host
+from tests.builders.user_threads import TABLES, read_image, start
+
+
+def find_queue(folder: Path) -> Target:
+    environ = {"HOME": str(folder)}
+    settings = Settings.load(environ=environ)
+    return find_target(site="sdumont2nd:lncc-mi300a", environ=environ, settings=settings, tables=TABLES)
+
+
+def test_amd_queue_of_a_site_does_not_run_cuda(tmp_path: Path) -> None:
+    verdict = judge(read_image("nvcr.io/nvidia/pytorch:24.01-py3"), find_queue(tmp_path), TABLES)
+    assert verdict.outcome == NO
+    assert verdict.headline == "does not run on AMD MI300A: CUDA images do not run on AMD GPUs"
+    [only] = [each for each in verdict.judgements if each.subject == "gpu"]
+    assert only.sentence == (
+        "CUDA images do not run on AMD GPUs such as AMD MI300A (this one is for CUDA 12.3.2): CUDA is NVIDIA's."
+    )
+    assert only.remedy.startswith("Take an image for ROCm")
+
+
+def test_amd_image_without_cuda_is_left_open(tmp_path: Path) -> None:
+    verdict = judge(read_image("rocm/pytorch:latest", ROCM_VERSION="6.2"), find_queue(tmp_path), TABLES)
+    assert verdict.outcome == UNKNOWN
+    assert "whether the ROCm of this one serves it is not known" in verdict.judgements[0].sentence
+
+
+def test_amd_beside_nvidia_leaves_the_queue_to_the_job() -> None:
+    gpus = (find_gpu("MI300A", TABLES), find_gpu("H100", TABLES))
+    target = Target("queue mixed", "queue", gpus, has_gpus=True, driver="580.95.05", architecture="amd64")
+    verdict = judge(read_image("nvcr.io/nvidia/pytorch:24.01-py3"), target, TABLES)
+    assert verdict.outcome == NO
+    assert "; it runs on NVIDIA H100" in verdict.headline
+
+
+def test_amd_recommends_nothing_of_ngc(tmp_path: Path) -> None:
+    found = recommend("pytorch", find_queue(tmp_path), TABLES)
+    assert found.best is None
+    assert found.sentence == "NGC's images are made for NVIDIA GPUs, and AMD MI300A is AMD's: take one made for ROCm."
+
+
+def test_amd_node_tells_nv_what_to_use() -> None:
+    additions: Additions = start(make_host({"/proc/sys/kernel/hostname": "n1\n", "/dev/kfd": ""}))
+    assert additions.warnings == [
+        "--nv: n1 has AMD GPUs (/dev/kfd) and no NVIDIA GPU: images for CUDA do not run on them. "
+        "Take an image for ROCm, and start it with --rocm."
+    ]
