@@ -224,7 +224,7 @@ def stop_instances(
 def _forget(folder: Folder, instance: Instance) -> None:
     """Remove what was made for an instance that has ended."""
     if instance.passing:
-        from kedge.ops.passing import remove_passing  # late: only with --disable-cache
+        from kedge.runtime.start.one_time_image import remove_passing  # late: only with --disable-cache
 
         remove_passing(instance.passing)
     folder.remove(instance)

@@ -57,7 +57,7 @@ class Detached:
         """End it, and remove what was made for it."""
         self.leave()
         if self.passing:
-            from kedge.ops.passing import remove_passing  # late: only with --disable-cache
+            from kedge.runtime.start.one_time_image import remove_passing  # late: only with --disable-cache
 
             remove_passing(self.passing)
 

@@ -14,8 +14,8 @@ from typing import NoReturn
 import pytest
 
 from kedge.errors import FileProblem, StoreBusy
-from kedge.ops.config import set_setting, unset_setting
-from kedge.ops.remotes import RemoteFile
+from kedge.ops.setup.config import set_setting, unset_setting
+from kedge.ops.setup.remotes import RemoteFile
 from kedge.posix import changes
 from kedge.posix.changes import lock_beside, sole_change
 from kedge.registry.docker_config import read_auth_file, remove_login, store_login
