@@ -38,7 +38,7 @@ from kedge.ops.images import unpack as unpacking
 from kedge.ops.images.convert import Converted
 from kedge.ops.images.inspect import Inspection
 from kedge.ops.images.inspect_remote import inspect_reference
-from kedge.ops.images.output_name import Output, read_output
+from kedge.ops.images.output_name import ImageOutput, read_output
 from kedge.ops.images.pull import Pulled
 from kedge.ops.images.push import Pushed
 from kedge.ops.images.unpack import Unpacked
@@ -95,7 +95,7 @@ def pull(
 ) -> Pulled:
     """Get an image: `pull("docker://ubuntu:22.04", "ubuntu.sif")`; `format` is sif unless `output` says another."""
     form = _parse_form(format)
-    target = read_output(os.fspath(output), form) if output is not None else Output(Path(), form)
+    target = read_output(os.fspath(output), form) if output is not None else ImageOutput(Path(), form)
     request = pulling.PullRequest(
         Reference.parse(reference),
         target.path if output is not None else None,

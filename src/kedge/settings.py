@@ -15,7 +15,7 @@ from typing import Any
 
 from kedge.errors import FileProblem, InvalidSetting
 from kedge.frozen import NOTHING, frozen
-from kedge.model.setting_values import PARSERS, LinkMode, Refused
+from kedge.model.setting_values import PARSERS, LinkMode, ValueRefused
 from kedge.posix.files import explained
 from kedge.posix.private import find_foreign_hand, make_refusal
 
@@ -402,7 +402,7 @@ def parse_value(setting: Setting, value: object, source: Source, environ: Mappin
     """The typed value of a setting, from TOML or from text; InvalidSetting names the key and the source."""
     is_file = source.kind in ("site", "user")
     parsed = _parse_path(value, environ, is_file) if setting.kind == "path" else PARSERS[setting.kind](value)
-    if isinstance(parsed, Refused):
+    if isinstance(parsed, ValueRefused):
         raise InvalidSetting(
             f"{source.where or setting.name}: {setting.name} cannot be {value!r}; {parsed.expected}",
             context={"key": setting.name, "source": str(source)},
@@ -410,8 +410,8 @@ def parse_value(setting: Setting, value: object, source: Source, environ: Mappin
     return parsed
 
 
-def _parse_path(value: object, environ: Mapping[str, str], is_file: bool) -> Path | Refused:
-    expected = Refused("it must be the text of a path")
+def _parse_path(value: object, environ: Mapping[str, str], is_file: bool) -> Path | ValueRefused:
+    expected = ValueRefused("it must be the text of a path")
     if isinstance(value, Path):
         return value
     if not isinstance(value, str) or not value or "\0" in value:
@@ -426,11 +426,11 @@ def _parse_path(value: object, environ: Mapping[str, str], is_file: bool) -> Pat
 
     text = re.sub(r"\$(?:(\w+)|\{(\w+)\})", expand, value)
     if unknown:
-        return Refused(f"the variable {unknown[0]} in it is not set")
+        return ValueRefused(f"the variable {unknown[0]} in it is not set")
     if text == "~" or text.startswith("~/"):
         text = str(home_directory(environ)) + text[1:]
     if is_file and not text.startswith("/"):
-        return Refused("a file counts in every folder, so the path must begin with '/', '~/' or a variable")
+        return ValueRefused("a file counts in every folder, so the path must begin with '/', '~/' or a variable")
     return Path(text).absolute()
 
 

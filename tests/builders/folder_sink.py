@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from kedge.model.tree import Buffer, Kind, Node, walk
+from kedge.model.tree import Buffer, Node, NodeKind, walk
 
 
 class MemorySink:
@@ -28,15 +28,15 @@ def write_tree(root: Node, target: Path) -> None:
     written: dict[int, Path] = {}
     for name, node in walk(root):
         path = target / os.fsdecode(name)
-        if node.kind is Kind.DIRECTORY:
+        if node.kind is NodeKind.DIRECTORY:
             path.mkdir()
             path.chmod(node.mode | 0o700)
-        elif node.kind is Kind.SYMLINK:
+        elif node.kind is NodeKind.SYMLINK:
             path.symlink_to(os.fsdecode(node.target))
         elif id(node) in written:
             os.link(written[id(node)], path)
         else:
-            assert node.kind is Kind.FILE
+            assert node.kind is NodeKind.FILE
             assert isinstance(node.content, bytes | None)
             path.write_bytes(node.content or b"")
             path.chmod(node.mode)

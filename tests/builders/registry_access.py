@@ -10,7 +10,7 @@ from kedge.registry.access import Access
 from kedge.registry.credentials import CredentialSources
 from kedge.registry.mirrors import Registries, load_registries
 from kedge.registry.proxies import Proxies
-from kedge.registry.transport import Transport, TransportOptions
+from kedge.registry.transport import HttpTransport, TransportOptions
 
 
 @dataclass
@@ -45,4 +45,6 @@ def make_access(
     )
     named = environ.get("CONTAINERS_REGISTRIES_CONF")
     registries = load_registries(environ, home, home / "etc") if named else Registries()
-    return Access(Transport(options), CredentialSources(environ=environ, home=home), registries, plain_http, trusted)
+    return Access(
+        HttpTransport(options), CredentialSources(environ=environ, home=home), registries, plain_http, trusted
+    )

@@ -11,7 +11,7 @@ from typing import Any
 
 from kedge.formats.squashfs.reader import SquashReader
 from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
-from kedge.model.tree import ContentSink, Kind, Node, Xattrs, walk
+from kedge.model.tree import ContentSink, Node, NodeKind, Xattrs, walk
 
 CAPABILITY = bytes.fromhex("0100000200200000000000000000000000000000")  # cap_net_raw=ep, as ping has it
 
@@ -20,7 +20,7 @@ def add_file(
     sink: ContentSink, folder: Node, name: bytes, data: bytes, *, mode: int = 0o644, owner: int = 0, mtime: int = 1
 ) -> Node:
     """A regular file in a folder."""
-    node = Node(Kind.FILE, mode, owner, owner, mtime)
+    node = Node(NodeKind.FILE, mode, owner, owner, mtime)
     node.size = len(data)
     node.content = sink.add(data) if data else None
     folder.children[name] = node
@@ -29,11 +29,18 @@ def add_file(
 
 def add_folder(folder: Node, name: bytes, mode: int = 0o755) -> Node:
     """A folder in a folder."""
-    return add_special(folder, name, Kind.DIRECTORY, mode=mode)
+    return add_special(folder, name, NodeKind.DIRECTORY, mode=mode)
 
 
 def add_special(
-    folder: Node, name: bytes, kind: Kind, *, mode: int = 0o755, target: bytes = b"", rdev: int = 0, xattrs: Xattrs = ()
+    folder: Node,
+    name: bytes,
+    kind: NodeKind,
+    *,
+    mode: int = 0o755,
+    target: bytes = b"",
+    rdev: int = 0,
+    xattrs: Xattrs = (),
 ) -> Node:
     """Anything that has no content."""
     node = Node(kind, mode, 0, 0, 1)
@@ -50,7 +57,7 @@ def mixed_bytes(seed: int, size: int) -> bytes:
 
 def fill_sample(sink: ContentSink) -> Node:
     """A tree with every kind of file, block boundaries, links, holes, duplicates, owners and attributes."""
-    root = Node(Kind.DIRECTORY, 0o755, 0, 0, 1_700_000_000)
+    root = Node(NodeKind.DIRECTORY, 0o755, 0, 0, 1_700_000_000)
     sizes = add_folder(root, b"sizes")
     for size in (0, 1, 4095, 131071, 131072, 131073, 262144, 400_001):
         add_file(sink, sizes, b"%d" % size, mixed_bytes(size, size), owner=size % 70_000)
@@ -69,12 +76,12 @@ def fill_sample(sink: ContentSink) -> Node:
         (b"user.note", b"\x00\xffbinary"),
     )
     kinds = add_folder(root, b"kinds")
-    add_special(kinds, b"symlink", Kind.SYMLINK, mode=0o777, target=b"../sizes/1")
-    add_special(kinds, b"null", Kind.CHARACTER_DEVICE, mode=0o666, rdev=(1 << 8) | 3)
-    add_special(kinds, b"disk", Kind.BLOCK_DEVICE, mode=0o660, rdev=(8 << 8) | 1)
-    add_special(kinds, b"pipe", Kind.FIFO, mode=0o600)
-    add_special(kinds, b"socket", Kind.SOCKET)
-    add_special(kinds, b"empty", Kind.DIRECTORY, mode=0o700, xattrs=((b"user.note", b"a folder"),))
+    add_special(kinds, b"symlink", NodeKind.SYMLINK, mode=0o777, target=b"../sizes/1")
+    add_special(kinds, b"null", NodeKind.CHARACTER_DEVICE, mode=0o666, rdev=(1 << 8) | 3)
+    add_special(kinds, b"disk", NodeKind.BLOCK_DEVICE, mode=0o660, rdev=(8 << 8) | 1)
+    add_special(kinds, b"pipe", NodeKind.FIFO, mode=0o600)
+    add_special(kinds, b"socket", NodeKind.SOCKET)
+    add_special(kinds, b"empty", NodeKind.DIRECTORY, mode=0o700, xattrs=((b"user.note", b"a folder"),))
     add_file(sink, kinds, b"name \xff\n\xe2\x82\xac", b"odd name")
     return root
 

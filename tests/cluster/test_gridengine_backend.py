@@ -19,7 +19,7 @@ from kedge.model.job_state import JobStatus, State
 from kedge.model.output_pattern import fill_pattern
 from kedge.model.site import Queue, Site
 from kedge.schedulers.array_numbers import restore_indices
-from kedge.schedulers.backend import Place, Query
+from kedge.schedulers.backend import Query, ScriptContext
 from kedge.schedulers.gridengine import GRIDENGINE
 from tests.cluster.daemons import wait_until
 from tests.cluster.gridengine_cell import GROUP, GridEngineCell
@@ -51,16 +51,16 @@ FOLDERS = ("plain", "with blanks é", "a:b", 'p$JOB_ID,it\'s "q" #h \\')
 SHOW = "import json, os, sys; print(json.dumps([sys.argv[1:], os.environ['NOTE'], os.environ['KEDGE_JOB_NAME']]))"
 
 
-def make_place(user: ClusterUser, job: Job, folder: str = "work", error: str = "") -> Place:
+def make_place(user: ClusterUser, job: Job, folder: str = "work", error: str = "") -> ScriptContext:
     work, record = user.home / folder, user.home / f"record-{time.time_ns()}"
     for each in (work, record):
         each.mkdir(exist_ok=True)
         each.chmod(0o777)
     name = "{name}-{id}_{index}.out" if job.array else "{name}-{id}.out"
-    return Place(str(record), "/bin/false", "", "", str(work), f"{work}/{name}", error and f"{work}/{error}")
+    return ScriptContext(str(record), "/bin/false", "", "", str(work), f"{work}/{name}", error and f"{work}/{error}")
 
 
-def submit(user: ClusterUser, job: Job, place: Place, site: Site = SITE) -> str:
+def submit(user: ClusterUser, job: Job, place: ScriptContext, site: Site = SITE) -> str:
     script = user.home / "script.sh"
     script.write_text(GRIDENGINE.render(job, site, place))
     done = user.run_program(*GRIDENGINE.submit_argv(str(script), job, site), cwd=Path(place.directory))

@@ -12,7 +12,7 @@ from kedge.batchscript.findings import Severity
 from kedge.batchscript.option_tables import SLURM_OPTIONS, SLURM_VALUES
 from kedge.batchscript.reader import read_script
 from kedge.batchscript.rules import check_script
-from kedge.schedulers.backend import Place
+from kedge.schedulers.backend import ScriptContext
 from kedge.schedulers.choose import find_backend
 from kedge.sites.profile import find_folders, load_site
 from tests.builders.sbatch_values import REFUSED as REFUSED_VALUES
@@ -166,7 +166,7 @@ def test_script_converted_for_slurm_is_taken(slurm: SlurmCluster, tmp_path: Path
     )
     job = convert_script(read_script(old), target="slurm").job
     home = slurm.user().home
-    place = Place("", "/opt/kedge", "x.sif", "", str(home), f"{home}/{{name}}-{{id}}_{{index}}.out", "")
+    place = ScriptContext("", "/opt/kedge", "x.sif", "", str(home), f"{home}/{{name}}-{{id}}_{{index}}.out", "")
     text = find_backend("slurm").render(job, load_site("generic-slurm", find_folders({"HOME": str(tmp_path)})), place)
     done = slurm.user().run_program("sbatch", "--test-only", stdin=text)
     assert done.returncode == 0, done.stderr

@@ -12,7 +12,7 @@ from kedge.model.job import Dependency, DependencyKind, IndexRange, Job, JobArra
 from kedge.model.job_state import JobStatus, State
 from kedge.model.output_pattern import fill_pattern
 from kedge.model.site import Site
-from kedge.schedulers.backend import Place, Query
+from kedge.schedulers.backend import Query, ScriptContext
 from kedge.schedulers.slurm import SLURM
 from tests.cluster.daemons import wait_until
 from tests.cluster.slurm_cluster import SlurmCluster
@@ -25,16 +25,16 @@ FOLDERS = ("plain", 'p%j %%é $(id) it\'s "q" #h')
 SHOW = "import json, os, sys; print(json.dumps([sys.argv[1:], os.environ['NOTE'], os.environ['KEDGE_JOB_NAME']]))"
 
 
-def make_place(user: ClusterUser, job: Job, folder: str = "work") -> Place:
+def make_place(user: ClusterUser, job: Job, folder: str = "work") -> ScriptContext:
     work, record = user.home / folder, user.home / "record"
     for each in (work, record):
         each.mkdir(exist_ok=True)
         each.chmod(0o777)
     name = "{name}-{id}_{index}.out" if job.array else "{name}-{id}.out"
-    return Place(str(record), "/bin/false", "", "", str(work), f"{work}/{name}", "")
+    return ScriptContext(str(record), "/bin/false", "", "", str(work), f"{work}/{name}", "")
 
 
-def submit(user: ClusterUser, job: Job, place: Place, site: Site = SITE) -> str:
+def submit(user: ClusterUser, job: Job, place: ScriptContext, site: Site = SITE) -> str:
     script = user.home / "script.sh"
     script.write_text(SLURM.render(job, site, place))
     return SLURM.parse_submit(user.read_program(*SLURM.submit_argv(str(script), job, site)))

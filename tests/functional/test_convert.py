@@ -17,7 +17,7 @@ from kedge.formats.sif.identify import FileKind, identify_file
 from kedge.formats.sif.layout import DataType
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.squashfs.reader import SquashReader
-from kedge.model.tree import Kind, Node, walk
+from kedge.model.tree import Node, NodeKind, walk
 from kedge.ops.images.convert import read_target
 from kedge.ops.images.output_name import choose_tag, read_output
 from kedge.ops.sources.open_local import open_sif
@@ -50,7 +50,7 @@ def describe(root: Node) -> dict[bytes, tuple[object, ...]]:
     names: dict[int, bytes] = {}
     found = {}
     for path, node in walk(root):
-        first = names.setdefault(id(node), path) if node.kind is not Kind.DIRECTORY else path
+        first = names.setdefault(id(node), path) if node.kind is not NodeKind.DIRECTORY else path
         size = 0 if path in REWRITTEN else node.size
         found[path] = (node.kind, node.mode, size, node.target, first)
     return found

@@ -26,7 +26,7 @@ from kedge.frozen import replace
 from kedge.ops.diagnose.doctor import diagnose
 from kedge.ops.setup.seen_nodes import recall_nodes
 from kedge.settings import Settings
-from kedge.sites.profile import SHIPPED, Folder, load_site
+from kedge.sites.profile import SHIPPED, ProfileDirectory, load_site
 from tests.builders.certificates import make_authority
 from tests.builders.sif import fixture_path
 from tests.fakes.ngc import NgcSite, open_ngc
@@ -265,7 +265,7 @@ def test_image_file_that_is_cut_short(user: dict[str, str], tmp_path: Path) -> N
 
 
 def test_nodes_that_a_job_saw_are_known_on_the_login_node(user: dict[str, str]) -> None:
-    site = load_site("zih-alpha", (Folder(SHIPPED, "shipped"),))
+    site = load_site("zih-alpha", (ProfileDirectory(SHIPPED, "shipped"),))
     login = {**user, "KEDGE_SITE": "zih-alpha"}
     settings = Settings.load(environ=login)
     findings = diagnose(Surroundings(login, settings, site=site, patience=PATIENCE), ["compute-nodes"]).findings

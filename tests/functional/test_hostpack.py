@@ -16,7 +16,7 @@ from kedge.errors import FileProblem, KedgeError, ProgramMissing, UnsupportedFor
 from kedge.hostpack import PackedHost, pack_host
 from kedge.hostpack.python_environment import ask_python
 from kedge.model.platform import Platform
-from kedge.model.tree import Kind, Node, walk
+from kedge.model.tree import Node, NodeKind, walk
 from tests.builders.folder_sink import MemorySink, write_tree
 from tests.requirements import open_way, require_program, require_root, require_user_namespaces
 
@@ -65,7 +65,7 @@ def resolve(root: Node, path: str) -> Node | None:
         child = node.children.get(os.fsencode(part))
         if child is None:
             return None
-        if child.kind is Kind.SYMLINK:
+        if child.kind is NodeKind.SYMLINK:
             target = os.fsdecode(child.target)
             place = [] if target.startswith("/") else place
             parts = [each for each in target.split("/") if each not in ("", ".")] + parts
@@ -92,7 +92,7 @@ def test_hostpack_shell_and_tools_run_in_their_image(tmp_path: Path) -> None:
     assert packed.config.entrypoint == ()
     assert packed.config.command == ("/bin/sh",)
     assert packed.missing == ()
-    assert packed.files == sum(1 for _, node in walk(packed.root) if node.kind is Kind.FILE)
+    assert packed.files == sum(1 for _, node in walk(packed.root) if node.kind is NodeKind.FILE)
 
 
 @pytest.mark.root
@@ -188,7 +188,7 @@ def test_hostpack_follows_search_paths_of_objects(tmp_path: Path) -> None:
     enter(tmp_path / "root", str(program))
     found = resolve(packed.root, str(app / "lib"))
     assert found is not None
-    assert found.children[b"libmid.so.1"].kind is Kind.SYMLINK
+    assert found.children[b"libmid.so.1"].kind is NodeKind.SYMLINK
     assert b"libmid.so" not in found.children  # the name for compilers is not needed
 
 

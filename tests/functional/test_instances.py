@@ -17,7 +17,7 @@ import pytest
 from kedge.errors import InstanceProblem, UsageError
 from kedge.posix.spawn import start_of
 from kedge.runtime.mounts.fuse import can_use_fuse, find_squashfuse
-from kedge.runtime.processes.instances import Folder, Instance, check_name
+from kedge.runtime.processes.instances import Instance, InstanceDirectory, check_name
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 from tests.builders.waiting import wait_until
 
@@ -307,7 +307,7 @@ def find_processes(word: str) -> list[str]:
 
 
 def test_instance_folder_knows_who_lives(tmp_path: Path) -> None:
-    folder = Folder({"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")})
+    folder = InstanceDirectory({"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")})
     own = os.getpid()
     living = Instance("a", own, start_of(own), state="running")
     folder.claim(living)
@@ -335,7 +335,7 @@ def test_instance_folder_knows_who_lives(tmp_path: Path) -> None:
     "text", ["", "{", "[]", "{}", '{"name": "a", "pid": "x", "start": 1}', '{"pid": 1e99}', "[" * 9999]
 )
 def test_instance_folder_survives_damage(tmp_path: Path, text: str) -> None:
-    folder = Folder({"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)})
+    folder = InstanceDirectory({"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)})
     folder.path.mkdir(parents=True)
     (folder.path / "a.json").write_text(text)
     assert folder.list() == []

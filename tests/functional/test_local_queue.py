@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from kedge.localqueue.folder import Queue
+from kedge.localqueue.folder import LocalQueue
 from kedge.localqueue.machine import read_machine
 from kedge.posix.flocks import is_locked
 from tests.requirements import REPOSITORY, open_way, require_program, require_root
@@ -33,7 +33,7 @@ class Machine:
 
     def __init__(self, folder: Path, **variables: str) -> None:
         self.folder = folder
-        self.queue = Queue(folder / "queue")
+        self.queue = LocalQueue(folder / "queue")
         self.environ = {**os.environ, "KEDGE_LOCAL_QUEUE": str(self.queue.root), "PYTHONPATH": str(REPOSITORY / "src")}
         self.environ |= {"KEDGE_LOCAL_GPUS": "0", **variables}
 

@@ -21,7 +21,7 @@ from kedge.model.digest import Digest
 from kedge.registry.download import download_url, open_url
 from kedge.registry.library import LibraryClient, find_library
 from kedge.registry.secret import Secret
-from kedge.registry.transport import Transport
+from kedge.registry.transport import HttpTransport
 from tests.builders.registry_access import make_access
 from tests.fakes.http_server import FakeServer, Recorded, Reply
 
@@ -70,7 +70,7 @@ class FakeLibrary:
         return Reply(206, SIF[int(start) :], {**headers, "Content-Range": span})
 
 
-def transport(home: Path) -> Transport:
+def transport(home: Path) -> HttpTransport:
     return make_access(home).transport
 
 

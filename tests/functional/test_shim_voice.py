@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.model.tree import ContentSink, Kind, Node
+from kedge.model.tree import ContentSink, Node, NodeKind
 from tests.builders.busybox import read_busybox
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 from tests.builders.shims import with_shim
@@ -43,13 +43,13 @@ def fresh(runner: Runner) -> Iterator[Path]:
     """An image that no test has used: it has a device, which a user cannot make."""
 
     def fill(sink: ContentSink) -> Node:
-        root = Node(Kind.DIRECTORY, 0o755, 0, 0, 1_600_000_000)
+        root = Node(NodeKind.DIRECTORY, 0o755, 0, 0, 1_600_000_000)
         binaries = add_folder(root, b"bin", 0o755)
         add_file(sink, binaries, b"sh", read_busybox(), mode=0o755)
         add_file(sink, root, b"unique", os.urandom(16))
         for name in (b"dev", b"etc", b"proc", b"sys", b"tmp", b"var"):
             add_folder(root, name, 0o755)
-        add_special(root, b"null", Kind.CHARACTER_DEVICE, rdev=os.makedev(1, 3))
+        add_special(root, b"null", NodeKind.CHARACTER_DEVICE, rdev=os.makedev(1, 3))
         return root
 
     path = runner.folder / "fresh.sqsh"

@@ -12,7 +12,7 @@ from kedge.errors import RequestRefused
 from kedge.frozen import replace
 from kedge.model.job import Job, Parallel
 from kedge.model.site import Site
-from kedge.schedulers.backend import Place
+from kedge.schedulers.backend import ScriptContext
 from kedge.schedulers.choose import find_backend
 from tests.builders.queue_user import QueueUser
 from tests.requirements import require_user_namespaces
@@ -86,7 +86,7 @@ JOB = Job(
     environment=(("A", "$x"), ("LD_PRELOAD", "/z.so")),
     parallel=Parallel.MPI,
 )
-PLACE = Place("", "/k", "/i.sif", "", "/d", "/d/o", "", inside_only=("LD_PRELOAD",))
+PLACE = ScriptContext("", "/k", "/i.sif", "", "/d", "/d/o", "", inside_only=("LD_PRELOAD",))
 
 
 def render(scheduler: str, runtime: str, job: Job = JOB) -> str:

@@ -15,7 +15,7 @@ import pytest
 
 from kedge.model.job import Job
 from kedge.model.site import Site
-from kedge.schedulers.backend import Place
+from kedge.schedulers.backend import ScriptContext
 from kedge.schedulers.choose import find_backend
 from tests.builders.queue_user import QueueUser
 from tests.fakes.registry import FakeRegistry
@@ -145,7 +145,7 @@ def test_exec_takes_a_tag_with_a_digest(user: User) -> None:
 def test_pyxis_is_given_the_digest_as_enroot_reads_it(image: str) -> None:
     job = Job(image=f"{image}@sha256:{'0' * 64}", command=("true",))
     site = Site(name="here", title="", scheduler="slurm", runtime="pyxis")
-    text = find_backend("slurm").render(job, site, Place("", "/k", job.image, "", "/d", "/d/o", ""))
+    text = find_backend("slurm").render(job, site, ScriptContext("", "/k", job.image, "", "/d", "/d/o", ""))
     name = "nvcr.io#nvidia/pytorch" if "nvcr" in image else "ubuntu"
     assert f":sha256:{'0' * 64}" in text
     assert f"{name}:sha256:" in text

@@ -17,7 +17,7 @@ import pytest
 
 from kedge.errors import FileProblem, ImageNotFound, NoSpace, UnsupportedFormat
 from kedge.model.manifest import OCI_INDEX, OCI_MANIFEST
-from kedge.model.tree import ContentSink, Kind, Node
+from kedge.model.tree import ContentSink, Node, NodeKind
 from kedge.runtime.images import unpacked as node
 from tests.builders.busybox import read_busybox
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
@@ -37,7 +37,7 @@ def put_squashfs(runner: Runner, name: str = "image.sqsh", files: int = 20, size
     """An image with odd modes, links, a hole, a pipe, and some files more."""
 
     def fill(sink: ContentSink) -> Node:
-        root = Node(Kind.DIRECTORY, 0o555, 0, 0, 1_600_000_000)
+        root = Node(NodeKind.DIRECTORY, 0o555, 0, 0, 1_600_000_000)
         locked = add_folder(root, b"locked", 0o000)
         add_file(sink, locked, b"inside", b"read me", mode=0o000)
         add_file(sink, root, b"setuid", b"#!/bin/sh\n", mode=0o4755)
@@ -45,9 +45,9 @@ def put_squashfs(runner: Runner, name: str = "image.sqsh", files: int = 20, size
         twin = add_file(sink, root, b"twin", b"both", mtime=1_500_000_000)
         locked.children[b"other"] = twin
         add_file(sink, root, b"hole", b"a" * 200_000 + bytes(1 << 20))
-        add_special(root, b"link", Kind.SYMLINK, target=b"/etc/passwd")
-        add_special(root, b"pipe", Kind.FIFO)
-        add_special(root, b"device", Kind.CHARACTER_DEVICE, rdev=os.makedev(1, 3))
+        add_special(root, b"link", NodeKind.SYMLINK, target=b"/etc/passwd")
+        add_special(root, b"pipe", NodeKind.FIFO)
+        add_special(root, b"device", NodeKind.CHARACTER_DEVICE, rdev=os.makedev(1, 3))
         many = add_folder(root, b"many", 0o1777)
         for number in range(files):
             add_file(sink, many, b"%d" % number, noise(size, f"{name}{number}"))

@@ -22,8 +22,8 @@ import pytest
 from kedge.compat.tables.load import SHIPPED
 from kedge.errors import FileProblem
 from kedge.jobs.records import Draft, Records
-from kedge.localqueue.folder import Queue
-from kedge.localqueue.request import Request
+from kedge.localqueue.folder import LocalQueue
+from kedge.localqueue.request import LocalRequest
 from kedge.ops.explain.data import learned_path
 from kedge.remote_call.pack import read_answer, write_call
 from tests.builders.containers import USER, Runner, make_runner
@@ -84,8 +84,10 @@ def plant_record(root: Path, victim: Runner, canary: Path) -> Path:
 
 def plant_job(root: Path, canary: Path) -> Path:
     """An entry of the local queue that is ready to begin."""
-    queue = Queue(root)
-    request = Request(name="forged", directory="/", output="/dev/null", umask=0o22, user="x", submitted=time.time())
+    queue = LocalQueue(root)
+    request = LocalRequest(
+        name="forged", directory="/", output="/dev/null", umask=0o22, user="x", submitted=time.time()
+    )
     with queue.draft(request) as draft:
         (draft / "script").write_text(f"#!/bin/sh\ntouch {canary}\n")
         (draft / "environment").write_bytes(b"PATH=/usr/bin:/bin\0")

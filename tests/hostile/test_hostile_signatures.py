@@ -31,7 +31,7 @@ from kedge.signing.openpgp.keys import armor_block, make_public, merge_blocks, r
 from kedge.signing.openpgp.packets import write_integer, write_packet
 from kedge.signing.openpgp.secret import parse_secret_key
 from kedge.signing.openpgp.signature import TEXT, make_signature, read_signatures
-from kedge.signing.verify import Choice, KnownKey, Material, verify_image
+from kedge.signing.verify import KnownKey, Material, VerifySelection, verify_image
 from tests.builders.openpgp_keys import CREATED, NOW, bind, make_pair, rsa_block, simple_block, subkey_block
 
 EVE = make_pair("ed25519", 501)
@@ -158,7 +158,7 @@ def verify_object(content: bytes) -> bool:
     builder.finish()
     public = [make_public(BLOCK)]
     material = Material(lambda name: [KnownKey(block, "LOCAL") for block in find_in_blocks(public, name)])
-    return verify_image(SifReader(file, "image"), material, Choice(), NOW).is_good
+    return verify_image(SifReader(file, "image"), material, VerifySelection(), NOW).is_good
 
 
 def test_hostile_signature_object_baseline_is_accepted() -> None:

@@ -15,10 +15,16 @@ from hypothesis import strategies as st
 from kedge.errors import KedgeError
 from kedge.formats.sif.layout import DataType
 from kedge.formats.singularityd import SourceRecord, decorate, describe
-from kedge.formats.singularityd.inspect import Selection, parse_metadata, render_document, render_text, select_document
+from kedge.formats.singularityd.inspect import (
+    ReportSelection,
+    parse_metadata,
+    render_document,
+    render_text,
+    select_document,
+)
 from kedge.model.manifest import parse_config
 from kedge.model.platform import Platform
-from kedge.model.tree import Kind, Node
+from kedge.model.tree import Node, NodeKind
 from kedge.ops.images.inspect import inspect_path
 from tests.builders.sif import build_sif, fixture_path
 
@@ -35,7 +41,7 @@ def inspect_outcome(path: Path) -> str:
     begun = time.process_time()
     try:
         report = inspect_path(path).report
-        render_document(select_document(report, Selection(everything=True)))
+        render_document(select_document(report, ReportSelection(everything=True)))
         outcome = "ok"
     except KedgeError as problem:
         outcome = problem.reference
@@ -78,8 +84,8 @@ def test_inspect_metadata_of_any_shape(attributes: dict[str, object]) -> None:
         report = parse_metadata(raw, "x")
     except KedgeError:
         return
-    render_text(report, Selection(frozenset(PARTS)))
-    render_text(report, Selection(list_apps=True))
+    render_text(report, ReportSelection(frozenset(PARTS)))
+    render_text(report, ReportSelection(list_apps=True))
     render_document(report.as_document())
 
 
@@ -113,4 +119,4 @@ def test_decorate_any_config_gives_text_that_can_be_stored(
     for name, value in labels.items():
         if name not in report.labels or not name.startswith("org."):
             assert report.labels[name] == value
-    assert decorate(Node(Kind.DIRECTORY), Sink(), config, RECORD).definition == record.definition
+    assert decorate(Node(NodeKind.DIRECTORY), Sink(), config, RECORD).definition == record.definition

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.model.tree import ContentSink, Kind, Node
+from kedge.model.tree import ContentSink, Node, NodeKind
 from kedge.runtime.processes.instances import Instance
 from tests.builders.containers import Runner, each_role, give_to, make_runner, make_sandbox
 from tests.builders.squashfs_images import add_file, add_folder, add_special, write_image
@@ -252,12 +252,12 @@ def hostile_tree(name: bytes, target: bytes) -> bytes:
     given = b"q" * len(name)
 
     def fill(sink: ContentSink) -> Node:
-        root = Node(Kind.DIRECTORY, 0o755, 0, 0, 1)
+        root = Node(NodeKind.DIRECTORY, 0o755, 0, 0, 1)
         etc = add_folder(root, b"etc")
         add_file(sink, etc, b"setuid", b"#!/bin/sh\n", mode=0o6755)
         add_file(sink, etc, given, b"from the image")
-        add_special(etc, b"disk", Kind.BLOCK_DEVICE, mode=0o666, rdev=0x801)
-        add_special(root, b"tmp", Kind.SYMLINK, target=target)
+        add_special(etc, b"disk", NodeKind.BLOCK_DEVICE, mode=0o666, rdev=0x801)
+        add_special(root, b"tmp", NodeKind.SYMLINK, target=target)
         return root
 
     data = bytearray(write_image(fill, codec="none"))

@@ -19,7 +19,7 @@ from kedge.errors import CorruptImage, HostileImage, KedgeError, UnsupportedForm
 from kedge.formats.squashfs import layout
 from kedge.formats.squashfs.reader import SquashReader
 from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
-from kedge.model.tree import ContentSink, Kind, Node, walk
+from kedge.model.tree import ContentSink, Node, NodeKind, walk
 from tests.builders.squashfs_images import add_file, add_folder, add_special, fill_sample, mixed_bytes, write_image
 
 CODECS = ["none", "zstd", "gzip:1", "lz4"]
@@ -29,16 +29,16 @@ MEMORY_LIMIT = 150 << 10  # kilobytes by which the whole corpus may make this pr
 
 def fill_small(sink: ContentSink) -> Node:
     """Every kind of inode in an image of few bytes, so that most flipped bits hit something that matters."""
-    root = Node(Kind.DIRECTORY, mtime=5)
+    root = Node(NodeKind.DIRECTORY, mtime=5)
     folder = add_folder(root, b"folder")
     add_folder(folder, b"inner")
     add_file(sink, folder, b"large", mixed_bytes(1, 9000))
     add_file(sink, folder, b"small", b"small content")
     add_file(sink, root, b"attributes", b"x").xattrs = ((b"user.a", b"value"),)
     root.children[b"hard"] = folder.children[b"small"]
-    add_special(root, b"link", Kind.SYMLINK, target=b"folder/small")
-    add_special(root, b"device", Kind.CHARACTER_DEVICE, rdev=259)
-    add_special(root, b"pipe", Kind.FIFO, xattrs=((b"trusted.b", b"1"),))
+    add_special(root, b"link", NodeKind.SYMLINK, target=b"folder/small")
+    add_special(root, b"device", NodeKind.CHARACTER_DEVICE, rdev=259)
+    add_special(root, b"pipe", NodeKind.FIFO, xattrs=((b"trusted.b", b"1"),))
     return root
 
 
@@ -60,7 +60,7 @@ def read_all(data: bytes, threads: int = 1) -> int:
         for path, node in walk(root):
             if path.count(b"/") < 5:
                 reader.find(path)
-            for chunk in reader.chunks(node) if node.kind is Kind.FILE else ():
+            for chunk in reader.chunks(node) if node.kind is NodeKind.FILE else ():
                 total += len(chunk)
                 if total > CONTENT_LIMIT:
                     return total
@@ -200,7 +200,7 @@ def test_squashfs_names_that_leave_the_folder_are_hostile(name: bytes) -> None:
 @pytest.mark.parametrize("name", [b".", b"..", b"/"])
 def test_squashfs_dots_are_hostile(name: bytes) -> None:
     def fill(sink: ContentSink) -> Node:
-        root = Node(Kind.DIRECTORY)
+        root = Node(NodeKind.DIRECTORY)
         add_file(sink, root, b"q" * len(name), b"1")
         return root
 
@@ -303,7 +303,7 @@ def test_squashfs_metadata_bombs_are_bounded() -> None:
 def test_squashfs_deep_folders_are_refused() -> None:
     file = io.BytesIO()
     with SquashWriter(file, SquashOptions(codec="lz4")) as writer:
-        root = folder = Node(Kind.DIRECTORY)
+        root = folder = Node(NodeKind.DIRECTORY)
         for _ in range(3000):
             folder = add_folder(folder, b"d")
         writer.finish(root)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.runtime.environment.entrypoint import Entry, resolve_oci_words
+from kedge.runtime.environment.entrypoint import Entrypoint, resolve_oci_words
 from kedge.runtime.environment.env_scripts import Variables, run_script
 from kedge.runtime.environment.shell_words import NotPlain
 from kedge.runtime.views import FolderView
@@ -45,7 +45,7 @@ def test_words_of_an_entrypoint_do_not_fill_the_memory(memory: None) -> None:
     script = f"#!/bin/sh\nOCI_ENTRYPOINT='\"x{MANY}\"'\nOCI_CMD=''\n"
     environ = {"A": "a" * 131_072}
     with pytest.raises(NotPlain):
-        resolve_oci_words(Entry(["x"], script=script), Variables(environ).lookup, is_literal=False)
+        resolve_oci_words(Entrypoint(["x"], script=script), Variables(environ).lookup, is_literal=False)
 
 
 def test_scripts_that_source_each_other_come_to_an_end(tmp_path: Path) -> None:

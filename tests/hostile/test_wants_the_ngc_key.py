@@ -17,7 +17,7 @@ from kedge.registry.docker_config import Login
 from kedge.registry.hints import Situation
 from kedge.registry.ngc import NGC_USER
 from kedge.registry.secret import Secret
-from kedge.registry.transport import Request, Response
+from kedge.registry.transport import HttpRequest, Response
 
 KEY = "nvapi-a-key-that-nobody-else-may-see"
 OLD_KEY = "b2xkLWtleXMtaGF2ZS1uby1wcmVmaXg="
@@ -46,9 +46,9 @@ class Listener:
     """A transport that keeps what it would have sent, and answers with a refusal."""
 
     def __init__(self) -> None:
-        self.sent: list[Request] = []
+        self.sent: list[HttpRequest] = []
 
-    def send(self, request: Request) -> Response:
+    def send(self, request: HttpRequest) -> Response:
         self.sent.append(request)
         raise ConnectionError
 

@@ -13,7 +13,7 @@ from kedge.errors import KeyNotFound
 from kedge.formats.sif.layout import DataType
 from kedge.ops.trust.keys import armor_block
 from kedge.signing.openpgp.keys import make_public
-from kedge.signing.sign import PgpSigner, Selection, sign_image
+from kedge.signing.sign import PgpSigner, SignSelection, sign_image
 from tests.builders.containers import Runner, each_role
 from tests.builders.openpgp_keys import CREATED, make_pair, simple_block
 from tests.builders.sif import build_sif
@@ -32,7 +32,7 @@ def runner() -> Iterator[Runner]:
 def image(runner: Runner) -> Path:
     path = runner.folder / "pytorch.sif"
     path.write_bytes(build_sif([(DataType.DEFFILE, b"from: nvcr.io/nvidia/pytorch\n", b"")]))
-    sign_image(path, [PgpSigner(FORGER.signer, FORGER.key.fingerprint)], Selection(), CREATED + 10)
+    sign_image(path, [PgpSigner(FORGER.signer, FORGER.key.fingerprint)], SignSelection(), CREATED + 10)
     path.chmod(0o644)
     return path
 

@@ -17,7 +17,7 @@ from kedge.formats.singularityd.inspect import parse_metadata
 from kedge.ops.images.inspect import inspect_path
 from kedge.runtime.images.image_file import identify
 from kedge.signing.crypto import load_private_pem
-from kedge.signing.sign import PemSigner, Selection, sign_image
+from kedge.signing.sign import PemSigner, SignSelection, sign_image
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 from tests.builders.openpgp_keys import NOW
 from tests.builders.pem_keys import make_pem
@@ -51,7 +51,7 @@ def signed(runner: Runner, unsigned: Path, tmp_path: Path) -> Iterator[tuple[Pat
     image.write_bytes(unsigned.read_bytes())
     append_object(image, DataObject(DataType.GENERIC_JSON, say(SIGNED), "oci-config.json"))
     private, public = make_pem(tmp_path, "ed25519")
-    sign_image(image, [PemSigner((load_private_pem(private.read_bytes(), None, where="key"),))], Selection(), NOW)
+    sign_image(image, [PemSigner((load_private_pem(private.read_bytes(), None, where="key"),))], SignSelection(), NOW)
     public.chmod(0o644)
     yield image, public
     image.unlink()

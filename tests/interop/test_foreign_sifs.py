@@ -20,7 +20,7 @@ import pytest
 from kedge.errors import SignatureInvalid, UnsupportedFormat
 from kedge.formats.sif.reader import SifReader
 from kedge.model.platform import Platform
-from kedge.model.tree import Kind, walk
+from kedge.model.tree import NodeKind, walk
 from kedge.ops.sources.open_local import open_sif
 from tests.builders import layers as build
 from tests.builders.apptainer import Apptainer, apptainer_folder
@@ -174,7 +174,7 @@ def describe_image(path: Path) -> dict[str, tuple[object, ...]]:
     """All that can be seen of an image's tree, contents included."""
     image = open_sif(path)
     try:
-        for node in {id(node): node for _, node in walk(image.root) if node.kind is Kind.FILE}.values():
+        for node in {id(node): node for _, node in walk(image.root) if node.kind is NodeKind.FILE}.values():
             node.content = b"".join(image.source.chunks(node))
         return build.describe(image.root)
     finally:
@@ -231,7 +231,7 @@ def test_apptainers_images_are_read_as_unsquashfs_reads_them(
     ours = sorted(path for path, _ in walk(image.root))
     assert ours == sorted(line[1:] for line in listing.splitlines() if line[1:])
     for path, node in {id(node): (path, node) for path, node in walk(image.root)}.values():
-        if node.kind is Kind.FILE and node.size:
+        if node.kind is NodeKind.FILE and node.size:
             argv = [require_program("unsquashfs"), "-o", str(offset), "-cat", str(sif), path.decode()]
             data = subprocess.run(argv, capture_output=True, check=True).stdout
             assert b"".join(image.source.chunks(node)) == data, path

@@ -17,7 +17,7 @@ from kedge.layers.folder import read_folder
 from kedge.layers.sandbox import SandboxSink
 from kedge.layers.tar_writer import write_layer
 from kedge.model.platform import Platform
-from kedge.model.tree import Kind, walk
+from kedge.model.tree import NodeKind, walk
 from kedge.posix.beneath import remove_tree
 from tests.builders.apptainer import apptainer_folder
 from tests.builders.layers import (
@@ -88,7 +88,7 @@ def read_back(path: Path) -> dict[str, tuple[object, ...]]:
     out: dict[str, tuple[object, ...]] = {}
     for raw, node in walk(root):
         name = raw.decode()
-        data = b"".join(source.chunks(node)) if node.kind is Kind.FILE else node.target
+        data = b"".join(source.chunks(node)) if node.kind is NodeKind.FILE else node.target
         first = firsts.setdefault(id(node), name)
         out[name] = (
             node.kind.name,

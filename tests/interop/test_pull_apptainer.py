@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.model.tree import Kind, walk
+from kedge.model.tree import NodeKind, walk
 from kedge.ops.sources.open_local import open_sif
 from tests.builders import layers as build
 from tests.builders.apptainer import Apptainer, apptainer_folder
@@ -182,7 +182,7 @@ def test_every_shape_gives_the_same_files(registry: DockerRegistry, peer: Apptai
     trees = []
     for shape in SHAPES:
         image = open_sif(pull(registry, peer, f"team/rich:{shape}"))
-        files = {id(node): node for _, node in walk(image.root) if node.kind is Kind.FILE}
+        files = {id(node): node for _, node in walk(image.root) if node.kind is NodeKind.FILE}
         for node in files.values():
             node.content = hashlib.sha256(b"".join(image.source.chunks(node))).digest()
         described = build.describe(image.root)

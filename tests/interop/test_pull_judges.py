@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from kedge.formats.sif.reader import SifReader
-from kedge.model.tree import Kind, Node, walk
+from kedge.model.tree import Node, NodeKind, walk
 from kedge.ops.sources.open_local import open_sif
 from tests.builders import layers as build
 from tests.builders.images import kedge, make_config, rich_layers
@@ -33,8 +33,9 @@ pytestmark = pytest.mark.root
 
 CODECS = ["zstd", "gzip", "lz4", "none"]
 TYPES = {
-    Kind.DIRECTORY: stat.S_IFDIR, Kind.FILE: stat.S_IFREG, Kind.SYMLINK: stat.S_IFLNK, Kind.BLOCK_DEVICE: stat.S_IFBLK,
-    Kind.CHARACTER_DEVICE: stat.S_IFCHR, Kind.FIFO: stat.S_IFIFO, Kind.SOCKET: stat.S_IFSOCK,
+    NodeKind.DIRECTORY: stat.S_IFDIR, NodeKind.FILE: stat.S_IFREG, NodeKind.SYMLINK: stat.S_IFLNK,
+    NodeKind.BLOCK_DEVICE: stat.S_IFBLK, NodeKind.CHARACTER_DEVICE: stat.S_IFCHR,
+    NodeKind.FIFO: stat.S_IFIFO, NodeKind.SOCKET: stat.S_IFSOCK,
 }  # fmt: skip
 LISTED = re.compile(  # a line of `unsquashfs -lln`
     rb"(.{10}) (\d+)/(\d+) +(?:(\d+)|(\d+), *(\d+)) (\d{4}-\d\d-\d\d \d\d:\d\d) /?(.*?)(?: -> (.*))?"
@@ -237,12 +238,12 @@ def test_our_reader_sees_what_the_kernel_sees(sif: Path, mounted: Seen) -> None:
 
 
 def describe_node(name: bytes, node: Node, names: list[bytes], source: object) -> tuple[object, ...]:
-    is_folder = node.kind is Kind.DIRECTORY
+    is_folder = node.kind is NodeKind.DIRECTORY
     content = node.target
-    if node.kind is Kind.FILE:
+    if node.kind is NodeKind.FILE:
         content = hashlib.sha256(b"".join(source.chunks(node))).digest()  # type: ignore[attr-defined]
-    size = None if is_folder else len(node.target) if node.kind is Kind.SYMLINK else node.size
-    links = 2 + sum(child.kind is Kind.DIRECTORY for child in node.children.values()) if is_folder else len(names)
+    size = None if is_folder else len(node.target) if node.kind is NodeKind.SYMLINK else node.size
+    links = 2 + sum(child.kind is NodeKind.DIRECTORY for child in node.children.values()) if is_folder else len(names)
     return (
         oct(TYPES[node.kind] | node.mode),
         node.uid,

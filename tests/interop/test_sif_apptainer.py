@@ -25,12 +25,18 @@ from kedge.formats.sif.objects import DataObject
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.sif.writer import SifBuilder
 from kedge.formats.singularityd import SourceRecord, decorate, describe
-from kedge.formats.singularityd.inspect import Selection, parse_metadata, render_document, render_text, select_document
+from kedge.formats.singularityd.inspect import (
+    ReportSelection,
+    parse_metadata,
+    render_document,
+    render_text,
+    select_document,
+)
 from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
 from kedge.model.digest import Digest
 from kedge.model.manifest import ImageConfig, parse_config
 from kedge.model.platform import Platform
-from kedge.model.tree import ContentSink, Kind, Node
+from kedge.model.tree import ContentSink, Node, NodeKind
 from tests.builders.busybox import read_busybox
 from tests.builders.oci_archive import Entry, OciArchive
 from tests.builders.sif import fixture_path
@@ -58,13 +64,13 @@ def make_entries(*, shell: bool) -> list[Entry]:
 
 
 def make_tree(entries: list[Entry], sink: ContentSink) -> Node:
-    root = Node(Kind.DIRECTORY, 0o755, mtime=1_700_000_000)
+    root = Node(NodeKind.DIRECTORY, 0o755, mtime=1_700_000_000)
     for entry in entries:
         *parents, name = entry.name.split("/")
         folder = root
         for parent in parents:
             folder = folder.children[parent.encode()]
-        kind = Kind.SYMLINK if entry.target else Kind.DIRECTORY if entry.data is None else Kind.FILE
+        kind = NodeKind.SYMLINK if entry.target else NodeKind.DIRECTORY if entry.data is None else NodeKind.FILE
         node = folder.children[name.encode()] = Node(kind, entry.mode, mtime=1_700_000_000)
         node.target = entry.target.encode()
         if entry.data is not None:
@@ -232,11 +238,11 @@ def test_apptainer_inspect_agrees_with_ours(full: Path, peer: Peer) -> None:
     parts = ("labels", "deffile", "runscript", "startscript", "environment", "test", "helpfile")
     for chosen in [(), *((part,) for part in parts), parts]:
         flags = [f"--{part}" for part in chosen]
-        selection = Selection(frozenset(chosen))
+        selection = ReportSelection(frozenset(chosen))
         assert peer("apptainer", "inspect", *flags, str(full)).stdout == render_text(report, selection), chosen
         ours = render_document(select_document(report, selection)) + "\n"
         assert peer("apptainer", "inspect", "--json", *flags, str(full)).stdout == ours, chosen
-    everything = render_document(select_document(report, Selection(everything=True))) + "\n"
+    everything = render_document(select_document(report, ReportSelection(everything=True))) + "\n"
     assert peer("apptainer", "inspect", "--all", str(full)).stdout == everything
 
 
@@ -311,7 +317,7 @@ def test_apptainer_made_documents_read_as_it_shows_them(images: dict[str, Path],
     for chosen in ((), ("labels", "runscript", "deffile"), ("environment",)):
         flags = [f"--{part}" for part in chosen]
         expected = peer("apptainer", "inspect", *flags, str(theirs)).stdout
-        assert render_text(report, Selection(frozenset(chosen))) == expected
+        assert render_text(report, ReportSelection(frozenset(chosen))) == expected
 
 
 def test_apptainer_lists_our_files_as_we_do(full: Path, images: dict[str, Path], peer: Peer) -> None:

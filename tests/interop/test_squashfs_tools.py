@@ -18,19 +18,19 @@ import pytest
 
 from kedge.formats.squashfs.reader import SquashReader
 from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
-from kedge.model.tree import ContentSink, Kind, Node, walk
+from kedge.model.tree import ContentSink, Node, NodeKind, walk
 from tests.builders.squashfs_images import add_file, add_folder, add_special, fill_sample, mixed_bytes, write_image
 from tests.requirements import require_program, require_root
 
 CODECS = ["zstd", "zstd:19", "gzip", "lz4", "none"]
 KINDS = {
-    Kind.DIRECTORY: stat.S_IFDIR,
-    Kind.FILE: stat.S_IFREG,
-    Kind.SYMLINK: stat.S_IFLNK,
-    Kind.BLOCK_DEVICE: stat.S_IFBLK,
-    Kind.CHARACTER_DEVICE: stat.S_IFCHR,
-    Kind.FIFO: stat.S_IFIFO,
-    Kind.SOCKET: stat.S_IFSOCK,
+    NodeKind.DIRECTORY: stat.S_IFDIR,
+    NodeKind.FILE: stat.S_IFREG,
+    NodeKind.SYMLINK: stat.S_IFLNK,
+    NodeKind.BLOCK_DEVICE: stat.S_IFBLK,
+    NodeKind.CHARACTER_DEVICE: stat.S_IFCHR,
+    NodeKind.FIFO: stat.S_IFIFO,
+    NodeKind.SOCKET: stat.S_IFSOCK,
 }
 
 
@@ -50,7 +50,7 @@ def fill(sink: ContentSink) -> Node:
     nested = root
     for _ in range(30):
         nested = add_folder(nested, b"deeper")
-    add_special(nested, b"end", Kind.SYMLINK, mode=0o777, target=b"x" * 4000)
+    add_special(nested, b"end", NodeKind.SYMLINK, mode=0o777, target=b"x" * 4000)
     return root
 
 
@@ -78,7 +78,7 @@ def expect_same(tree: Path, image: Path, *, xattrs: bool = True) -> None:
             place = tree / os.fsdecode(path)
             compare(place, node, xattrs=xattrs)
             assert inodes.setdefault(os.lstat(place).st_ino, node) is node
-            if node.kind is Kind.FILE:
+            if node.kind is NodeKind.FILE:
                 with place.open("rb") as found:
                     for chunk in reader.chunks(node):
                         assert found.read(len(chunk)) == chunk
@@ -90,11 +90,11 @@ def compare(place: Path, node: Node, *, xattrs: bool) -> None:
     assert stat.S_IFMT(found.st_mode) == KINDS[node.kind], place
     assert (stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid) == (node.mode, node.uid, node.gid), place
     assert int(found.st_mtime) == node.mtime, place
-    if node.kind is Kind.FILE:
+    if node.kind is NodeKind.FILE:
         assert found.st_size == node.size
-    if node.kind is Kind.SYMLINK:
+    if node.kind is NodeKind.SYMLINK:
         assert os.fsencode(place.readlink()) == node.target
-    if node.kind in (Kind.BLOCK_DEVICE, Kind.CHARACTER_DEVICE):
+    if node.kind in (NodeKind.BLOCK_DEVICE, NodeKind.CHARACTER_DEVICE):
         assert found.st_rdev == node.rdev
     if xattrs:
         names = os.listxattr(place, follow_symlinks=False)
@@ -182,13 +182,13 @@ def test_kernel_mounts_an_empty_root_and_a_huge_folder(tmp_path: Path) -> None:
     require_root()
 
     def fill_many(sink: ContentSink) -> Node:
-        root = Node(Kind.DIRECTORY)
+        root = Node(NodeKind.DIRECTORY)
         for number in range(70_000):
             add_file(sink, root, b"entry-%d" % number, b"%d" % number)
         return root
 
     empty, huge = tmp_path / "empty", tmp_path / "huge"
-    empty.write_bytes(write_image(lambda _: Node(Kind.DIRECTORY)))
+    empty.write_bytes(write_image(lambda _: Node(NodeKind.DIRECTORY)))
     huge.write_bytes(write_image(fill_many))
     with mounted(empty, tmp_path / "m1") as point:
         assert list(point.iterdir()) == []
@@ -204,9 +204,9 @@ def test_kernel_and_unsquashfs_take_many_owners(tmp_path: Path) -> None:
     require_root()
 
     def fill_owners(_: ContentSink) -> Node:
-        root = Node(Kind.DIRECTORY)
+        root = Node(NodeKind.DIRECTORY)
         for number in range(20_000):
-            add_special(root, b"%d" % number, Kind.FIFO).gid = 4_000_000_000 + number
+            add_special(root, b"%d" % number, NodeKind.FIFO).gid = 4_000_000_000 + number
         return root
 
     image = tmp_path / "image"
@@ -307,8 +307,8 @@ def test_kernel_mounts_an_image_beyond_four_gigabytes(tmp_path: Path) -> None:
 
     image = tmp_path / "image"
     with image.open("w+b") as file, SquashWriter(file, SquashOptions(codec="none", threads=2)) as writer:
-        root = Node(Kind.DIRECTORY)
-        large = add_special(root, b"large", Kind.FILE)
+        root = Node(NodeKind.DIRECTORY)
+        large = add_special(root, b"large", NodeKind.FILE)
         large.size, large.content = size, writer.add_stream(size, pieces())
         add_file(writer, root, b"after", b"after all that\n" * 20_000)
         writer.finish(root)

@@ -129,7 +129,7 @@ def _read_singularity(command: Command, words: Sequence[Word], index: int, name:
     if position >= len(words) or words[position].text not in _VERBS:
         return None
     verb = words[position].text
-    options, rest = cut_container_options(words[position + 1 :])
+    options, rest = _cut_container_options(words[position + 1 :])
     return ContainerCall(
         line=command.line,
         program=name,
@@ -142,7 +142,7 @@ def _read_singularity(command: Command, words: Sequence[Word], index: int, name:
     )
 
 
-def cut_container_options(words: Sequence[Word]) -> tuple[list[tuple[str, Word | None]], Sequence[Word]]:
+def _cut_container_options(words: Sequence[Word]) -> tuple[list[tuple[str, Word | None]], Sequence[Word]]:
     """Options of `apptainer exec` by their long names, and the words from the image on."""
     options: list[tuple[str, Word | None]] = []
     position = 0

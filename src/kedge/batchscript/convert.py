@@ -8,7 +8,7 @@ from typing import Any
 
 from kedge.batchscript.convert_body import convert_body
 from kedge.batchscript.directives import HETEROGENEOUS, read_request
-from kedge.batchscript.request import Left, Request
+from kedge.batchscript.request import Left, ScriptRequest
 from kedge.batchscript.script import PREFIXES, READ, TITLES, BatchScript
 from kedge.batchscript.secret_text import mask_secrets
 from kedge.batchscript.variables import find_own_names
@@ -87,7 +87,7 @@ def _refuse(script: BatchScript) -> None:
         )
 
 
-def _take_fields(request: Request, remarks: list[tuple[int, str]]) -> dict[str, Any]:
+def _take_fields(request: ScriptRequest, remarks: list[tuple[int, str]]) -> dict[str, Any]:
     fields = {key: request.get(key) for key in _SAME.split() if key in request.asked}
     per_node = request.gpus_per_node
     if per_node:
@@ -122,7 +122,7 @@ def _find_ignored(script: BatchScript) -> list[Left]:
     ]
 
 
-def _drop_local(fields: dict[str, Any], request: Request, target: str, site: Site | None) -> list[Left]:
+def _drop_local(fields: dict[str, Any], request: ScriptRequest, target: str, site: Site | None) -> list[Left]:
     left = []
     for key, what in _LOCAL.items():
         if key not in fields or (key == "queue" and site is not None and site.find_queue(fields[key]) is not None):

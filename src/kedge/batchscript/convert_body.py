@@ -19,7 +19,7 @@ from kedge.batchscript.doubts import (
     is_only_arguments,
     sets_arguments,
 )
-from kedge.batchscript.request import Left, Request
+from kedge.batchscript.request import Left, ScriptRequest
 from kedge.batchscript.script import BatchScript, ContainerCall
 from kedge.batchscript.shell import KEYWORDS, Command, Word
 from kedge.batchscript.variables import find_names, find_values, resolve_word, resolve_words, uses_arguments
@@ -50,9 +50,9 @@ class Body:
     remarks: list[tuple[int, str]] = field(default_factory=list)
 
 
-def convert_body(script: BatchScript, request: Request) -> Body:
+def convert_body(script: BatchScript, request: ScriptRequest) -> Body:
     """A container where there is exactly one and it ends the script; otherwise all of it, unchanged."""
-    call, why = find_single_call(script)
+    call, why = _find_single_call(script)
     if call is not None:
         asked = dict(request.asked)
         body = _convert_call(script, call, request)
@@ -62,9 +62,9 @@ def convert_body(script: BatchScript, request: Request) -> Body:
     return _keep_whole(script, why)
 
 
-def find_single_call(script: BatchScript) -> tuple[ContainerCall | None, str]:
+def _find_single_call(script: BatchScript) -> tuple[ContainerCall | None, str]:
     """The one container that a script is for, or why there is none."""
-    if interpreter_of(script)[0] not in _SHELLS:
+    if _interpreter_of(script)[0] not in _SHELLS:
         return None, "it is no script of a shell"
     if len(script.containers) != 1:
         return None, f"it starts {len(script.containers) or 'no'} containers"
@@ -88,7 +88,7 @@ def find_single_call(script: BatchScript) -> tuple[ContainerCall | None, str]:
 _OTHER_VERBS = ("shell", "test", "start")
 
 
-def _convert_call(script: BatchScript, call: ContainerCall, request: Request) -> Body | str:
+def _convert_call(script: BatchScript, call: ContainerCall, request: ScriptRequest) -> Body | str:
     index = script.commands.index(call.source)
     before, after = script.commands[:index], script.commands[index + 1 :]
     values = find_values(before)
@@ -125,7 +125,11 @@ def _convert_call(script: BatchScript, call: ContainerCall, request: Request) ->
 
 
 def _find_problem(
-    script: BatchScript, call: ContainerCall, request: Request, values: Mapping[str, str], before: Sequence[Command]
+    script: BatchScript,
+    call: ContainerCall,
+    request: ScriptRequest,
+    values: Mapping[str, str],
+    before: Sequence[Command],
 ) -> str:
     """Why the script must stay whole: something would be expanded in another way, or not at all."""
     command = _cut_torchrun(call, request)
@@ -145,7 +149,7 @@ def _find_documents(script: BatchScript, call: ContainerCall, before: Sequence[C
     return [line for number, line in script.body if number < call.line and number in script.inner_lines]
 
 
-def _cut_torchrun(call: ContainerCall, request: Request) -> Sequence[Word]:
+def _cut_torchrun(call: ContainerCall, request: ScriptRequest) -> Sequence[Word]:
     """The container's command without torchrun and its options, which kedge gives itself."""
     torchrun = read_torchrun(call.command, call.line) if request.tasks_per_node == 1 else None
     return call.command if torchrun is None else torchrun[1]
@@ -276,7 +280,7 @@ def _write_binds(binds: Sequence[str]) -> str:
 
 
 def _convert_command(
-    call: ContainerCall, values: Mapping[str, str], launch: Launch, request: Request, body: Body
+    call: ContainerCall, values: Mapping[str, str], launch: Launch, request: ScriptRequest, body: Body
 ) -> None:
     command: Sequence[Word] = call.command
     torchrun = read_torchrun(command, call.line) if request.tasks_per_node == 1 else None
@@ -345,7 +349,7 @@ def _drop_unused(body: Body) -> None:
     body.fields["setup"] = _trim(setup)
 
 
-def _set_launcher(call: ContainerCall, launch: Launch, request: Request, body: Body) -> None:
+def _set_launcher(call: ContainerCall, launch: Launch, request: ScriptRequest, body: Body) -> None:
     parallel = launch.parallel
     if parallel is Parallel.TASKS and request.tasks_per_node * request.nodes == 1:
         parallel = Parallel.SINGLE
@@ -359,7 +363,7 @@ def _set_launcher(call: ContainerCall, launch: Launch, request: Request, body: B
 
 def _keep_whole(script: BatchScript, why: str) -> Body:
     body = Body()
-    program, *arguments = interpreter_of(script)
+    program, *arguments = _interpreter_of(script)
     text = "\n".join(line for _, line in script.body).strip("\n")
     if text:
         flag = next((flag for name, flag in _INTERPRETERS.items() if program.startswith(name)), "-c")
@@ -387,7 +391,7 @@ def _cut_at_set(script: BatchScript, text: str) -> str:
     return text
 
 
-def interpreter_of(script: BatchScript) -> list[str]:
+def _interpreter_of(script: BatchScript) -> list[str]:
     """The program of the first line, without its folder, and its arguments; bash when there is none."""
     words = script.shebang.removeprefix("#!").split()
     if words and words[0].endswith("/env"):

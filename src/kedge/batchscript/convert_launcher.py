@@ -9,7 +9,7 @@ from typing import Any
 
 from kedge.batchscript import request_slurm
 from kedge.batchscript.option_tables import cut_options
-from kedge.batchscript.request import Left, Request
+from kedge.batchscript.request import Left, ScriptRequest
 from kedge.batchscript.script import ContainerCall, Directive
 from kedge.batchscript.shell import Word
 from kedge.batchscript.variables import find_names, find_own_names, resolve_word
@@ -59,7 +59,7 @@ class Launch:
     remarks: list[tuple[int, str]] = field(default_factory=list)
 
 
-def read_launcher(call: ContainerCall, request: Request, values: Mapping[str, str]) -> Launch | None:
+def read_launcher(call: ContainerCall, request: ScriptRequest, values: Mapping[str, str]) -> Launch | None:
     """Reads the words before the container's, and adds sizes they give to the request; None when they are too much."""
     words = _resolve(call, request, values)
     if words is None:
@@ -73,7 +73,7 @@ def read_launcher(call: ContainerCall, request: Request, values: Mapping[str, st
     return None
 
 
-def _resolve(call: ContainerCall, request: Request, values: Mapping[str, str]) -> list[str] | None:
+def _resolve(call: ContainerCall, request: ScriptRequest, values: Mapping[str, str]) -> list[str] | None:
     """The launcher's words; a variable of the scheduler's repeats what directives say, others must be certain."""
     words = []
     for word in call.launcher:
@@ -84,7 +84,7 @@ def _resolve(call: ContainerCall, request: Request, values: Mapping[str, str]) -
     return words
 
 
-def _read_srun(call: ContainerCall, words: Sequence[str], request: Request) -> Launch | None:
+def _read_srun(call: ContainerCall, words: Sequence[str], request: ScriptRequest) -> Launch | None:
     launch = Launch(Parallel.TASKS, "srun")
     for option in cut_options("slurm", words):
         shown = option.name if option.value is None else f"{option.name}={option.value}"
@@ -100,7 +100,7 @@ def _read_srun(call: ContainerCall, words: Sequence[str], request: Request) -> L
     return launch
 
 
-def _add_size(call: ContainerCall, request: Request, name: str, value: str, launch: Launch) -> None:
+def _add_size(call: ContainerCall, request: ScriptRequest, name: str, value: str, launch: Launch) -> None:
     key = _SRUN_SIZES[name]
     if "$" in value:  # it repeats what the directives say: --ntasks=$SLURM_NTASKS
         return
@@ -117,7 +117,7 @@ def _add_size(call: ContainerCall, request: Request, name: str, value: str, laun
         )
 
 
-def _read_mpirun(call: ContainerCall, words: Sequence[str], request: Request) -> Launch | None:
+def _read_mpirun(call: ContainerCall, words: Sequence[str], request: ScriptRequest) -> Launch | None:
     launch = Launch(Parallel.MPI, "mpirun" if words[0] == "orterun" else words[0])
     directive = Directive(call.line, call.source.source, request.scheduler, words[0])
     position = 1

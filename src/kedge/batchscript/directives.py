@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kedge.batchscript import request_gridengine, request_pbs, request_slurm
-from kedge.batchscript.request import Reader, Request
+from kedge.batchscript.request import Reader, ScriptRequest
 from kedge.batchscript.script import TITLES, BatchScript, Directive
 from kedge.batchscript.slurm_values import check_value
 from kedge.model.site import Queue, Site
@@ -20,13 +20,13 @@ _READERS: Mapping[str, Mapping[str, Reader]] = {
 HETEROGENEOUS = ("hetjob", "packjob")  # between the parts of a job whose nodes differ
 
 
-def read_request(script: BatchScript, site: Site | None = None) -> Request:
+def read_request(script: BatchScript, site: Site | None = None) -> ScriptRequest:
     """What the live directives ask for; the last of several counts. Of a heterogeneous job it is the first part."""
-    request = Request(script.scheduler)
+    request = ScriptRequest(script.scheduler)
     current = request
     for directive in script.live:
         if directive.option in HETEROGENEOUS:
-            current = Request(script.scheduler)
+            current = ScriptRequest(script.scheduler)
         _read_directive(current, directive)
         if current is not request:
             request.left += current.left
@@ -35,7 +35,7 @@ def read_request(script: BatchScript, site: Site | None = None) -> Request:
     return request
 
 
-def _read_directive(request: Request, directive: Directive) -> None:
+def _read_directive(request: ScriptRequest, directive: Directive) -> None:
     value = directive.value or ""
     if directive.problem:
         request.leave(directive, directive.problem, is_refused=directive.problem != "unknown")
@@ -56,7 +56,7 @@ def _read_directive(request: Request, directive: Directive) -> None:
         request.leave(directive)
 
 
-def _name_resource(request: Request, site: Site | None) -> None:
+def _name_resource(request: ScriptRequest, site: Site | None) -> None:
     """Grid Engine's resource types of a site (`-l rt_F=2`) are queues with a number of nodes."""
     for key in [key for key in request.asked if key.startswith("resource:")]:
         asked = request.asked.pop(key)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kedge.batchscript.request import Request
+from kedge.batchscript.request import ScriptRequest
 from kedge.batchscript.script import BatchScript
 from kedge.model.site import Queue, Site
 
@@ -21,7 +21,7 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ScriptFinding:
     """One thing found at one line."""
 
     rule: str
@@ -46,7 +46,7 @@ class Case:
     """A script, what it asks for, and what is known about where it will run."""
 
     script: BatchScript
-    request: Request
+    request: ScriptRequest
     site: Site | None
     queue: Queue | None  # the one that is asked for, when the site has it
     has_file: Callable[[str], bool | None]  # whether a file or folder is there; None: nobody can know
@@ -63,7 +63,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CheckResult:
     """What a check yields: where, what, and the remedy where the rule's own does not fit."""
 
     line: int
@@ -72,11 +72,11 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ScriptRule:
     """One row of the table of rules."""
 
     id: str
     severity: Severity
     title: str  # for the table in the guide
     remedy: str
-    check: Callable[[Case], Iterator[Found]]
+    check: Callable[[Case], Iterator[CheckResult]]

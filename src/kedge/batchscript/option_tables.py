@@ -99,7 +99,7 @@ def cut_options(scheduler: str, words: Sequence[str]) -> list[CutOption]:
     return found
 
 
-def resolve_slurm(name: str) -> tuple[str, str]:
+def _resolve_slurm(name: str) -> tuple[str, str]:
     """The full name of a long option that may be abbreviated, and what is wrong with it otherwise."""
     if name in SLURM_OPTIONS:
         return _SLURM_SAME.get(name, name), ""
@@ -134,7 +134,7 @@ def _cut_slurm(rest: deque[str]) -> CutOption:
 
 def _cut_slurm_long(word: str, rest: deque[str]) -> CutOption:
     name, equals, value = word.partition("=")
-    full, problem = resolve_slurm(name)
+    full, problem = _resolve_slurm(name)
     if equals and full in SLURM_FLAGS:
         return CutOption(full, value, problem or f"{name} takes no value")
     if equals:

@@ -12,7 +12,7 @@ from kedge.batchscript.script import Directive
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class _AskedValue:
     """One thing asked for."""
 
     value: Any
@@ -35,16 +35,16 @@ class Left:
 
 
 @dataclass(slots=True)
-class Request:
+class ScriptRequest:
     """Keys are those of a job, and `gpus` for all nodes together, `gpus_per_task`, `gpu_resource`."""
 
     scheduler: str
-    asked: dict[str, Asked] = field(default_factory=dict)
+    asked: dict[str, _AskedValue] = field(default_factory=dict)
     left: list[Left] = field(default_factory=list)
 
     def put(self, key: str, value: object, directive: Directive) -> None:
         """Remember a value; a later one replaces it, as schedulers do."""
-        self.asked[key] = Asked(value, directive)
+        self.asked[key] = _AskedValue(value, directive)
 
     def leave(self, directive: Directive, why: str = "", *, words: str | None = None, is_refused: bool = False) -> None:
         """Remember what has no place."""
@@ -95,7 +95,7 @@ class Request:
         return bool(self.gpus_per_node)
 
 
-Reader = Callable[[Request, Directive, str], None]
+Reader = Callable[[ScriptRequest, Directive, str], None]
 
 
 def show_option(directive: Directive) -> str:
@@ -123,5 +123,5 @@ def put_parsed(key: str, parse: Callable[[str], object]) -> Reader:
     return lambda request, directive, value: request.put(key, parse(value), directive)
 
 
-def overlook(_request: Request, _directive: Directive, _value: str) -> None:
+def overlook(_request: ScriptRequest, _directive: Directive, _value: str) -> None:
     """A reader for what changes nothing, because every script of kedge's does it anyway."""

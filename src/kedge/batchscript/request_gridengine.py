@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from kedge.batchscript.quantities import parse_array, parse_clock, parse_count, parse_gridengine_memory
-from kedge.batchscript.request import Reader, Request, overlook, put_count, put_text
+from kedge.batchscript.request import Reader, ScriptRequest, overlook, put_count, put_text
 from kedge.batchscript.script import Directive
 from kedge.model.job import Dependency, DependencyKind
 
@@ -18,7 +18,7 @@ _PSEUDO = {"$JOB_ID": "{id}", "$JOB_NAME": "{name}", "$TASK_ID": "{index}"}
 _SHARED_MEMORY = re.compile(r"smp|shm|shared|threads?|openmp|omp|orte_smp|multi_?thread|onenode|serial", re.I)
 
 
-def _read_resources(request: Request, directive: Directive, value: str) -> None:
+def _read_resources(request: ScriptRequest, directive: Directive, value: str) -> None:
     for part in value.split(","):
         name, equals, wanted = part.partition("=")
         if name == "h_rt":
@@ -35,7 +35,7 @@ def _read_resources(request: Request, directive: Directive, value: str) -> None:
             request.leave(directive, words=f"-l {part}")
 
 
-def _read_environment(request: Request, directive: Directive, value: str) -> None:
+def _read_environment(request: ScriptRequest, directive: Directive, value: str) -> None:
     """`-pe smp 8` is one task with 8 CPUs, any other environment is so many tasks."""
     name, _, slots = value.partition(" ")
     number = parse_count(slots.partition("-")[0])
@@ -48,27 +48,27 @@ def _read_environment(request: Request, directive: Directive, value: str) -> Non
         request.leave(directive, f"only the smaller number of slots, {number}, is kept", words="")
 
 
-def _read_array(request: Request, directive: Directive, value: str) -> None:
+def _read_array(request: ScriptRequest, directive: Directive, value: str) -> None:
     request.put("array", parse_array(value), directive)
 
 
-def _read_hold(request: Request, directive: Directive, value: str) -> None:
+def _read_hold(request: ScriptRequest, directive: Directive, value: str) -> None:
     found = tuple(Dependency(DependencyKind.AFTER_ANY, job) for job in value.split(",") if job)
     if not found:
         raise ValueError("-hold_jid wants the ids of jobs")
     request.put("dependencies", found, directive)
 
 
-def _read_mail(request: Request, directive: Directive, value: str) -> None:
+def _read_mail(request: ScriptRequest, directive: Directive, value: str) -> None:
     request.put("mail_on", tuple(_MAIL[letter] for letter in _MAIL if letter in value), directive)
 
 
-def _read_join(request: Request, directive: Directive, value: str) -> None:
+def _read_join(request: ScriptRequest, directive: Directive, value: str) -> None:
     request.put("join", value.lower() in ("y", "yes"), directive)
 
 
 def _read_path(key: str) -> Reader:
-    def read(request: Request, directive: Directive, value: str) -> None:
+    def read(request: ScriptRequest, directive: Directive, value: str) -> None:
         path = value.rpartition(":")[2]  # HOST:PATH is allowed, and the host is not looked at any more
         path = re.sub(r"\$\w+", lambda found: _PSEUDO.get(found.group(), found.group()), path)
         if "$" in path or path.startswith("~"):
@@ -81,7 +81,7 @@ def _read_path(key: str) -> Reader:
     return read
 
 
-def _read_variables(request: Request, directive: Directive, value: str) -> None:
+def _read_variables(request: ScriptRequest, directive: Directive, value: str) -> None:
     known = dict(request.get("environment") or ())
     for part in value.split(","):
         name, equals, wanted = part.partition("=")
@@ -93,16 +93,16 @@ def _read_variables(request: Request, directive: Directive, value: str) -> None:
         request.put("environment", tuple(known.items()), directive)
 
 
-def _note_shell(request: Request, directive: Directive, value: str) -> None:
+def _note_shell(request: ScriptRequest, directive: Directive, value: str) -> None:
     if value.rpartition("/")[2] not in ("bash", "sh"):
         request.leave(directive, "kedge's scripts are bash")
 
 
-def _note_directory(request: Request, directive: Directive, _value: str) -> None:
+def _note_directory(request: ScriptRequest, directive: Directive, _value: str) -> None:
     request.put("cwd", True, directive)
 
 
-def _read_directory(request: Request, directive: Directive, value: str) -> None:
+def _read_directory(request: ScriptRequest, directive: Directive, value: str) -> None:
     request.put("cwd", True, directive)
     request.put("directory", value, directive)
 

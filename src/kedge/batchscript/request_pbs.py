@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from kedge.batchscript.quantities import parse_array, parse_clock, parse_count, parse_dependencies, parse_pbs_memory
-from kedge.batchscript.request import Reader, Request, put_parsed, put_text
+from kedge.batchscript.request import Reader, ScriptRequest, put_parsed, put_text
 from kedge.batchscript.script import Directive
 
 _MAIL = {"b": "begin", "e": "end", "a": "fail"}
@@ -15,7 +15,7 @@ _CHUNK = {"ncpus": "cpus", "mpiprocs": "tasks_per_node", "ngpus": "gpus_per_node
 _TORQUE = {"ppn": "tasks_per_node", "gpus": "gpus_per_node"}
 
 
-def _read_resources(request: Request, directive: Directive, value: str) -> None:
+def _read_resources(request: ScriptRequest, directive: Directive, value: str) -> None:
     """`walltime=1:00:00,select=2:ncpus=4:ngpus=1`, `nodes=2:ppn=4`."""
     for part in value.split(","):
         name, _, wanted = part.partition("=")
@@ -39,7 +39,7 @@ def _read_resources(request: Request, directive: Directive, value: str) -> None:
             request.leave(directive, words=f"-l {part}")
 
 
-def _read_select(request: Request, directive: Directive, value: str) -> None:
+def _read_select(request: ScriptRequest, directive: Directive, value: str) -> None:
     chunks = value.split("+")
     if len(chunks) > 1:
         request.leave(directive, "kedge asks for one kind of node: only the first is kept", words="")
@@ -63,7 +63,7 @@ def _read_select(request: Request, directive: Directive, value: str) -> None:
     _share_cpus(request, directive)
 
 
-def _share_cpus(request: Request, directive: Directive) -> None:
+def _share_cpus(request: ScriptRequest, directive: Directive) -> None:
     """ncpus is what the node's tasks share."""
     cpus, tasks = request.number("cpus"), request.tasks_per_node
     request.asked.pop("cpus", None)
@@ -71,7 +71,7 @@ def _share_cpus(request: Request, directive: Directive) -> None:
         request.put("cpus_per_task", max(1, cpus // max(1, tasks)), directive)
 
 
-def _read_torque_nodes(request: Request, directive: Directive, value: str) -> None:
+def _read_torque_nodes(request: ScriptRequest, directive: Directive, value: str) -> None:
     count, *parts = value.partition("+")[0].split(":")
     if not count.isdecimal():
         request.leave(directive, "it asks for nodes by their names", words="")
@@ -85,7 +85,7 @@ def _read_torque_nodes(request: Request, directive: Directive, value: str) -> No
             request.leave(directive, f"a part of it has no word in kedge: {part}", words="")
 
 
-def _read_more(request: Request, directive: Directive, value: str) -> None:
+def _read_more(request: ScriptRequest, directive: Directive, value: str) -> None:
     """-W depend=...,group_list=..."""
     name, _, wanted = value.partition("=")
     if name == "depend":
@@ -94,16 +94,16 @@ def _read_more(request: Request, directive: Directive, value: str) -> None:
         request.leave(directive)
 
 
-def _read_mail(request: Request, directive: Directive, value: str) -> None:
+def _read_mail(request: ScriptRequest, directive: Directive, value: str) -> None:
     request.put("mail_on", tuple(_MAIL[letter] for letter in _MAIL if letter in value), directive)
 
 
-def _read_join(request: Request, directive: Directive, value: str) -> None:
+def _read_join(request: ScriptRequest, directive: Directive, value: str) -> None:
     request.put("join", value in ("oe", "eo"), directive)
 
 
 def _read_path(key: str) -> Reader:
-    def read(request: Request, directive: Directive, value: str) -> None:
+    def read(request: ScriptRequest, directive: Directive, value: str) -> None:
         path = value.rpartition(":")[2].replace("^array_index^", "{index}")
         for variable in ("$PBS_JOBID", "${PBS_JOBID}"):
             path = path.replace(variable, "{id}")
@@ -117,7 +117,7 @@ def _read_path(key: str) -> Reader:
     return read
 
 
-def _read_variables(request: Request, directive: Directive, value: str) -> None:
+def _read_variables(request: ScriptRequest, directive: Directive, value: str) -> None:
     pairs = [part.partition("=") for part in value.split(",")]
     request.put("environment", tuple((name, wanted) for name, equals, wanted in pairs if equals), directive)
     for name, equals, _ in pairs:
@@ -125,7 +125,7 @@ def _read_variables(request: Request, directive: Directive, value: str) -> None:
             request.leave(directive, "it takes the value from where it was submitted", words=f"-v {name}")
 
 
-def _note_shell(request: Request, directive: Directive, value: str) -> None:
+def _note_shell(request: ScriptRequest, directive: Directive, value: str) -> None:
     if value.rpartition("/")[2] not in ("bash", "sh"):
         request.leave(directive, "kedge's scripts are bash")
 

@@ -13,7 +13,7 @@ from kedge.batchscript.quantities import (
     parse_slurm_memory,
     parse_slurm_time,
 )
-from kedge.batchscript.request import Reader, Request, overlook, put_count, put_parsed, put_text
+from kedge.batchscript.request import Reader, ScriptRequest, overlook, put_count, put_parsed, put_text
 from kedge.batchscript.script import Directive
 
 _MAIL = {"begin": "begin", "end": "end", "fail": "fail"}
@@ -21,7 +21,7 @@ _PATTERNS = {"%j": "{id}", "%A": "{id}", "%J": "{id}", "%x": "{name}", "%a": "{i
 _SEVERAL_TYPES = "kedge has no word for GPUs of several types"
 
 
-def _read_nodes(request: Request, directive: Directive, value: str) -> None:
+def _read_nodes(request: ScriptRequest, directive: Directive, value: str) -> None:
     """`2`, `2-4`; `2k` and `0` are taken by sbatch, too, and a job of kedge's has no word for them."""
     least, dash, _ = value.partition("-")
     request.put("nodes", parse_count(least), directive)
@@ -29,7 +29,7 @@ def _read_nodes(request: Request, directive: Directive, value: str) -> None:
         request.leave(directive, f"only the smaller number of nodes, {least}, is kept")
 
 
-def _read_gres(request: Request, directive: Directive, value: str) -> None:
+def _read_gres(request: ScriptRequest, directive: Directive, value: str) -> None:
     """`gpu:2`, `gpu:a100:2`, `gpu`; other things stay as they are."""
     parts = [part.removeprefix("gres:").removeprefix("gres/") for part in value.split(",")]
     gpus = [part for part in parts if part.partition(":")[0] == "gpu"]
@@ -41,7 +41,7 @@ def _read_gres(request: Request, directive: Directive, value: str) -> None:
         request.leave(directive, words=f"--gres={','.join(others)}")
 
 
-def _put_gpus(request: Request, directive: Directive, key: str, words: list[str]) -> None:
+def _put_gpus(request: ScriptRequest, directive: Directive, key: str, words: list[str]) -> None:
     if words and words[-1].isdecimal():
         count, words = int(words[-1][:9]), words[:-1]
     else:
@@ -52,7 +52,7 @@ def _put_gpus(request: Request, directive: Directive, key: str, words: list[str]
 
 
 def _read_gpus(key: str) -> Reader:
-    def read(request: Request, directive: Directive, value: str) -> None:
+    def read(request: ScriptRequest, directive: Directive, value: str) -> None:
         if "," in value:
             raise ValueError(_SEVERAL_TYPES)
         if value:
@@ -61,7 +61,7 @@ def _read_gpus(key: str) -> Reader:
     return read
 
 
-def _read_memory(request: Request, directive: Directive, value: str) -> None:
+def _read_memory(request: ScriptRequest, directive: Directive, value: str) -> None:
     size = parse_slurm_memory(value)
     if size:
         request.put("memory", size, directive)
@@ -69,7 +69,7 @@ def _read_memory(request: Request, directive: Directive, value: str) -> None:
         request.leave(directive, "it means all memory of the node")
 
 
-def _read_time(request: Request, directive: Directive, value: str) -> None:
+def _read_time(request: ScriptRequest, directive: Directive, value: str) -> None:
     seconds = 0 if value.lower() in ("infinite", "unlimited", "-1") else parse_slurm_time(value)
     if seconds:
         request.put("time", seconds, directive)
@@ -78,19 +78,19 @@ def _read_time(request: Request, directive: Directive, value: str) -> None:
         request.leave(directive, "it asks for time without end")
 
 
-def _read_array(request: Request, directive: Directive, value: str) -> None:
+def _read_array(request: ScriptRequest, directive: Directive, value: str) -> None:
     if value:  # an empty one takes nothing away
         request.put("array", parse_array(value), directive)
 
 
-def _read_exclusive(request: Request, directive: Directive, value: str) -> None:
+def _read_exclusive(request: ScriptRequest, directive: Directive, value: str) -> None:
     if value:
         request.leave(directive)
     else:
         request.put("exclusive", True, directive)
 
 
-def _read_mail(request: Request, directive: Directive, value: str) -> None:
+def _read_mail(request: ScriptRequest, directive: Directive, value: str) -> None:
     words = {word.strip().lower() for word in value.split(",")}
     if words == {"none"}:
         return
@@ -101,22 +101,22 @@ def _read_mail(request: Request, directive: Directive, value: str) -> None:
         request.leave(directive, f"kedge sends no mail for {', '.join(sorted(others))}", words="")
 
 
-def _read_export(request: Request, directive: Directive, value: str) -> None:
+def _read_export(request: ScriptRequest, directive: Directive, value: str) -> None:
     if value.upper() not in ("", "ALL"):
         request.leave(directive)
 
 
 def _read_pattern(key: str) -> Reader:
-    def read(request: Request, directive: Directive, value: str) -> None:
+    def read(request: ScriptRequest, directive: Directive, value: str) -> None:
         try:
-            request.put(key, convert_pattern(value), directive)
+            request.put(key, _convert_pattern(value), directive)
         except ValueError as problem:
             request.leave(directive, str(problem), words="")
 
     return read
 
 
-def convert_pattern(value: str) -> str:
+def _convert_pattern(value: str) -> str:
     """`%x-%j.out` as `{name}-{id}.out`; other patterns raise ValueError, because only Slurm knows them."""
     unknown = [part for part in re.findall(r"%\d*[A-Za-z]", value) if part not in _PATTERNS]
     if unknown:

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 from kedge.batchscript import rules_body, rules_conflict, rules_form, rules_request, rules_site
 from kedge.batchscript.directives import read_request
-from kedge.batchscript.findings import Case, Finding, Rule
+from kedge.batchscript.findings import Case, ScriptFinding, ScriptRule
 from kedge.batchscript.script import BatchScript
 from kedge.batchscript.secret_text import mask_secrets
 from kedge.model.site import Site
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[ScriptRule, ...] = (
     *rules_form.RULES,
     *rules_request.RULES,
     *rules_conflict.RULES,
@@ -27,13 +27,15 @@ def know_nothing(_path: str) -> None:
 
 def check_script(
     script: BatchScript, site: Site | None = None, has_file: Callable[[str], bool | None] = know_nothing
-) -> list[Finding]:
+) -> list[ScriptFinding]:
     """Everything the rules find, by line. `has_file` says whether a path is there, and None where it cannot know."""
     request = read_request(script, site)
     queue = rules_site.find_queue(site, request.get("queue"))
     case = Case(script, request, site, queue, has_file)
     found = [
-        Finding(rule.id, rule.severity, each.line, mask_secrets(each.message), mask_secrets(each.remedy or rule.remedy))
+        ScriptFinding(
+            rule.id, rule.severity, each.line, mask_secrets(each.message), mask_secrets(each.remedy or rule.remedy)
+        )
         for rule in RULES
         for each in rule.check(case)
     ]

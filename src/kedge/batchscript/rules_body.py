@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from kedge.batchscript.containers import SINGULARITY, find_pulls, skip_prefix
-from kedge.batchscript.findings import Case, Found, Rule, Severity
+from kedge.batchscript.findings import Case, CheckResult, ScriptRule, Severity
 from kedge.batchscript.option_tables import CutOption, cut_options
 from kedge.batchscript.script import ContainerCall
 from kedge.batchscript.secret_text import has_secret
@@ -44,23 +44,23 @@ _LAUNCHED = ("mpirun", "mpiexec", "orterun", "horovodrun")
 _REMOTE = ("docker://", "oras://", "library://", "shub://", "http://", "https://")
 
 
-def _check_missing_nv(case: Case) -> Iterator[Found]:
+def _check_missing_nv(case: Case) -> Iterator[CheckResult]:
     if not case.will_have_gpus or _AMD.search(case.script.text):
         return
     for call in case.script.containers:
         if not call.gives_gpus:
-            yield Found(
+            yield CheckResult(
                 call.line,
                 f"the job has GPUs, but the container does not see them: {call.program} {call.verb} has no --nv",
             )
 
 
-def _check_needless_nv(case: Case) -> Iterator[Found]:
+def _check_needless_nv(case: Case) -> Iterator[CheckResult]:
     if case.will_have_gpus or not case.script.live or _may_have_gpus(case):
         return
     for call in case.script.containers:
         if call.has_option("--nv", "--nvccli", "--rocm"):
-            yield Found(call.line, "the container is to see GPUs (--nv), but the job asks for none")
+            yield CheckResult(call.line, "the container is to see GPUs (--nv), but the job asks for none")
             return
 
 
@@ -76,39 +76,39 @@ def _may_have_gpus(case: Case) -> bool:
     )
 
 
-def _check_node_rank(case: Case) -> Iterator[Found]:
+def _check_node_rank(case: Case) -> Iterator[CheckResult]:
     if case.request.tasks_per_node < 2:
         return
     for number, line in _code(case):
         if _NODE_RANK.search(line):
-            yield Found(
+            yield CheckResult(
                 number,
                 f"SLURM_PROCID counts tasks, and each node has {case.request.tasks_per_node}: it is no node rank",
             )
 
 
-def _check_port(case: Case) -> Iterator[Found]:
+def _check_port(case: Case) -> Iterator[CheckResult]:
     for number, line in _code(case):
         if (found := _PORT.search(line)) and found[1] != "0":
-            yield Found(
+            yield CheckResult(
                 number, f"the port {found[1]} is fixed: two jobs on one node collide there, and one of them hangs"
             )
 
 
-def _check_inner_mpi(case: Case) -> Iterator[Found]:
+def _check_inner_mpi(case: Case) -> Iterator[CheckResult]:
     if case.request.nodes < 2:
         return
     for call in case.script.containers:
         names = [word.text.rpartition("/")[2] for word in call.command[:1]]
         if names and names[0] in _LAUNCHED and not call.launcher:
-            yield Found(
+            yield CheckResult(
                 call.line,
                 f"{names[0]} runs inside one container, and cannot start ranks on the other "
                 f"{case.request.nodes - 1} nodes",
             )
 
 
-def _check_first_node(case: Case) -> Iterator[Found]:
+def _check_first_node(case: Case) -> Iterator[CheckResult]:
     """Several nodes, one container without a launcher."""
     script = case.script
     if case.request.nodes < 2 or script.launchers or not script.containers:
@@ -116,10 +116,12 @@ def _check_first_node(case: Case) -> Iterator[Found]:
     if re.search(r"\b(srun|ibrun|mpirun|mpiexec|ssh|pbsdsh|qrsh|clush|pdsh)\b", script.text):
         return
     call = script.containers[0]
-    yield Found(call.line, f"{case.request.nodes} nodes are asked for, and the container runs on the first one only")
+    yield CheckResult(
+        call.line, f"{case.request.nodes} nodes are asked for, and the container runs on the first one only"
+    )
 
 
-def _check_srun_cpus(case: Case) -> Iterator[Found]:
+def _check_srun_cpus(case: Case) -> Iterator[CheckResult]:
     """One task alone gets all CPUs of the step, whatever it asks for: tried with srun 22.05."""
     if (case.request.number("cpus_per_task") or 1) < 2 or case.script.scheduler != "slurm":
         return
@@ -129,7 +131,7 @@ def _check_srun_cpus(case: Case) -> Iterator[Found]:
         words = [word.text for word in skip_prefix(command.words)]
         if words[0] == "srun" and _lacks_cpus(words[1:], case.request.tasks_per_node):
             message = "srun of Slurm 22.05 to 23.02 forgets --cpus-per-task: where tasks are bound, each gets one CPU"
-            yield Found(command.line, message)
+            yield CheckResult(command.line, message)
             return
 
 
@@ -157,7 +159,7 @@ def _own_options(words: list[str]) -> list[CutOption]:
     return options[: next((index for index, option in enumerate(options) if not option.name), len(options))]
 
 
-def _check_placeholders(case: Case) -> Iterator[Found]:
+def _check_placeholders(case: Case) -> Iterator[CheckResult]:
     live = case.script.live_lines
     for number, line in enumerate(case.script.text.split("\n"), 1):
         if number in case.script.inner_lines or _BRACKETS.match(line):
@@ -166,7 +168,9 @@ def _check_placeholders(case: Case) -> Iterator[Found]:
         if number not in live and _PLACEHOLDER.search(code):
             code = _drop_messages(code)
         if found := _PLACEHOLDER.search(code):
-            yield Found(number, f"{found.group()} stands for something of yours, which is still to be written there")
+            yield CheckResult(
+                number, f"{found.group()} stands for something of yours, which is still to be written there"
+            )
 
 
 def _drop_messages(line: str) -> str:
@@ -180,16 +184,16 @@ def _drop_messages(line: str) -> str:
     return line
 
 
-def _check_old_names(case: Case) -> Iterator[Found]:
+def _check_old_names(case: Case) -> Iterator[CheckResult]:
     seen = set()
     for number, line in _code(case):
         for name in _OLD_NAMES.findall(line):
             if name not in seen:
                 seen.add(name)
-                yield Found(number, f"{name} is an old name", f"write {_OLD[name]}")
+                yield CheckResult(number, f"{name} is an old name", f"write {_OLD[name]}")
 
 
-def _check_image(case: Case) -> Iterator[Found]:
+def _check_image(case: Case) -> Iterator[CheckResult]:
     commands = case.script.commands
     made = " ".join(command.source for command in find_pulls(commands))
     values = find_values(commands)
@@ -202,7 +206,7 @@ def _check_image(case: Case) -> Iterator[Found]:
         seen.add(name)
         moves = moved is not None and moved <= call.line
         if (name.startswith("/") or not moves) and case.has_file(name) is False:
-            yield Found(call.line, f"the image {name} is not there", f"get it first: kedge pull {name} REFERENCE")
+            yield CheckResult(call.line, f"the image {name} is not there", f"get it first: kedge pull {name} REFERENCE")
 
 
 def _image_file(call: ContainerCall, values: Mapping[str, str]) -> str:
@@ -213,24 +217,24 @@ def _image_file(call: ContainerCall, values: Mapping[str, str]) -> str:
     return "" if call.program == "srun" and not name.startswith(("/", "./")) else name
 
 
-def _check_remote_image(case: Case) -> Iterator[Found]:
+def _check_remote_image(case: Case) -> Iterator[CheckResult]:
     for call in case.script.containers:
         if call.program == "srun" or call.image is None or not call.image.text.startswith(_REMOTE):
             continue
         launched = bool(call.launcher) and call.launcher[0].text in ("srun", "mpirun", "mpiexec", "ibrun")
         many = "array" in case.request.asked or (launched and (case.request.tasks_per_node * case.request.nodes) > 1)
         if many:
-            yield Found(call.line, f"every task gets {call.image.text} from the network, all at once")
+            yield CheckResult(call.line, f"every task gets {call.image.text} from the network, all at once")
 
 
-def _check_pull(case: Case) -> Iterator[Found]:
+def _check_pull(case: Case) -> Iterator[CheckResult]:
     for command in find_pulls(case.script.commands):
         if case.site is not None and case.site.pull == "in-job":
             continue  # which is what the site wants
-        yield Found(command.line, "the image is made inside the job, while GPUs and nodes wait")
+        yield CheckResult(command.line, "the image is made inside the job, while GPUs and nodes wait")
 
 
-def _check_binds(case: Case) -> Iterator[Found]:
+def _check_binds(case: Case) -> Iterator[CheckResult]:
     for call in case.script.containers:
         for name, value in call.options:
             if name != "--bind" or value is None:
@@ -238,13 +242,15 @@ def _check_binds(case: Case) -> Iterator[Found]:
             for bind in value.text.split(","):
                 target = bind.split(":")[1] if ":" in bind else ""
                 if target and not target.startswith(("/", "$", "~")):
-                    yield Found(call.line, f"the bind {bind} ends in a relative path, which no runtime takes")
+                    yield CheckResult(call.line, f"the bind {bind} ends in a relative path, which no runtime takes")
 
 
-def _check_secrets(case: Case) -> Iterator[Found]:
+def _check_secrets(case: Case) -> Iterator[CheckResult]:
     for number, line in enumerate(case.script.text.split("\n"), 1):
         if has_secret(line):
-            yield Found(number, "a password, token or key stands in the script, for all who can read it and its copies")
+            yield CheckResult(
+                number, "a password, token or key stands in the script, for all who can read it and its copies"
+            )
 
 
 def _code(case: Case) -> Iterator[tuple[int, str]]:
@@ -252,86 +258,88 @@ def _code(case: Case) -> Iterator[tuple[int, str]]:
 
 
 RULES = (
-    Rule(
+    ScriptRule(
         "missing-nv",
         Severity.WARNING,
         "the job has GPUs, and a container is started without --nv",
         "add --nv (for AMD: --rocm)",
         _check_missing_nv,
     ),
-    Rule(
+    ScriptRule(
         "nv-without-gpus",
         Severity.WARNING,
         "a container is started with --nv, and the job asks for no GPU",
         "ask for GPUs, or leave --nv out",
         _check_needless_nv,
     ),
-    Rule(
+    ScriptRule(
         "wrong-node-rank",
         Severity.WARNING,
         "NODE_RANK is taken from SLURM_PROCID, with several tasks per node",
         "write SLURM_NODEID",
         _check_node_rank,
     ),
-    Rule(
+    ScriptRule(
         "fixed-port",
         Severity.NOTE,
         "a fixed MASTER_PORT, such as 29500",
         "derive it from the job: MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))",
         _check_port,
     ),
-    Rule(
+    ScriptRule(
         "mpirun-inside",
         Severity.WARNING,
         "mpirun inside one container, with several nodes",
         "start the container by the launcher: srun (or mpirun of the host) before the container's command",
         _check_inner_mpi,
     ),
-    Rule(
+    ScriptRule(
         "first-node-only",
         Severity.WARNING,
         "several nodes are asked for, and no launcher reaches them",
         "put srun, ibrun or mpirun before the container's command, or ask for one node",
         _check_first_node,
     ),
-    Rule(
+    ScriptRule(
         "srun-forgets-cpus",
         Severity.WARNING,
         "srun of Slurm 22.05 to 23.02 does not take --cpus-per-task over from sbatch",
         'write srun --cpus-per-task="$SLURM_CPUS_PER_TASK"',
         _check_srun_cpus,
     ),
-    Rule(
+    ScriptRule(
         "placeholder",
         Severity.WARNING,
         "a name in angle brackets, such as <user>, that was to be replaced",
         "write your own there",
         _check_placeholders,
     ),
-    Rule("old-variable", Severity.NOTE, "old names of Slurm's variables", "use the new name", _check_old_names),
-    Rule("missing-image", Severity.WARNING, "the image file is not there", "pull it before submitting", _check_image),
-    Rule(
+    ScriptRule("old-variable", Severity.NOTE, "old names of Slurm's variables", "use the new name", _check_old_names),
+    ScriptRule(
+        "missing-image", Severity.WARNING, "the image file is not there", "pull it before submitting", _check_image
+    ),
+    ScriptRule(
         "remote-image",
         Severity.WARNING,
         "every task of a job or array gets the image from the network",
         "get it once: kedge pull FILE.sif REFERENCE",
         _check_remote_image,
     ),
-    Rule(
+    ScriptRule(
         "pull-in-job",
         Severity.NOTE,
         "an image is pulled or built inside the job",
         "pull it before submitting, or in a small job of its own",
         _check_pull,
     ),
-    Rule(
+    ScriptRule(
         "relative-bind",
         Severity.ERROR,
         "a bind whose target is a relative path",
         "write the target as an absolute path",
         _check_binds,
     ),
-    Rule(
+    ScriptRule(
         "secret-in-script",
         Severity.WARNING,
         "a password, token or API key in the script",

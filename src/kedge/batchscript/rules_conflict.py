@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kedge.batchscript.directives import HETEROGENEOUS
-from kedge.batchscript.findings import Case, Found, Rule, Severity
-from kedge.batchscript.request import Request
+from kedge.batchscript.findings import Case, CheckResult, ScriptRule, Severity
+from kedge.batchscript.request import ScriptRequest
 
 _GPUS = frozenset(("--gpus", "--gpus-per-node", "--gpus-per-task", "--gpus-per-socket", "--gres"))
 # an option, what it needs one of, and what to do
@@ -24,26 +24,28 @@ _EXCLUDE = (
 )
 
 
-def _check_lonely(case: Case) -> Iterator[Found]:
+def _check_lonely(case: Case) -> Iterator[CheckResult]:
     given = _options(case)
     for option, needed, remedy in _NEEDS:
         found = case.script.find(option)
         if found and option in given and not given.keys() & set(needed) and found.value not in ("0", ""):
-            yield Found(given[option], f"sbatch refuses {option} without {' or '.join(needed[:3])}", remedy)
+            yield CheckResult(given[option], f"sbatch refuses {option} without {' or '.join(needed[:3])}", remedy)
     distribution = case.script.find("--distribution")
     is_arbitrary = distribution is not None and (distribution.value or "").lower().startswith("arbitrary")
     if distribution and is_arbitrary and not given.keys() & {"--nodelist", "--nodefile"}:
-        yield Found(distribution.line, "sbatch refuses --distribution=arbitrary without --nodelist", "name the nodes")
+        yield CheckResult(
+            distribution.line, "sbatch refuses --distribution=arbitrary without --nodelist", "name the nodes"
+        )
 
 
-def _check_exclusion(case: Case) -> Iterator[Found]:
+def _check_exclusion(case: Case) -> Iterator[CheckResult]:
     given = _options(case)
     for first, second in _EXCLUDE:
         if first in given and second in given:
-            yield Found(max(given[first], given[second]), f"sbatch refuses {first} and {second} together")
+            yield CheckResult(max(given[first], given[second]), f"sbatch refuses {first} and {second} together")
 
 
-def _check_sums(case: Case) -> Iterator[Found]:
+def _check_sums(case: Case) -> Iterator[CheckResult]:
     """GPUs of the job that are not those of its nodes or tasks together."""
     request, given = case.request, _options(case)
     total = request.number("gpus")
@@ -54,16 +56,16 @@ def _check_sums(case: Case) -> Iterator[Found]:
         if total % per_node or (
             "nodes" in request.asked and total != per_node * request.nodes and not _is_range(request)
         ):
-            yield Found(request.line("gpus"), f"sbatch refuses --gpus={total} with {per_node} GPUs on each node")
+            yield CheckResult(request.line("gpus"), f"sbatch refuses --gpus={total} with {per_node} GPUs on each node")
     elif (per_task := request.number("gpus_per_task")) and (total % per_task or (tasks and total != tasks * per_task)):
-        yield Found(request.line("gpus"), f"sbatch refuses --gpus={total} with {per_task} for each task")
+        yield CheckResult(request.line("gpus"), f"sbatch refuses --gpus={total} with {per_task} for each task")
     elif total < request.nodes and not _is_range(request) and (tasks or request.nodes) >= request.nodes:
-        yield Found(
+        yield CheckResult(
             request.line("gpus"), f"sbatch refuses {total} GPUs for {request.nodes} nodes: each has one at least"
         )
 
 
-def _is_range(request: Request) -> bool:
+def _is_range(request: ScriptRequest) -> bool:
     return "-" in (request.asked["nodes"].directive.value or "") if "nodes" in request.asked else False
 
 
@@ -76,21 +78,21 @@ def _options(case: Case) -> dict[str, int]:
 
 
 RULES = (
-    Rule(
+    ScriptRule(
         "lonely-option",
         Severity.ERROR,
         "an option that sbatch takes beside others only: --gpus-per-task without --ntasks, --mem-per-gpu without GPUs",
         "add what it needs",
         _check_lonely,
     ),
-    Rule(
+    ScriptRule(
         "excluding-options",
         Severity.ERROR,
         "options that sbatch refuses together, such as --cpus-per-gpu and --cpus-per-task",
         "keep one of them",
         _check_exclusion,
     ),
-    Rule(
+    ScriptRule(
         "gpus-do-not-add-up",
         Severity.ERROR,
         "--gpus for the whole job that is not the sum of its nodes or tasks",

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from kedge.batchscript.directives import HETEROGENEOUS
-from kedge.batchscript.findings import Case, Found, Rule, Severity
+from kedge.batchscript.findings import Case, CheckResult, ScriptRule, Severity
 from kedge.batchscript.option_tables import SLURM_ADDED, SLURM_OPTIONS, SLURM_RENAMED, SRUN_ONLY
 from kedge.batchscript.reader import split_directive
 from kedge.batchscript.request import show_option
@@ -27,40 +27,40 @@ def _submit(case: Case) -> str:
     return _SUBMIT.get(case.script.scheduler, "the scheduler")
 
 
-def _check_supported(case: Case) -> Iterator[Found]:
+def _check_supported(case: Case) -> Iterator[CheckResult]:
     scheduler = case.script.scheduler
     if scheduler not in READ:
         prefix = PREFIXES[scheduler]
         line = next((each.line for each in case.script.directives if each.scheduler == scheduler), 1)
-        yield Found(line, f"kedge does not support {TITLES[scheduler]}: it did not check the {prefix} lines")
+        yield CheckResult(line, f"kedge does not support {TITLES[scheduler]}: it did not check the {prefix} lines")
 
 
-def _check_shebang(case: Case) -> Iterator[Found]:
+def _check_shebang(case: Case) -> Iterator[CheckResult]:
     if case.script.scheduler == "slurm" and not case.script.shebang and not case.script.has_mark:
-        yield Found(1, "sbatch refuses a script whose first line does not begin with #!")
+        yield CheckResult(1, "sbatch refuses a script whose first line does not begin with #!")
 
 
-def _check_dos(case: Case) -> Iterator[Found]:
+def _check_dos(case: Case) -> Iterator[CheckResult]:
     if not case.script.dos_line:
         return
     if case.script.scheduler in ("slurm", "pbs"):
-        yield Found(case.script.dos_line, f"the line ends as in DOS, with \\r\\n, which {_submit(case)} refuses")
+        yield CheckResult(case.script.dos_line, f"the line ends as in DOS, with \\r\\n, which {_submit(case)} refuses")
     else:
-        yield Found(case.script.dos_line, "the line ends as in DOS, with \\r\\n, over which the shell stumbles")
+        yield CheckResult(case.script.dos_line, "the line ends as in DOS, with \\r\\n, over which the shell stumbles")
 
 
-def _check_mark(case: Case) -> Iterator[Found]:
+def _check_mark(case: Case) -> Iterator[CheckResult]:
     if case.script.has_mark:
-        yield Found(1, "the file begins with a byte order mark, so that its first line does not begin with #!")
+        yield CheckResult(1, "the file begins with a byte order mark, so that its first line does not begin with #!")
 
 
-def _check_after_command(case: Case) -> Iterator[Found]:
+def _check_after_command(case: Case) -> Iterator[CheckResult]:
     lines: dict[int, list[Directive]] = {}
     for each in case.script.directives:
         if not each.is_live and "stops reading" in each.reason and _is_meant(each):
             lines.setdefault(each.line, []).append(each)
     for number, found in lines.items():
-        yield Found(number, f"{' '.join(map(_shown, found))} is ignored: {found[0].reason}")
+        yield CheckResult(number, f"{' '.join(map(_shown, found))} is ignored: {found[0].reason}")
 
 
 def _is_meant(directive: Directive) -> bool:
@@ -68,19 +68,19 @@ def _is_meant(directive: Directive) -> bool:
     return bool(re.match(rf"\s*{re.escape(PREFIXES[directive.scheduler])}\s+(?:-|hetjob|packjob)", directive.raw))
 
 
-def _check_not_read(case: Case) -> Iterator[Found]:
+def _check_not_read(case: Case) -> Iterator[CheckResult]:
     for each in case.script.directives:
         if not each.is_live and ("indented" in each.reason or "capitals" in each.reason):
-            yield Found(each.line, f"{_shown(each)} is ignored: {each.reason}")
+            yield CheckResult(each.line, f"{_shown(each)} is ignored: {each.reason}")
 
 
-def _check_disabled(case: Case) -> Iterator[Found]:
+def _check_disabled(case: Case) -> Iterator[CheckResult]:
     for each in case.script.directives:
         if not each.is_live and each.reason == "it is a comment":
-            yield Found(each.line, f"{_shown(each)} is switched off: {each.reason}")
+            yield CheckResult(each.line, f"{_shown(each)} is switched off: {each.reason}")
 
 
-def _check_other_scheduler(case: Case) -> Iterator[Found]:
+def _check_other_scheduler(case: Case) -> Iterator[CheckResult]:
     own = case.script.scheduler
     lines: set[tuple[int, str]] = set()
     for each in case.script.directives:
@@ -89,16 +89,16 @@ def _check_other_scheduler(case: Case) -> Iterator[Found]:
         lines.add((each.line, each.scheduler))
         prefix = PREFIXES[each.scheduler]
         if each.is_live:
-            yield Found(
+            yield CheckResult(
                 each.line,
                 f"sbatch reads {prefix} lines too, and takes this one",
                 "delete it, or add #SBATCH --ignore-pbs",
             )
         elif "does not read" in each.reason:
-            yield Found(each.line, f"the script is for {TITLES[own]}, which does not read {prefix} lines")
+            yield CheckResult(each.line, f"the script is for {TITLES[own]}, which does not read {prefix} lines")
 
 
-def _check_variables(case: Case) -> Iterator[Found]:
+def _check_variables(case: Case) -> Iterator[CheckResult]:
     for each in case.script.live:
         value = each.value or ""
         if each.scheduler in ("gridengine", "pbs"):
@@ -109,10 +109,12 @@ def _check_variables(case: Case) -> Iterator[Found]:
                 remedy = (
                     "use sbatch's own patterns (%j the id, %x the name, %u the user), or a path that is written out"
                 )
-            yield Found(each.line, f"nothing is expanded in directives: {_shown(each)} is taken as it stands", remedy)
+            yield CheckResult(
+                each.line, f"nothing is expanded in directives: {_shown(each)} is taken as it stands", remedy
+            )
 
 
-def _check_hash(case: Case) -> Iterator[Found]:
+def _check_hash(case: Case) -> Iterator[CheckResult]:
     """A `#` inside a word, which ends it."""
     seen = set()
     for each in case.script.live:
@@ -123,16 +125,16 @@ def _check_hash(case: Case) -> Iterator[Found]:
         _, comment, _ = split_directive(each.scheduler, rest)
         before = rest[: len(rest) - len(comment)]
         if comment and before and not before[-1].isspace():
-            yield Found(each.line, f"'#' begins a comment here too: the value ends before '{comment.split()[0]}'")
+            yield CheckResult(each.line, f"'#' begins a comment here too: the value ends before '{comment.split()[0]}'")
 
 
-def _check_refused_words(case: Case) -> Iterator[Found]:
+def _check_refused_words(case: Case) -> Iterator[CheckResult]:
     lines = set()
     for each in case.script.live:
         if not each.problem or each.problem == "unknown" or each.line in lines or _is_copied(each.value or ""):
             continue
         lines.add(each.line)
-        yield Found(each.line, f"{_submit(case)} refuses this directive: {each.problem}", _find_word_remedy(each))
+        yield CheckResult(each.line, f"{_submit(case)} refuses this directive: {each.problem}", _find_word_remedy(each))
 
 
 def _find_word_remedy(directive: Directive) -> str:
@@ -144,35 +146,35 @@ def _find_word_remedy(directive: Directive) -> str:
     return ""
 
 
-def _check_unknown(case: Case) -> Iterator[Found]:
+def _check_unknown(case: Case) -> Iterator[CheckResult]:
     for each in _unknown(case):
         if _near(each) is None:
             remedy = "give it to srun, in the line that starts the program" if each.option in SRUN_ONLY else ""
             remedy = f"write {SLURM_RENAMED[each.option]}" if each.option in SLURM_RENAMED else remedy
-            yield Found(each.line, f"{_submit(case)} does not know {each.option}, and refuses the script", remedy)
+            yield CheckResult(each.line, f"{_submit(case)} does not know {each.option}, and refuses the script", remedy)
 
 
-def _check_added(case: Case) -> Iterator[Found]:
+def _check_added(case: Case) -> Iterator[CheckResult]:
     for each in case.script.live:
         by = "Pyxis" if "container-" in each.option else SLURM_ADDED.get(each.option)
         if each.scheduler == "slurm" and by:
-            yield Found(each.line, f"{each.option} comes with {by}: sbatch refuses it elsewhere")
+            yield CheckResult(each.line, f"{each.option} comes with {by}: sbatch refuses it elsewhere")
 
 
-def _check_mail_words(case: Case) -> Iterator[Found]:
+def _check_mail_words(case: Case) -> Iterator[CheckResult]:
     for each in case.script.live:
         words = [word.strip() for word in (each.value or "").split(",")] if each.option == "--mail-type" else []
         wrong = [word for word in words if word.lower() not in MAIL_TYPES and word]
         if wrong and len(wrong) < len(words):
-            yield Found(
+            yield CheckResult(
                 each.line, f"sbatch overlooks {wrong[0]} in {show_option(each)}: there is no such reason for mail"
             )
 
 
-def _check_misspelled(case: Case) -> Iterator[Found]:
+def _check_misspelled(case: Case) -> Iterator[CheckResult]:
     for each in _unknown(case):
         if near := _near(each):
-            yield Found(each.line, f"{_submit(case)} does not know {each.option}, and refuses the script", near)
+            yield CheckResult(each.line, f"{_submit(case)} does not know {each.option}, and refuses the script", near)
 
 
 def _unknown(case: Case) -> Iterator[Directive]:
@@ -194,14 +196,14 @@ def _near(directive: Directive) -> str | None:
     return propose(directive.option, SLURM_OPTIONS)
 
 
-def _check_values(case: Case) -> Iterator[Found]:
+def _check_values(case: Case) -> Iterator[CheckResult]:
     problems = {each.line for each in case.script.live if each.problem}
     for left in case.request.left:
         if left.is_refused and left.line not in problems:
-            yield Found(left.line, f"{_submit(case)} refuses {left.words}: {left.why}")
+            yield CheckResult(left.line, f"{_submit(case)} refuses {left.words}: {left.why}")
 
 
-def _check_repeated(case: Case) -> Iterator[Found]:
+def _check_repeated(case: Case) -> Iterator[CheckResult]:
     last: dict[str, Directive] = {}
     for each in case.script.live:
         if each.option in HETEROGENEOUS:
@@ -210,16 +212,16 @@ def _check_repeated(case: Case) -> Iterator[Found]:
             continue
         earlier = last.get(each.option)
         if earlier is not None and earlier.value != each.value:
-            yield Found(earlier.line, f"{_shown(earlier)} is replaced by {show_option(each)} in line {each.line}")
+            yield CheckResult(earlier.line, f"{_shown(earlier)} is replaced by {show_option(each)} in line {each.line}")
         last[each.option] = each
 
 
-def _check_dashes(case: Case) -> Iterator[Found]:
+def _check_dashes(case: Case) -> Iterator[CheckResult]:
     live = case.script.live_lines
     for number, line in enumerate(case.script.text.split("\n"), 1):
         code = _cut_comment(line) if number in live else re.sub(r"(?:^|\s)#.*", "", line)
         if _DASHES.search(code):
-            yield Found(number, "a long dash stands where an option begins, as word processors make them")
+            yield CheckResult(number, "a long dash stands where an option begins, as word processors make them")
 
 
 def _cut_comment(line: str) -> str:
@@ -236,120 +238,122 @@ def _shown(directive: Directive) -> str:
 
 
 RULES = (
-    Rule(
+    ScriptRule(
         "unsupported-scheduler",
         Severity.ERROR,
         "a script for LSF or Flux, whose directives kedge does not read",
         "kedge checks and converts scripts for Slurm, Grid Engine and PBS: translate the directives by hand",
         _check_supported,
     ),
-    Rule("no-shebang", Severity.ERROR, "sbatch wants #! in the first line", "begin with #!/bin/bash", _check_shebang),
-    Rule(
+    ScriptRule(
+        "no-shebang", Severity.ERROR, "sbatch wants #! in the first line", "begin with #!/bin/bash", _check_shebang
+    ),
+    ScriptRule(
         "dos-lines",
         Severity.ERROR,
         "lines that end with \\r\\n are refused by sbatch and PBS, and break the shell elsewhere",
         "convert the file: sed -i 's/\\r$//' FILE",
         _check_dos,
     ),
-    Rule(
+    ScriptRule(
         "byte-order-mark",
         Severity.ERROR,
         "a byte order mark hides the #! of the first line",
         "remove it: sed -i '1s/^\\xEF\\xBB\\xBF//' FILE",
         _check_mark,
     ),
-    Rule(
+    ScriptRule(
         "directive-after-command",
         Severity.WARNING,
         "Slurm and PBS stop reading directives at the first command (Grid Engine reads them to the end)",
         "move it above the first command",
         _check_after_command,
     ),
-    Rule(
+    ScriptRule(
         "directive-not-read",
         Severity.WARNING,
         "an indented directive, or one in small letters, is a comment",
         "begin in the first column, in capitals",
         _check_not_read,
     ),
-    Rule(
+    ScriptRule(
         "directive-disabled",
         Severity.NOTE,
         "##SBATCH and # SBATCH are comments",
         "delete the line, or write it without the extra character",
         _check_disabled,
     ),
-    Rule(
+    ScriptRule(
         "other-scheduler",
         Severity.WARNING,
         "directives of another scheduler: most are ignored, but sbatch reads #PBS and #BSUB lines",
         "delete them, or translate the script with 'kedge script convert'",
         _check_other_scheduler,
     ),
-    Rule(
+    ScriptRule(
         "variable-in-directive",
         Severity.WARNING,
         "variables, ~ and backquotes in directives are not expanded",
         "write the value out, or give it on the command line",
         _check_variables,
     ),
-    Rule(
+    ScriptRule(
         "hash-in-value",
         Severity.WARNING,
         "a # inside a value begins a comment, for sbatch and Grid Engine",
         "leave a blank before a comment; a # that is meant is written \\# or between quotes",
         _check_hash,
     ),
-    Rule(
+    ScriptRule(
         "refused-directive",
         Severity.ERROR,
         "words that are no options, open quotes, missing values, comments behind #PBS options",
         "one line holds options and their values only",
         _check_refused_words,
     ),
-    Rule(
+    ScriptRule(
         "unknown-option",
         Severity.ERROR,
         "an option that the scheduler does not know",
         "delete it, unless a plugin of your site adds it",
         _check_unknown,
     ),
-    Rule(
+    ScriptRule(
         "added-option",
         Severity.NOTE,
         "an option that comes with a plugin (Pyxis, Shifter) or a later Slurm, and is refused elsewhere",
         "ask the site whether it has it",
         _check_added,
     ),
-    Rule(
+    ScriptRule(
         "misspelled-option",
         Severity.ERROR,
         "an option that the scheduler does not know, and that is nearly one it knows",
         "correct it",
         _check_misspelled,
     ),
-    Rule(
+    ScriptRule(
         "refused-value",
         Severity.ERROR,
         "a time, size, number or list that the scheduler cannot read",
         "see the message",
         _check_values,
     ),
-    Rule(
+    ScriptRule(
         "overlooked-value",
         Severity.WARNING,
         "a word in --mail-type that sbatch does not know, and overlooks beside others",
         "write BEGIN, END, FAIL, REQUEUE, TIME_LIMIT, ARRAY_TASKS, ALL or NONE",
         _check_mail_words,
     ),
-    Rule(
+    ScriptRule(
         "repeated-option",
         Severity.NOTE,
         "of several directives with the same option the last one counts",
         "delete the earlier one",
         _check_repeated,
     ),
-    Rule(
+    ScriptRule(
         "copied-dash",
         Severity.ERROR,
         "a long dash from a copied text where an option begins",

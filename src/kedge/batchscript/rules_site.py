@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kedge.batchscript.findings import Case, Found, Rule, Severity
+from kedge.batchscript.findings import Case, CheckResult, ScriptRule, Severity
 from kedge.batchscript.request import show_option
 from kedge.batchscript.script import Directive
 from kedge.model.memory import shorten_memory
@@ -38,14 +38,14 @@ _NAMES = {
 }
 
 
-def _check_refused(case: Case) -> Iterator[Found]:
+def _check_refused(case: Case) -> Iterator[CheckResult]:
     if case.site is None:
         return
     for name in case.site.refuses:
         options, why = _REFUSED.get(name, ((), ""))
         for each in case.script.live:
             if each.option in options and _is_meant(each, name):
-                yield Found(each.line, f"{case.site.name} refuses {show_option(each)}: {why}")
+                yield CheckResult(each.line, f"{case.site.name} refuses {show_option(each)}: {why}")
 
 
 def _is_meant(directive: Directive, name: str) -> bool:
@@ -55,17 +55,17 @@ def _is_meant(directive: Directive, name: str) -> bool:
     return directive.option != "--gres" or name != "gpus" or "gpu" in value
 
 
-def _check_required(case: Case) -> Iterator[Found]:
+def _check_required(case: Case) -> Iterator[CheckResult]:
     if case.site is None or not case.script.live:
         return
     for name in case.site.requires:
         keys, what, option = _REQUIRED.get(name, ((), "", ""))
         has_default = name == "time" and case.queue is not None and case.queue.default_time is not None
         if keys and not any(key in case.request.asked for key in keys) and not has_default:
-            yield Found(_last_line(case), f"{case.site.name} wants {what}", f"add {option}")
+            yield CheckResult(_last_line(case), f"{case.site.name} wants {what}", f"add {option}")
 
 
-def _check_names(case: Case) -> Iterator[Found]:
+def _check_names(case: Case) -> Iterator[CheckResult]:
     if case.site is None or not case.script.live:
         return
     for name in case.site.requires:
@@ -73,17 +73,19 @@ def _check_names(case: Case) -> Iterator[Found]:
         if name == "account" and case.site.account_on_command_line:
             continue
         if keys and not any(key in case.request.asked for key in keys):
-            yield Found(_last_line(case), f"{case.site.name} wants {what}", f"add {option}, here or when submitting")
+            yield CheckResult(
+                _last_line(case), f"{case.site.name} wants {what}", f"add {option}, here or when submitting"
+            )
 
 
-def _check_account(case: Case) -> Iterator[Found]:
+def _check_account(case: Case) -> Iterator[CheckResult]:
     """ABCI's -g, which its own qsub takes, and Grid Engine's does not."""
     for each in case.script.live:
         if each.scheduler == "gridengine" and each.option == "-g":
-            yield Found(each.line, "the group (-g) goes on the command line of qsub, never into the script")
+            yield CheckResult(each.line, "the group (-g) goes on the command line of qsub, never into the script")
 
 
-def _check_unknown_queue(case: Case) -> Iterator[Found]:
+def _check_unknown_queue(case: Case) -> Iterator[CheckResult]:
     name = case.request.get("queue")
     if case.site is None or not name or not case.site.queues:
         return
@@ -92,17 +94,17 @@ def _check_unknown_queue(case: Case) -> Iterator[Found]:
         if case.site.find_queue(part) is None:
             known = [each.name for each in case.site.queues if not each.is_retired]
             remedy = propose(part, known) or f"it has: {', '.join(known[:12])}"
-            yield Found(case.request.line("queue"), f"{case.site.name} has no queue '{part}'", remedy)
+            yield CheckResult(case.request.line("queue"), f"{case.site.name} has no queue '{part}'", remedy)
 
 
-def _check_retired(case: Case) -> Iterator[Found]:
+def _check_retired(case: Case) -> Iterator[CheckResult]:
     if case.queue is not None and case.queue.is_retired and case.site is not None:
         why = f": {case.queue.note}" if case.queue.note else ""
         remedy = case.site.notes[0] if case.site.notes else "choose another queue"
-        yield Found(case.request.line("queue"), f"the queue {case.queue.name} was switched off{why}", remedy)
+        yield CheckResult(case.request.line("queue"), f"the queue {case.queue.name} was switched off{why}", remedy)
 
 
-def _check_limits(case: Case) -> Iterator[Found]:
+def _check_limits(case: Case) -> Iterator[CheckResult]:
     queue, request = case.queue, case.request
     if queue is None:
         return
@@ -116,25 +118,27 @@ def _check_limits(case: Case) -> Iterator[Found]:
     for key, wanted, most, what in rows:
         if wanted is not None and most is not None and wanted > most:
             line = request.line(key, "gpus", "gpus_per_task", "cpus_per_task", "tasks", "nodes")
-            yield Found(line, f"{wanted} {what} are asked for, and {queue.name} has {most}", f"ask for at most {most}")
+            yield CheckResult(
+                line, f"{wanted} {what} are asked for, and {queue.name} has {most}", f"ask for at most {most}"
+            )
     if queue.min_nodes and (request.number("nodes") or 1) < queue.min_nodes:
-        yield Found(
+        yield CheckResult(
             request.line("nodes"), f"{queue.name} is for {queue.min_nodes} nodes and more", "take another queue"
         )
     memory = request.number("memory")
     if memory and queue.memory_per_node and memory > queue.memory_per_node:
         most_memory = format_size(queue.memory_per_node)
-        yield Found(
+        yield CheckResult(
             request.line("memory"),
             f"{format_size(memory)} are asked for, and a node of {queue.name} has {most_memory} for jobs",
             f"ask for at most {queue.memory_per_node >> 20}M",
         )
 
 
-def _check_time(queue: Queue, case: Case) -> Iterator[Found]:
+def _check_time(queue: Queue, case: Case) -> Iterator[CheckResult]:
     time = case.request.number("time")
     if time and queue.max_time and time > queue.max_time:
-        yield Found(
+        yield CheckResult(
             case.request.line("time"),
             f"{_show_time(time)} are asked for, and {queue.name} allows {_show_time(queue.max_time)}",
             f"ask for at most {_show_time(queue.max_time)}",
@@ -148,23 +152,23 @@ def _count_cpus(case: Case) -> int | None:
     return request.tasks_per_node * (request.number("cpus_per_task") or 1)
 
 
-def _check_needs_gpus(case: Case) -> Iterator[Found]:
+def _check_needs_gpus(case: Case) -> Iterator[CheckResult]:
     if case.queue is not None and case.queue.needs_gpus and not case.request.wants_gpus:
         line = case.request.line("queue")
-        yield Found(line, f"a job in {case.queue.name} that asks for no GPU waits for ever (QOSMinGRES)")
+        yield CheckResult(line, f"a job in {case.queue.name} that asks for no GPU waits for ever (QOSMinGRES)")
 
 
-def _check_little_memory(case: Case) -> Iterator[Found]:
+def _check_little_memory(case: Case) -> Iterator[CheckResult]:
     memory = case.site.default_memory_per_cpu if case.site else None
     keys = ("memory", "memory_per_cpu", "memory_per_gpu")
     has_all = any("all memory" in left.why for left in case.request.left)
     if case.site is not None and memory and not has_all and not any(key in case.request.asked for key in keys):
-        yield Found(
+        yield CheckResult(
             _last_line(case), f"a job that asks for no memory gets {shorten_memory(memory)} per CPU at {case.site.name}"
         )
 
 
-def _check_hidden(case: Case) -> Iterator[Found]:
+def _check_hidden(case: Case) -> Iterator[CheckResult]:
     """Folders that compute nodes do not see, and a home that is one of them."""
     if case.site is None:
         return
@@ -179,10 +183,10 @@ def _check_hidden(case: Case) -> Iterator[Found]:
         if (number in live or not line.lstrip().startswith("#")) and (found := pattern.search(line)):
             where = case.site.scratch or "the scratch file system"
             shown = found.group() + ("}" if found.group().startswith("${") else "")
-            yield Found(number, f"compute nodes of {case.site.name} do not see {shown}", f"put it on {where}")
+            yield CheckResult(number, f"compute nodes of {case.site.name} do not see {shown}", f"put it on {where}")
 
 
-def _check_modules(case: Case) -> Iterator[Found]:
+def _check_modules(case: Case) -> Iterator[CheckResult]:
     if case.site is None or not case.site.module_setup or not case.script.modules:
         return
     line, name = case.script.modules[0]
@@ -190,22 +194,22 @@ def _check_modules(case: Case) -> Iterator[Found]:
     files = [word for setup in case.site.module_setup for word in setup.split() if word.startswith("/")]
     if not any(file in before for file in files) and "-l" not in case.script.shebang.split()[1:]:
         setup = "; ".join(case.site.module_setup)
-        yield Found(line, f"'module load {name}' comes before modules are set up", f"put before it: {setup}")
+        yield CheckResult(line, f"'module load {name}' comes before modules are set up", f"put before it: {setup}")
 
 
-def _check_shell(case: Case) -> Iterator[Found]:
+def _check_shell(case: Case) -> Iterator[CheckResult]:
     shebang = case.script.shebang
     program = shebang[2:].split()[0] if shebang[2:].split() else ""
     if case.site is not None and case.site.launcher == "ibrun" and program.rpartition("/")[2] == "sh":
-        yield Found(1, f"{case.site.name} wants #!/bin/bash, not {program}")
+        yield CheckResult(1, f"{case.site.name} wants #!/bin/bash, not {program}")
 
 
-def _check_launcher(case: Case) -> Iterator[Found]:
+def _check_launcher(case: Case) -> Iterator[CheckResult]:
     if case.site is None or case.site.launcher != "ibrun":
         return
     for command in case.script.launchers:
         if command.name == "srun":
-            yield Found(command.line, f"{case.site.name} starts tasks with ibrun, not srun")
+            yield CheckResult(command.line, f"{case.site.name} starts tasks with ibrun, not srun")
 
 
 def _last_line(case: Case) -> int:
@@ -224,73 +228,75 @@ def find_queue(site: Site | None, name: object) -> Queue | None:
 
 
 RULES = (
-    Rule(
+    ScriptRule(
         "refused-by-site",
         Severity.ERROR,
         "a request that the site refuses, such as --gres, --gpus-per-node, --mem, --array, --export at TACC",
         "delete it",
         _check_refused,
     ),
-    Rule(
+    ScriptRule(
         "missing-at-site",
         Severity.ERROR,
         "a request that the site wants and the script lacks: -N, -n and -t at TACC, --time at SDumont",
         "add it",
         _check_required,
     ),
-    Rule(
+    ScriptRule(
         "account-or-queue-missing",
         Severity.WARNING,
         "the site wants an account or a queue (a resource type at ABCI)",
         "add it, here or when submitting",
         _check_names,
     ),
-    Rule(
+    ScriptRule(
         "group-in-script",
         Severity.ERROR,
         "ABCI's -g stands in the script; qsub takes it on the command line only",
         "submit with: qsub -g GROUP FILE",
         _check_account,
     ),
-    Rule("unknown-queue", Severity.WARNING, "the site has no such queue", "choose one it has", _check_unknown_queue),
-    Rule("retired-queue", Severity.WARNING, "the queue was switched off", "choose another", _check_retired),
-    Rule(
+    ScriptRule(
+        "unknown-queue", Severity.WARNING, "the site has no such queue", "choose one it has", _check_unknown_queue
+    ),
+    ScriptRule("retired-queue", Severity.WARNING, "the queue was switched off", "choose another", _check_retired),
+    ScriptRule(
         "over-limit",
         Severity.ERROR,
         "more time, nodes, GPUs, CPUs or memory than the queue has",
         "ask for less, or take another queue",
         _check_limits,
     ),
-    Rule(
+    ScriptRule(
         "queue-needs-gpus",
         Severity.ERROR,
         "a queue for GPU jobs, and a job that asks for no GPU",
         "add --gpus-per-node=1, or take a queue for CPUs",
         _check_needs_gpus,
     ),
-    Rule(
+    ScriptRule(
         "little-memory",
         Severity.WARNING,
         "no memory is asked for where the default is small (300M per CPU at ZIH)",
         "add --mem or --mem-per-cpu",
         _check_little_memory,
     ),
-    Rule(
+    ScriptRule(
         "hidden-path",
         Severity.WARNING,
         "a folder that compute nodes do not see (home folders at SDumont)",
         "put it on the scratch file system",
         _check_hidden,
     ),
-    Rule(
+    ScriptRule(
         "modules-not-set-up",
         Severity.WARNING,
         "'module load' before the line that makes 'module' work (at ABCI)",
         "source /etc/profile.d/modules.sh first",
         _check_modules,
     ),
-    Rule("wrong-shell", Severity.WARNING, "#!/bin/sh at TACC", "begin with #!/bin/bash", _check_shell),
-    Rule(
+    ScriptRule("wrong-shell", Severity.WARNING, "#!/bin/sh at TACC", "begin with #!/bin/bash", _check_shell),
+    ScriptRule(
         "wrong-launcher",
         Severity.NOTE,
         "srun at TACC, where ibrun sets up MPI and the fabric",

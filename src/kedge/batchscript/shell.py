@@ -136,7 +136,7 @@ class _Lexer:
                 following = self.text[position + 1 : position + 2]
                 plain.append(following if following in '"\\$`' else "" if following == "\n" else "\\" + following)
                 position += 2
-            elif character in "$`" and (end := find_expansion_end(self.text, position)) > position + 1:
+            elif character in "$`" and (end := _find_expansion_end(self.text, position)) > position + 1:
                 plain.append(self.text[position:end])
                 position, literal = end, False
             else:
@@ -145,7 +145,7 @@ class _Lexer:
         self._add(self.text[self.position : position + 1], "".join(plain), literal=literal)
 
     def _take_expansion(self) -> None:
-        end = find_expansion_end(self.text, self.position)
+        end = _find_expansion_end(self.text, self.position)
         raw = self.text[self.position : end]
         self._add(raw, raw, literal=raw == "$")
 
@@ -234,7 +234,7 @@ def read_commands(text: str, first_line: int = 1) -> tuple[list[Command], frozen
     return lexer.read(), frozenset(lexer.inner)
 
 
-def find_expansion_end(text: str, position: int) -> int:
+def _find_expansion_end(text: str, position: int) -> int:
     """Where `$NAME`, `${...}`, `$(...)` or a backquoted command that begins here ends; one further when it is none."""
     if text[position] == "`":
         return _find_quote_end(text, position, "`")

@@ -14,7 +14,7 @@ from kedge.ops.setup import cache
 from kedge.ops.setup.config import format_size as format_exactly
 from kedge.runtime.images.unpacked_store import NodeStore, list_node, report_node
 from kedge.settings import SETTINGS, Source, parse_value
-from kedge.store.eviction import Entry, Kind
+from kedge.store.eviction import CacheItem, ItemKind
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
@@ -71,7 +71,7 @@ def _show(arguments: argparse.Namespace, console: Console) -> None:
     rows = [("place", report.place, report.place_from), ("limit", _format_limit(report.limit), report.limit_from)]
     rows.append(("size", format_size(report.size), f"{sum(each.count for each in report.usage.values())} things"))
     rows += [
-        (f"{kind}s" if kind is not Kind.TEMPORARY else "temporary", format_size(each.size), f"{each.count} things")
+        (f"{kind}s" if kind is not ItemKind.TEMPORARY else "temporary", format_size(each.size), f"{each.count} things")
         for kind, each in report.usage.items()
         if each.count
     ]
@@ -94,7 +94,9 @@ def _list(arguments: argparse.Namespace, console: Console) -> None:
         console.print_json([_as_dict(entry) for entry in entries] + [entry.as_dict() for entry in unpacked])
         return
     is_short = not console.verbosity and arguments.type == "all"
-    shown = [entry for entry in entries if not is_short or entry.kind in (Kind.IMAGE, Kind.RECORD, Kind.NAME)]
+    shown = [
+        entry for entry in entries if not is_short or entry.kind in (ItemKind.IMAGE, ItemKind.RECORD, ItemKind.NAME)
+    ]
     rows = [
         (
             str(entry.kind),
@@ -117,7 +119,7 @@ def _list(arguments: argparse.Namespace, console: Console) -> None:
         console.print(f"{len(entries)} things, {total}" + (f"; -v shows {hidden} more" if hidden else ""))
     if unpacked or arguments.type == _UNPACKED:
         total = format_size(sum(entry.size for entry in unpacked))
-        console.print(f"{count_images(len(unpacked))} on this node, {total}")
+        console.print(f"{_count_images(len(unpacked))} on this node, {total}")
 
 
 def _clean(arguments: argparse.Namespace, console: Console) -> None:
@@ -141,7 +143,7 @@ def _clean_node(arguments: argparse.Namespace, console: Console) -> None:
     if not console.dry_run and not arguments.force and console.is_interactive:
         found = node.clean(arguments.days, dry_run=True)
         size = format_size(sum(entry.size for entry in found))
-        if not found or not console.confirm(f"remove {count_images(len(found))}, {size}, from {node.place}?"):
+        if not found or not console.confirm(f"remove {_count_images(len(found))}, {size}, from {node.place}?"):
             return
     removed = node.clean(arguments.days, dry_run=console.dry_run)
     if console.json:
@@ -150,7 +152,7 @@ def _clean_node(arguments: argparse.Namespace, console: Console) -> None:
     for entry in removed if console.verbosity or console.dry_run else ():
         console.print(f"{_UNPACKED} {entry.source} ({format_size(entry.size)})")
     size = format_size(sum(entry.size for entry in removed))
-    console.print(f"{count_images(len(removed))}, {size}, {'would be removed' if console.dry_run else 'removed'}")
+    console.print(f"{_count_images(len(removed))}, {size}, {'would be removed' if console.dry_run else 'removed'}")
 
 
 def _limit(arguments: argparse.Namespace, console: Console) -> None:
@@ -176,7 +178,7 @@ def _verify(arguments: argparse.Namespace, console: Console) -> None:
     _report_removed(console, found.broken, "damaged and removed", changed=[str(path) for path in found.changed])
 
 
-def _report_removed(console: Console, removed: list[Entry], verb: str, **more: object) -> None:
+def _report_removed(console: Console, removed: list[CacheItem], verb: str, **more: object) -> None:
     if console.json:
         console.print_json({"removed": [_as_dict(entry) for entry in removed], "dry_run": console.dry_run, **more})
     if console.verbosity or console.dry_run:
@@ -190,19 +192,19 @@ def _format_limit(limit: int | None) -> str:
     return "none" if limit is None else format_exactly(limit)
 
 
-def _sum(entries: list[Entry]) -> str:
+def _sum(entries: list[CacheItem]) -> str:
     return format_size(sum(entry.size for entry in entries))
 
 
-def _choose_kinds(name: str) -> list[Kind]:
-    return list(Kind) if name == "all" else [kind for kind in Kind if kind.value == name]
+def _choose_kinds(name: str) -> list[ItemKind]:
+    return list(ItemKind) if name == "all" else [kind for kind in ItemKind if kind.value == name]
 
 
 def _format_time(when: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(when))
 
 
-def _as_dict(entry: Entry) -> dict[str, object]:
+def _as_dict(entry: CacheItem) -> dict[str, object]:
     return {
         "kind": entry.kind.value,
         "name": entry.name,
@@ -213,6 +215,6 @@ def _as_dict(entry: Entry) -> dict[str, object]:
     }
 
 
-def count_images(count: int) -> str:
+def _count_images(count: int) -> str:
     """`1 unpacked image`, `3 unpacked images`."""
     return f"{count} unpacked image{'' if count == 1 else 's'}"

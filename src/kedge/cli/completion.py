@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         raise MissingExtra(
             f"the installed shtab cannot write for {arguments.shell}", hint="pip install --upgrade shtab"
         )
-    parser = make_whole_parser()
+    parser = _make_whole_parser()
     offer_words(parser, console.environ)
     script = shtab.complete(parser, shell=arguments.shell)
     if console.json:
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def make_whole_parser() -> argparse.ArgumentParser:
+def _make_whole_parser() -> argparse.ArgumentParser:
     """One parser of all verbs: what completion and the reference page are made from."""
     from kedge.cli.options import GlobalOptions
     from kedge.cli.verbs import VERBS, load_verb

@@ -13,7 +13,7 @@ _IMAGE_VERBS = ("tags", "recommend")
 
 def offer_words(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
     """Give the actions of a parser that is made for completion the words that they take."""
-    sites, gpus, images = list_site_words(environ), list_gpu_words(), list_image_words()
+    sites, gpus, images = _list_site_words(environ), list_gpu_words(), _list_image_words()
     for verb, child in _list_verbs(parser):
         for action in child._actions:
             options = frozenset(action.option_strings)
@@ -44,14 +44,14 @@ def list_gpu_words() -> list[str]:
     return known
 
 
-def list_site_words(environ: Mapping[str, str]) -> list[str]:
+def _list_site_words(environ: Mapping[str, str]) -> list[str]:
     """The sites there are profiles of."""
     from kedge.ops.setup.site import list_known
 
     return sorted({each.name for each in list_known(environ)})
 
 
-def list_image_words() -> list[str]:
+def _list_image_words() -> list[str]:
     """The images of the tables that one word means."""
     from kedge.compat.tables.load import load_tables
 

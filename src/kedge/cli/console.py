@@ -154,7 +154,7 @@ class Console:
             if self._has_style(self._out):
                 _draw_table(self._out, headings, cells, is_first_whole=is_first_whole)
             else:
-                self._out.write(align_table(headings, cells))
+                self._out.write(_align_table(headings, cells))
 
     def clear(self) -> None:
         """Begin a terminal's screen anew; elsewhere an empty line parts one picture from the next."""
@@ -258,7 +258,7 @@ def wrap_hanging(begin: str, text: str, width: int) -> list[str]:
     return lines or [begin.rstrip()]
 
 
-def align_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _align_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table as aligned plain text, easy to cut and to read in a log; the last column is not padded."""
     lines = [[heading.upper() for heading in headings], *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]

@@ -50,7 +50,7 @@ def run_words(verb: str, words: Sequence[str], *, leading: Sequence[str] = ()) -
 
         return run_container(options, speaker.say, find_services)
     except HelpWanted:
-        return show_help(verb)
+        return _show_help(verb)
     except BaseException as problem:
         return report(problem, [verb, *words], options)
 
@@ -186,7 +186,7 @@ def _has_leading(words: list[str], wanted: str) -> bool:
     return False
 
 
-def show_help(verb: str) -> int:
+def _show_help(verb: str) -> int:
     """Print the options."""
     from kedge.cli.main import make_parser, prepare_streams  # late: only help needs a whole parser
 

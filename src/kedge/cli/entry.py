@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words[count : count + 1] == ["instance"] and words[count + 1 : count + 2] in (["start"], ["run"]):
         from kedge.cli.instance import start_words  # late: few commands are this one
 
-        raise_on_interrupt()
+        _raise_on_interrupt()
         return start_words(words[count + 1], words[count + 2 :], leading=[_LEADING[word] for word in words[:count]])
     from kedge.cli.main import main as run_main  # late: argparse and what it needs cost more than a container
 
@@ -53,7 +53,7 @@ def end_on_interrupt() -> None:
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
 
-def raise_on_interrupt() -> None:
+def _raise_on_interrupt() -> None:
     """Let Ctrl-C be an exception again, for verbs that clean up behind themselves."""
     if _signal.getsignal(_signal.SIGINT) == _signal.SIG_DFL:
         _signal.signal(_signal.SIGINT, _signal.default_int_handler)

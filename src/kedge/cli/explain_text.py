@@ -121,7 +121,7 @@ def _list_shape(traits: ImageTraits) -> Iterator[tuple[str, str]]:
         yield _name("Made"), traits.created[:10]
     if traits.digest:
         yield _name("Digest"), traits.digest
-        pinned = pin_name(traits)
+        pinned = _pin_name(traits)
         if pinned:
             yield _name(""), f"a tag can be made anew; {pinned} stays this very image"
     size = format_size(traits.size) if traits.size is not None else NOT_KNOWN
@@ -130,7 +130,7 @@ def _list_shape(traits: ImageTraits) -> Iterator[tuple[str, str]]:
     yield from list_layers(traits.layers)
 
 
-def pin_name(traits: ImageTraits) -> str:
+def _pin_name(traits: ImageTraits) -> str:
     """`NAME@DIGEST`, which means this image for ever; empty for one that is in no registry."""
     found = _REGISTRY_NAME.match(traits.name)
     return f"{found[1]}@{traits.digest}" if found else ""

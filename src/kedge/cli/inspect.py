@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
 from kedge.cli.redaction import escape_controls, escape_json
-from kedge.formats.singularityd.inspect import Selection, render_document, render_text, select_document
+from kedge.formats.singularityd.inspect import ReportSelection, render_document, render_text, select_document
 from kedge.model.image_word import is_reference
 from kedge.ops.images.inspect import Inspection, inspect_path
 from kedge.ops.sources.classify import is_archive
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     path = Path(arguments.image)
     # most often it is a file; nothing else is imported then
     if not is_reference(arguments.image) and path.exists() and not is_archive(path):
-        show_inspection(inspect_path(path), arguments, console)
+        _show_inspection(inspect_path(path), arguments, console)
         return 0
     from kedge.model.reference import Reference
     from kedge.ops.images.inspect_remote import inspect_reference
@@ -58,17 +58,17 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
     reference = Reference.parse(arguments.image)
     workplace = Workplace(console.settings, console.progress, read_access(arguments, console, reference))
-    show_inspection(inspect_reference(reference, workplace), arguments, console)
+    _show_inspection(inspect_reference(reference, workplace), arguments, console)
     return 0
 
 
-def show_inspection(found: Inspection, arguments: argparse.Namespace, console: Console) -> None:
+def _show_inspection(found: Inspection, arguments: argparse.Namespace, console: Console) -> None:
     """Print what was asked for."""
     if arguments.oci:
         console.print_json(found.oci_config or {})
         return
     parts = frozenset(name for name in _PARTS if getattr(arguments, name))
-    selection = Selection(parts, arguments.app, arguments.list_apps, arguments.all)
+    selection = ReportSelection(parts, arguments.app, arguments.list_apps, arguments.all)
     if arguments.app and arguments.app not in found.report.apps:
         known = ", ".join(sorted(found.report.apps)) or "none"
         console.progress.warn(f"there is no app '{arguments.app}' in {arguments.image}; its apps are: {known}")

@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.runtime.processes.instances import Instance
 
-STARTING = ("start", "run")  # their options are those of containers, which `flags` reads
+_STARTING = ("start", "run")  # their options are those of containers, which `flags` reads
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands and their arguments."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     texts = {"start": "start an instance of an image, with its start script", "run": "the same, with its run script"}
-    for command in STARTING:
+    for command in _STARTING:
         start = commands.add_parser(command, help=texts[command])
         start.add_argument("image", metavar="IMAGE", help="a SIF, SquashFS or sandbox, docker://NAME …")
         start.add_argument("name", metavar="NAME", help="what it is to be called")
@@ -80,7 +80,7 @@ def _parse_seconds(text: str) -> float:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Run one subcommand; those that start containers come here only through `start_words`."""
-    if arguments.command in STARTING:  # an option stood between the two words, and so argparse read the rest
+    if arguments.command in _STARTING:  # an option stood between the two words, and so argparse read the rest
         raise UsageError(
             f"options of 'kedge instance {arguments.command}' stand behind it",
             hint=f"usage: kedge instance {arguments.command} [options] IMAGE NAME [ARGUMENT ...]",

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from kedge.model.size import format_size
-from kedge.ops.containers.instance_stats import Usage, measure
+from kedge.ops.containers.instance_stats import InstanceUsage, measure
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
@@ -37,7 +37,7 @@ def show_stats(instance: Instance, console: Console, *, is_once: bool) -> None:
             _print_line(console, _format_row(instance, now, before), widths)
 
 
-def describe(instance: Instance, now: Usage, before: Usage) -> dict[str, object]:
+def describe(instance: Instance, now: InstanceUsage, before: InstanceUsage) -> dict[str, object]:
     """The figures as JSON has them, in bytes and percent."""
     return {
         "instance": instance.name,
@@ -51,7 +51,7 @@ def describe(instance: Instance, now: Usage, before: Usage) -> dict[str, object]
     }
 
 
-def _format_row(instance: Instance, now: Usage, before: Usage) -> tuple[str, ...]:
+def _format_row(instance: Instance, now: InstanceUsage, before: InstanceUsage) -> tuple[str, ...]:
     return (
         instance.name,
         f"{now.cpu_share(before):.2f}%",

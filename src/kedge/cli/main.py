@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     prepare_streams()
     try:
         with raised_signals():
-            return dispatch(words, options)
+            return _dispatch(words, options)
     except SystemExit as end:  # argparse ends --help this way
         return end.code if isinstance(end.code, int) else 0
     except BaseException as problem:
@@ -51,7 +51,7 @@ def prepare_streams() -> None:
         sys.stdin.reconfigure(errors="surrogateescape")  # a passphrase is bytes, not always text
 
 
-def dispatch(words: list[str], options: GlobalOptions) -> int:
+def _dispatch(words: list[str], options: GlobalOptions) -> int:
     """Parse the options before the verb, then hand the rest to the verb."""
     count = next((index for index, word in enumerate(words) if not word.startswith("-")), len(words))
     leading, rest = words[:count], words[count:]
@@ -74,10 +74,10 @@ def dispatch(words: list[str], options: GlobalOptions) -> int:
     if not rest:
         sys.stdout.write(format_help())
         return 0 if chosen.help else UsageError.exit_code
-    return run_verb(rest[0], rest[1:], options, dry_run=chosen.dry_run)
+    return _run_verb(rest[0], rest[1:], options, dry_run=chosen.dry_run)
 
 
-def run_verb(name: str, rest: Sequence[str], options: GlobalOptions, *, dry_run: bool) -> int:
+def _run_verb(name: str, rest: Sequence[str], options: GlobalOptions, *, dry_run: bool) -> int:
     """Import the verb, parse its arguments and run it."""
     module = load_verb(find_verb(name))
     if find_verb(name).reads_words:
@@ -96,25 +96,25 @@ def run_verb(name: str, rest: Sequence[str], options: GlobalOptions, *, dry_run:
         if hasattr(arguments, option):
             setattr(arguments, option, getattr(options, option))
     if not find_verb(name).guarded:
-        return run_module(module, arguments, options)
+        return _run_module(module, arguments, options)
     from kedge.cli.guard import run_guarded  # late: light verbs need no second process
 
-    return run_guarded(f"kedge {name}", lambda: report_end(module, arguments, options, [name, *rest]))
+    return run_guarded(f"kedge {name}", lambda: _report_end(module, arguments, options, [name, *rest]))
 
 
-def run_module(module: VerbModule, arguments: argparse.Namespace, options: GlobalOptions) -> int:
+def _run_module(module: VerbModule, arguments: argparse.Namespace, options: GlobalOptions) -> int:
     """Run a verb with a console of its own."""
-    console = make_console(arguments, options)
+    console = _make_console(arguments, options)
     try:
         return module.run(arguments, console)
     finally:
         console.close()
 
 
-def report_end(module: VerbModule, arguments: argparse.Namespace, options: GlobalOptions, words: Sequence[str]) -> int:
+def _report_end(module: VerbModule, arguments: argparse.Namespace, options: GlobalOptions, words: Sequence[str]) -> int:
     """Run a verb in the guarded child, where failures are reported too: only the status leaves it."""
     try:
-        return run_module(module, arguments, options)
+        return _run_module(module, arguments, options)
     except BaseException as problem:
         from kedge.cli.report import report_failure  # late: success needs none of it
 
@@ -130,7 +130,7 @@ def make_parser(name: str, options: GlobalOptions | None = None) -> argparse.Arg
     return parser
 
 
-def make_console(arguments: argparse.Namespace, options: GlobalOptions) -> Console:
+def _make_console(arguments: argparse.Namespace, options: GlobalOptions) -> Console:
     """The console of one command; options whose name is a setting's override that setting."""
     from kedge.cli.console import Console
     from kedge.settings import SETTINGS

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 REFRESH_SECONDS = 0.1
-LINE_SECONDS = 10.0
-LINE_FRACTION = 0.1
-LONGEST_SILENCE = 60.0
+_LINE_SECONDS = 10.0
+_LINE_FRACTION = 0.1
+_LONGEST_SILENCE = 60.0
 _MANY = 100  # things that are counted, of which a rate is told
 
 
@@ -178,8 +178,8 @@ class PlainDisplay:
         """Write a line when ten seconds and a tenth of the way have passed since the last one, or a minute."""
         when, done = self._shown.get(id(task), (task.began, 0))
         now = time.monotonic()
-        is_little = task.total is not None and task.done - done < task.total * LINE_FRACTION
-        if now - when < (LONGEST_SILENCE if is_little else LINE_SECONDS):
+        is_little = task.total is not None and task.done - done < task.total * _LINE_FRACTION
+        if now - when < (_LONGEST_SILENCE if is_little else _LINE_SECONDS):
             return
         self._shown[id(task)] = (now, task.done)
         self._write(self._head + describe_task(task))

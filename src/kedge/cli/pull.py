@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     """Pull, and say what came of it."""
     from kedge.model.form import Form
     from kedge.model.reference import Reference
-    from kedge.ops.images.output_name import Output, read_output
+    from kedge.ops.images.output_name import ImageOutput, read_output
     from kedge.ops.images.pull import PullRequest, pull
     from kedge.ops.setup.workplace import Workplace
 
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     reference = Reference.parse(arguments.words[-1])
     output = arguments.words[0] if len(arguments.words) == 2 else arguments.name
     form = Form(arguments.format) if arguments.format else None
-    target = read_output(output, form) if output else Output(Path(), form)
+    target = read_output(output, form) if output else ImageOutput(Path(), form)
     request = PullRequest(
         reference,
         target.path if output else None,

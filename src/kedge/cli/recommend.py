@@ -12,7 +12,7 @@ from kedge.cli.target_options import add_target, read_target
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.compat.recommend import Choice
+    from kedge.compat.recommend import TagChoice
     from kedge.ops.explain.recommend import Advice
 
 
@@ -61,7 +61,7 @@ def _show(advice: Advice, console: Console) -> None:
         console.progress.note(note)
 
 
-def _show_choice(advice: Advice, best: Choice, console: Console) -> None:
+def _show_choice(advice: Advice, best: TagChoice, console: Console) -> None:
     found = advice.recommendation
     subjects = ("gpu", "requirement") if len(found.by_driver) > 1 else ("driver", "gpu", "requirement")
     console.print(advice.name)

@@ -60,14 +60,14 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     """Run one subcommand."""
     if getattr(arguments, "site", False) or getattr(arguments, "exclusive", False):
         raise UsageError(f"{_GLOBAL}: --global and --exclusive are for root with Apptainer itself", hint="leave it out")
-    file = remotes.RemoteFile.of(console.environ, arguments.config)
+    file = remotes.RemoteConfig.of(console.environ, arguments.config)
     commands = {"add": _add, "use": _use, "list": _list, "status": _status, "login": _login, "logout": _logout}
     commands["remove"] = _remove
     commands[arguments.command](arguments, console, file)
     return 0
 
 
-def _add(arguments: argparse.Namespace, console: Console, file: remotes.RemoteFile) -> None:
+def _add(arguments: argparse.Namespace, console: Console, file: remotes.RemoteConfig) -> None:
     from kedge.runtime.words.flags import read_truth  # late: one subcommand
 
     is_insecure = arguments.insecure or bool(read_truth(console.environ.get("APPTAINER_ADD_INSECURE", "")))
@@ -82,17 +82,17 @@ def _add(arguments: argparse.Namespace, console: Console, file: remotes.RemoteFi
     _tell(console, file, f'Remote "{remote.name}" added.')
 
 
-def _use(arguments: argparse.Namespace, console: Console, file: remotes.RemoteFile) -> None:
+def _use(arguments: argparse.Namespace, console: Console, file: remotes.RemoteConfig) -> None:
     file.use(arguments.name)
     _tell(console, file, f'Remote "{arguments.name}" now in use.')
 
 
-def _remove(arguments: argparse.Namespace, console: Console, file: remotes.RemoteFile) -> None:
+def _remove(arguments: argparse.Namespace, console: Console, file: remotes.RemoteConfig) -> None:
     file.remove(arguments.name)
     _tell(console, file, f'Remote "{arguments.name}" removed.')
 
 
-def _list(arguments: argparse.Namespace, console: Console, file: remotes.RemoteFile) -> None:
+def _list(arguments: argparse.Namespace, console: Console, file: remotes.RemoteConfig) -> None:
     del arguments
     _tell(console, file, "")
     found = file.read()
@@ -110,7 +110,7 @@ def _list(arguments: argparse.Namespace, console: Console, file: remotes.RemoteF
     console.print_table(("NAME", "URI", "DEFAULT?", "GLOBAL?", "EXCLUSIVE?", "SECURE?"), rows)
 
 
-def _status(arguments: argparse.Namespace, console: Console, file: remotes.RemoteFile) -> None:
+def _status(arguments: argparse.Namespace, console: Console, file: remotes.RemoteConfig) -> None:
     remote = file.find(arguments.name)
     console.progress.note(f"Checking status of remote: {remote.name}")
     with _open_access(console) as access:
@@ -131,7 +131,7 @@ def _status(arguments: argparse.Namespace, console: Console, file: remotes.Remot
     console.print(f"\n{said}")
 
 
-def _login(arguments: argparse.Namespace, console: Console, file: remotes.RemoteFile) -> None:
+def _login(arguments: argparse.Namespace, console: Console, file: remotes.RemoteConfig) -> None:
     remote = file.find(arguments.name)
     token = _read_token(arguments, console, must=True)
     assert token is not None
@@ -142,7 +142,7 @@ def _login(arguments: argparse.Namespace, console: Console, file: remotes.Remote
     _tell(console, file, f"Access Token Verified! Token stored in {file.path}")
 
 
-def _logout(arguments: argparse.Namespace, console: Console, file: remotes.RemoteFile) -> None:
+def _logout(arguments: argparse.Namespace, console: Console, file: remotes.RemoteConfig) -> None:
     remote = file.find(arguments.name)
     if remote.token is not None:
         file.set_token(remote, None)
@@ -165,7 +165,7 @@ def _read_token(arguments: argparse.Namespace, console: Console, *, must: bool =
     return Secret(typed) if typed else None
 
 
-def _tell(console: Console, file: remotes.RemoteFile, text: str) -> None:
+def _tell(console: Console, file: remotes.RemoteConfig, text: str) -> None:
     if console.json:
         found = file.read()
         known = [{"name": each.name, "uri": each.uri, "global": each.is_site} for each in found.known.values()]

@@ -24,7 +24,7 @@ from kedge.errors import KedgeError, LimitReached
 from kedge.posix.ourselves import own_interpreter
 from kedge.release import VERSION
 
-BUG_STATUS = 3
+_BUG_STATUS = 3
 # What the world can do to a file or stream that is open already; anything else without a file name is a bug.
 _NO_BUG = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.ENOTCONN, errno.ESTALE)
 _FATAL = "FATAL:   "  # as Apptainer writes it
@@ -40,7 +40,7 @@ def report_failure(problem: BaseException, argv: Sequence[str], options: GlobalO
         return _report_end("interrupted", signal.SIGINT, options)
     if isinstance(problem, Terminated):
         return _report_end(f"ended by {signal.Signals(problem.number).name}", problem.number, options)
-    error = understand(problem)
+    error = _understand(problem)
     if isinstance(problem, OSError) and problem.filename is None:
         _silence_output()
     if options.debug:
@@ -61,7 +61,7 @@ def _find_signal(problem: BaseException) -> BaseException:
     return cause if cause is not None and is_wrapped else problem
 
 
-def understand(problem: BaseException) -> KedgeError | None:
+def _understand(problem: BaseException) -> KedgeError | None:
     """The error to show the user, or None when it is a bug."""
     if isinstance(problem, KedgeError):
         return problem
@@ -83,7 +83,7 @@ def understand(problem: BaseException) -> KedgeError | None:
     return None
 
 
-def render_error(error: KedgeError, *, color: bool = False, is_shim: bool = False) -> str:
+def _render_error(error: KedgeError, *, color: bool = False, is_shim: bool = False) -> str:
     """The error as people read it: message, context, hint; names of files and answers of servers cannot steer it.
 
     Through a shim it begins as Apptainer's errors do, which tools look for, and the rest stands below it.
@@ -102,7 +102,7 @@ def render_error(error: KedgeError, *, color: bool = False, is_shim: bool = Fals
 
 
 def _render(error: KedgeError, options: GlobalOptions) -> str:
-    return render_error(error, color=has_style(sys.stderr, options, os.environ), is_shim=options.shim)
+    return _render_error(error, color=has_style(sys.stderr, options, os.environ), is_shim=options.shim)
 
 
 def _make_safe(text: str) -> str:
@@ -132,7 +132,7 @@ def _redact_values(value: dict[str, object]) -> dict[str, object]:
 
 
 def _report_bug(problem: BaseException, argv: Sequence[str], options: GlobalOptions) -> int:
-    text = format_bug(problem, argv)
+    text = _format_bug(problem, argv)
     path = _write_log(text, os.environ)
     message = f"this is a bug: {redact(''.join(traceback.format_exception_only(problem))).strip()}"
     hint = "please report it with the content of the log" if path else "please report it with the text above"
@@ -140,13 +140,13 @@ def _report_bug(problem: BaseException, argv: Sequence[str], options: GlobalOpti
     if path is None:
         _write_line(sys.stderr, escape_controls(text))
     if options.json:
-        _write_line(sys.stdout, json.dumps({**error.as_dict(), "error": "bug", "exit_code": BUG_STATUS}, indent=2))
+        _write_line(sys.stdout, json.dumps({**error.as_dict(), "error": "bug", "exit_code": _BUG_STATUS}, indent=2))
     else:
         _write_line(sys.stderr, _render(error, options))
-    return BUG_STATUS
+    return _BUG_STATUS
 
 
-def format_bug(problem: BaseException, argv: Sequence[str]) -> str:
+def _format_bug(problem: BaseException, argv: Sequence[str]) -> str:
     """An issue report: what ran, on what, and where it broke, without secrets."""
     facts = {
         "kedge": VERSION,

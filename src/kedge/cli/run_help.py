@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.ops.images.inspect import Inspection
 
-NOTHING_SAID = "No help sections were defined for this image"
+_NOTHING_SAID = "No help sections were defined for this image"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if console.json:
         console.print_json({"image": arguments.image, "app": arguments.app or None, "help": text or None})
         return 0
-    shown = (text or NOTHING_SAID) + "\n"
+    shown = (text or _NOTHING_SAID) + "\n"
     console.write_bytes((escape_controls(shown) if console.is_terminal else shown).encode("utf-8", "replace"))
     return 0
 

@@ -9,7 +9,7 @@ import sys
 from kedge.errors import UsageError
 from kedge.release import VERSION
 
-ANSWERS = ("buildcfg", "plugin")
+_ANSWERS = ("buildcfg", "plugin")
 
 
 def answer(program: str, verb: str, words: list[str]) -> str:
@@ -22,7 +22,7 @@ def answer(program: str, verb: str, words: list[str]) -> str:
 
 
 def _show_build(program: str, words: list[str]) -> str:
-    known = list_build()
+    known = _list_build()
     if not words:
         return "".join(f"{name}={value}\n" for name, value in known.items())
     if words[0] not in known:
@@ -30,7 +30,7 @@ def _show_build(program: str, words: list[str]) -> str:
     return f"{known[words[0]]}\n"
 
 
-def list_build() -> dict[str, str]:
+def _list_build() -> dict[str, str]:
     """What scripts ask Apptainer's build for, as it is with kedge; what kedge has no such place for is left out."""
     return {
         "PACKAGE_NAME": "kedge",

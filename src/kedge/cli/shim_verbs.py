@@ -12,7 +12,7 @@ from kedge.model.nearest import propose
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class _ShimRule:
     """What happens to the options of a verb; what is not named here is passed on as it is."""
 
     renamed: dict[str, str] = field(default_factory=dict)
@@ -33,8 +33,8 @@ _REMOTE_FILE = {
 }
 
 RULES = {
-    "pull": Rule(idle=("--no-cleanup",), refused={**_DOCKER_HOST, **_VARIANT}),
-    "push": Rule(
+    "pull": _ShimRule(idle=("--no-cleanup",), refused={**_DOCKER_HOST, **_VARIANT}),
+    "push": _ShimRule(
         idle=("-U", "--allow-unsigned"),
         idle_values=("-D", "--description"),
         refused={
@@ -42,21 +42,21 @@ RULES = {
             "--library": "name the library in the reference: library://HOST/ENTITY/COLLECTION/NAME",
         },
     ),
-    "inspect": Rule(),
-    "sif": Rule(),
-    "sign": Rule(),
-    "verify": Rule(),
-    "key": Rule(refused={"--new-password": "change the passphrase first, with 'gpg --change-passphrase KEY'"}),
-    "overlay": Rule(),
-    "instance": Rule(),
-    "registry": Rule(refused=_REMOTE_FILE),
-    "remote": Rule(),
-    "keyserver": Rule(refused=_KEYSERVER_FILE),
-    "delete": Rule(),
-    "search": Rule(),
-    "cache": Rule(renamed={"-n": "--dry-run"}, idle=("-a", "--all")),
-    "build": Rule(),
-    "run-help": Rule(),
+    "inspect": _ShimRule(),
+    "sif": _ShimRule(),
+    "sign": _ShimRule(),
+    "verify": _ShimRule(),
+    "key": _ShimRule(refused={"--new-password": "change the passphrase first, with 'gpg --change-passphrase KEY'"}),
+    "overlay": _ShimRule(),
+    "instance": _ShimRule(),
+    "registry": _ShimRule(refused=_REMOTE_FILE),
+    "remote": _ShimRule(),
+    "keyserver": _ShimRule(refused=_KEYSERVER_FILE),
+    "delete": _ShimRule(),
+    "search": _ShimRule(),
+    "cache": _ShimRule(renamed={"-n": "--dry-run"}, idle=("-a", "--all")),
+    "build": _ShimRule(),
+    "run-help": _ShimRule(),
 }
 
 # Verbs of Apptainer that kedge does not have, and what stands in their place; `kedge VERB` says the same
@@ -110,7 +110,7 @@ def translate_verb(program: str, verb: str, words: list[str]) -> list[str]:
         raise UsageError(
             f"there is no '{program} {verb}'", hint=propose(verb, known) or f"'{program} --help' lists verbs"
         )
-    words = apply_rule(f"{program} {verb}", rule, words)
+    words = _apply_rule(f"{program} {verb}", rule, words)
     special = {
         **{"pull": _pull, "cache": _cache, "remote": _remote, "build": _build, "instance": _start_instance},
         "search": _search,
@@ -123,7 +123,7 @@ def _start_instance(words: list[str]) -> list[str]:
     return ["instance", *words[:1], *(["--force"] if words[:1] in (["start"], ["run"]) else []), *words[1:]]
 
 
-def apply_rule(shown: str, rule: Rule, words: list[str]) -> list[str]:
+def _apply_rule(shown: str, rule: _ShimRule, words: list[str]) -> list[str]:
     """The words, with the options that the rule names treated so."""
     kept: list[str] = []
     position = 0
@@ -178,16 +178,16 @@ def _remote(words: list[str]) -> list[str]:
     before, command, rest = words[:position], words[position], words[position + 1 :]
     if command in ("add-keyserver", "remove-keyserver"):
         return ["keyserver", command.partition("-")[0], *before, *_leave_remote_out(rest)]
-    if command in ("login", "logout") and names_registry(rest):
-        rule = Rule(
+    if command in ("login", "logout") and _names_registry(rest):
+        rule = _ShimRule(
             renamed={"-i": "--no-https", "--insecure": "--no-https"},
             refused={**_REMOTE_FILE, "--tokenfile": "the file's content is the password: --password-stdin < FILE"},
         )
-        return ["registry", command, *apply_rule("apptainer remote", rule, [*before, *rest])]
+        return ["registry", command, *_apply_rule("apptainer remote", rule, [*before, *rest])]
     return ["remote", command, *before, *rest]
 
 
-def names_registry(words: list[str]) -> bool:
+def _names_registry(words: list[str]) -> bool:
     """Whether a login is to a registry: it names a host, or a user; remotes have plain names, and tokens."""
     name = words[-1] if words and not words[-1].startswith("-") else ""
     return any(each in name for each in (".", ":", "/")) or bool({"-u", "--username"} & set(words))
@@ -208,8 +208,8 @@ def _build(words: list[str]) -> list[str]:
     """An image that is there, here or in a registry, becomes a SIF or a folder; definitions cannot be built yet."""
     if {"-h", "--help"} & set(words):
         return ["pull", "--help"]
-    rule = Rule(idle=_BUILD_IDLE, idle_values=_BUILD_IDLE_VALUES, refused=_BUILD_REFUSED)
-    words = apply_rule("build", rule, _split_letters(words))
+    rule = _ShimRule(idle=_BUILD_IDLE, idle_values=_BUILD_IDLE_VALUES, refused=_BUILD_REFUSED)
+    words = _apply_rule("build", rule, _split_letters(words))
     names: list[str] = []
     options: list[str] = []
     position = 0

@@ -29,7 +29,7 @@ _CHANGED = {"run": ("--no-workdir", "--force")}
 _SAME = ("--force",)
 
 
-class Translation:
+class _Translation:
     """Kedge's words for a command line, or the text that answers it."""
 
     def __init__(
@@ -66,25 +66,25 @@ def main(program: str, argv: Sequence[str] | None = None) -> int:
         for text in meant.warnings:
             write_message(begin_message("warn", is_shim=True) + text)
     status = run_kedge(["--shim", *meant.words])
-    return status if verb in CONTAINER_VERBS else speak_status(status)
+    return status if verb in CONTAINER_VERBS else _speak_status(status)
 
 
-def speak_status(status: int) -> int:
+def _speak_status(status: int) -> int:
     """The status of a verb as Apptainer's callers know it: 255 for whatever failed, 1 for words it cannot read."""
     return {0: 0, 2: 1}.get(status, 255 if status < 128 else status)
 
 
-def _answer(meant: Translation) -> int:
+def _answer(meant: _Translation) -> int:
     """Print the text that is the answer; that nobody reads it is said as by every other verb."""
     from kedge.cli.container import print_text  # late: containers need none of it
 
     return print_text(meant.text) or meant.status
 
 
-def translate(program: str, words: Sequence[str]) -> Translation:
+def translate(program: str, words: Sequence[str]) -> _Translation:
     """The same in kedge's words; raises what explains where there is no same."""
     if program == "run-singularity":
-        return Translation(["run", *_CHANGED["run"], *words])
+        return _Translation(["run", *_CHANGED["run"], *words])
     leading: list[str] = []
     warnings: list[str] = []
     position = 0
@@ -92,7 +92,7 @@ def translate(program: str, words: Sequence[str]) -> Translation:
         word = words[position]
         position += 1
         if word in ("--version", "-h", "--help"):
-            return Translation(text=f"apptainer version {SPOKEN}\n") if word == "--version" else _explain(program, [])
+            return _Translation(text=f"apptainer version {SPOKEN}\n") if word == "--version" else _explain(program, [])
         if word in ("-c", "--config") or word.startswith("--config="):
             position += word in ("-c", "--config")
             warnings.append(
@@ -102,18 +102,18 @@ def translate(program: str, words: Sequence[str]) -> Translation:
             leading += _read_globals(program, word)
     verb, rest = "".join(words[position : position + 1]), list(words[position + 1 :])
     if verb in CONTAINER_VERBS:
-        return Translation([*leading, verb, *_CHANGED.get(verb, _SAME), *rest], warnings=warnings)
+        return _Translation([*leading, verb, *_CHANGED.get(verb, _SAME), *rest], warnings=warnings)
     if verb in ("", "help"):
         return _explain(program, rest, is_wanted=bool(verb))
     if verb == "version":
-        return Translation(text=f"{SPOKEN}\n")
+        return _Translation(text=f"{SPOKEN}\n")
     if verb in ("buildcfg", "plugin"):
         from kedge.cli.shim_answers import answer  # late: containers need none of it
 
-        return Translation(text=answer(program, verb, rest))
+        return _Translation(text=answer(program, verb, rest))
     from kedge.cli.shim_verbs import translate_verb  # late: containers need none of it
 
-    return Translation([*leading, *translate_verb(program, verb, rest)], warnings=warnings)
+    return _Translation([*leading, *translate_verb(program, verb, rest)], warnings=warnings)
 
 
 def _read_globals(program: str, word: str) -> list[str]:
@@ -130,10 +130,10 @@ def _read_globals(program: str, word: str) -> list[str]:
     return [_GLOBALS[letter] for letter in letters]
 
 
-def _explain(program: str, rest: list[str], *, is_wanted: bool = True) -> Translation:
+def _explain(program: str, rest: list[str], *, is_wanted: bool = True) -> _Translation:
     if rest:
-        return Translation(["help", *rest])
-    return Translation(
+        return _Translation(["help", *rest])
+    return _Translation(
         status=0 if is_wanted else 1,
         text=f"usage: {program} [global options] VERB ...\n\n"
         f"This {program} is kedge {VERSION}, which speaks the command line of Apptainer.\n"

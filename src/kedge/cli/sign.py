@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kedge.cli.options import read_image_path
 from kedge.errors import UsageError
 from kedge.ops.trust import signatures
-from kedge.signing.sign import Selection
+from kedge.signing.sign import SignSelection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         raise UsageError("--key and a key of the ring exclude each other")
     request = signatures.SignRequest(
         path=arguments.image,
-        selection=Selection(_optional(arguments.group_id), _optional(arguments.sif_id)),
+        selection=SignSelection(_optional(arguments.group_id), _optional(arguments.sif_id)),
         pem_files=tuple(files),
         index=arguments.keyidx,
         fingerprint=arguments.fingerprint,
@@ -81,13 +81,13 @@ def open_trust(arguments: argparse.Namespace, console: Console) -> signatures.Tr
     """The rings and ways to ask that a command line stands for."""
     return signatures.Trust(
         ring=signatures.open_ring(console.environ, arguments.keysdir),
-        ask=lambda question: ask_passphrase(question, console),
+        ask=lambda question: _ask_passphrase(question, console),
         choose=lambda keys: choose_key(keys, console),
         progress=console.progress,
     )
 
 
-def ask_passphrase(question: str, console: Console) -> str:
+def _ask_passphrase(question: str, console: Console) -> str:
     """A passphrase from the environment, the terminal, or the first line of standard input."""
     given = signatures.find_variable(console.environ, "SIGN_PASSPHRASE")
     if given is not None:

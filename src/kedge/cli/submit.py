@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.model.job import Job
     from kedge.ops.jobs.clusters import Cluster
-    from kedge.ops.jobs.submit import Plan, Submitted
+    from kedge.ops.jobs.submit import SubmitPlan, Submitted
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 @frozen
-class Asked:
+class _JobSet:
     """The jobs to submit, in an order in which each comes after those it waits for."""
 
     jobs: tuple[tuple[str, Job], ...]  # each with the name by which others of the same description wait for it
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     """Submit one job or several."""
     from kedge.ops.jobs.clusters import open_cluster
 
-    asked = read_jobs(arguments)
+    asked = _read_jobs(arguments)
     if arguments.script and arguments.script != "-" and len(asked.jobs) > 1:
         raise UsageError("--script names one file, and several jobs are submitted", hint="choose one with -j NAME")
     cluster = open_cluster(console.settings, console.environ, described=asked.site)
@@ -93,7 +93,7 @@ def _greet(console: Console) -> None:
     )
 
 
-def _plan_all(asked: Asked, cluster: Cluster, console: Console) -> list[Plan]:
+def _plan_all(asked: _JobSet, cluster: Cluster, console: Console) -> list[SubmitPlan]:
     """All of them before the first is submitted, so that one that is refused leaves no others in the queue."""
     ids = {**dict(asked.others), **{name: "0" for name, _ in asked.jobs}}
     return [_make_plan(job, ids, asked.folder, cluster, console) for _, job in asked.jobs]
@@ -103,7 +103,7 @@ def _one_or_all(told: Sequence[object]) -> object:
     return told[0] if len(told) == 1 else told
 
 
-def read_jobs(arguments: argparse.Namespace) -> Asked:
+def _read_jobs(arguments: argparse.Namespace) -> _JobSet:
     """What words, flags and the description say."""
     from kedge.model.job import Job
 
@@ -116,7 +116,7 @@ def read_jobs(arguments: argparse.Namespace) -> Asked:
     _refuse_misread(image)
     _refuse_late_options(arguments, words)
     base = Job(image=image, command=tuple(words[1:]), name=_name_after(words))
-    return Asked((("", read_job_options(arguments, base)),), Path.cwd())
+    return _JobSet((("", read_job_options(arguments, base)),), Path.cwd())
 
 
 def _refuse_misread(image: str) -> None:
@@ -155,7 +155,7 @@ def _refuse_late_options(arguments: argparse.Namespace, words: list[str]) -> Non
     )
 
 
-def _read_file(arguments: argparse.Namespace, words: list[str]) -> Asked:
+def _read_file(arguments: argparse.Namespace, words: list[str]) -> _JobSet:
     from kedge.jobs.description import find_description, read_description
 
     description = read_description(Path(arguments.file).absolute() if arguments.file else find_description(Path.cwd()))
@@ -173,7 +173,7 @@ def _read_file(arguments: argparse.Namespace, words: list[str]) -> Asked:
     jobs = [(name, replace(job, command=(*job.command, *words))) for name, job in described]
     ready = tuple((name, read_job_options(arguments, job)) for name, job in jobs)
     others = tuple((name, job.name) for name, job in description.jobs.items() if name not in chosen)
-    return Asked(ready, description.folder, description.site, others)
+    return _JobSet(ready, description.folder, description.site, others)
 
 
 def _name_after(words: list[str]) -> str:
@@ -181,14 +181,14 @@ def _name_after(words: list[str]) -> str:
     return Path(words[1] if len(words) > 1 else words[0].rpartition("/")[2].partition(":")[0]).name or "kedge"
 
 
-def _make_plan(job: Job, names: dict[str, str], folder: Path, cluster: Cluster, console: Console) -> Plan:
+def _make_plan(job: Job, names: dict[str, str], folder: Path, cluster: Cluster, console: Console) -> SubmitPlan:
     from kedge.ops.jobs.submit import plan_submit
 
     waits = tuple(replace(each, job=names.get(each.job, each.job)) for each in job.dependencies)
     return plan_submit(replace(job, dependencies=waits), cluster, console.settings, console.environ, str(folder))
 
 
-def _show(plans: list[Plan], console: Console) -> None:
+def _show(plans: list[SubmitPlan], console: Console) -> None:
     if console.json:
         told = [{"script": each.script, "submit": list(each.argv), "site": each.cluster.site.name} for each in plans]
         console.print_json(_one_or_all(told))
@@ -197,7 +197,7 @@ def _show(plans: list[Plan], console: Console) -> None:
         console.print(f"# submitted with: {shlex.join(plan.argv)}")
 
 
-def _submit(plan: Plan, arguments: argparse.Namespace, console: Console) -> Submitted:
+def _submit(plan: SubmitPlan, arguments: argparse.Namespace, console: Console) -> Submitted:
     from kedge.ops.jobs.submit import show_output, submit
     from kedge.posix.files import write_atomically
 
@@ -218,7 +218,7 @@ def _submit(plan: Plan, arguments: argparse.Namespace, console: Console) -> Subm
     return done
 
 
-def _repeat_site(plan: Plan, console: Console) -> str:
+def _repeat_site(plan: SubmitPlan, console: Console) -> str:
     """`--site NAME ` where the next command would otherwise be for another site: its jobs have the same numbers."""
     site = plan.cluster.site.name
     is_passing = console.settings.sources["site"].kind == "flag" or (console.settings.site or site) != site

@@ -18,7 +18,7 @@ from kedge.runtime.words.flags import read_truth
 from kedge.signing.certificates import CertificateFiles
 from kedge.signing.keyring import KeyRing
 from kedge.signing.keyserver import DEFAULT_SERVER
-from kedge.signing.verify import Choice, SignatureResult, VerifyReport
+from kedge.signing.verify import SignatureResult, VerifyReport, VerifySelection
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     console.progress.note(f"Verifying image with {_describe_material(request)}")
     report = signatures.verify_file(request, trust)
     if console.json:
-        console.print_json(format_document(report))
+        console.print_json(_format_document(report))
     for result in report.results:
         _print_result(result, console)
     if report.error is not None:
@@ -97,7 +97,7 @@ def _read_request(arguments: argparse.Namespace, console: Console) -> signatures
     is_local = arguments.local or keys or files
     return signatures.VerifyRequest(
         path=arguments.image,
-        choice=Choice(groups, objects, arguments.legacy_insecure, arguments.all),
+        choice=VerifySelection(groups, objects, arguments.legacy_insecure, arguments.all),
         pem_files=tuple(keys),
         certificate=files,
         server=None if is_local else arguments.url or console.settings.keyserver,
@@ -134,7 +134,7 @@ def _format_link(item: SifDescriptor) -> str:
     return f"{item.link} (G)" if item.links_group else str(item.link)
 
 
-def format_document(report: VerifyReport) -> dict[str, object]:
+def _format_document(report: VerifyReport) -> dict[str, object]:
     """The report with Apptainer's field names, and what went wrong under `Error`."""
     signers: list[dict[str, object]] = []
     for result in report.results:

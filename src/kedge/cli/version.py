@@ -22,7 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Print one line per part."""
     del arguments
-    facts = collect_versions()
+    facts = _collect_versions()
     if console.json:
         console.print_json(facts)
     for name, value in facts.items():
@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def collect_versions() -> dict[str, str]:
+def _collect_versions() -> dict[str, str]:
     """kedge, the interpreter, the system, and each library that kedge asks for."""
     facts = {
         "kedge": VERSION,

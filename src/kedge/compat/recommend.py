@@ -40,7 +40,7 @@ WAYS = {
 
 
 @frozen
-class Choice:
+class TagChoice:
     """One tag, and what comes of it on the target."""
 
     tag: str
@@ -60,8 +60,8 @@ class Recommendation:
     image: str  # nvcr.io/nvidia/pytorch
     target: str
     sentence: str  # what a user reads
-    best: Choice | None = None  # None: nothing fits, or it depends on the driver, which is not known
-    other: Choice | None = None  # newer than the best, and runs in another way
+    best: TagChoice | None = None  # None: nothing fits, or it depends on the driver, which is not known
+    other: TagChoice | None = None  # newer than the best, and runs in another way
     judged: int = 0  # tags of which enough is known
     skipped: int = 0  # tags of which too little is known
     notes: tuple[str, ...] = ()
@@ -139,13 +139,13 @@ class _Field:
         self.name, self.rows, self.tables = name, rows, tables
         self._traits = [read_candidate(row, architecture, tables) for row in rows]
 
-    def judge(self, target: Target) -> Iterator[Choice]:
+    def judge(self, target: Target) -> Iterator[TagChoice]:
         """What comes of each, one after the other."""
         for row, traits in zip(self.rows, self._traits, strict=True):
             verdict = judge(traits, target, self.tables)
-            yield Choice(row.tag, verdict.outcome, verdict, row.is_end_of_life)
+            yield TagChoice(row.tag, verdict.outcome, verdict, row.is_end_of_life)
 
-    def find_best(self, target: Target) -> Choice | None:
+    def find_best(self, target: Target) -> TagChoice | None:
         """The one to take; the search ends at the first that nothing can be better than."""
         known = []
         for choice in self.judge(target):
@@ -196,7 +196,7 @@ def _recommend_by_driver(field: _Field, target: Target) -> Recommendation:
     return Recommendation(name, target.title, sentence, None, None, len(known), skipped, tuple(notes), choices)
 
 
-def _refuse(field: _Field, known: Sequence[Choice], target: Target, notes: Sequence[str]) -> Recommendation:
+def _refuse(field: _Field, known: Sequence[TagChoice], target: Target, notes: Sequence[str]) -> Recommendation:
     reason = _find_reason(known)
     return Recommendation(
         field.name,
@@ -218,7 +218,7 @@ def _share_choice(only: Recommendation, choices: tuple[DriverChoice, ...], targe
     return replace(only, sentence=sentence, other=None, notes=notes, by_driver=choices)
 
 
-def _note_skipped(judged: Sequence[Choice]) -> list[str]:
+def _note_skipped(judged: Sequence[TagChoice]) -> list[str]:
     """How many say nothing, and what is missing of them."""
     skipped = [choice.verdict for choice in judged if choice.outcome == UNKNOWN]
     if not skipped:
@@ -235,7 +235,7 @@ def _note_skipped(judged: Sequence[Choice]) -> list[str]:
     return [f"{len(skipped)} of {len(judged)} {are} left out, as too little is known of them: not known are {told}"]
 
 
-def _find_best(known: Sequence[Choice]) -> Choice | None:
+def _find_best(known: Sequence[TagChoice]) -> TagChoice | None:
     """Newest first; what NVIDIA deletes comes last."""
     for is_old in (False, True):
         lasting = [each for each in known if each.is_end_of_life is is_old]
@@ -246,7 +246,9 @@ def _find_best(known: Sequence[Choice]) -> Choice | None:
     return None
 
 
-def _tell_choice(name: str, best: Choice, other: Choice | None, target: Target, *, ending: Choice | None = None) -> str:
+def _tell_choice(
+    name: str, best: TagChoice, other: TagChoice | None, target: Target, *, ending: TagChoice | None = None
+) -> str:
     """`ending` runs natively, but NVIDIA deletes tags of its line."""
     where = _name_target(target)
     sentence = f"{name}:{best.tag} is the newest that runs natively on {where}."
@@ -272,7 +274,7 @@ def _tell_no_rows(name: str, target: Target, tables: Tables) -> str:
     return f"No tags of {name} are known. Those of NVIDIA's images are known for: {known}."
 
 
-def _find_reason(known: Sequence[Choice]) -> str:
+def _find_reason(known: Sequence[TagChoice]) -> str:
     """What keeps all of them from running, if it is one thing."""
     if not known:
         return NOT_KNOWN
@@ -283,7 +285,7 @@ def _find_reason(known: Sequence[Choice]) -> str:
     return SEVERAL
 
 
-def _tell_nothing(field: _Field, known: Sequence[Choice], target: Target, reason: str) -> str:
+def _tell_nothing(field: _Field, known: Sequence[TagChoice], target: Target, reason: str) -> str:
     """Why nothing fits; where the driver is not known, nothing fits with any."""
     name, rows = field.name, field.rows
     frameworks = {row.framework for row in rows if row.framework}
@@ -306,7 +308,7 @@ def _tell_nothing(field: _Field, known: Sequence[Choice], target: Target, reason
     )
 
 
-def _find_sentence(choice: Choice, subject: str) -> str:
+def _find_sentence(choice: TagChoice, subject: str) -> str:
     return next(each.sentence for each in choice.verdict.judgements if each.subject == subject and each.level == FAIL)
 
 

@@ -20,7 +20,7 @@ def describe_machine(surroundings: Surroundings) -> dict[str, str]:
     memory = "not known" if limits.memory is None else f"{format_size(limits.memory)} ({limits.memory_from})"
     return {
         "host": names.nodename,
-        "system": read_distribution(root),
+        "system": _read_distribution(root),
         "kernel": f"{names.release} {names.machine}",
         "processors": f"{limits.cpus} ({limits.cpus_from})",
         "memory": memory,
@@ -28,7 +28,7 @@ def describe_machine(surroundings: Surroundings) -> dict[str, str]:
     }
 
 
-def read_distribution(root: Path) -> str:
+def _read_distribution(root: Path) -> str:
     """The distribution's own name of itself, from os-release."""
     for name in ("etc/os-release", "usr/lib/os-release"):
         with contextlib.suppress(OSError):

@@ -16,7 +16,7 @@ from kedge.doctor.table import CHECKS
 from kedge.errors import KedgeError, UsageError
 from kedge.frozen import as_dict, replace
 from kedge.model.nearest import propose
-from kedge.posix.bounded import ANSWERED, LATE, REFUSED, Outcome, Task, run_bounded
+from kedge.posix.bounded import ANSWERED, LATE, REFUSED, BoundedTask, TaskOutcome, run_bounded
 from kedge.posix.process import describe_status
 
 TOTAL_SECONDS = 1.8  # all of it: with the start of the program that is below two
@@ -41,10 +41,10 @@ def run_checks(
     began = time.monotonic()
     chosen = _choose(list_checks() if checks is None else checks, names)
     patience = surroundings.patience
-    tasks = [Task(_MACHINE, partial(_describe, surroundings), 0.5 * patience)]
+    tasks = [BoundedTask(_MACHINE, partial(_describe, surroundings), 0.5 * patience)]
     for each in chosen:
         work = partial(_answer, each.name, partial(each.run, surroundings))
-        tasks.append(Task(each.name, work, each.seconds * patience))
+        tasks.append(BoundedTask(each.name, work, each.seconds * patience))
     # those that may take long begin first
     outcomes = run_bounded(sorted(tasks, key=lambda task: -task.seconds), seconds=seconds * patience)
     machine = _read_machine(outcomes.pop(_MACHINE))
@@ -95,11 +95,11 @@ def _describe(surroundings: Surroundings) -> bytes:
     return json.dumps(describe_machine(surroundings)).encode()
 
 
-def _read_machine(outcome: Outcome) -> dict[str, str]:
+def _read_machine(outcome: TaskOutcome) -> dict[str, str]:
     return json.loads(outcome.answer) if outcome.state == ANSWERED else {}
 
 
-def _read_outcome(check: Check, outcome: Outcome) -> list[Finding]:
+def _read_outcome(check: Check, outcome: TaskOutcome) -> list[Finding]:
     if outcome.state == ANSWERED:
         findings = [Finding(**each) for each in json.loads(outcome.answer)]
         return [each for each in findings if each.level in LEVELS]

@@ -16,7 +16,7 @@ from pathlib import Path
 from kedge.errors import CorruptImage, UnsupportedFormat
 from kedge.posix.files import explained
 
-ELF_MAGIC = b"\x7fELF"
+_ELF_MAGIC = b"\x7fELF"
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
 _DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_STRSZ, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 0, 1, 5, 10, 14, 15, 29
 _ET_EXEC, _ET_DYN = 2, 3
@@ -70,14 +70,14 @@ def read_elf(path: Path) -> ElfObject | None:
     try:
         with explained(path):
             head = os.pread(descriptor, 64, 0)
-            return _Reader(descriptor, head, str(path)).read() if head.startswith(ELF_MAGIC) else None
+            return _Reader(descriptor, head, str(path)).read() if head.startswith(_ELF_MAGIC) else None
     finally:
         os.close(descriptor)
 
 
 def identify_machine(head: bytes) -> str:
     """The OCI architecture that an ELF header is for; '' where it is no ELF header or the machine has no such name."""
-    if len(head) < 20 or not head.startswith(ELF_MAGIC) or head[5] not in (1, 2):
+    if len(head) < 20 or not head.startswith(_ELF_MAGIC) or head[5] not in (1, 2):
         return ""
     is_big = head[5] == 2
     return _MACHINES.get(int.from_bytes(head[18:20], "big" if is_big else "little"), ("", ""))[is_big]

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from kedge.frozen import frozen
-from kedge.posix.bounded import ANSWERED, LATE, Outcome, Task, run_bounded
+from kedge.posix.bounded import ANSWERED, LATE, BoundedTask, TaskOutcome, run_bounded
 from kedge.posix.nvml import NOT_LOADED, NvmlError, ask_nvml
 from kedge.posix.process import describe_status
 
@@ -78,7 +78,7 @@ class GpuProbe:
 
 def probe_gpus(deadline: float = 1.0, library: str = "") -> GpuProbe:
     """Ask the driver; after `deadline` seconds at the latest. `library` is libnvidia-ml's path, if it is known."""
-    outcome = run_bounded([Task("nvml", partial(_ask, library), deadline)], seconds=deadline)["nvml"]
+    outcome = run_bounded([BoundedTask("nvml", partial(_ask, library), deadline)], seconds=deadline)["nvml"]
     if outcome.state != ANSWERED:
         return _explain_silence(outcome, deadline)
     try:
@@ -101,7 +101,7 @@ def _ask(library: str) -> bytes:
         return json.dumps({"error": problem.code, "call": problem.call, "text": problem.text}).encode()
 
 
-def _explain_silence(outcome: Outcome, deadline: float) -> GpuProbe:
+def _explain_silence(outcome: TaskOutcome, deadline: float) -> GpuProbe:
     if outcome.state == LATE:
         problem = f"NVML did not answer in {deadline:g} s: the driver or a GPU hangs"
         return GpuProbe(problem=problem, has_hung=True, seconds=outcome.seconds)

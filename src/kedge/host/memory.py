@@ -38,7 +38,7 @@ _SCHEDULERS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class _WorkMark:
     """The mark of a piece of work: what it was, and what the limits were."""
 
     what: str
@@ -133,7 +133,7 @@ def mark_attempt(folder: Path, what: str, host: str | None = None) -> Iterator[N
     """Leave a mark in `folder` while the block runs; `host` is this one if not given. A full disk leaves no mark."""
     limits = read_limits()
     kills, group = count_memory_kills()
-    attempt = Attempt(what, host or os.uname().nodename, time.time(), limits.memory, limits.memory_from, kills, group)
+    attempt = _WorkMark(what, host or os.uname().nodename, time.time(), limits.memory, limits.memory_from, kills, group)
     path = folder / own_name("attempt")
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
@@ -166,12 +166,12 @@ def explain_killed(folder: Path, what: str | None = None) -> list[str]:
     return told
 
 
-def list_attempts(folder: Path) -> list[Attempt]:
+def list_attempts(folder: Path) -> list[_WorkMark]:
     """The marks that are there: of work under way, and of work that ended without a word."""
     return [attempt for attempt in map(_read_mark, _list_marks(folder)) if attempt is not None]
 
 
-def describe_killed(attempt: Attempt) -> str:
+def describe_killed(attempt: _WorkMark) -> str:
     """What became of an attempt whose process is gone."""
     kills = _read_kills(attempt.group)
     limit = "" if attempt.memory is None else f"; it could use {format_size(attempt.memory)} ({attempt.memory_from})"
@@ -201,11 +201,11 @@ def _list_marks(folder: Path) -> list[Path]:
         return []
 
 
-def _read_mark(path: Path) -> Attempt | None:
+def _read_mark(path: Path) -> _WorkMark | None:
     try:
         with path.open("rb") as file:
             fields = json.loads(file.read(_MARK_LIMIT))
-        return Attempt(
+        return _WorkMark(
             str(fields["what"]),
             str(fields["host"]),
             float(fields["began"]),

@@ -46,7 +46,7 @@ _MODULES = (
 
 
 @frozen
-class HostMpi:
+class _HostMpi:
     """One MPI of this machine."""
 
     family: str
@@ -60,15 +60,15 @@ class HostMpi:
         return f"{self.family} {self.version}".rstrip()
 
 
-def find_mpi(environ: Mapping[str, str], *, deadline: float = 1.0) -> HostMpi | None:
+def find_mpi(environ: Mapping[str, str], *, deadline: float = 1.0) -> _HostMpi | None:
     """The MPI that a user of this environment gets; None where there is none. `deadline` is for asking a launcher."""
     if environ.get("CRAY_MPICH_VERSION"):
-        return HostMpi(CRAY, environ["CRAY_MPICH_VERSION"], source="the variable CRAY_MPICH_VERSION")
+        return _HostMpi(CRAY, environ["CRAY_MPICH_VERSION"], source="the variable CRAY_MPICH_VERSION")
     path = environ.get("PATH", os.defpath)
     launcher = next((found for name in _LAUNCHERS if (found := find_program(name, path))), None)
     if launcher is None:
         return _read_modules(environ)
-    return _read_files(Path(launcher)) or _ask_launcher(launcher, environ, deadline) or HostMpi("MPI", "", launcher)
+    return _read_files(Path(launcher)) or _ask_launcher(launcher, environ, deadline) or _HostMpi("MPI", "", launcher)
 
 
 def parse_answer(text: str) -> tuple[str, str] | None:
@@ -77,16 +77,16 @@ def parse_answer(text: str) -> tuple[str, str] | None:
     return next(((family, match[1]) for family, match in found if match), None)
 
 
-def _ask_launcher(launcher: str, environ: Mapping[str, str], deadline: float) -> HostMpi | None:
+def _ask_launcher(launcher: str, environ: Mapping[str, str], deadline: float) -> _HostMpi | None:
     try:
         done = run_program([launcher, "--version"], environment=environ, timeout=deadline, check=False)
     except (ProgramFailed, ProgramMissing):
         return None
     told = parse_answer((done.output[:_READ_LIMIT] + b"\n" + done.errors[:_READ_LIMIT]).decode(errors="replace"))
-    return HostMpi(*told, launcher=launcher, source=f"'{Path(launcher).name} --version'") if told else None
+    return _HostMpi(*told, launcher=launcher, source=f"'{Path(launcher).name} --version'") if told else None
 
 
-def _read_files(launcher: Path) -> HostMpi | None:
+def _read_files(launcher: Path) -> _HostMpi | None:
     """By what lies beside the launcher, where it has a folder of its own or its name says whose it is."""
     try:
         real = launcher.resolve()
@@ -99,13 +99,13 @@ def _read_files(launcher: Path) -> HostMpi | None:
     wrapper = prefix / "share/openmpi/mpicc-wrapper-data.txt"
     match = re.search(r"^version=(\S+)", _read_text(wrapper), re.MULTILINE)
     if match:
-        return HostMpi(OPEN_MPI, match[1].removeprefix("v"), str(launcher), str(wrapper))
+        return _HostMpi(OPEN_MPI, match[1].removeprefix("v"), str(launcher), str(wrapper))
     if str(prefix) in _SHARED_PREFIXES:
         return None
     for header in (prefix / "include/mpi.h", prefix / "include/openmpi/mpi.h"):
         text = _read_text(header)
         for family, version in read_definitions(text):
-            return HostMpi(family, version, str(launcher), str(header))
+            return _HostMpi(family, version, str(launcher), str(header))
     return None
 
 
@@ -119,12 +119,12 @@ def read_definitions(text: str) -> Iterator[tuple[str, str]]:
             yield family, match[1]
 
 
-def _read_modules(environ: Mapping[str, str]) -> HostMpi | None:
+def _read_modules(environ: Mapping[str, str]) -> _HostMpi | None:
     """By the modules that are loaded, where none of them brings a launcher."""
     for module in environ.get("LOADEDMODULES", "").lower().split(":"):
         for family, pattern in _MODULES:
             if match := pattern.match(module):
-                return HostMpi(family, match[1], source=f"the module {module}")
+                return _HostMpi(family, match[1], source=f"the module {module}")
     return None
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kedge.errors import FileProblem
-from kedge.model.tree import ContentSink, Kind, Node
+from kedge.model.tree import ContentSink, Node, NodeKind
 from kedge.posix.files import explain, explained
 
 _MAXIMUM_LINKS = 40  # as the kernel
@@ -28,7 +28,7 @@ class HostTree:
     """The tree being built. Adding a path twice does nothing."""
 
     def __init__(self, sink: ContentSink) -> None:
-        self.root = Node(Kind.DIRECTORY, 0o755)
+        self.root = Node(NodeKind.DIRECTORY, 0o755)
         self.files = 0
         self.packed: set[str] = set()  # every path added, links too, as it was asked for
         self._sink = sink
@@ -60,7 +60,7 @@ class HostTree:
                 continue
             real = f"{real}/{part}"
             node = self._add_one(node, part, real)
-            if node.kind is Kind.SYMLINK:
+            if node.kind is NodeKind.SYMLINK:
                 links += 1
                 if links > _MAXIMUM_LINKS:
                     raise FileProblem(f"{path}: too many levels of symbolic links")
@@ -85,10 +85,10 @@ class HostTree:
                 if kind is None:
                     continue
                 real = self.add(place)
-                if kind is Kind.DIRECTORY and real not in seen:
+                if kind is NodeKind.DIRECTORY and real not in seen:
                     seen.add(real)
                     stack.append(real)
-                elif kind is Kind.FILE and visit is not None:
+                elif kind is NodeKind.FILE and visit is not None:
                     visit(place)
 
     def put(self, path: str, data: bytes, mode: int = 0o644) -> None:
@@ -97,7 +97,7 @@ class HostTree:
         name = os.fsencode(os.path.basename(path))  # noqa: PTH119
         if name in parent.children:
             return
-        node = Node(Kind.FILE, mode)
+        node = Node(NodeKind.FILE, mode)
         node.size, node.content = len(data), self._sink.add(data) if data else None
         parent.children[name] = node
         self.packed.add(path)
@@ -126,10 +126,10 @@ class HostTree:
                 return self._node_at("/".join([os.path.dirname(place), *parts]), create=create)  # noqa: PTH120
             child = node.children.get(os.fsencode(part))
             if child is None and create:
-                child = node.children[os.fsencode(part)] = Node(Kind.DIRECTORY, 0o755)
-            if child is None or child.kind not in (Kind.DIRECTORY, Kind.SYMLINK):
+                child = node.children[os.fsencode(part)] = Node(NodeKind.DIRECTORY, 0o755)
+            if child is None or child.kind not in (NodeKind.DIRECTORY, NodeKind.SYMLINK):
                 raise FileProblem(f"{place}/{part} is not a folder")
-            if child.kind is Kind.SYMLINK:
+            if child.kind is NodeKind.SYMLINK:
                 target = os.fsdecode(child.target)
                 base = "" if target.startswith("/") else place
                 parts = [each for each in f"{base}/{target}".split("/") if each and each != "."] + parts
@@ -143,7 +143,7 @@ class HostTree:
         known = parent.children.get(key)
         if known is not None:
             return known
-        if parent.kind is not Kind.DIRECTORY:
+        if parent.kind is not NodeKind.DIRECTORY:
             raise FileProblem(f"{path}: a part of this path is a file, not a folder")
         try:
             status = os.lstat(path)
@@ -158,9 +158,9 @@ class HostTree:
     def _make_node(self, path: str, status: os.stat_result) -> Node:
         mtime = min(max(int(status.st_mtime), 0), _LATEST)
         if stat.S_ISDIR(status.st_mode):
-            return Node(Kind.DIRECTORY, (status.st_mode & 0o777) | 0o555)
+            return Node(NodeKind.DIRECTORY, (status.st_mode & 0o777) | 0o555)
         if stat.S_ISLNK(status.st_mode):
-            node = Node(Kind.SYMLINK, 0o777, mtime=mtime)
+            node = Node(NodeKind.SYMLINK, 0o777, mtime=mtime)
             with explained(path):
                 node.target = os.fsencode(os.readlink(path))  # noqa: PTH115 - Path would tidy the target up
             return node
@@ -172,7 +172,7 @@ class HostTree:
                 hint=f"a program of your home is packed with its folder when named in full: host:{path}",
             )
         executable = 0o111 if status.st_mode & 0o111 else 0
-        node = Node(Kind.FILE, (status.st_mode & 0o755) | 0o444 | executable, mtime=mtime)
+        node = Node(NodeKind.FILE, (status.st_mode & 0o755) | 0o444 | executable, mtime=mtime)
         node.size = status.st_size
         node.content = self._store(path, status.st_size)
         self.files += 1
@@ -199,7 +199,7 @@ class HostTree:
         except OSError as problem:
             raise explain(problem, folder) from problem
 
-    def _kind(self, path: str) -> Kind | None:
+    def _kind(self, path: str) -> NodeKind | None:
         """Folder or file, behind links; None for broken links, special files and links into a home."""
         try:
             mode = os.stat(path).st_mode  # noqa: PTH116 - called for every file
@@ -207,7 +207,7 @@ class HostTree:
             return None
         if self.is_private(os.path.realpath(path)):
             return None
-        return Kind.DIRECTORY if stat.S_ISDIR(mode) else Kind.FILE if stat.S_ISREG(mode) else None
+        return NodeKind.DIRECTORY if stat.S_ISDIR(mode) else NodeKind.FILE if stat.S_ISREG(mode) else None
 
 
 def _find_homes() -> list[str]:
@@ -238,6 +238,6 @@ def _date_folders(root: Node) -> None:
     while stack:
         node = stack.pop()
         order.append(node)
-        stack.extend(child for child in node.children.values() if child.kind is Kind.DIRECTORY)
+        stack.extend(child for child in node.children.values() if child.kind is NodeKind.DIRECTORY)
     for folder in reversed(order):
         folder.mtime = max((child.mtime for child in folder.children.values()), default=0)

@@ -16,7 +16,7 @@ from pathlib import Path
 from kedge.errors import KedgeError
 from kedge.formats.elf import ElfObject, read_elf
 
-CACHE = Path("/etc/ld.so.cache")
+_CACHE = Path("/etc/ld.so.cache")
 _CACHE_MAGIC = b"glibc-ld.so.cache1.1"
 _CACHE_HEADER = struct.Struct("=20sIIB3xI12x")
 _CACHE_ENTRY = struct.Struct("=iIIIQ")
@@ -34,7 +34,7 @@ _TRIPLETS = {
 
 
 @dataclass(frozen=True, slots=True)
-class CacheEntry:
+class _CacheEntry:
     """One line of `ldconfig -p`."""
 
     flags: int
@@ -55,7 +55,7 @@ class Needer:
 class Linker:
     """The search of one loader; what was read is remembered."""
 
-    def __init__(self, architecture: str, bits: int, *, cache: Path = CACHE) -> None:
+    def __init__(self, architecture: str, bits: int, *, cache: Path = _CACHE) -> None:
         self._architecture = architecture
         self._bits = bits
         self._objects: dict[str, ElfObject | None] = {}
@@ -144,7 +144,7 @@ def name_musl_paths(interpreter: str) -> str:
     return f"/etc/{interpreter.rpartition('/')[2].partition('.')[0]}.path"
 
 
-def read_cache(path: Path) -> list[CacheEntry]:
+def read_cache(path: Path) -> list[_CacheEntry]:
     """The entries of ldconfig's cache for the base instruction set; empty when there is none or it is unreadable."""
     try:
         if path.stat().st_size > _MAXIMUM_CACHE:
@@ -163,7 +163,7 @@ def read_cache(path: Path) -> list[CacheEntry]:
     entries = []
     for flags, key, value, version, capabilities in _CACHE_ENTRY.iter_unpack(data[_CACHE_HEADER.size : end]):
         if capabilities == 0:  # others are for newer processors only: the image must run on the older ones too
-            entries.append(CacheEntry(flags, _string(data, key), _string(data, value), version))
+            entries.append(_CacheEntry(flags, _string(data, key), _string(data, value), version))
     return [entry for entry in entries if entry.name and entry.path]
 
 
@@ -172,7 +172,7 @@ def _string(data: bytes, offset: int) -> str:
     return data[offset:end].decode("utf-8", "surrogateescape") if 0 <= offset < end else ""
 
 
-def write_cache(entries: Sequence[CacheEntry], packed: Container[str]) -> bytes:
+def write_cache(entries: Sequence[_CacheEntry], packed: Container[str]) -> bytes:
     """A cache with those entries whose file is in the image, in the order they had: the loader searches by halving."""
     kept = [entry for entry in entries if entry.path in packed]
     strings = bytearray()

@@ -247,7 +247,7 @@ class _Packer:
                 self._apply_rule(rule)
         return Needer(path, elf, chain)
 
-    def _apply_rule(self, rule: rules.Rule) -> None:
+    def _apply_rule(self, rule: rules.PackRule) -> None:
         interpreter = next(iter(self._interpreters), "")
         for name in rule.objects:
             path = self._linker.find_by_name(name, interpreter)

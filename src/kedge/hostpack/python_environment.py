@@ -86,7 +86,7 @@ print(json.dumps({
 
 
 @dataclass(frozen=True, slots=True)
-class PythonEnvironment:
+class _PythonEnvironment:
     """Where an interpreter keeps its standard library, and files: packages asked for, certificates it trusts."""
 
     prefixes: tuple[str, ...]
@@ -94,7 +94,7 @@ class PythonEnvironment:
     files: tuple[str, ...]
 
 
-def ask_python(interpreter: str, packages: tuple[str, ...]) -> PythonEnvironment:
+def ask_python(interpreter: str, packages: tuple[str, ...]) -> _PythonEnvironment:
     """Ask the interpreter about itself and these packages with what they require."""
     try:
         # -B: asking must not leave byte code behind, which would change what is packed next time
@@ -110,7 +110,7 @@ def ask_python(interpreter: str, packages: tuple[str, ...]) -> PythonEnvironment
         raise ProgramFailed(f"{interpreter} gave no readable answer about its packages") from None
     _check_packages(interpreter, found)
     library = [*found["library"], *found["dynload"], *found["zip"]]
-    return PythonEnvironment(
+    return _PythonEnvironment(
         prefixes=tuple(dict.fromkeys(found["prefixes"])),
         library=tuple(dict.fromkeys(library)),
         files=tuple(found["files"]),

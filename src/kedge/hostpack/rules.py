@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class PackRule:
     """If an object whose name begins with `trigger` is packed, then these too."""
 
     trigger: str
@@ -23,7 +23,7 @@ class Rule:
 
 RULES = (
     # Name lookups go through NSS modules, thread cancellation opens libgcc_s, iconv opens gconv modules.
-    Rule(
+    PackRule(
         "libc.so",
         objects=("libnss_files.so.2", "libnss_dns.so.2", "libresolv.so.2", "libgcc_s.so.1"),
         files=(
@@ -46,7 +46,7 @@ RULES = (
     ),
     # Terminal descriptions of what people sit at.
     *(
-        Rule(
+        PackRule(
             trigger,
             files=tuple(
                 f"{base}/{name}"
@@ -58,7 +58,7 @@ RULES = (
     ),
     # Algorithms are loadable modules since OpenSSL 3; certificates of authorities make TLS useful.
     *(
-        Rule(
+        PackRule(
             trigger,
             files=(
                 "/etc/ssl/openssl.cnf",
@@ -78,14 +78,14 @@ RULES = (
         for trigger in ("libcrypto", "libssl", "libgnutls")
     ),
     # MPI reaches other ranks through plug-ins: of Open MPI, of the PMIx that finds the ranks, and of UCX below MPICH.
-    Rule(
+    PackRule(
         "libopen-pal",
         files=(
             *(f"{base}/openmpi*/*.so" for base in ("/usr/lib/*/openmpi/lib", "/usr/lib*/openmpi/lib", "/usr/lib*")),
             *("/usr/share/openmpi/*.txt", "/etc/openmpi/*.conf", "/etc/openmpi-*/*.conf"),
         ),
     ),
-    Rule(
+    PackRule(
         "libpmix",
         files=tuple(
             f"{base}/{name}"
@@ -93,8 +93,8 @@ RULES = (
             for name in ("lib*/pmix/*.so", "share/pmix/help-*.txt", "etc/pmix-mca-params.conf")
         ),
     ),
-    Rule("libucs", files=("/usr/lib/*/ucx/*.so*", "/usr/lib*/ucx/*.so*", "/etc/ucx/ucx.conf")),
-    Rule("libmagic", files=("/usr/share/misc/magic.mgc", "/usr/lib/file/magic.mgc", "/usr/share/file/magic.mgc")),
+    PackRule("libucs", files=("/usr/lib/*/ucx/*.so*", "/usr/lib*/ucx/*.so*", "/etc/ucx/ucx.conf")),
+    PackRule("libmagic", files=("/usr/share/misc/magic.mgc", "/usr/lib/file/magic.mgc", "/usr/share/file/magic.mgc")),
 )
 
 # Programs written in Perl find their modules in these folders.
@@ -127,6 +127,6 @@ def is_driver_object(name: str) -> bool:
     return bool(_DRIVER.match(name))
 
 
-def rules_for(name: str) -> list[Rule]:
+def rules_for(name: str) -> list[PackRule]:
     """The rules an object's file name sets off."""
     return [rule for rule in RULES if name.startswith(rule.trigger)]

@@ -9,7 +9,7 @@ from kedge.errors import CorruptImage, HostileImage
 from kedge.layers.limits import Ledger
 from kedge.layers.names import show_name
 from kedge.layers.whiteouts import HardLink, LayerRecord
-from kedge.model.tree import Kind, Node
+from kedge.model.tree import Node, NodeKind
 
 _MAXIMUM_HOPS = 40  # symbolic links in one path, the kernel's limit
 _MAXIMUM_FOLLOWED = 10_000_000  # components of links' targets walked for one image, about ten seconds
@@ -19,7 +19,7 @@ class Assembler:
     """A tree that layers are applied to; `root` is the result."""
 
     def __init__(self, ledger: Ledger) -> None:
-        self.root = make_implicit_folder()
+        self.root = _make_implicit_folder()
         self._ledger = ledger
         self._hidden: dict[bytes, Node] = {}  # targets of the layer's hard links that the layer itself hides
         self._folders: dict[bytes, Node] = {}  # parents as resolved; dropped when a folder or link is replaced
@@ -43,15 +43,15 @@ class Assembler:
             existing = folder.children.get(name) if name else self.root
             if existing is None:
                 folder.children[name] = item
-            elif existing.kind is Kind.DIRECTORY and item.kind is Kind.DIRECTORY:
-                copy_metadata(item, existing)
+            elif existing.kind is NodeKind.DIRECTORY and item.kind is NodeKind.DIRECTORY:
+                _copy_metadata(item, existing)
             else:
                 self._replace(folder, name, item)
 
     def _replace(self, folder: Node, name: bytes, item: Node) -> None:
         if not name:
             raise HostileImage(f"{self._where}: the root of the image is not a folder")
-        if folder.children[name].kind in (Kind.DIRECTORY, Kind.SYMLINK):
+        if folder.children[name].kind in (NodeKind.DIRECTORY, NodeKind.SYMLINK):
             self._folders.clear()
         folder.children[name] = item
 
@@ -73,7 +73,7 @@ class Assembler:
         named = {
             parent + b"/" + name if parent else name
             for parent, name, item in record.entries
-            if isinstance(item, Node) and item.kind is Kind.DIRECTORY
+            if isinstance(item, Node) and item.kind is NodeKind.DIRECTORY
         }
         for parent in record.opaques:
             folder = self._find_folder(parent, named)
@@ -91,10 +91,10 @@ class Assembler:
         """
         walk = _Walk(self.root, parent)
         for part in walk:
-            node = walk.folder.children.get(part) or make_implicit_folder()
-            if node.kind not in (Kind.DIRECTORY, Kind.SYMLINK):
+            node = walk.folder.children.get(part) or _make_implicit_folder()
+            if node.kind not in (NodeKind.DIRECTORY, NodeKind.SYMLINK):
                 return None
-            if node.kind is Kind.DIRECTORY:
+            if node.kind is NodeKind.DIRECTORY:
                 walk.enter(node, part)
             elif (named and walk.lexical in named) or not self._follow(walk, node):
                 return None
@@ -111,14 +111,14 @@ class Assembler:
         walk = _Walk(self.root, parent)
         for part in walk:
             node = walk.folder.children.get(part)
-            if node is not None and node.kind is Kind.SYMLINK:
+            if node is not None and node.kind is NodeKind.SYMLINK:
                 if not self._follow(walk, node):
                     raise self._refuse_way(parent, name, node)
                 continue
-            if node is None or node.kind is not Kind.DIRECTORY:
+            if node is None or node.kind is not NodeKind.DIRECTORY:
                 if node is not None and walk.is_behind_link:
                     raise self._refuse_way(parent, name, walk.link)
-                node = make_implicit_folder()
+                node = _make_implicit_folder()
             walk.enter(node, part)
         if walk.escaped:
             raise self._refuse_way(parent, name, walk.link)
@@ -152,7 +152,7 @@ class Assembler:
 
     def _find_target(self, link: HardLink, parent: bytes, name: bytes) -> Node:
         node = self._look_up(link.target) or self._hidden.get(link.target)
-        if node is not None and node.kind is not Kind.DIRECTORY:
+        if node is not None and node.kind is not NodeKind.DIRECTORY:
             return node
         path = show_name(parent + b"/" + name if parent else name)
         why = "which is in no layer up to this one" if node is None else "which is a folder"
@@ -245,14 +245,14 @@ class _Walk:
         return True
 
 
-def make_implicit_folder() -> Node:
+def _make_implicit_folder() -> Node:
     """A parent that no layer has named (yet): 0755, root, time 0."""
-    node = Node(Kind.DIRECTORY)
+    node = Node(NodeKind.DIRECTORY)
     node.layer = -1
     return node
 
 
-def copy_metadata(source: Node, folder: Node) -> None:
+def _copy_metadata(source: Node, folder: Node) -> None:
     """Let `folder` have the owner, mode, time and attributes of `source` and keep its children."""
     folder.mode, folder.uid, folder.gid = source.mode, source.uid, source.gid
     folder.mtime, folder.nanoseconds = source.mtime, source.nanoseconds

@@ -18,7 +18,7 @@ from kedge.layers.source import LayerSource, PieceFeed, inflate_layer
 from kedge.layers.tar_reader import Member, TarReader
 from kedge.layers.whiteouts import RESERVED_PREFIX, WHITEOUT_PREFIX, Above, Cover, HardLink, LayerRecord
 from kedge.model.progress import Task
-from kedge.model.tree import ContentSink, Kind, Node, walk
+from kedge.model.tree import ContentSink, Node, NodeKind, walk
 
 # The rules:
 #  1. A name in a higher layer hides the same name in lower ones. Two folders merge; the highest layer that names a
@@ -106,7 +106,7 @@ class _LayerReading:
         node = make_node(member, kind)
         node.layer = record.index
         record.entries.append((parent, name, node))
-        if kind is Kind.FILE:
+        if kind is NodeKind.FILE:
             if parent != self._parent:
                 self._parent, self._above = parent, self._cover.find(parent)
             if self._above.opaque or name in self._above.names:
@@ -116,13 +116,13 @@ class _LayerReading:
                 node.content = reader.store(self._sink)
 
 
-def make_node(member: Member, kind: Kind) -> Node:
+def make_node(member: Member, kind: NodeKind) -> Node:
     """A node with the metadata of a tar member, its content still missing."""
     node = Node(kind, member.mode, member.uid, member.gid, member.mtime)
     node.nanoseconds, node.xattrs = member.nanoseconds, member.xattrs
-    if kind is Kind.FILE:
+    if kind is NodeKind.FILE:
         node.size = member.size
-    elif kind is Kind.SYMLINK:
+    elif kind is NodeKind.SYMLINK:
         node.target = member.target
         node.mode = 0o777  # Linux knows no other; some builders write 0 or 0755 into the tar
     else:

@@ -15,16 +15,16 @@ from pathlib import Path
 
 from kedge.errors import FileProblem
 from kedge.model.progress import Progress, Silent
-from kedge.model.tree import Kind, Node, Xattrs
+from kedge.model.tree import Node, NodeKind, Xattrs
 from kedge.posix.files import explain, explained
 
 _KINDS = {
-    stat.S_IFDIR: Kind.DIRECTORY,
-    stat.S_IFREG: Kind.FILE,
-    stat.S_IFLNK: Kind.SYMLINK,
-    stat.S_IFBLK: Kind.BLOCK_DEVICE,
-    stat.S_IFCHR: Kind.CHARACTER_DEVICE,
-    stat.S_IFIFO: Kind.FIFO,
+    stat.S_IFDIR: NodeKind.DIRECTORY,
+    stat.S_IFREG: NodeKind.FILE,
+    stat.S_IFLNK: NodeKind.SYMLINK,
+    stat.S_IFBLK: NodeKind.BLOCK_DEVICE,
+    stat.S_IFCHR: NodeKind.CHARACTER_DEVICE,
+    stat.S_IFIFO: NodeKind.FIFO,
 }
 _STORABLE = ("user.", "trusted.", "security.")  # what SquashFS can hold; ACLs (system.) it cannot
 _OF_THIS_MACHINE = ("security.selinux", "security.evm")  # its policy's labels and its key's checksums
@@ -48,7 +48,7 @@ class _Origin:
     identity: tuple[int, int, int, int]
 
 
-class FolderSource:
+class _FolderSource:
     """Gives contents of files that `read_folder` found."""
 
     def chunks(self, node: Node) -> Iterator[bytes]:
@@ -75,10 +75,10 @@ class FolderSource:
             os.close(file)
 
 
-def read_folder(path: Path, options: FolderOptions | None = None) -> tuple[Node, FolderSource]:
+def read_folder(path: Path, options: FolderOptions | None = None) -> tuple[Node, _FolderSource]:
     """The tree below `path` and where its contents come from; sockets are left out, hard links found by inode."""
     reading = _FolderReading(options or FolderOptions())
-    return reading.run(os.fsencode(path)), FolderSource()
+    return reading.run(os.fsencode(path)), _FolderSource()
 
 
 class _FolderReading:
@@ -93,13 +93,13 @@ class _FolderReading:
         if not stat.S_ISDIR(status.st_mode):
             raise FileProblem(f"{os.fsdecode(path)} is not a folder", context={"path": os.fsdecode(path)})
         self._device = status.st_dev
-        root = self._make_node(path, status, Kind.DIRECTORY)
+        root = self._make_node(path, status, NodeKind.DIRECTORY)
         pending = [(path, root)]
         while pending:
             folder, node = pending.pop()
             for name, child in self._read_entries(folder):
                 node.children[name] = child
-                if child.kind is Kind.DIRECTORY and not self._is_left_out(folder, name):
+                if child.kind is NodeKind.DIRECTORY and not self._is_left_out(folder, name):
                     pending.append((folder + b"/" + name, child))
         return root
 
@@ -123,7 +123,7 @@ class _FolderReading:
         if kind is None:
             self._options.progress.note(f"left out {os.fsdecode(path)}: sockets have no place in an image")
             return None
-        if kind is Kind.DIRECTORY or status.st_nlink < 2:
+        if kind is NodeKind.DIRECTORY or status.st_nlink < 2:
             return self._make_node(path, status, kind)
         key = (status.st_dev, status.st_ino)
         node = self._linked.get(key)
@@ -131,19 +131,19 @@ class _FolderReading:
             node = self._linked[key] = self._make_node(path, status, kind)
         return node
 
-    def _make_node(self, path: bytes, status: os.stat_result, kind: Kind) -> Node:
+    def _make_node(self, path: bytes, status: os.stat_result, kind: NodeKind) -> Node:
         uid, gid = (0, 0) if self._options.all_root else (status.st_uid, status.st_gid)
         seconds, nanoseconds = divmod(status.st_mtime_ns, 10**9)
         node = Node(kind, stat.S_IMODE(status.st_mode), uid, gid, seconds)
         node.nanoseconds = nanoseconds
         with explained(os.fsdecode(path)):
             node.xattrs = _read_xattrs(path)
-            if kind is Kind.SYMLINK:
+            if kind is NodeKind.SYMLINK:
                 node.target = os.readlink(path)  # noqa: PTH115 - targets are bytes
-        if kind is Kind.FILE:
+        if kind is NodeKind.FILE:
             node.size = status.st_size
             node.content = _Origin(path, _identify(status)) if status.st_size else None
-        elif kind in (Kind.BLOCK_DEVICE, Kind.CHARACTER_DEVICE):
+        elif kind in (NodeKind.BLOCK_DEVICE, NodeKind.CHARACTER_DEVICE):
             node.rdev = status.st_rdev
         return node
 

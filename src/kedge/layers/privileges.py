@@ -8,11 +8,11 @@ import os
 from typing import Protocol
 
 from kedge.model.progress import Progress
-from kedge.model.tree import Kind, Node
+from kedge.model.tree import Node, NodeKind
 from kedge.posix.beneath import name_in
 
 _REFUSALS = frozenset((errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOTSUP, errno.ENOSPC, errno.E2BIG, errno.ERANGE))
-_DEVICE_TYPES = {Kind.BLOCK_DEVICE: 0o060000, Kind.CHARACTER_DEVICE: 0o020000}
+_DEVICE_TYPES = {NodeKind.BLOCK_DEVICE: 0o060000, NodeKind.CHARACTER_DEVICE: 0o020000}
 
 
 class Privileges(Protocol):
@@ -31,7 +31,7 @@ class Privileges(Protocol):
         ...
 
 
-class UserPrivileges:
+class _UserPrivileges:
     """An ordinary user's: files stay the user's own, devices become empty files."""
 
     def __init__(self, progress: Progress) -> None:
@@ -70,7 +70,7 @@ class UserPrivileges:
             self.say_once(f"some extended attributes ({prefix}.*) were left out: this file system does not take them")
 
 
-class RootPrivileges(UserPrivileges):
+class _RootPrivileges(_UserPrivileges):
     """Root's: everything, where the namespace and the file system allow it."""
 
     def set_owner(self, folder: int, name: bytes, node: Node) -> None:
@@ -97,4 +97,4 @@ class RootPrivileges(UserPrivileges):
 
 def choose_privileges(progress: Progress) -> Privileges:
     """The object for whoever runs this."""
-    return RootPrivileges(progress) if os.geteuid() == 0 else UserPrivileges(progress)
+    return _RootPrivileges(progress) if os.geteuid() == 0 else _UserPrivileges(progress)

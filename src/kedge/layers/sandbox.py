@@ -19,7 +19,7 @@ from kedge.errors import HostileImage
 from kedge.layers.names import show_name
 from kedge.layers.privileges import Privileges, choose_privileges
 from kedge.model.progress import Progress, Silent
-from kedge.model.tree import Buffer, Kind, Node, walk
+from kedge.model.tree import Buffer, Node, NodeKind, walk
 from kedge.posix.beneath import Descent, open_folder, remove_tree
 from kedge.posix.files import explained, refuse_existing, remove_abandoned, temporary_beside
 
@@ -164,7 +164,7 @@ class _TreeBuilder:
         level = levels[-1]
         for name, node in level.children:
             refuse_way_out(name)
-            if node.kind is Kind.DIRECTORY:
+            if node.kind is NodeKind.DIRECTORY:
                 os.mkdir(name, 0o700, dir_fd=way.folder)
                 levels.append(self._enter(way, name, node))
                 return
@@ -178,13 +178,13 @@ class _TreeBuilder:
         if first is not None:
             os.link(first, name, dst_dir_fd=folder, follow_symlinks=False)
             return
-        if node.kind is Kind.FILE:
+        if node.kind is NodeKind.FILE:
             self._make_file(folder, name, node)
-        elif node.kind is Kind.SYMLINK:
+        elif node.kind is NodeKind.SYMLINK:
             os.symlink(node.target, name, dir_fd=folder)
-        elif node.kind is Kind.FIFO:
+        elif node.kind is NodeKind.FIFO:
             os.mkfifo(name, 0o600, dir_fd=folder)
-        elif node.kind is Kind.SOCKET:
+        elif node.kind is NodeKind.SOCKET:
             os.mknod(name, 0o140600, dir_fd=folder)
         else:
             self._privileges.make_device(folder, name, node)
@@ -206,7 +206,7 @@ class _TreeBuilder:
         self._privileges.set_owner(folder, name, node)
         if node.xattrs:
             self._privileges.set_xattrs(folder, name, node)
-        if node.kind is not Kind.SYMLINK:
+        if node.kind is not NodeKind.SYMLINK:
             os.chmod(name, node.mode, dir_fd=folder)
         seconds = max(-_LATEST, min(node.mtime, _LATEST))
         moment = seconds * 10**9 + node.nanoseconds
@@ -223,7 +223,7 @@ def refuse_way_out(name: bytes) -> None:
 
 
 def _count_names(root: Node) -> Counter[int]:
-    return Counter(id(node) for _, node in walk(root) if node.kind is not Kind.DIRECTORY)
+    return Counter(id(node) for _, node in walk(root) if node.kind is not NodeKind.DIRECTORY)
 
 
 def _write_all(file: int, data: Buffer) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 
-from kedge.model.tree import Kind
+from kedge.model.tree import NodeKind
 
 BLOCK = 512
 ZERO_BLOCK = bytes(BLOCK)
@@ -25,15 +25,15 @@ TYPE_GNU_LONG_LINK = ord("K")
 TYPE_PAX_GLOBAL = ord("g")
 EXTENSION_TYPES = frozenset(b"xXgLK")  # X is what Solaris wrote before POSIX chose x
 NODE_TYPES = {
-    ord("0"): Kind.FILE,
-    0: Kind.FILE,
-    ord("7"): Kind.FILE,
-    ord("S"): Kind.FILE,
-    ord("2"): Kind.SYMLINK,
-    ord("3"): Kind.CHARACTER_DEVICE,
-    ord("4"): Kind.BLOCK_DEVICE,
-    ord("5"): Kind.DIRECTORY,
-    ord("6"): Kind.FIFO,
+    ord("0"): NodeKind.FILE,
+    0: NodeKind.FILE,
+    ord("7"): NodeKind.FILE,
+    ord("S"): NodeKind.FILE,
+    ord("2"): NodeKind.SYMLINK,
+    ord("3"): NodeKind.CHARACTER_DEVICE,
+    ord("4"): NodeKind.BLOCK_DEVICE,
+    ord("5"): NodeKind.DIRECTORY,
+    ord("6"): NodeKind.FIFO,
 }
 REFUSED_TYPES = {
     ord("D"): "a GNU incremental dump folder",

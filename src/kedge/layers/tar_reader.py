@@ -43,7 +43,7 @@ from kedge.layers.tar_sparse import (
     parse_header_pairs,
     parse_pax_map,
 )
-from kedge.model.tree import Buffer, ContentSink, Kind, Xattrs
+from kedge.model.tree import Buffer, ContentSink, NodeKind, Xattrs
 
 _JOINED = 1 << 16  # a file up to this size that straddles two pieces is joined, a larger one is streamed
 _MAXIMUM_ID = (1 << 32) - 2  # -1 means "leave it" to the kernel
@@ -59,7 +59,7 @@ class Member:
         *("rdev", "size", "target", "uid", "xattrs"),
     )
 
-    def __init__(self, kind: Kind | None, identity: tuple[int, int, int], mtime: int) -> None:
+    def __init__(self, kind: NodeKind | None, identity: tuple[int, int, int], mtime: int) -> None:
         self.kind = kind  # None: a hard link
         self.mode, self.uid, self.gid = identity
         self.mtime = mtime
@@ -269,16 +269,16 @@ class TarReader:
             self._refuse_type(flag)
         identity = self._identities.get(header[100:124]) or self._parse_identity(header[100:124])
         member = Member(kind, identity, self._number(header[136:148], "mtime"))
-        link = cut_string(header[157:257]) if kind is not Kind.FILE else b""
+        link = cut_string(header[157:257]) if kind is not NodeKind.FILE else b""
         size = self._number(header[124:136], "size")
         self._sparse = None
         if extensions is not None or self._globals or flag == TYPE_SPARSE:
             raw, link, size = self._extend(member, (raw, link, size), header, extensions or _Extensions())
         if flag == 0 and raw[-1:] == b"/":
-            member.kind = kind = Kind.DIRECTORY  # v7 had no type for folders
-        if kind is Kind.FILE:
+            member.kind = kind = NodeKind.DIRECTORY  # v7 had no type for folders
+        if kind is NodeKind.FILE:
             self._set_size(member, size)
-        elif kind is not Kind.DIRECTORY:
+        elif kind is not NodeKind.DIRECTORY:
             self._set_link_or_device(member, link, header)
         self._set_name(member, raw)
         return member
@@ -298,7 +298,7 @@ class TarReader:
             raw = records.get(b"GNU.sparse.name") or attributes.path or raw
             self._current = raw
             size = size if attributes.size is None else attributes.size
-            if member.kind is Kind.FILE:
+            if member.kind is NodeKind.FILE:
                 size = self._read_sparse(header, records, size)
         except ValueError as problem:
             self._fail(str(problem))
@@ -370,13 +370,13 @@ class TarReader:
         member.size = size if self._sparse is None else self._sparse.size
 
     def _set_link_or_device(self, member: Member, link: bytes, header: bytes) -> None:
-        if member.kind in (Kind.CHARACTER_DEVICE, Kind.BLOCK_DEVICE):
+        if member.kind in (NodeKind.CHARACTER_DEVICE, NodeKind.BLOCK_DEVICE):
             major, minor = self._number(header[329:337], "devmajor"), self._number(header[337:345], "devminor")
             if not (0 <= major < 1 << 12 and 0 <= minor < 1 << 20):
                 self._fail(f"no such device: major {major}, minor {minor}")
             member.rdev = os.makedev(major, minor)
             return
-        if member.kind is Kind.FIFO:
+        if member.kind is NodeKind.FIFO:
             return
         if not link:
             self._fail("a link without a target")

@@ -17,15 +17,15 @@ from kedge.layers.names import show_name
 from kedge.layers.tar_layout import BLOCK, HEADER, ZERO_BLOCK
 from kedge.layers.whiteouts import WHITEOUT_PREFIX
 from kedge.model.digest import Digest
-from kedge.model.tree import Buffer, ContentSource, Kind, Node, walk
+from kedge.model.tree import Buffer, ContentSource, Node, NodeKind, walk
 
 _FLAGS = {
-    Kind.FILE: b"0",
-    Kind.SYMLINK: b"2",
-    Kind.CHARACTER_DEVICE: b"3",
-    Kind.BLOCK_DEVICE: b"4",
-    Kind.DIRECTORY: b"5",
-    Kind.FIFO: b"6",
+    NodeKind.FILE: b"0",
+    NodeKind.SYMLINK: b"2",
+    NodeKind.CHARACTER_DEVICE: b"3",
+    NodeKind.BLOCK_DEVICE: b"4",
+    NodeKind.DIRECTORY: b"5",
+    NodeKind.FIFO: b"6",
 }
 _HARD_LINK = b"1"
 _SMALL_MAXIMUM = 0o7777777  # seven octal digits: mode, owners, device numbers
@@ -52,16 +52,16 @@ def write_layer(
     stream = _LayerStream(out, compression, threads)
     firsts: dict[int, bytes] = {}
     for path, node in [(b"", root), *walk(root)]:
-        if node.kind is Kind.SOCKET:
+        if node.kind is NodeKind.SOCKET:
             continue
         if path.rpartition(b"/")[2].startswith(WHITEOUT_PREFIX):
             raise _refuse_whiteout(path)
-        first = firsts.setdefault(id(node), path) if node.kind is not Kind.DIRECTORY else path
+        first = firsts.setdefault(id(node), path) if node.kind is not NodeKind.DIRECTORY else path
         if first != path:
-            stream.write(encode_member(path, node, first))
+            stream.write(_encode_member(path, node, first))
             continue
-        stream.write(encode_member(path, node, None))
-        if node.kind is Kind.FILE and node.size:
+        stream.write(_encode_member(path, node, None))
+        if node.kind is NodeKind.FILE and node.size:
             _copy_content(path, node, source, stream)
     stream.write(2 * ZERO_BLOCK)
     return stream.finish()
@@ -76,11 +76,11 @@ def _refuse_whiteout(path: bytes) -> UnsupportedFormat:
     )
 
 
-def encode_member(path: bytes, node: Node, hard_link_to: bytes | None) -> bytes:
+def _encode_member(path: bytes, node: Node, hard_link_to: bytes | None) -> bytes:
     """The header of one member, with an extended header before it where needed."""
-    name = (path + b"/" if path else b"./") if node.kind is Kind.DIRECTORY else path
+    name = (path + b"/" if path else b"./") if node.kind is NodeKind.DIRECTORY else path
     link = node.target if hard_link_to is None else hard_link_to
-    size = node.size if node.kind is Kind.FILE and hard_link_to is None else 0
+    size = node.size if node.kind is NodeKind.FILE and hard_link_to is None else 0
     prefix, short = _split_name(name)
     records = dict(_numbers_as_records(node, size))
     if short is None:
@@ -129,7 +129,7 @@ def _numbers_as_records(node: Node, size: int) -> Iterator[tuple[bytes, bytes]]:
 
 def _encode_header(node: Node, prefix: bytes, name: bytes, flag: bytes, content: tuple[int, bytes]) -> bytes:
     size, link = content
-    is_device = node.kind in (Kind.BLOCK_DEVICE, Kind.CHARACTER_DEVICE)
+    is_device = node.kind in (NodeKind.BLOCK_DEVICE, NodeKind.CHARACTER_DEVICE)
     header = HEADER.pack(
         name,
         _octal(node.mode, 8),
@@ -159,7 +159,7 @@ def _octal(value: int, width: int) -> bytes:
 
 def _encode_records(records: dict[bytes, bytes]) -> bytes:
     data = b"".join(_encode_record(key, value) for key, value in sorted(records.items()))
-    header = _encode_header(Node(Kind.FILE, 0o644), b"", b"PaxHeaders/x", b"x", (len(data), b""))
+    header = _encode_header(Node(NodeKind.FILE, 0o644), b"", b"PaxHeaders/x", b"x", (len(data), b""))
     return header + data + bytes(-len(data) % BLOCK)
 
 

@@ -16,7 +16,7 @@ from typing import Protocol
 from kedge.layers.privileges import choose_privileges
 from kedge.layers.sandbox import refuse_way_out
 from kedge.model.progress import Progress
-from kedge.model.tree import Kind, Node, walk
+from kedge.model.tree import Node, NodeKind, walk
 from kedge.posix.beneath import open_folder
 from kedge.posix.workers import share_work
 
@@ -29,7 +29,7 @@ _LATEST = (1 << 62) // 10**9  # seconds that utimensat takes as nanoseconds
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class StretchSource(Protocol):
+class _StretchSource(Protocol):
     """Gives the bytes of regular files back, also from the middle."""
 
     def chunks(self, node: Node) -> Iterator[bytes]:
@@ -50,7 +50,7 @@ def make_usable(root: Node) -> None:
 
 def usable_mode(node: Node) -> int:
     """The mode of a file or folder on a node; setuid and setgid bits would mean the wrong user there."""
-    return node.mode & 0o1777 | (0o500 if node.kind is Kind.DIRECTORY else 0o400)
+    return node.mode & 0o1777 | (0o500 if node.kind is NodeKind.DIRECTORY else 0o400)
 
 
 def measure_tree(root: Node) -> int:
@@ -60,7 +60,7 @@ def measure_tree(root: Node) -> int:
     for _, node in walk(root):
         if id(node) not in seen:
             seen.add(id(node))
-            total += (node.size + _BLOCK - 1) // _BLOCK * _BLOCK if node.kind is Kind.FILE else _BLOCK >> 2
+            total += (node.size + _BLOCK - 1) // _BLOCK * _BLOCK if node.kind is NodeKind.FILE else _BLOCK >> 2
     return total
 
 
@@ -99,7 +99,7 @@ class _Plan:
         batch = _Batch(path)
         for name, node in folder.sorted_children():
             refuse_way_out(name)
-            if node.kind is Kind.DIRECTORY:
+            if node.kind is NodeKind.DIRECTORY:
                 deeper.append((b"%s/%s" % (path, name), node))
             elif id(node) in self._first:
                 self.links.append((*self._first[id(node)], path, name))
@@ -111,7 +111,7 @@ class _Plan:
         return deeper
 
     def _take_file(self, batch: _Batch, path: bytes, name: bytes, node: Node) -> _Batch:
-        if node.kind not in (Kind.FILE, Kind.SYMLINK):
+        if node.kind not in (NodeKind.FILE, NodeKind.SYMLINK):
             self.specials.append((path, name, node))
             return batch
         if node.xattrs or node.size >= 2 * _STRETCH:
@@ -134,7 +134,7 @@ class TreeExtractor:
     """Writes a tree that was read from an image into a new folder; `advance` counts the files' bytes."""
 
     def __init__(
-        self, source: StretchSource, progress: Progress, advance: Callable[[int], None], workers: int = 1
+        self, source: _StretchSource, progress: Progress, advance: Callable[[int], None], workers: int = 1
     ) -> None:
         self._source = source
         self._advance = advance
@@ -143,7 +143,7 @@ class TreeExtractor:
         self._owner = (os.geteuid(), os.getegid())
         self._now = time.time_ns()  # the time of access: cleaners of /tmp go by it
         self._root = b""
-        self._plan = _Plan(Node(Kind.DIRECTORY))
+        self._plan = _Plan(Node(NodeKind.DIRECTORY))
 
     def extract(self, root: Node, target: Path) -> None:
         """Make `target` and everything in it; the caller removes what an error leaves."""
@@ -188,7 +188,7 @@ class TreeExtractor:
                 self._make_stretch(folder, name, node, batch)
                 return batch.length
             for name, node in batch.nodes:
-                if node.kind is Kind.FILE:
+                if node.kind is NodeKind.FILE:
                     self._make_file(folder, name, node)
                 else:
                     os.symlink(node.target, name, dir_fd=folder)
@@ -243,9 +243,9 @@ class TreeExtractor:
         return True
 
     def _make_special(self, folder: int, name: bytes, node: Node) -> None:
-        if node.kind is Kind.FIFO:
+        if node.kind is NodeKind.FIFO:
             os.mkfifo(name, 0o600, dir_fd=folder)
-        elif node.kind is Kind.SOCKET:
+        elif node.kind is NodeKind.SOCKET:
             os.mknod(name, 0o140600, dir_fd=folder)
         else:
             self._privileges.make_device(folder, name, node)
@@ -254,7 +254,7 @@ class TreeExtractor:
         self._give_away(folder, name, node)
         if node.xattrs:
             self._privileges.set_xattrs(folder, name, node)
-        if node.kind is not Kind.SYMLINK:
+        if node.kind is not NodeKind.SYMLINK:
             os.chmod(name, usable_mode(node), dir_fd=folder)
         self._set_time(name, node, folder)
 

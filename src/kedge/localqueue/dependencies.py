@@ -6,14 +6,14 @@ from __future__ import annotations
 import contextlib
 
 from kedge.errors import FileProblem, JobNotFound
-from kedge.localqueue.folder import Queue, StoredJob
+from kedge.localqueue.folder import LocalQueue, StoredJob
 from kedge.localqueue.planning import DEPENDENCY, NEVER
-from kedge.localqueue.request import Request
+from kedge.localqueue.request import LocalRequest
 from kedge.localqueue.task_file import DONE, FAILED, RUNNING
 from kedge.model.job import DependencyKind
 
 
-def judge_dependencies(queue: Queue, request: Request) -> tuple[str, tuple[str, ...]]:
+def judge_dependencies(queue: LocalQueue, request: LocalRequest) -> tuple[str, tuple[str, ...]]:
     """What blocks it, empty for nothing, and the jobs that do."""
     waits, never = [], []
     for kind, id in request.after:

@@ -15,7 +15,7 @@ from typing import Any
 
 from kedge.errors import InvalidJob
 from kedge.frozen import frozen, replace
-from kedge.localqueue.request import Request
+from kedge.localqueue.request import LocalRequest
 from kedge.model.duration import parse_duration
 from kedge.model.job import JobArray, parse_dependencies
 from kedge.model.memory import parse_memory
@@ -27,7 +27,7 @@ _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 @frozen
-class Option:
+class _Option:
     """One option: the field of Request it decides, how its value is read, and what it is for."""
 
     field: str
@@ -36,18 +36,20 @@ class Option:
 
 
 OPTIONS = {
-    "name": Option("name", "NAME", "what the job is called"),
-    "directory": Option("directory", "DIR", "where it runs; where it was submitted unless given"),
-    "output": Option("output", "FILE", "where its output goes; {name}, {id} and {index} are put in"),
-    "error": Option("error", "FILE", "where its errors go; with the output unless given"),
-    "cpus": Option("cpus", "N", "processors it uses (1)"),
-    "memory": Option("memory", "SIZE", "memory it may use, such as 4G"),
-    "gpus": Option("gpus", "N", "GPUs it gets for itself"),
-    "exclusive": Option("is_exclusive", "", "nothing else begins while it runs"),
-    "time": Option("time", "TIME", "how long it may run, such as 2h or 2:00:00"),
-    "array": Option("array", "LIST", "a task for each index: 0-9, 1,3,5, 1-100%10 (ten at once)"),
-    "after": Option("after", "[KIND:]ID", "begin when that job ended well, or afterany, afternotok, after (its begin)"),
-    "begin": Option("begin", "TIME", "not before: now+2h, 18:30 or 2030-01-31T08:00"),
+    "name": _Option("name", "NAME", "what the job is called"),
+    "directory": _Option("directory", "DIR", "where it runs; where it was submitted unless given"),
+    "output": _Option("output", "FILE", "where its output goes; {name}, {id} and {index} are put in"),
+    "error": _Option("error", "FILE", "where its errors go; with the output unless given"),
+    "cpus": _Option("cpus", "N", "processors it uses (1)"),
+    "memory": _Option("memory", "SIZE", "memory it may use, such as 4G"),
+    "gpus": _Option("gpus", "N", "GPUs it gets for itself"),
+    "exclusive": _Option("is_exclusive", "", "nothing else begins while it runs"),
+    "time": _Option("time", "TIME", "how long it may run, such as 2h or 2:00:00"),
+    "array": _Option("array", "LIST", "a task for each index: 0-9, 1,3,5, 1-100%10 (ten at once)"),
+    "after": _Option(
+        "after", "[KIND:]ID", "begin when that job ended well, or afterany, afternotok, after (its begin)"
+    ),
+    "begin": _Option("begin", "TIME", "not before: now+2h, 18:30 or 2030-01-31T08:00"),
 }
 
 
@@ -82,7 +84,7 @@ def _read_line(text: str, number: int) -> tuple[str, str]:
     return name, str(value)
 
 
-def apply_options(base: Request, options: Mapping[str, str]) -> Request:
+def apply_options(base: LocalRequest, options: Mapping[str, str]) -> LocalRequest:
     """The request with what was asked for; raises InvalidJob that names the option."""
     values: dict[str, Any] = {}
     for name, text in options.items():

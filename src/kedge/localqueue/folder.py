@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kedge.errors import FileProblem, JobNotFound
 from kedge.frozen import frozen
-from kedge.localqueue.request import Request
+from kedge.localqueue.request import LocalRequest
 from kedge.localqueue.task_file import CANCEL, DONE, FAILED, RUNNING, name_task
 from kedge.posix.files import explained, write_atomically
 from kedge.posix.flocks import locked
@@ -37,7 +37,7 @@ class StoredJob:
 
     id: int
     folder: Path
-    request: Request
+    request: LocalRequest
     tasks: Mapping[str, frozenset[int | None]]  # running, done, failed, cancel
 
     @property
@@ -75,7 +75,7 @@ class StoredJob:
         return self.folder / name_task(kind, index)
 
 
-class Queue:
+class LocalQueue:
     """The queue below one folder."""
 
     def __init__(self, root: Path) -> None:
@@ -86,7 +86,7 @@ class Queue:
         self.log = root / "log"  # what its processes have to say; nothing, normally
 
     @classmethod
-    def find(cls, environ: Mapping[str, str]) -> Queue:
+    def find(cls, environ: Mapping[str, str]) -> LocalQueue:
         """The queue of this user on this machine: homes may be shared by many."""
         chosen = environ.get("KEDGE_LOCAL_QUEUE", "")
         base = xdg_directory(environ, "XDG_STATE_HOME", ".local/state") / "local-queue" / os.uname().nodename
@@ -119,7 +119,7 @@ class Queue:
             yield
 
     @contextlib.contextmanager
-    def draft(self, request: Request) -> Iterator[Path]:
+    def draft(self, request: LocalRequest) -> Iterator[Path]:
         """A folder for a new job, gone when it was not submitted; `submit` gives it an id."""
         self.make()
         self._remove_abandoned()
@@ -234,7 +234,7 @@ def _read_job(parent: Path, id: int) -> StoredJob | None:
     refuse_changed(folder)
     try:
         names = os.listdir(folder)  # noqa: PTH208 - arrays have thousands
-        request = Request.decode(read_own_file(folder / "job.json", _LIMIT))
+        request = LocalRequest.decode(read_own_file(folder / "job.json", _LIMIT))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError) as problem:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from kedge.errors import InvalidSetting, RequestRefused
 from kedge.frozen import frozen
 from kedge.host.limits import read_limits
-from kedge.localqueue.request import Need, Request
+from kedge.localqueue.request import LocalRequest, ResourceAmount
 from kedge.model.counting import count_things
 from kedge.model.memory import shorten_memory
 
@@ -19,7 +19,7 @@ _WITHOUT_NUMBER = ("dxg", "nvhost-gpu")  # the one GPU of WSL, and of a Jetson
 
 
 @frozen
-class Machine:
+class LocalNode:
     """This machine; `gpus` are their numbers as CUDA_VISIBLE_DEVICES takes them."""
 
     cpus: int
@@ -27,16 +27,16 @@ class Machine:
     gpus: tuple[str, ...]
 
     @property
-    def size(self) -> Need:
+    def size(self) -> ResourceAmount:
         """All of it."""
-        return Need(self.cpus, self.memory, len(self.gpus))
+        return ResourceAmount(self.cpus, self.memory, len(self.gpus))
 
 
-def read_machine(environ: Mapping[str, str], devices: str = "/dev") -> Machine:
+def read_machine(environ: Mapping[str, str], devices: str = "/dev") -> LocalNode:
     """What there is; KEDGE_LOCAL_GPUS says otherwise about GPUs: how many, or which, as `2,3`."""
     limits = read_limits()
     memory = limits.memory if limits.memory is not None else _PLENTY
-    return Machine(limits.cpus, memory, _find_gpus(environ.get("KEDGE_LOCAL_GPUS", ""), devices))
+    return LocalNode(limits.cpus, memory, _find_gpus(environ.get("KEDGE_LOCAL_GPUS", ""), devices))
 
 
 def _find_gpus(chosen: str, devices: str) -> tuple[str, ...]:
@@ -59,7 +59,7 @@ def _find_gpus(chosen: str, devices: str) -> tuple[str, ...]:
     return tuple(map(str, numbered))
 
 
-def refuse_too_much(request: Request, machine: Machine) -> None:
+def refuse_too_much(request: LocalRequest, machine: LocalNode) -> None:
     """Raise RequestRefused for a job that could never begin here."""
     if request.gpus > len(machine.gpus):
         there = f"has {len(machine.gpus)}" if machine.gpus else "has none"

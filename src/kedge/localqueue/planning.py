@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kedge.frozen import frozen
-from kedge.localqueue.request import Need
+from kedge.localqueue.request import ResourceAmount
 
 # what a job waits for; the words are Slurm's
 RESOURCES, PRIORITY, DEPENDENCY, NEVER = "Resources", "Priority", "Dependency", "DependencyNeverSatisfied"
@@ -23,7 +23,7 @@ class Claim:
     """A job with tasks that wait."""
 
     id: int
-    need: Need  # of one task
+    need: ResourceAmount  # of one task
     waiting: Sequence[int | None]
     room: int  # how many more of its tasks may run at once
     blocked: str = ""  # a reason why none may begin, whatever is free
@@ -40,16 +40,16 @@ class Reason:
 
 
 @dataclass(slots=True)
-class Plan:
+class QueuePlan:
     """Who begins, in this order, and what the others wait for."""
 
     starts: list[tuple[int, int | None]] = field(default_factory=list)
     reasons: dict[int, Reason] = field(default_factory=dict)
 
 
-def plan_turn(machine: Need, held: Mapping[str, Need], claims: Sequence[Claim]) -> Plan:
+def plan_turn(machine: ResourceAmount, held: Mapping[str, ResourceAmount], claims: Sequence[Claim]) -> QueuePlan:
     """`held` is what runs, by its id; `claims` are in the order of their ids."""
-    plan = Plan()
+    plan = QueuePlan()
     free = machine
     for need in held.values():
         free = free.minus(need)
@@ -74,7 +74,7 @@ def plan_turn(machine: Need, held: Mapping[str, Need], claims: Sequence[Claim]) 
     return plan
 
 
-def _find_obstacle(claim: Claim, machine: Need) -> Reason | None:
+def _find_obstacle(claim: Claim, machine: ResourceAmount) -> Reason | None:
     if claim.blocked:
         return Reason(claim.blocked, others=claim.others)
     if not claim.need.fits(machine):
@@ -82,10 +82,10 @@ def _find_obstacle(claim: Claim, machine: Need) -> Reason | None:
     return None
 
 
-def _find_lacks(need: Need, free: Need) -> tuple[str, ...]:
+def _find_lacks(need: ResourceAmount, free: ResourceAmount) -> tuple[str, ...]:
     return tuple(each for each in ("cpus", "memory", "gpus") if getattr(need, each) > getattr(free, each))
 
 
-def _reserve(free: Need, need: Need, lacks: Sequence[str]) -> Need:
+def _reserve(free: ResourceAmount, need: ResourceAmount, lacks: Sequence[str]) -> ResourceAmount:
     left = free.minus(need)
-    return Need(**{each: 0 if each in lacks else getattr(left, each) for each in ("cpus", "memory", "gpus")})
+    return ResourceAmount(**{each: 0 if each in lacks else getattr(left, each) for each in ("cpus", "memory", "gpus")})

@@ -10,24 +10,26 @@ from kedge.model.job import JobArray
 
 
 @frozen
-class Need:
+class ResourceAmount:
     """An amount of this machine."""
 
     cpus: int = 1
     memory: int = 0  # bytes; 0: nothing was asked for, and nothing limits it
     gpus: int = 0
 
-    def fits(self, free: Need) -> bool:
+    def fits(self, free: ResourceAmount) -> bool:
         """Whether there is that much."""
         return self.cpus <= free.cpus and self.memory <= free.memory and self.gpus <= free.gpus
 
-    def minus(self, other: Need) -> Need:
+    def minus(self, other: ResourceAmount) -> ResourceAmount:
         """What is left, never less than nothing."""
-        return Need(max(0, self.cpus - other.cpus), max(0, self.memory - other.memory), max(0, self.gpus - other.gpus))
+        return ResourceAmount(
+            max(0, self.cpus - other.cpus), max(0, self.memory - other.memory), max(0, self.gpus - other.gpus)
+        )
 
 
 @frozen
-class Request:
+class LocalRequest:
     """One job; empty and None mean that nothing was asked for."""
 
     name: str = "kedge"
@@ -53,7 +55,7 @@ class Request:
         return json.dumps(as_dict(self), indent=1).encode() + b"\n"
 
     @classmethod
-    def decode(cls, data: bytes) -> Request:
+    def decode(cls, data: bytes) -> LocalRequest:
         """Read what `encode` wrote; raises ValueError for anything else. Fields of a later version are passed over."""
         table = json.loads(data)
         if not isinstance(table, dict):
@@ -73,6 +75,6 @@ class Request:
         """How many of its tasks may run at once."""
         return (JobArray.parse(self.array).limit if self.array else None) or 1 << 30
 
-    def need(self, machine: Need) -> Need:
+    def need(self, machine: ResourceAmount) -> ResourceAmount:
         """What one task takes; an exclusive one takes all processors, so that nothing else begins."""
-        return Need(machine.cpus if self.is_exclusive else self.cpus, self.memory or 0, self.gpus)
+        return ResourceAmount(machine.cpus if self.is_exclusive else self.cpus, self.memory or 0, self.gpus)

@@ -13,11 +13,21 @@ from pathlib import Path
 from kedge.errors import CannotStart, KedgeError
 from kedge.frozen import frozen
 from kedge.host.memory import count_memory_kills
-from kedge.localqueue.folder import Queue, StoredJob
+from kedge.localqueue.folder import LocalQueue, StoredJob
 from kedge.localqueue.machine import read_machine
 from kedge.localqueue.task_file import CANCEL, RUNNING, append_event, end_task, read_task
 from kedge.localqueue.turn import name_of, take_turn
-from kedge.localqueue.watch import GRACE, Child, Ending, Limits, Orphan, Verdict, Watched, hear_signals, watch_to_end
+from kedge.localqueue.watch import (
+    GRACE,
+    Child,
+    EndReason,
+    JobLimits,
+    Orphan,
+    ProgramEnd,
+    Watched,
+    hear_signals,
+    watch_to_end,
+)
 from kedge.model.job_state import State
 from kedge.model.output_pattern import fill_pattern
 from kedge.posix.background import HeldProgram, Program
@@ -33,7 +43,7 @@ _ENVIRONMENT_LIMIT = 1 << 24  # bytes; the kernel takes six million
 
 
 @frozen
-class Task:
+class RunningTask:
     """One task, and the open file that its runner holds the lock of."""
 
     job: StoredJob
@@ -54,19 +64,19 @@ class Task:
         """Whether somebody asked for its end."""
         return any(os.path.exists(self.job.path(CANCEL, each)) for each in {None, self.index})  # noqa: PTH110
 
-    def end(self, state: State, reason: str = "", ending: Ending | None = None) -> None:
+    def end(self, state: State, reason: str = "", ending: ProgramEnd | None = None) -> None:
         """Write down how it ended."""
-        ending = ending or Ending()
+        ending = ending or ProgramEnd()
         end_task(self.file, self.path, state=state, reason=reason, exit_code=ending.exit_code, signal=ending.signal)
 
 
-def run_task(queue: Queue, word: str, file: int, environ: Mapping[str, str]) -> None:
+def run_task(queue: LocalQueue, word: str, file: int, environ: Mapping[str, str]) -> None:
     """Be the runner of a task, whose lock is in the open `file`."""
     os.set_inheritable(file, False)
     hear_signals()
     _adopt_descendants()
     job, index = queue.require_job(word)
-    task = Task(job, index, file)
+    task = RunningTask(job, index, file)
     if read_task(task.path).begun is None:
         _run_script(task, environ)
     else:
@@ -75,7 +85,7 @@ def run_task(queue: Queue, word: str, file: int, environ: Mapping[str, str]) -> 
     take_turn(queue, environ)
 
 
-def run_here(task: Task, program: Program) -> Ending:
+def run_here(task: RunningTask, program: Program) -> ProgramEnd:
     """Run an interactive job's command at this terminal."""
     before = hear_signals()
     try:
@@ -85,7 +95,7 @@ def run_here(task: Task, program: Program) -> Ending:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def make_environment(task: Task, environ: Mapping[str, str]) -> dict[bytes, bytes]:
+def make_environment(task: RunningTask, environ: Mapping[str, str]) -> dict[bytes, bytes]:
     """What the job was submitted with, its id, and the GPUs that it holds."""
     path = task.job.folder / "environment"
     with explained(path):
@@ -109,7 +119,7 @@ def _adopt_descendants() -> None:
     control_process(PR_SET_CHILD_SUBREAPER, 1)
 
 
-def _run_script(task: Task, environ: Mapping[str, str]) -> None:
+def _run_script(task: RunningTask, environ: Mapping[str, str]) -> None:
     request = task.job.request
     os.umask(request.umask)
     streams: tuple[int, ...] = ()
@@ -131,7 +141,7 @@ def _run_script(task: Task, environ: Mapping[str, str]) -> None:
     _see_to_end(task, child, tell)
 
 
-def _begin(task: Task, program: Program) -> Child:
+def _begin(task: RunningTask, program: Program) -> Child:
     """Start it; raises CannotStart. From the moment that it runs, its file says so."""
     held = HeldProgram(program)
     child = Child(held.pid)
@@ -147,27 +157,27 @@ def _begin(task: Task, program: Program) -> Child:
     return child
 
 
-def _see_to_end(task: Task, child: Child, tell: Callable[[str], None]) -> Ending:
+def _see_to_end(task: RunningTask, child: Child, tell: Callable[[str], None]) -> ProgramEnd:
     request = task.job.request
     kills, _ = count_memory_kills()
-    limits = Limits(read_task(task.path).begun or time.time(), request.time, request.memory)
+    limits = JobLimits(read_task(task.path).begun or time.time(), request.time, request.memory)
     ending = _watch(task, child, limits, tell)
     task.end(*_judge(ending, kills), ending)
     return ending
 
 
-def _watch_orphan(task: Task) -> None:
+def _watch_orphan(task: RunningTask) -> None:
     """See to the limits of a task whose runner was killed; how it ends nobody will know but its script."""
     history, request = read_task(task.path), task.job.request
     orphan = Orphan(history.machine, history.pid, history.start)
-    limits = Limits(history.begun or time.time(), request.time, request.memory)
+    limits = JobLimits(history.begun or time.time(), request.time, request.memory)
     ending = _watch(task, orphan, limits, _tell_nobody)
-    verdict = ending.verdict or Verdict(State.LOST, "its runner was killed while it ran; nobody saw how it ended")
+    verdict = ending.verdict or EndReason(State.LOST, "its runner was killed while it ran; nobody saw how it ended")
     task.end(verdict.state, verdict.reason)
 
 
-def _watch(task: Task, watched: Watched, limits: Limits, tell: Callable[[str], None]) -> Ending:
-    def note(verdict: Verdict) -> None:
+def _watch(task: RunningTask, watched: Watched, limits: JobLimits, tell: Callable[[str], None]) -> ProgramEnd:
+    def note(verdict: EndReason) -> None:
         with contextlib.suppress(OSError):  # a full disk must not keep it from being ended
             append_event(task.file, ending=verdict.state, reason=verdict.reason)
         tell(f"is ended now: {verdict.reason or 'it was cancelled'}")
@@ -180,7 +190,7 @@ def _tell_nobody(text: str) -> None:
     del text
 
 
-def _judge(ending: Ending, kills_before: int | None) -> tuple[State, str]:
+def _judge(ending: ProgramEnd, kills_before: int | None) -> tuple[State, str]:
     if ending.verdict is not None:
         return ending.verdict.state, ending.verdict.reason
     if ending.exit_code == 0:
@@ -192,7 +202,7 @@ def _judge(ending: Ending, kills_before: int | None) -> tuple[State, str]:
     return State.FAILED, ""
 
 
-def _open_streams(task: Task) -> tuple[int, int, int]:
+def _open_streams(task: RunningTask) -> tuple[int, int, int]:
     """Standard input, output and error of a script."""
     request = task.job.request
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -200,7 +210,7 @@ def _open_streams(task: Task) -> tuple[int, int, int]:
     return null, output, _open_output(task, request.error) if request.error else output
 
 
-def _open_output(task: Task, pattern: str) -> int:
+def _open_output(task: RunningTask, pattern: str) -> int:
     path = fill_pattern(pattern, name=task.job.request.name, id=str(task.job.id), index=task.index)
     is_shared = task.index is not None and "{index}" not in pattern  # by the tasks of an array, which add to it
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (0 if is_shared else os.O_TRUNC)

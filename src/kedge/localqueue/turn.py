@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 
 from kedge.errors import LimitReached
 from kedge.localqueue.dependencies import judge_dependencies
-from kedge.localqueue.folder import Queue, StoredJob, request_cancel
-from kedge.localqueue.machine import Machine, read_machine
-from kedge.localqueue.planning import BEGIN_TIME, NEVER, TOO_LARGE, Claim, Plan, plan_turn
-from kedge.localqueue.request import Need
+from kedge.localqueue.folder import LocalQueue, StoredJob, request_cancel
+from kedge.localqueue.machine import LocalNode, read_machine
+from kedge.localqueue.planning import BEGIN_TIME, NEVER, TOO_LARGE, Claim, QueuePlan, plan_turn
+from kedge.localqueue.request import ResourceAmount
 from kedge.localqueue.task_file import (
     RUNNING,
     TaskHistory,
@@ -46,10 +46,10 @@ _SHARE = 20  # it works a twentieth of the time, however many jobs there are
 class Survey:
     """The queue at one moment: its jobs, what runs of them, and what is to begin."""
 
-    machine: Machine
+    machine: LocalNode
     jobs: list[StoredJob]
     running: dict[Task, TaskHistory] = field(default_factory=dict)
-    plan: Plan = field(default_factory=Plan)
+    plan: QueuePlan = field(default_factory=QueuePlan)
 
     @property
     def has_hope(self) -> bool:
@@ -58,7 +58,7 @@ class Survey:
         return bool(waits) or any(task not in self.running for task in self.plan.starts)
 
 
-def take_turn(queue: Queue, environ: Mapping[str, str], *, when_idle: Callable[[], None] | None = None) -> Survey:
+def take_turn(queue: LocalQueue, environ: Mapping[str, str], *, when_idle: Callable[[], None] | None = None) -> Survey:
     """Take a turn under the lock; `when_idle` is called under it when no job waits."""
     with queue.locked():
         found = queue.list_active()
@@ -78,11 +78,11 @@ def take_turn(queue: Queue, environ: Mapping[str, str], *, when_idle: Callable[[
     return survey
 
 
-def make_survey(queue: Queue, environ: Mapping[str, str], jobs: list[StoredJob] | None = None) -> Survey:
+def make_survey(queue: LocalQueue, environ: Mapping[str, str], jobs: list[StoredJob] | None = None) -> Survey:
     """Look at the queue, or at `jobs` that were just read, and plan; nothing is changed."""
     survey = Survey(read_machine(environ), queue.list_active() if jobs is None else jobs)
     size = survey.machine.size
-    held: dict[str, Need] = {}
+    held: dict[str, ResourceAmount] = {}
     claims = []
     for job in survey.jobs:
         need = job.request.need(size)
@@ -106,7 +106,7 @@ def name_of(id: int, index: int | None) -> str:
 
 
 def grant_task(
-    queue: Queue, job: StoredJob, index: int | None, survey: Survey, environ: Mapping[str, str]
+    queue: LocalQueue, job: StoredJob, index: int | None, survey: Survey, environ: Mapping[str, str]
 ) -> int | None:
     """Give a task its part of the machine, and start its runner; an interactive one gets the open file instead."""
     taken = {gpu for history in survey.running.values() for gpu in history.gpus}
@@ -129,7 +129,7 @@ def grant_task(
     return None
 
 
-def keep_turning(queue: Queue, environ: Mapping[str, str], file: int) -> None:
+def keep_turning(queue: LocalQueue, environ: Mapping[str, str], file: int) -> None:
     """Be the keeper, whose lock is in the open `file`: take turns until no job waits."""
     is_needed = True
 
@@ -145,7 +145,7 @@ def keep_turning(queue: Queue, environ: Mapping[str, str], file: int) -> None:
             time.sleep(min(_LONGEST_PAUSE, max(_PAUSE, _SHARE * (time.process_time() - began))))
 
 
-def _call_keeper(queue: Queue, environ: Mapping[str, str]) -> None:
+def _call_keeper(queue: LocalQueue, environ: Mapping[str, str]) -> None:
     file = lock_file(queue.keeper, wait=False)
     if file is None:
         return
@@ -157,12 +157,12 @@ def _call_keeper(queue: Queue, environ: Mapping[str, str]) -> None:
         os.close(file)
 
 
-def _start_runner(queue: Queue, job: StoredJob, index: int | None, file: int, environ: Mapping[str, str]) -> None:
+def _start_runner(queue: LocalQueue, job: StoredJob, index: int | None, file: int, environ: Mapping[str, str]) -> None:
     words = own_command("local-queue", "serve", "--task", name_of(job.id, index), str(file), str(queue.root))
     start_detached(words, environ, log=queue.log, keep=(file,))
 
 
-def _recover_job(queue: Queue, job: StoredJob, environ: Mapping[str, str]) -> bool:
+def _recover_job(queue: LocalQueue, job: StoredJob, environ: Mapping[str, str]) -> bool:
     """See to what killed processes left; whether there was anything."""
     has_changed = False
     if job.request.is_interactive and job.waiting and not is_locked(job.folder / WAITER):
@@ -186,7 +186,7 @@ def _recover_job(queue: Queue, job: StoredJob, environ: Mapping[str, str]) -> bo
     return has_changed
 
 
-def _recover_task(queue: Queue, job: StoredJob, index: int | None, file: int, environ: Mapping[str, str]) -> None:
+def _recover_task(queue: LocalQueue, job: StoredJob, index: int | None, file: int, environ: Mapping[str, str]) -> None:
     path = job.path(RUNNING, index)
     history = read_task(path)
     if history.ended is not None:
@@ -202,7 +202,7 @@ def _recover_task(queue: Queue, job: StoredJob, index: int | None, file: int, en
         end_task(file, path, state=state, reason=reason)
 
 
-def _try_again(queue: Queue, job: StoredJob, index: int | None, file: int) -> None:
+def _try_again(queue: LocalQueue, job: StoredJob, index: int | None, file: int) -> None:
     """A runner was lost before the task began: it waits again. The second time something is wrong here."""
     path, tried = job.path(RUNNING, index), job.folder / name_task(_TRIED, index)
     if tried.exists():

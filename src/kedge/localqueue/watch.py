@@ -23,7 +23,7 @@ _HEARD = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @frozen
-class Verdict:
+class EndReason:
     """Why a job has to end."""
 
     state: State
@@ -31,18 +31,18 @@ class Verdict:
 
 
 @frozen
-class Ending:
+class ProgramEnd:
     """How its program ended; both None when nobody could see it."""
 
     exit_code: int | None = None
     signal: int | None = None
-    verdict: Verdict | None = None  # what ended it, if it did not end by itself
+    verdict: EndReason | None = None  # what ended it, if it did not end by itself
 
 
 class Watched(Protocol):
     """A program that runs."""
 
-    def wait(self, seconds: float) -> Ending | None:
+    def wait(self, seconds: float) -> ProgramEnd | None:
         """How it ended, as soon as it did; None when it has not within that time."""
         ...
 
@@ -67,9 +67,9 @@ class Child:
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.is_told_to_end = False
-        self._ending: Ending | None = None
+        self._ending: ProgramEnd | None = None
 
-    def wait(self, seconds: float) -> Ending | None:
+    def wait(self, seconds: float) -> ProgramEnd | None:
         """See Watched."""
         self._reap()
         if self._ending is None:
@@ -93,7 +93,7 @@ class Child:
                 return
             if pid == self.pid:
                 code = os.waitstatus_to_exitcode(status)
-                self._ending = Ending(exit_code=code) if code >= 0 else Ending(signal=-code)
+                self._ending = ProgramEnd(exit_code=code) if code >= 0 else ProgramEnd(signal=-code)
 
 
 class Orphan:
@@ -105,10 +105,10 @@ class Orphan:
         self._process = (machine, pid, start)
         self._session = pid
 
-    def wait(self, seconds: float) -> Ending | None:
+    def wait(self, seconds: float) -> ProgramEnd | None:
         """See Watched."""
         if not is_running(*self._process):
-            return Ending()
+            return ProgramEnd()
         time.sleep(seconds)
         return None
 
@@ -117,7 +117,7 @@ class Orphan:
         return find_family(-1, self._session) if is_running(*self._process) else []
 
 
-class Limits:
+class JobLimits:
     """What a job may use; says so when it is too much."""
 
     def __init__(self, began: float, seconds: int | None, memory: int | None) -> None:
@@ -126,10 +126,10 @@ class Limits:
         self._memory = memory
         self._next_look = 0.0
 
-    def check(self, watched: Watched) -> Verdict | None:
+    def check(self, watched: Watched) -> EndReason | None:
         """Time is looked at always, memory about once a second."""
         if self._deadline is not None and time.time() >= self._deadline:
-            return Verdict(State.TIMEOUT, f"it ran for its time limit of {shorten_duration(self._seconds)}")
+            return EndReason(State.TIMEOUT, f"it ran for its time limit of {shorten_duration(self._seconds)}")
         began = time.monotonic()
         if self._memory is None or began < self._next_look:
             return None
@@ -138,7 +138,7 @@ class Limits:
         if used <= self._memory:
             return None
         shown = f"{shorten_memory(used >> 20 << 20)} of memory, and asked for {shorten_memory(self._memory)}"
-        return Verdict(State.OUT_OF_MEMORY, f"it used {shown}")
+        return EndReason(State.OUT_OF_MEMORY, f"it used {shown}")
 
     def _measure(self, processes: list[Process]) -> int:
         resident = sum(each.resident for each in processes)
@@ -147,10 +147,10 @@ class Limits:
 
 
 def watch_to_end(
-    watched: Watched, limits: Limits, is_cancelled: Callable[[], bool], on_verdict: Callable[[Verdict], None]
-) -> Ending:
+    watched: Watched, limits: JobLimits, is_cancelled: Callable[[], bool], on_verdict: Callable[[EndReason], None]
+) -> ProgramEnd:
     """Wait for the program, ending it when it must; `on_verdict` is told before that."""
-    verdict: Verdict | None = None
+    verdict: EndReason | None = None
     kill_at = 0.0
     while (ending := watched.wait(_GLANCE)) is None:
         if verdict is None:
@@ -161,19 +161,19 @@ def watch_to_end(
                 kill_at = time.monotonic() + GRACE
         elif time.monotonic() > kill_at:
             signal_all(watched.find_processes(), signal.SIGKILL)
-    clear_processes(watched)
-    return Ending(ending.exit_code, ending.signal, verdict)
+    _clear_processes(watched)
+    return ProgramEnd(ending.exit_code, ending.signal, verdict)
 
 
-def _find_verdict(watched: Watched, limits: Limits, is_cancelled: Callable[[], bool]) -> Verdict | None:
+def _find_verdict(watched: Watched, limits: JobLimits, is_cancelled: Callable[[], bool]) -> EndReason | None:
     if is_cancelled():
-        return Verdict(State.CANCELLED)
+        return EndReason(State.CANCELLED)
     if watched.is_told_to_end:
-        return Verdict(State.NODE_FAILED, "the machine went down, or its session was closed, while it ran")
+        return EndReason(State.NODE_FAILED, "the machine went down, or its session was closed, while it ran")
     return limits.check(watched)
 
 
-def clear_processes(watched: Watched) -> None:
+def _clear_processes(watched: Watched) -> None:
     """End what the program left behind."""
     left = watched.find_processes()
     _ask_to_end(left)

@@ -26,7 +26,7 @@ _IPV6 = re.compile(r"\[[0-9A-Fa-f:.]{2,45}(?:%25[A-Za-z0-9._-]+)?\]\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class ImageName:
+class _ImageName:
     """The parts of an image name, defaults filled in except the tag."""
 
     registry: str
@@ -48,7 +48,7 @@ def hide_password(text: str) -> str:
     return _PASSWORD.sub(r"\1:***@", text)
 
 
-def parse_image_name(name: str, text: str, *, registry_first: bool = False) -> ImageName:
+def parse_image_name(name: str, text: str, *, registry_first: bool = False) -> _ImageName:
     """Read an image name; `text` is the whole reference for messages.
 
     With `registry_first` the first part is the registry whatever it looks like, as ORAS clients have it.
@@ -68,7 +68,7 @@ def parse_image_name(name: str, text: str, *, registry_first: bool = False) -> I
         registry = DOCKER_HUB
         repository = repository if "/" in repository else f"library/{repository}"
     check_repository(repository, text)
-    return ImageName(registry, repository, tag, digest, user)
+    return _ImageName(registry, repository, tag, digest, user)
 
 
 def split_repository(image: str, text: str) -> tuple[str, str | None, Digest | None]:
@@ -82,7 +82,7 @@ def split_repository(image: str, text: str) -> tuple[str, str | None, Digest | N
     if tag.startswith("sha256:") and digest is None:  # Enroot's IMAGE:sha256:HEX
         return folder + slash + last, None, _parse_digest(tag, text)
     if colon:
-        check_tag(tag, text)
+        _check_tag(tag, text)
     return folder + slash + last, tag if colon else None, digest
 
 
@@ -91,7 +91,7 @@ def is_tag(text: str) -> bool:
     return len(text) <= _MAXIMUM_TAG and _TAG.match(text) is not None
 
 
-def check_tag(tag: str, text: str) -> None:
+def _check_tag(tag: str, text: str) -> None:
     """Raise unless `tag` is one the distribution specification allows."""
     if not tag:
         raise refuse(text, "it ends with ':' but no tag follows", "add a tag, or leave the ':' out")
@@ -177,7 +177,7 @@ def _split_user(name: str, text: str) -> tuple[str | None, str]:
 
 def _split_registry(rest: str, text: str, *, registry_first: bool) -> tuple[str, str]:
     first, slash, image = rest.partition("/")
-    if not slash and (looks_like_bare_host(first) or (registry_first and first)):
+    if not slash and (_looks_like_bare_host(first) or (registry_first and first)):
         raise refuse(text, f"'{first}' is a registry, and no repository follows", "write REGISTRY/REPOSITORY:TAG")
     if not slash or not (registry_first or looks_like_registry(first)) or first.startswith("@"):
         return "", rest
@@ -187,7 +187,7 @@ def _split_registry(rest: str, text: str, *, registry_first: bool) -> tuple[str,
     return first, image
 
 
-def looks_like_bare_host(part: str) -> bool:
+def _looks_like_bare_host(part: str) -> bool:
     """Whether a name without any slash can only be a registry: `nvcr.io`, `localhost:5000`, `[::1]:5000`."""
     host = part.partition(":")[0].lower()
     return host in _HUB_ALIASES or host in ("nvcr.io", "ghcr.io", "quay.io", "localhost") or part.startswith("[")

@@ -16,7 +16,7 @@ GROUPS = {
     "files": "files and the image",
     "script": "what the script says besides",
 }
-ADDING_KINDS = ("list", "lines", "pairs", "dependencies")  # a job's own values go behind those it inherits
+_ADDING_KINDS = ("list", "lines", "pairs", "dependencies")  # a job's own values go behind those it inherits
 
 
 @frozen
@@ -47,7 +47,7 @@ class JobField:
     @property
     def adds(self) -> bool:
         """Whether values add to those that are there, instead of replacing them."""
-        return self.kind in ADDING_KINDS
+        return self.kind in _ADDING_KINDS
 
 
 FIELDS = (

@@ -28,7 +28,7 @@ DOCKER_LAYER_GZIP = "application/vnd.docker.image.rootfs.diff.tar.gzip"
 DOCKER_LAYER_TAR = "application/vnd.docker.image.rootfs.diff.tar"
 DOCKER_LAYER_ZSTD = "application/vnd.docker.image.rootfs.diff.tar.zstd"
 SIF_LAYER = "application/vnd.sylabs.sif.layer.v1.sif"
-SIF_LAYER_LEGACY = "appliciation/vnd.sylabs.sif.layer.tar"  # the misspelling is in the wild
+_SIF_LAYER_LEGACY = "appliciation/vnd.sylabs.sif.layer.tar"  # the misspelling is in the wild
 SIF_CONFIG = "application/vnd.sylabs.sif.config.v1+json"
 
 ACCEPTED_MANIFESTS = (OCI_INDEX, DOCKER_LIST, OCI_MANIFEST, DOCKER_MANIFEST)
@@ -76,7 +76,7 @@ class Manifest:
     @property
     def is_sif(self) -> bool:
         """Whether this is a SIF pushed with ORAS and not a layered image."""
-        return len(self.layers) == 1 and self.layers[0].media_type in (SIF_LAYER, SIF_LAYER_LEGACY)
+        return len(self.layers) == 1 and self.layers[0].media_type in (SIF_LAYER, _SIF_LAYER_LEGACY)
 
 
 @dataclass(frozen=True, slots=True)

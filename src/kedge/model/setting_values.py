@@ -23,36 +23,36 @@ class LinkMode(StrEnum):
 
 
 @frozen
-class Refused:
+class ValueRefused:
     """What the value should have been."""
 
     expected: str
 
 
-def _parse_flag(value: object) -> bool | Refused:
+def _parse_flag(value: object) -> bool | ValueRefused:
     words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
     if isinstance(value, bool):
         return value
     found = words.get(value.lower()) if isinstance(value, str) else None
-    return Refused("it must be true or false") if found is None else found
+    return ValueRefused("it must be true or false") if found is None else found
 
 
-def _parse_count(value: object, lowest: int = 1) -> int | Refused:
+def _parse_count(value: object, lowest: int = 1) -> int | ValueRefused:
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= 10**9:
-        return Refused(f"it must be a whole number, {lowest} or more")
+        return ValueRefused(f"it must be a whole number, {lowest} or more")
     return value
 
 
-def _parse_threads(value: object) -> int | Refused | None:
+def _parse_threads(value: object) -> int | ValueRefused | None:
     if value == "auto":
         return None
     count = _parse_count(value)
-    return Refused("it must be a whole number, 1 or more, or 'auto'") if isinstance(count, Refused) else count
+    return ValueRefused("it must be a whole number, 1 or more, or 'auto'") if isinstance(count, ValueRefused) else count
 
 
-def _parse_size(value: object) -> int | Refused | None:
+def _parse_size(value: object) -> int | ValueRefused | None:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     if isinstance(value, str):
@@ -62,11 +62,11 @@ def _parse_size(value: object) -> int | Refused | None:
         if match:
             base = 1000 if (match.group(3) or "").upper() == "B" else 1024
             return int(float(match.group(1)) * base ** " KMGTP".index(match.group(2).upper() or " "))
-    return Refused("it must be a size such as 500M, 20G or 2T, or 'none'")
+    return ValueRefused("it must be a size such as 500M, 20G or 2T, or 'none'")
 
 
-def _parse_codec(value: object) -> str | Refused:
-    expected = Refused(
+def _parse_codec(value: object) -> str | ValueRefused:
+    expected = ValueRefused(
         "it must be gzip, zstd, lz4 or none; a level follows a colon: zstd:19 (1 to 22), gzip:9 (1 to 9)"
     )
     match = re.fullmatch(r"(zstd|gzip|lz4|none)(?::([0-9]{1,2}))?", value) if isinstance(value, str) else None
@@ -78,26 +78,26 @@ def _parse_codec(value: object) -> str | Refused:
     return match.group(0)
 
 
-def _parse_link_mode(value: object) -> LinkMode | Refused:
+def _parse_link_mode(value: object) -> LinkMode | ValueRefused:
     if isinstance(value, str) and value in set(LinkMode):
         return LinkMode(value)
-    return Refused(f"it must be {', '.join(list(LinkMode)[:-1])} or {list(LinkMode)[-1]}")
+    return ValueRefused(f"it must be {', '.join(list(LinkMode)[:-1])} or {list(LinkMode)[-1]}")
 
 
-def _parse_url(value: object) -> str | Refused:
+def _parse_url(value: object) -> str | ValueRefused:
     if isinstance(value, str) and re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", value):
         return value.rstrip("/")
-    return Refused("it must be an address such as https://library.example.org, without a user name")
+    return ValueRefused("it must be an address such as https://library.example.org, without a user name")
 
 
-def _parse_text(value: object) -> str | Refused:
+def _parse_text(value: object) -> str | ValueRefused:
     if isinstance(value, str) and value and value.isprintable():
         return value
-    return Refused("it must be text")
+    return ValueRefused("it must be text")
 
 
-def _parse_root(value: object) -> str | Refused:
-    return value if isinstance(value, str) and value in ROOTS else Refused(f"it must be one of {', '.join(ROOTS)}")
+def _parse_root(value: object) -> str | ValueRefused:
+    return value if isinstance(value, str) and value in ROOTS else ValueRefused(f"it must be one of {', '.join(ROOTS)}")
 
 
 PARSERS: dict[str, Callable[[object], Any]] = {

@@ -17,7 +17,7 @@ Buffer = bytes | bytearray | memoryview
 Xattrs = tuple[tuple[bytes, bytes], ...]
 
 
-class Kind(IntEnum):
+class NodeKind(IntEnum):
     """File types; the values are SquashFS's basic inode types."""
 
     DIRECTORY = 1
@@ -48,7 +48,7 @@ class Node:
         "xattrs",
     )
 
-    def __init__(self, kind: Kind, mode: int = 0o755, uid: int = 0, gid: int = 0, mtime: int = 0) -> None:
+    def __init__(self, kind: NodeKind, mode: int = 0o755, uid: int = 0, gid: int = 0, mtime: int = 0) -> None:
         self.kind = kind
         self.mode = mode  # permission bits with setuid, setgid and sticky: 0o7777
         self.uid = uid
@@ -60,7 +60,7 @@ class Node:
         self.content: object = None  # of a regular file; None when it is empty
         self.target = b""  # of a symbolic link
         self.rdev = 0  # of a device, as os.makedev gives it
-        self.children: dict[bytes, Node] = {} if kind is Kind.DIRECTORY else NO_CHILDREN
+        self.children: dict[bytes, Node] = {} if kind is NodeKind.DIRECTORY else _NO_CHILDREN
         self.layer = 0  # index of the layer it came from; -1 for a parent that no layer named
 
     def sorted_children(self) -> list[tuple[bytes, Node]]:
@@ -68,7 +68,7 @@ class Node:
         return sorted(self.children.items())
 
 
-NO_CHILDREN: dict[bytes, Node] = {}  # shared by all nodes that are no directories; never written to
+_NO_CHILDREN: dict[bytes, Node] = {}  # shared by all nodes that are no directories; never written to
 
 
 class ContentSink(Protocol):
@@ -129,7 +129,7 @@ def copy_tree(root: Node, source: ContentSource, sink: ContentSink) -> Node:
         for name, node in sorted(folder.children.items()):
             if id(node) not in copies:
                 copy = copies[id(node)] = _copy_node(node)
-                if node.kind is Kind.FILE and node.size:
+                if node.kind is NodeKind.FILE and node.size:
                     copy.content = sink.add_stream(node.size, source.chunks(node))
             names[name] = copies[id(node)]
         stack.extend(node for _, node in sorted(folder.children.items(), reverse=True) if node.children)

@@ -21,7 +21,7 @@ _LARGEST_SCALE = 1.35
 
 
 @frozen
-class Place:
+class _RowPlace:
     """A row and where it stands."""
 
     row: ChartRow
@@ -93,11 +93,11 @@ def _draw_grid(chart: Chart) -> Markup:
     )
 
 
-def _place_rows(rows: tuple[ChartRow, ...]) -> Iterator[Place]:
+def _place_rows(rows: tuple[ChartRow, ...]) -> Iterator[_RowPlace]:
     top: float = _HEAD
     for row in rows:
         top += _GAP if row.skipped else 0
-        yield Place(row, top)
+        yield _RowPlace(row, top)
         top += _LINE
 
 
@@ -121,7 +121,7 @@ def _outline_column(x: float, bottom: float, driver: str) -> Iterator[Markup]:
     yield _write("here", middle, _HEAD - 48, text_anchor="middle", class_="strong")
 
 
-def _draw_row(place: Place, left: float, columns: int) -> Iterator[Markup]:
+def _draw_row(place: _RowPlace, left: float, columns: int) -> Iterator[Markup]:
     row, top = place.row, place.top
     if row.skipped:
         yield _write(f"{row.skipped} tag{'' if row.skipped == 1 else 's'} between", 12, top - 4, class_="faint")

@@ -16,7 +16,7 @@ from kedge.pages.chart_picture import make_chart_picture
 from kedge.pages.facts_part import make_facts, make_summary
 from kedge.pages.findings_part import make_findings, make_quiet_findings
 from kedge.pages.layers_picture import make_layers_picture
-from kedge.pages.marks import Look, find_outcome_look, make_mark
+from kedge.pages.marks import MarkStyle, find_outcome_look, make_mark
 from kedge.pages.markup import Markup, format_sentence, make_element
 from kedge.pages.skeleton import Imprint, fit_page, make_page, make_section
 from kedge.pages.verdict_part import list_judgements, make_banner
@@ -86,10 +86,10 @@ def _make_banner(findings: Sequence[Finding], tally: str, verdict: Verdict | Non
     if verdict is not None:
         more += f" The image: {verdict.headline}."
     if counts[FAIL]:
-        return make_banner(Look("cross", "bad", "Something does not work"), words, more)
+        return make_banner(MarkStyle("cross", "bad", "Something does not work"), words, more)
     if counts[WARNING]:
-        return make_banner(Look("exclamation", "fair", "It works, with limits"), words, more)
-    return make_banner(Look("check", "good", "All in order"), "nothing that kedge looks for is wrong here", more)
+        return make_banner(MarkStyle("exclamation", "fair", "It works, with limits"), words, more)
+    return make_banner(MarkStyle("check", "good", "All in order"), "nothing that kedge looks for is wrong here", more)
 
 
 def _make_image_part(verdict: Verdict | None) -> Markup | None:

@@ -19,7 +19,7 @@ _LONGEST_LINE = 160
 
 
 @frozen
-class Bar:
+class _Bar:
     """One bar: a layer, or the small ones together."""
 
     size: int
@@ -42,7 +42,7 @@ def make_layers_picture(layers: Sequence[Layer]) -> Markup | None:
     )
 
 
-def fold_layers(layers: Sequence[Layer]) -> list[Bar]:
+def fold_layers(layers: Sequence[Layer]) -> list[_Bar]:
     """The bars: the largest layers by size, the others folded into one that is the last."""
     ordered = sorted(layers, key=lambda each: -each.size)
     total = sum(max(each.size, 0) for each in layers)
@@ -50,16 +50,16 @@ def fold_layers(layers: Sequence[Layer]) -> list[Bar]:
     if len(ordered) - len(large) == 1:  # `1 more` would take the same room
         large = ordered
     bars = [
-        Bar(each.size, clean_text(each.created_by, _LONGEST_LINE) or "history not known", f"bar{min(place, _TONES)}")
+        _Bar(each.size, clean_text(each.created_by, _LONGEST_LINE) or "history not known", f"bar{min(place, _TONES)}")
         for place, each in enumerate(large, 1)
     ]
     small = ordered[len(large) :]
     if small:
-        bars.append(Bar(sum(max(each.size, 0) for each in small), f"{len(small)} more, each smaller", "bar6"))
+        bars.append(_Bar(sum(max(each.size, 0) for each in small), f"{len(small)} more, each smaller", "bar6"))
     return bars
 
 
-def _draw_strip(bars: Sequence[Bar], total: int) -> Markup:
+def _draw_strip(bars: Sequence[_Bar], total: int) -> Markup:
     segments, place = [], 0.0
     for bar in bars:
         width = _WIDTH * max(bar.size, 0) / total
@@ -79,7 +79,7 @@ def _draw_strip(bars: Sequence[Bar], total: int) -> Markup:
     )
 
 
-def _make_bar(bar: Bar, largest: int) -> Markup:
+def _make_bar(bar: _Bar, largest: int) -> Markup:
     width = _WIDTH * max(bar.size, 0) / max(largest, bar.size, 1)
     drawn = make_element(
         "svg",

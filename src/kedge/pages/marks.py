@@ -22,7 +22,7 @@ _SHAPES = {
 
 
 @frozen
-class Look:
+class MarkStyle:
     """How one outcome or level is shown: shape, tone (a class of the stylesheet) and words."""
 
     shape: str
@@ -31,37 +31,37 @@ class Look:
     answer: str = ""  # of an outcome: the short one, above the sentence that says all
 
 
-OUTCOME_LOOKS = {
-    verdict.NATIVE: Look("check", "good", "Runs natively", "It runs"),
-    verdict.MINOR: Look("waves", "fair", "Runs by minor-version compatibility", "It runs, with a limit"),
-    verdict.FORWARD: Look(
+_OUTCOME_LOOKS = {
+    verdict.NATIVE: MarkStyle("check", "good", "Runs natively", "It runs"),
+    verdict.MINOR: MarkStyle("waves", "fair", "Runs by minor-version compatibility", "It runs, with a limit"),
+    verdict.FORWARD: MarkStyle(
         "arrow", "other", "Runs by forward compatibility", "It runs, with the image's own driver library"
     ),
-    verdict.PTX: Look("bolt", "fair", "Runs from PTX, compiled at start", "It runs, but starts slowly"),
-    verdict.NO: Look("cross", "bad", "Does not run", "It does not run"),
-    verdict.UNKNOWN: Look("question", "plain", "Not known", "It is not known whether it runs"),
+    verdict.PTX: MarkStyle("bolt", "fair", "Runs from PTX, compiled at start", "It runs, but starts slowly"),
+    verdict.NO: MarkStyle("cross", "bad", "Does not run", "It does not run"),
+    verdict.UNKNOWN: MarkStyle("question", "plain", "Not known", "It is not known whether it runs"),
 }
-LEVEL_LOOKS = {
-    verdict.FAIL: Look("cross", "bad", "Problem"),
-    verdict.WARNING: Look("exclamation", "fair", "Warning"),
-    verdict.NOTE: Look("letter", "other", "Note"),
-    verdict.OPEN: Look("question", "plain", "Not known"),
-    verdict.OK: Look("check", "good", "OK"),
-    finding.SKIPPED: Look("dash", "plain", "Not checked"),
+_LEVEL_LOOKS = {
+    verdict.FAIL: MarkStyle("cross", "bad", "Problem"),
+    verdict.WARNING: MarkStyle("exclamation", "fair", "Warning"),
+    verdict.NOTE: MarkStyle("letter", "other", "Note"),
+    verdict.OPEN: MarkStyle("question", "plain", "Not known"),
+    verdict.OK: MarkStyle("check", "good", "OK"),
+    finding.SKIPPED: MarkStyle("dash", "plain", "Not checked"),
 }
 
 
-def find_outcome_look(outcome: str) -> Look:
+def find_outcome_look(outcome: str) -> MarkStyle:
     """How an outcome is shown; one that nobody knows is not known."""
-    return OUTCOME_LOOKS.get(outcome, OUTCOME_LOOKS[verdict.UNKNOWN])
+    return _OUTCOME_LOOKS.get(outcome, _OUTCOME_LOOKS[verdict.UNKNOWN])
 
 
-def find_level_look(level: str) -> Look:
+def find_level_look(level: str) -> MarkStyle:
     """How a level is shown."""
-    return LEVEL_LOOKS.get(level, LEVEL_LOOKS[verdict.OPEN])
+    return _LEVEL_LOOKS.get(level, _LEVEL_LOOKS[verdict.OPEN])
 
 
-def make_mark(look: Look) -> Markup:
+def make_mark(look: MarkStyle) -> Markup:
     """The mark before a word. The word says the same, so it is hidden from readers that speak."""
     used = make_element("use", href=f"#mark-{look.shape}")
     return make_element("svg", used, class_=f"mark {look.tone}", viewBox="0 0 16 16", aria_hidden="true")

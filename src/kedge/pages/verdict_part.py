@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kedge.compat.verdict import FAIL, NOTE, OK, OPEN, WARNING, Judgement, Verdict
-from kedge.pages.marks import Look, find_level_look, find_outcome_look, make_mark
+from kedge.pages.marks import MarkStyle, find_level_look, find_outcome_look, make_mark
 from kedge.pages.markup import Markup, clean_text, format_advice, format_sentence, join_markup, make_element
 
 _ORDER = (FAIL, WARNING, NOTE, OPEN, OK)
@@ -20,7 +20,7 @@ _SUBJECTS = {
     "mpi": "MPI",
     "image": "Image",
 }
-_NOT_JUDGED = Look("question", "plain", "Not judged")
+_NOT_JUDGED = MarkStyle("question", "plain", "Not judged")
 
 
 def make_verdict_banner(verdict: Verdict | None) -> Markup:
@@ -30,7 +30,7 @@ def make_verdict_banner(verdict: Verdict | None) -> Markup:
     return make_banner(find_outcome_look(verdict.outcome), verdict.headline, "")
 
 
-def make_banner(look: Look, sentence: str, more: str) -> Markup:
+def make_banner(look: MarkStyle, sentence: str, more: str) -> Markup:
     """A mark, a word and a sentence that can be read from afar."""
     text = clean_text(sentence)
     body = make_element(
@@ -70,12 +70,12 @@ def _make_point(judgement: Judgement) -> Markup:
     return make_point(find_level_look(judgement.level), body)
 
 
-def make_level_line(look: Look, subject: str) -> Markup:
+def make_level_line(look: MarkStyle, subject: str) -> Markup:
     """`Problem: Driver`."""
     return make_element("h3", make_element("span", look.word, class_=f"level {look.tone}"), Markup(": "), subject)
 
 
-def make_point(look: Look, body: Sequence[Markup | None]) -> Markup:
+def make_point(look: MarkStyle, body: Sequence[Markup | None]) -> Markup:
     """One entry of a list of points."""
     return make_element("li", make_mark(look), make_element("div", join_markup(body), class_="body"))
 

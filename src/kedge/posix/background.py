@@ -25,7 +25,7 @@ def start_detached(argv: Sequence[str], environ: Mapping[str, str], *, log: Path
     def work() -> None:
         os.setsid()
         os.chdir("/")
-        reset_signals()
+        _reset_signals()
         close_all(callers)
         null = os.open(os.devnull, os.O_RDONLY)
         for source, target in ((null, 0), (streams, 1), (streams, 2)):
@@ -40,7 +40,7 @@ def start_detached(argv: Sequence[str], environ: Mapping[str, str], *, log: Path
         os.close(streams)
 
 
-def reset_signals() -> None:
+def _reset_signals() -> None:
     """Let all signals do what they do in a fresh program: what a caller ignores or blocks would stay so."""
     for number in range(1, signal.NSIG):
         if number not in (signal.SIGKILL, signal.SIGSTOP, 32, 33):  # 32 and 33 are the C library's own
@@ -95,7 +95,7 @@ def _become(program: Program, wait_end: int) -> None:
         os.setsid()
     if os.read(wait_end, 1) != _GO:
         os._exit(127)
-    reset_signals()
+    _reset_signals()
     for target, source in enumerate(program.streams):
         os.dup2(source, target)
     os.umask(program.umask)

@@ -8,13 +8,13 @@ import os
 import stat
 from pathlib import Path
 
-FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _KEPT_OPEN = 64  # of the folders on the way down: trees may be deeper than a process may have files open
 
 
 def open_folder(name: bytes | str | Path, *, at: int | None = None) -> int:
     """A descriptor of the folder `name` (in the folder `at`); a symbolic link in its place is an error."""
-    return os.open(name, FOLDER_FLAGS, dir_fd=at)
+    return os.open(name, _FOLDER_FLAGS, dir_fd=at)
 
 
 def name_in(folder: int, name: bytes) -> bytes:

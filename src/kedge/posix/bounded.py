@@ -30,7 +30,7 @@ _unburied: set[int] = set()  # children that were killed and had not ended yet: 
 
 
 @frozen
-class Task:
+class BoundedTask:
     """What to do, and for how long at most."""
 
     name: str
@@ -39,7 +39,7 @@ class Task:
 
 
 @frozen
-class Outcome:
+class TaskOutcome:
     """What became of a task: `answer` counts where `state` is ANSWERED, `status` (as a shell shows it) where DIED."""
 
     state: str
@@ -48,7 +48,7 @@ class Outcome:
     status: int = 0
 
 
-def run_bounded(tasks: Sequence[Task], *, seconds: float, at_once: int = _AT_ONCE) -> dict[str, Outcome]:
+def run_bounded(tasks: Sequence[BoundedTask], *, seconds: float, at_once: int = _AT_ONCE) -> dict[str, TaskOutcome]:
     """Run all of them, in children that have our memory; the outcomes by name, after `seconds` at the latest.
 
     A child that is late is killed and left alone: what hangs in the kernel never ends. What a child has started is
@@ -67,7 +67,7 @@ def run_bounded(tasks: Sequence[Task], *, seconds: float, at_once: int = _AT_ONC
 class _Child:
     """One task at work."""
 
-    def __init__(self, task: Task, pid: int, end: float) -> None:
+    def __init__(self, task: BoundedTask, pid: int, end: float) -> None:
         self.task = task
         self.pid = pid
         self.began = time.monotonic()
@@ -82,8 +82,8 @@ class _Child:
 class _Race:
     """All tasks, those that are at work by their pipes, and the outcomes so far."""
 
-    def __init__(self, tasks: Sequence[Task], end: float, at_once: int) -> None:
-        self.outcomes: dict[str, Outcome] = {}
+    def __init__(self, tasks: Sequence[BoundedTask], end: float, at_once: int) -> None:
+        self.outcomes: dict[str, TaskOutcome] = {}
         self._waiting = list(tasks)
         self._working: dict[int, _Child] = {}
         self._end = end
@@ -103,7 +103,7 @@ class _Race:
             for pipe in [pipe for pipe, child in self._working.items() if child.end <= now]:
                 self._finish(pipe, LATE)
         for task in self._waiting:
-            self.outcomes[task.name] = Outcome(LATE if time.monotonic() >= self._end else REFUSED, 0.0)
+            self.outcomes[task.name] = TaskOutcome(LATE if time.monotonic() >= self._end else REFUSED, 0.0)
 
     def end(self) -> None:
         """Kill who is still at work, as after an interrupt; bury those of the killed that are dead by now."""
@@ -151,10 +151,10 @@ class _Race:
             _kill(child.pid)
             _unburied.add(child.pid)
         seen = 0 if state == LATE else _reap(child.pid)
-        self.outcomes[child.task.name] = Outcome(state, seconds, child.answer, status or seen)
+        self.outcomes[child.task.name] = TaskOutcome(state, seconds, child.answer, status or seen)
 
 
-def _fork(task: Task, writing: int) -> int:
+def _fork(task: BoundedTask, writing: int) -> int:
     parent = os.getpid()
     # A signal to all of the terminal's processes must not raise KeyboardInterrupt in a child that runs our code still.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _MASKED)

@@ -19,7 +19,7 @@ from kedge.errors import StoreBusy
 from kedge.posix.files import explained
 from kedge.posix.private import make_private
 
-LOCK_PREFIX = ".kedge-lock-"
+_LOCK_PREFIX = ".kedge-lock-"
 LOCK_PATIENCE = 10.0  # seconds; such a file is written in milliseconds
 _KEPT_NAME = 200  # characters of the file's name in that of its lock, which may have 255 bytes
 
@@ -30,7 +30,7 @@ def lock_beside(target: Path) -> Path:
     It lies beside the file, so that all machines that see the one see the other, and it stays there: where a lock is
     removed, two can hold it. Each file has its own, because a folder such as /tmp may be for several users.
     """
-    return target.parent / f"{LOCK_PREFIX}{target.name[:_KEPT_NAME]}"
+    return target.parent / f"{_LOCK_PREFIX}{target.name[:_KEPT_NAME]}"
 
 
 @contextlib.contextmanager

@@ -80,7 +80,7 @@ def is_own_program(start: bytes) -> bool:
     )
 
 
-def hand_over(attempts: list[Attempt], complaint: str = "") -> OSError:
+def hand_over(attempts: list[StartAttempt], complaint: str = "") -> OSError:
     """Become the first of the programs that can be started; where none can, say the complaint and end.
 
     The program in memory can explain nothing. Without a complaint another process is there that can: this returns in
@@ -114,7 +114,7 @@ def _become(program: int, *inherited: int) -> OSError:
         return problem
 
 
-class Attempt:
+class StartAttempt:
     """One program that may be started: its path, its arguments and its variables."""
 
     def __init__(self, path: str, argv: Sequence[str], environ: Mapping[str, str]) -> None:
@@ -170,7 +170,9 @@ def _render_file(machine: tuple[int, int], code: bytes, table: bytes) -> bytes:
     return (identity + header + pieces + code).ljust(_GAP, b"\0") + table
 
 
-def make_program(attempts: list[Attempt], own: int, *pipes: int, complaint: bytes = b"", machine: str = "") -> bytes:
+def make_program(
+    attempts: list[StartAttempt], own: int, *pipes: int, complaint: bytes = b"", machine: str = ""
+) -> bytes:
     """A program that makes the attempts in turn, and if all fail ends with 255.
 
     `own` is the program's file: it takes its own permissions away, so that an image cannot start it in turn. Of the two

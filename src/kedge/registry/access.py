@@ -13,7 +13,7 @@ from kedge.registry.credentials import Credential, CredentialSources
 from kedge.registry.mirrors import Registries, load_registries, user_configuration
 from kedge.registry.proxies import Proxies
 from kedge.registry.tls import CERTIFICATE_FOLDERS
-from kedge.registry.transport import Transport, TransportOptions
+from kedge.registry.transport import HttpTransport, TransportOptions
 from kedge.release import VERSION
 from kedge.settings import home_directory
 
@@ -38,7 +38,7 @@ class AccessOptions:
 class Access:
     """How registries are reached; one is shared by all clients of a command, so connections are reused."""
 
-    transport: Transport
+    transport: HttpTransport
     sources: CredentialSources = field(default_factory=CredentialSources)
     registries: Registries = field(default_factory=Registries)
     plain_http: bool = False  # --no-https: http and nothing else
@@ -61,7 +61,7 @@ class Access:
         for note in registries.notes:
             progress.detail(note)
         return cls(
-            Transport(_transport_options(options, environ, home, progress)),
+            HttpTransport(_transport_options(options, environ, home, progress)),
             CredentialSources(options.login, options.authfile, options.username, environ, home),
             registries,
             options.no_https,

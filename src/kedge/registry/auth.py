@@ -21,7 +21,7 @@ from kedge.registry.hints import BODY_LIMIT, Situation, explain_refused, explain
 from kedge.registry.ngc import NGC_REGISTRY, is_ngc_address
 from kedge.registry.proxies import is_loopback
 from kedge.registry.secret import Secret, encode_basic, redact_url, scrub
-from kedge.registry.transport import Request, Response, Transport, split_url
+from kedge.registry.transport import HttpRequest, HttpTransport, Response, split_url
 
 _MAXIMUM_ANSWER = 1 << 20
 _DEFAULT_LIFETIME = 60.0  # seconds, as the token specification says when none is given
@@ -51,7 +51,7 @@ class Authenticator:
 
     def __init__(
         self,
-        transport: Transport,
+        transport: HttpTransport,
         base: str,
         credential: Credential | None,
         situation: Situation,
@@ -135,7 +135,7 @@ class Authenticator:
         with response:
             return _parse_token(response.read_all(_MAXIMUM_ANSWER, "the answer of the token service"), response.url)
 
-    def _token_request(self, realm: str, challenge: Challenge, scope: str) -> Request:
+    def _token_request(self, realm: str, challenge: Challenge, scope: str) -> HttpRequest:
         login = self._credential.login if self._credential else None
         if login is not None and not self._may_send_to(realm):
             self.withheld = urlsplit(realm).netloc
@@ -148,13 +148,13 @@ class Authenticator:
                 ("refresh_token", login.identity_token.reveal()),
             ]  # fmt: skip
             headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
-            return Request("POST", realm, headers, body=urlencode(form).encode(), follow=False)
+            return HttpRequest("POST", realm, headers, body=urlencode(form).encode(), follow=False)
         authorization = None
         if login is not None and login.username and login.password is not None:
             authorization = encode_basic(login.username, login.password)
             wanted.append(("account", login.username))
         wanted.extend(("scope", each) for each in scopes)
-        return Request("GET", append_query(realm, wanted), {"Accept": "application/json"}, authorization)
+        return HttpRequest("GET", append_query(realm, wanted), {"Accept": "application/json"}, authorization)
 
     def _may_send_to(self, realm: str) -> bool:
         registry, service = urlsplit(self._base), urlsplit(realm)

@@ -17,9 +17,9 @@ from kedge.errors import NetworkFailed, RateLimited, RegistryProtocolError
 from kedge.model.image_name import is_tag
 from kedge.registry.hints import is_web_page
 from kedge.registry.secret import redact_url
-from kedge.registry.transport import Request, Response, Transport, split_url
+from kedge.registry.transport import HttpRequest, HttpTransport, Response, split_url
 
-NGC_ADDRESS = "https://api.ngc.nvidia.com"
+_NGC_ADDRESS = "https://api.ngc.nvidia.com"
 LARGEST_ANSWER = 8 << 20  # bytes; a hundred results have about 300 kB
 SECONDS = 15.0  # for one answer, to its last byte
 MOST_RESULTS = 100  # that are asked for at once
@@ -56,7 +56,7 @@ class NgcCatalog:
 
     title = "NGC"
 
-    def __init__(self, transport: Transport, address: str = NGC_ADDRESS) -> None:
+    def __init__(self, transport: HttpTransport, address: str = _NGC_ADDRESS) -> None:
         self._transport = transport
         self._address = address.rstrip("/")
 
@@ -95,9 +95,9 @@ def _read_resource(resource: dict[str, object]) -> CatalogEntry | None:
     )
 
 
-def ask_catalog(transport: Transport, url: str, who: str) -> dict[str, object]:
+def ask_catalog(transport: HttpTransport, url: str, who: str) -> dict[str, object]:
     """The JSON object at an address; KedgeError, within bounded time and memory, for whatever else comes."""
-    request = Request("GET", url, {"Accept": "application/json"}, retries=0, read_timeout=SECONDS)
+    request = HttpRequest("GET", url, {"Accept": "application/json"}, retries=0, read_timeout=SECONDS)
     with transport.send(request) as response:
         if response.status != 200:
             raise _refuse(response, who)

@@ -31,7 +31,7 @@ from kedge.registry.secret import redact_url
 from kedge.registry.session import Call, Session
 from kedge.registry.stream import BlobStream, open_stream
 from kedge.registry.tag_list import TagLimits, TagWalk
-from kedge.registry.transport import Request, Response, split_url
+from kedge.registry.transport import HttpRequest, Response, split_url
 from kedge.registry.upload import Upload, is_there, put_blob
 
 _ACCEPT = {"Accept": ", ".join(ACCEPTED_MANIFESTS)}
@@ -157,7 +157,7 @@ class RegistryClient:
     def _open_foreign(self, url: str, descriptor: Descriptor, offset: int) -> BlobStream:
         def request(start: int) -> Response:
             headers = {"Range": f"bytes={start}-"} if start else {}
-            response = self._access.transport.send(Request("GET", url, headers))
+            response = self._access.transport.send(HttpRequest("GET", url, headers))
             if response.status not in (200, 206, 416):
                 response.close()
                 raise ImageNotFound(

@@ -16,7 +16,7 @@ _TIMEOUT = 30.0
 TOKEN_USER = "<token>"  # the user name that marks an identity token
 
 
-def ask_helper(name: str, key: str) -> Login | None:
+def _ask_helper(name: str, key: str) -> Login | None:
     """What the helper knows for `key`, or None; when it fails, the error does not repeat what it printed."""
     if not _NAME.match(name):
         raise ProgramFailed(f"'{name}' cannot be the name of a credential helper")
@@ -46,8 +46,8 @@ def _parse_answer(output: bytes, program: str) -> Login | None:
 
 
 def try_helper(name: str, key: str) -> tuple[Login | None, str | None]:
-    """As `ask_helper`, but a helper that fails is only noted: a public image needs none."""
+    """As `_ask_helper`, but a helper that fails is only noted: a public image needs none."""
     try:
-        return ask_helper(name, key), None
+        return _ask_helper(name, key), None
     except KedgeError as problem:
         return None, problem.message

@@ -45,7 +45,7 @@ class Credential:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CredentialSearch:
     """The outcome of a search: a credential or none, and what was odd on the way."""
 
     credential: Credential | None = None
@@ -62,7 +62,7 @@ class CredentialSources:
     environ: Mapping[str, str] = field(default_factory=dict)
     home: Path = Path("/")
 
-    def find(self, registry: str, repository: str, *, is_mirror: bool = False) -> Found:
+    def find(self, registry: str, repository: str, *, is_mirror: bool = False) -> CredentialSearch:
         """The credential for a repository; what is not tied to a host is kept from mirrors."""
         notes: list[str] = []
         sources: list[Iterator[Credential]] = []
@@ -77,8 +77,8 @@ class CredentialSources:
                 if self._is_misdirected(credential, registry):
                     notes.append(f"{credential.source} holds an NGC API key; kedge sends those to nvcr.io only")
                     continue
-                return Found(credential, tuple(notes))
-        return Found(None, tuple(notes))
+                return CredentialSearch(credential, tuple(notes))
+        return CredentialSearch(None, tuple(notes))
 
     def _is_misdirected(self, credential: Credential, registry: str) -> bool:
         """Whether it is a key of NGC and the registry is not NVIDIA's."""

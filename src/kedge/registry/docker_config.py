@@ -17,7 +17,7 @@ from kedge.posix.files import write_atomically
 from kedge.registry.secret import Secret
 
 _MAXIMUM = 4 << 20
-HUB_KEY = "https://index.docker.io/v1/"
+_HUB_KEY = "https://index.docker.io/v1/"
 _HUB_NAMES = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"})
 
 
@@ -56,7 +56,7 @@ class AuthFile:
         for key in list_keys(registry, repository):
             if key in by_key:
                 return by_key[key]
-        return (self.store, storage_key(registry)) if self.store else None
+        return (self.store, _storage_key(registry)) if self.store else None
 
 
 def list_keys(registry: str, repository: str) -> list[str]:
@@ -80,10 +80,10 @@ def normalize_key(key: str) -> str:
     return f"{host}/{path}" if path else host
 
 
-def storage_key(registry: str) -> str:
+def _storage_key(registry: str) -> str:
     """The key an entry is written under, so that Docker and Apptainer find it."""
     host = normalize_key(registry)
-    return HUB_KEY if host == "docker.io" else host
+    return _HUB_KEY if host == "docker.io" else host
 
 
 def read_auth_file(path: Path) -> AuthFile | None:
@@ -112,7 +112,7 @@ def _put_login(document: dict[str, Any], path: Path, registry: str, login: str) 
         raise InvalidSetting(f"{path}: 'auths' is not an object", hint="move the file away and log in again")
     for key in [key for key in auths if normalize_key(key) == normalize_key(registry)]:
         del auths[key]
-    auths[storage_key(registry)] = {"auth": base64.b64encode(login.encode()).decode()}
+    auths[_storage_key(registry)] = {"auth": base64.b64encode(login.encode()).decode()}
 
 
 def remove_login(path: Path, registry: str) -> bool:

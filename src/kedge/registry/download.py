@@ -22,27 +22,27 @@ from kedge.model.size import format_size
 from kedge.registry.hints import BODY_LIMIT, Situation, explain_response, read_error_body
 from kedge.registry.secret import redact_url
 from kedge.registry.stream import BlobStream, open_stream
-from kedge.registry.transport import Request, Response, Transport
+from kedge.registry.transport import HttpRequest, HttpTransport, Response
 
 _ATTEMPTS = 5  # breaks without a single new byte in between
 
 
 @dataclass(frozen=True, slots=True)
-class Downloaded:
+class _Downloaded:
     """What a download gave."""
 
     digest: Digest
     size: int
 
 
-def open_url(transport: Transport, url: str, offset: int = 0, validator: str = "") -> BlobStream:
+def open_url(transport: HttpTransport, url: str, offset: int = 0, validator: str = "") -> BlobStream:
     """The bytes behind an address from `offset`; with a `validator` only if the file is still the same, else from 0."""
 
     def request(start: int) -> Response:
         headers = {"Range": f"bytes={start}-"} if start else {}
         if start and validator:
             headers["If-Range"] = validator
-        response = transport.send(Request("GET", url, headers))
+        response = transport.send(HttpRequest("GET", url, headers))
         accepted = (200, 206, 416) if start else (200,)
         if response.status not in accepted:
             raise _explain(response, url)
@@ -58,13 +58,13 @@ def open_url(transport: Transport, url: str, offset: int = 0, validator: str = "
 
 
 def download_url(
-    transport: Transport,
+    transport: HttpTransport,
     url: str,
     file: BinaryIO,
     *,
     limit: int | None = None,
     announce: Callable[[int | None], Callable[[int], None]] | None = None,
-) -> Downloaded:
+) -> _Downloaded:
     """Write the file behind an address to `file` (seekable, empty); breaks are resumed, a changed file starts again.
 
     `announce` is told the size once it is known, and gives the function that is called with every advance.
@@ -87,7 +87,7 @@ def download_url(
                     advance = announce(stream.size) if announce else _ignore
                 for piece in stream:
                     advance(writer.write(piece))
-            return Downloaded(Digest("sha256", writer.digest.hexdigest()), writer.position)
+            return _Downloaded(Digest("sha256", writer.digest.hexdigest()), writer.position)
         except NetworkFailed as problem:
             failures = 1 if writer.furthest > before and not problem.is_slow else failures + 1
             arrived = f"{format_size(writer.position)} have arrived"

@@ -100,7 +100,7 @@ def _explain_unexpected(status: int, situation: Situation, body: bytes, context:
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorBody:
+class _ErrorBody:
     """A registry's own explanation: codes such as MANIFEST_UNKNOWN, and words."""
 
     codes: frozenset[str] = frozenset()
@@ -108,23 +108,23 @@ class ErrorBody:
     is_page: bool = False
 
 
-def read_error_body(body: bytes, content_type: str) -> ErrorBody:
+def read_error_body(body: bytes, content_type: str) -> _ErrorBody:
     """Read `{"errors": [{"code", "message"}]}`, a bare message, plain text, or see that it is a web page."""
     if is_web_page(body, content_type):
-        return ErrorBody(is_page=True)
+        return _ErrorBody(is_page=True)
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
-        return ErrorBody(text=_printable(body.decode(errors="replace")))
+        return _ErrorBody(text=_printable(body.decode(errors="replace")))
     if not isinstance(document, dict):
-        return ErrorBody(text=_printable(str(document)))
+        return _ErrorBody(text=_printable(str(document)))
     entries = document.get("errors")
     found = [entry for entry in entries if isinstance(entry, dict)][:5] if isinstance(entries, list) else []
     if found:
         codes = frozenset(str(entry.get("code") or "").upper() for entry in found)
-        return ErrorBody(codes, _printable("; ".join(_describe_entry(entry) for entry in found)))
+        return _ErrorBody(codes, _printable("; ".join(_describe_entry(entry) for entry in found)))
     words = document.get("details") or document.get("message") or document.get("error") or ""
-    return ErrorBody(text=_printable(str(words)))
+    return _ErrorBody(text=_printable(str(words)))
 
 
 def is_web_page(body: bytes, content_type: str) -> bool:
@@ -181,7 +181,7 @@ def _explain_unauthorized(situation: Situation, context: dict[str, str]) -> Kedg
         return AuthenticationFailed(
             f"nvcr.io wants an API key for {situation.image}, and none was found",
             context={**context, "page": ngc_page(situation.repository)},
-            hint=f"{NGC_KEY_HINT}; if the image should be public, check its name on its page",
+            hint=f"{_NGC_KEY_HINT}; if the image should be public, check its name on its page",
         )
     what = f"no login for {situation.registry} was found"
     if situation.registry == "docker.io":
@@ -193,7 +193,7 @@ def _explain_unauthorized(situation: Situation, context: dict[str, str]) -> Kedg
     )
 
 
-NGC_KEY_HINT = (
+_NGC_KEY_HINT = (
     "make a key with the 'NGC Catalog' permission at https://org.ngc.nvidia.com/setup/api-keys, then type: "
     "kedge registry login -u '$oauthtoken' nvcr.io (in single quotes), or put the key into NGC_API_KEY"
 )
@@ -207,7 +207,7 @@ def explain_refused(situation: Situation, context: dict[str, str] | None = None)
             f"nvcr.io refused the API key from {situation.credential} for {situation.image}: it is wrong, expired, "
             "revoked, or lacks the 'NGC Catalog' permission; or the image is not yours to read",
             context=context,
-            hint=f"the user name must be exactly $oauthtoken; {NGC_KEY_HINT}",
+            hint=f"the user name must be exactly $oauthtoken; {_NGC_KEY_HINT}",
         )
     return AuthenticationFailed(
         f"{situation.registry} refused the login from {situation.credential} for {situation.image}",
@@ -228,7 +228,7 @@ def _explain_denied(situation: Situation, context: dict[str, str]) -> KedgeError
             f"nvcr.io does not let you {situation.action} {situation.image}: {who} its licence, or is not in its team",
             context={**context, "page": page},
             hint=f"open {page}, sign in, accept the terms there and try again"
-            + ("" if situation.credential else f"; {NGC_KEY_HINT}"),
+            + ("" if situation.credential else f"; {_NGC_KEY_HINT}"),
         )
     who = f"the login from {situation.credential}" if situation.credential else "an anonymous user"
     return AccessDenied(
@@ -239,7 +239,7 @@ def _explain_denied(situation: Situation, context: dict[str, str]) -> KedgeError
     )
 
 
-def _explain_missing(situation: Situation, said: ErrorBody, context: dict[str, str]) -> KedgeError:
+def _explain_missing(situation: Situation, said: _ErrorBody, context: dict[str, str]) -> KedgeError:
     name = f"{situation.registry}/{situation.repository}"
     tags = f"kedge tags {name}"
     if "BLOB_UNKNOWN" in said.codes:

@@ -16,9 +16,9 @@ from kedge.registry.catalog import (
     read_count,
     read_name,
 )
-from kedge.registry.transport import Transport
+from kedge.registry.transport import HttpTransport
 
-HUB_ADDRESS = "https://hub.docker.com"
+_HUB_ADDRESS = "https://hub.docker.com"
 
 
 class HubCatalog:
@@ -26,7 +26,7 @@ class HubCatalog:
 
     title = "Docker Hub"
 
-    def __init__(self, transport: Transport, address: str = HUB_ADDRESS) -> None:
+    def __init__(self, transport: HttpTransport, address: str = _HUB_ADDRESS) -> None:
         self._transport = transport
         self._address = address.rstrip("/")
 

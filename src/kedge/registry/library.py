@@ -16,14 +16,14 @@ from kedge.registry.remotes import Remote, active_remote
 from kedge.registry.secret import Secret
 from kedge.registry.services import find_services
 from kedge.registry.stream import BlobStream, open_stream
-from kedge.registry.transport import Request, Response, Transport, split_url
+from kedge.registry.transport import HttpRequest, HttpTransport, Response, split_url
 
 KNOWN_LIBRARY = "https://library.sylabs.io"
 _MAXIMUM = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class LibraryImage:
+class _LibraryImage:
     """What the library says about an image."""
 
     path: str  # entity/collection/container:tag
@@ -46,17 +46,17 @@ class LibraryFind:
 class LibraryClient:
     """Speaks with one library server."""
 
-    def __init__(self, base: str, transport: Transport, token: Secret | None = None) -> None:
+    def __init__(self, base: str, transport: HttpTransport, token: Secret | None = None) -> None:
         self.base = base.rstrip("/")
         self._host = split_url(self.base).netloc
         self._transport = transport
         self._authorization = Secret(f"Bearer {token.reveal()}") if token else None
 
-    def describe(self, path: str, architecture: str) -> LibraryImage:
+    def describe(self, path: str, architecture: str) -> _LibraryImage:
         """Size and digest of an image, before it is downloaded."""
         url = f"{self.base}/v1/images/{quote(path, safe='/:.')}?arch={quote(architecture)}"
         response = self._transport.send(
-            Request("GET", url, {"Accept": "application/json"}, authorization=self._authorization)
+            HttpRequest("GET", url, {"Accept": "application/json"}, authorization=self._authorization)
         )
         if response.status != 200:
             raise self._explain(response, path, architecture)
@@ -67,13 +67,13 @@ class LibraryClient:
             raise explain_web_page(self._situation(path), url, content_type)
         return _parse_image(raw, path, architecture, self._host)
 
-    def open_image(self, image: LibraryImage, offset: int = 0) -> BlobStream:
+    def open_image(self, image: _LibraryImage, offset: int = 0) -> BlobStream:
         """The SIF's bytes from `offset`; the caller verifies and closes. The token does not follow the redirect."""
         url = f"{self.base}/v1/imagefile/{quote(image.path, safe='/:.')}?arch={quote(image.architecture)}"
 
         def request(start: int) -> Response:
             headers = {"Range": f"bytes={start}-"} if start else {}
-            response = self._transport.send(Request("GET", url, headers, self._authorization))
+            response = self._transport.send(HttpRequest("GET", url, headers, self._authorization))
             if response.status not in ((200, 206, 416) if start else (200,)):
                 raise self._explain(response, image.path, image.architecture)
             return response
@@ -83,7 +83,7 @@ class LibraryClient:
     def delete(self, path: str, architecture: str) -> None:
         """Delete an image; raises where the library does not do it."""
         url = f"{self.base}/v1/images/{quote(path, safe='/:.')}?arch={quote(architecture)}"
-        response = self._transport.send(Request("DELETE", url, authorization=self._authorization))
+        response = self._transport.send(HttpRequest("DELETE", url, authorization=self._authorization))
         if response.status not in (200, 202, 204):
             raise self._explain(response, path, architecture)
         response.close()
@@ -93,7 +93,7 @@ class LibraryClient:
         signed = "&signed=true" if only_signed else ""
         url = f"{self.base}/v1/search?arch={quote(architecture)}{signed}&value={quote(text)}"
         response = self._transport.send(
-            Request("GET", url, {"Accept": "application/json"}, authorization=self._authorization)
+            HttpRequest("GET", url, {"Accept": "application/json"}, authorization=self._authorization)
         )
         if response.status != 200:
             raise explain_response(response, self._situation(text))
@@ -117,7 +117,7 @@ class LibraryClient:
         return problem
 
 
-def _parse_image(raw: bytes, path: str, architecture: str, host: str) -> LibraryImage:
+def _parse_image(raw: bytes, path: str, architecture: str, host: str) -> _LibraryImage:
     try:
         document = json.loads(raw)
     except (ValueError, RecursionError):
@@ -129,7 +129,7 @@ def _parse_image(raw: bytes, path: str, architecture: str, host: str) -> Library
         raise ImageNotFound(f"{path} on {host} was named, but never uploaded completely", hint="ask its owner")
     size = data.get("size")
     is_number = isinstance(size, int) and not isinstance(size, bool) and 0 < size < 1 << 63
-    return LibraryImage(
+    return _LibraryImage(
         path, size if is_number else None, _parse_hash(data.get("hash")),
         str(data.get("architecture") or architecture), bool(data.get("signed")),
     )  # fmt: skip
@@ -160,7 +160,7 @@ def _parse_hash(value: object) -> Digest | None:
 
 
 def find_library(
-    transport: Transport, home: Path, *, address: str | None = None, environ: Mapping[str, str] | None = None
+    transport: HttpTransport, home: Path, *, address: str | None = None, environ: Mapping[str, str] | None = None
 ) -> LibraryClient:
     """The library to use: `address`, KEDGE_, APPTAINER_ or SINGULARITY_LIBRARY, or what remote.yaml says.
 
@@ -187,7 +187,7 @@ def find_library(
     )
 
 
-def _token_for(address: str, transport: Transport, remote: Remote | None) -> Secret | None:
+def _token_for(address: str, transport: HttpTransport, remote: Remote | None) -> Secret | None:
     """The remote's token, if the address is that remote's own library: it goes to no other."""
     if remote is None or remote.token is None:
         return None
@@ -197,7 +197,7 @@ def _token_for(address: str, transport: Transport, remote: Remote | None) -> Sec
         return None
 
 
-def _discover(transport: Transport, remote: Remote) -> str | None:
+def _discover(transport: HttpTransport, remote: Remote) -> str | None:
     """The library address that a remote announces; None when it has no library."""
     if remote.uri.rstrip("/").endswith("cloud.sylabs.io"):
         return KNOWN_LIBRARY

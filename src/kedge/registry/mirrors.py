@@ -17,7 +17,7 @@ from kedge.errors import AccessDenied, InvalidSetting
 
 _MAXIMUM = 1 << 20
 _LOCATION = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*)(:\d{1,5})?(/[A-Za-z0-9._-]+)*/?\Z")
-HUB_HOST = "registry-1.docker.io"
+_HUB_HOST = "registry-1.docker.io"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,11 @@ class Endpoint:
     @property
     def host(self) -> str:
         """The host to connect to: Docker Hub's is not the one in its name."""
-        return HUB_HOST if self.registry in ("docker.io", "index.docker.io") else self.registry
+        return _HUB_HOST if self.registry in ("docker.io", "index.docker.io") else self.registry
 
 
 @dataclass(frozen=True, slots=True)
-class Mirror:
+class _Mirror:
     """One `[[registry.mirror]]` table."""
 
     location: str
@@ -45,14 +45,14 @@ class Mirror:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class _MirrorRule:
     """One `[[registry]]` table."""
 
     prefix: str
     location: str
     insecure: bool = False
     blocked: bool = False
-    mirrors: tuple[Mirror, ...] = ()
+    mirrors: tuple[_Mirror, ...] = ()
     path: Path = Path()
 
     def match_length(self, name: str) -> int:
@@ -69,7 +69,7 @@ class Rule:
 class Registries:
     """All rules, and what was odd in the files."""
 
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[_MirrorRule, ...] = ()
     notes: tuple[str, ...] = field(default=())
 
     def list_endpoints(self, registry: str, repository: str, *, by_digest: bool = False) -> list[Endpoint]:
@@ -99,7 +99,7 @@ class Registries:
 
 def load_registries(environ: Mapping[str, str], home: Path, system: Path = Path("/etc/containers")) -> Registries:
     """Read the files that Podman and skopeo would read; a later file's rule replaces an earlier one of its prefix."""
-    rules: dict[str, Rule] = {}
+    rules: dict[str, _MirrorRule] = {}
     notes: list[str] = []
     for path in _list_files(environ, home, system):
         for rule in _read_file(path, notes):
@@ -130,7 +130,7 @@ def _list_files(environ: Mapping[str, str], home: Path, system: Path) -> list[Pa
     return files
 
 
-def _read_file(path: Path, notes: list[str]) -> list[Rule]:
+def _read_file(path: Path, notes: list[str]) -> list[_MirrorRule]:
     try:
         with path.open("rb") as file:
             raw = file.read(_MAXIMUM + 1)
@@ -154,7 +154,7 @@ def _read_file(path: Path, notes: list[str]) -> list[Rule]:
     return [_parse_rule(table, path) for table in tables]
 
 
-def _parse_rule(table: dict[str, Any], path: Path) -> Rule:
+def _parse_rule(table: dict[str, Any], path: Path) -> _MirrorRule:
     location = _text(table, "location", path)
     prefix = _text(table, "prefix", path) or location
     if not prefix:
@@ -163,7 +163,7 @@ def _parse_rule(table: dict[str, Any], path: Path) -> Rule:
     if not isinstance(mirrors, list) or not all(isinstance(mirror, dict) for mirror in mirrors):
         raise _refuse(path, "'mirror' must be an array of tables, [[registry.mirror]]")
     only_digests = _flag(table, "mirror-by-digest-only", path)
-    return Rule(
+    return _MirrorRule(
         prefix=prefix.rstrip("/"),
         location=_check_location(location, path) if location else "",
         insecure=_flag(table, "insecure", path),
@@ -173,14 +173,14 @@ def _parse_rule(table: dict[str, Any], path: Path) -> Rule:
     )
 
 
-def _parse_mirror(table: dict[str, Any], path: Path, *, only_digests: bool) -> Mirror:
+def _parse_mirror(table: dict[str, Any], path: Path, *, only_digests: bool) -> _Mirror:
     pull = _text(table, "pull-from-mirror", path) or ("digest-only" if only_digests else "all")
     if pull not in ("all", "digest-only", "tag-only"):
         raise _refuse(path, f"pull-from-mirror must be all, digest-only or tag-only, not '{pull}'")
     location = _text(table, "location", path)
     if not location:
         raise _refuse(path, "a [[registry.mirror]] needs a location")
-    return Mirror(_check_location(location, path), _flag(table, "insecure", path), pull)
+    return _Mirror(_check_location(location, path), _flag(table, "insecure", path), pull)
 
 
 def _check_location(location: str, path: Path) -> str:

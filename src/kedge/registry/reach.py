@@ -18,8 +18,8 @@ from kedge.registry.access import Access
 from kedge.registry.client import RegistryClient
 from kedge.registry.mirrors import Endpoint
 from kedge.registry.secret import redact_url, scrub
-from kedge.registry.transport import Request, Transport, split_url
-from kedge.registry.trouble import Kind, Trouble
+from kedge.registry.transport import HttpRequest, HttpTransport, split_url
+from kedge.registry.trouble import Trouble, TroubleKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +41,15 @@ class LoginAnswer:
     said: str = ""
 
 
-def make_hasty(access: Access, seconds: float) -> Access:
+def _make_hasty(access: Access, seconds: float) -> Access:
     """The same access, which waits no longer than `seconds` for a connection or an answer, and tries once."""
     options = replace(access.transport.options, connect_timeout=seconds, read_timeout=seconds, retries=0)
-    return replace(access, transport=Transport(options))
+    return replace(access, transport=HttpTransport(options))
 
 
 def probe_registries(endpoints: Iterable[Endpoint], access: Access, seconds: float) -> list[Reach]:
     """Ask each registry for its API's root, all at once; no login is sent. Takes `seconds` at most."""
-    hasty = make_hasty(access, seconds)
+    hasty = _make_hasty(access, seconds)
     probes = {each.host: _Probe(each, hasty) for each in endpoints}
     answers = answer_within(seconds, {host: probe.run for host, probe in probes.items()})
     return [answers.get(host) or probe.describe_late(seconds) for host, probe in probes.items()]
@@ -57,7 +57,7 @@ def probe_registries(endpoints: Iterable[Endpoint], access: Access, seconds: flo
 
 def is_listening_within(urls: Iterable[str], seconds: float) -> dict[str, bool]:
     """Whether somebody accepts connections at each address, straight and without a proxy."""
-    transport = Transport(replace(Transport().options, connect_timeout=seconds, retries=0))
+    transport = HttpTransport(replace(HttpTransport().options, connect_timeout=seconds, retries=0))
     known = list(urls)
     answers = answer_within(seconds, {url: partial(transport.is_listening, url) for url in known})
     return {url: answers.get(url, False) for url in known}
@@ -65,7 +65,7 @@ def is_listening_within(urls: Iterable[str], seconds: float) -> dict[str, bool]:
 
 def try_login(registry: str, access: Access, seconds: float) -> LoginAnswer:
     """Let a registry check the login that would be used for it; nothing that is secret is in the answer."""
-    hasty = make_hasty(access, seconds)
+    hasty = _make_hasty(access, seconds)
 
     def ask() -> LoginAnswer:
         found = hasty.sources.find(registry, "").credential
@@ -102,18 +102,18 @@ class _Probe:
         return self._describe(time.monotonic() - began, trouble, is_page=is_page)
 
     def _exchange(self) -> tuple[Trouble | None, bool]:
-        request = Request("GET", self._url, verify=not self._endpoint.insecure, follow=False)
+        request = HttpRequest("GET", self._url, verify=not self._endpoint.insecure, follow=False)
         answer = self._transport.try_once(request)
         if isinstance(answer, Trouble):
-            is_plain = self._endpoint.insecure and answer.kind is Kind.NOT_TLS
+            is_plain = self._endpoint.insecure and answer.kind is TroubleKind.NOT_TLS
             return (None if is_plain else answer), False
         with answer:
             return None, (answer.header("Content-Type") or "").lower().startswith("text/html")
 
     def describe_late(self, seconds: float) -> Reach:
         if self._has_address or self._find_proxy():
-            return self._describe(seconds, Trouble(Kind.TIMEOUT))
-        return self._describe(seconds, Trouble(Kind.NAME_LATER, "the name service does not answer"))
+            return self._describe(seconds, Trouble(TroubleKind.TIMEOUT))
+        return self._describe(seconds, Trouble(TroubleKind.NAME_LATER, "the name service does not answer"))
 
     def _describe(self, seconds: float, trouble: Trouble | None, *, is_page: bool = False) -> Reach:
         return Reach(self._endpoint.host, seconds, trouble, is_page, self._find_proxy())

@@ -64,7 +64,7 @@ BUILT_IN = Remotes(DEFAULT, {DEFAULT: Remote(DEFAULT, "cloud.apptainer.org", is_
 def active_remote(home: Path, environ: Mapping[str, str] = NOTHING) -> Remote | None:
     """The remote that Apptainer or SingularityCE has in use for this user; None when there is none."""
     for folder in (apptainer_directory(environ, home), home / ".singularity"):
-        chosen = read_remotes(folder / FILE_NAME).chosen
+        chosen = _read_remotes(folder / FILE_NAME).chosen
         if chosen is not None:
             return chosen
     return None
@@ -72,8 +72,8 @@ def active_remote(home: Path, environ: Mapping[str, str] = NOTHING) -> Remote | 
 
 def list_remotes(user_file: Path, site_files: tuple[Path, ...] = SITE_FILES) -> Remotes:
     """The site's remotes and the user's, and which of them is in use, as Apptainer sees them."""
-    site = next((read_remotes(path, is_site=True) for path in site_files if path.is_file()), BUILT_IN)
-    own = read_remotes(user_file)
+    site = next((_read_remotes(path, is_site=True) for path in site_files if path.is_file()), BUILT_IN)
+    own = _read_remotes(user_file)
     known = {**{name: remote for name, remote in own.known.items() if not remote.is_site}, **site.known}
     for name, remote in own.known.items():
         if name in site.known and remote.token is not None:  # a login to the site's remote is the user's
@@ -83,7 +83,7 @@ def list_remotes(user_file: Path, site_files: tuple[Path, ...] = SITE_FILES) -> 
     return Remotes(active, dict(sorted(known.items())))
 
 
-def read_remotes(path: Path, *, is_site: bool = False) -> Remotes:
+def _read_remotes(path: Path, *, is_site: bool = False) -> Remotes:
     """What a remote.yaml says; nothing where there is none."""
     try:
         with path.open("rb") as file:

@@ -8,16 +8,16 @@ import json
 from kedge.errors import InvalidSetting
 from kedge.registry.hints import Situation, explain_response
 from kedge.registry.remotes import Remote
-from kedge.registry.transport import Request, Transport
+from kedge.registry.transport import HttpRequest, HttpTransport
 
 SERVICES = {"libraryAPI": "Library", "keystoreAPI": "Keystore", "tokenAPI": "Token", "consentAPI": "Consent"}
 _MAXIMUM = 1 << 20
 
 
-def find_services(transport: Transport, remote: Remote) -> dict[str, str]:
+def find_services(transport: HttpTransport, remote: Remote) -> dict[str, str]:
     """The addresses of the services that a remote announces, by their names in `SERVICES`."""
     url = f"{remote.base}/assets/config/config.prod.json"
-    response = transport.send(Request("GET", url, {"Accept": "application/json"}))
+    response = transport.send(HttpRequest("GET", url, {"Accept": "application/json"}))
     if response.status != 200:
         raise explain_response(response, Situation(remote.uri))
     with response:

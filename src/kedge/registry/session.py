@@ -12,12 +12,12 @@ from kedge.errors import KedgeError, NetworkFailed, RegistryProtocolError
 from kedge.registry.access import Access
 from kedge.registry.auth import Authenticator
 from kedge.registry.challenge import Challenge, parse_challenges
-from kedge.registry.credentials import Found
+from kedge.registry.credentials import CredentialSearch
 from kedge.registry.hints import Situation, explain_response
 from kedge.registry.mirrors import Endpoint
 from kedge.registry.proxies import is_loopback
 from kedge.registry.secret import Secret, redact_url
-from kedge.registry.transport import Body, Request, Response, is_same_origin, split_url
+from kedge.registry.transport import Body, HttpRequest, Response, is_same_origin, split_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Session:
         self.endpoint = endpoint
         self._access = access
         self._transport = access.transport
-        self._found: Found | None = None
+        self._found: CredentialSearch | None = None
         name = endpoint.registry if endpoint.is_mirror else registry
         self._situation = Situation(name, endpoint.repository)
         self._lock = threading.Lock()
@@ -65,7 +65,7 @@ class Session:
         scope = self._scope(call)
         authorization = authenticator.header(scope) if is_own else None
         for _ in range(3):
-            request = Request(
+            request = HttpRequest(
                 call.method, url, call.headers, authorization, call.body, verify=self._verify or not is_own,
                 retries=call.retries, read_timeout=call.read_timeout,
             )  # fmt: skip
@@ -123,7 +123,7 @@ class Session:
             )
         return target
 
-    def _credentials(self) -> Found:
+    def _credentials(self) -> CredentialSearch:
         if self._found is None:
             self._found = self._access.sources.find(
                 self.endpoint.registry, self.endpoint.repository, is_mirror=self.endpoint.is_mirror
@@ -160,7 +160,7 @@ class Session:
             return f"http://{host}"  # what is said then is the same, and sooner
         try:
             self._transport.send(
-                Request("GET", f"https://{host}/v2/", verify=self._verify, retries=0, follow=False)
+                HttpRequest("GET", f"https://{host}/v2/", verify=self._verify, retries=0, follow=False)
             ).close()
         except NetworkFailed as problem:
             if not _may_be_plain(problem):
@@ -198,7 +198,7 @@ class Session:
     def _ask_challenges(self) -> list[Challenge]:
         """What the API's root asks for: some registries hide images from strangers and do not ask who they are."""
         with self._transport.send(
-            Request("GET", f"{self._settle_base()}/v2/", verify=self._verify, follow=False)
+            HttpRequest("GET", f"{self._settle_base()}/v2/", verify=self._verify, follow=False)
         ) as response:
             return parse_challenges(response.header_list("WWW-Authenticate")) if response.status == 401 else []
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """HTTP over urllib3: the only module that opens sockets.
 
-One `Transport` keeps connections alive for all hosts. It retries what may pass (429, 5xx, broken connections), follows
-redirects itself so that Authorization never leaves the host it is for, and never goes from https back to http.
+One `HttpTransport` keeps connections alive for all hosts. It retries what may pass (429, 5xx, broken connections),
+follows redirects itself so that Authorization never leaves the host it is for, and never goes from https back to http.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from kedge.registry.tls import CERTIFICATE_FOLDERS, SYSTEM_BUNDLES, HostCertific
 from kedge.registry.trouble import (
     BRIEF,
     TRANSIENT,
-    Kind,
     Trouble,
+    TroubleKind,
     explain_break,
     explain_pace,
     explain_silence,
@@ -70,7 +70,7 @@ class TransportOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HttpRequest:
     """One request; `authorization` goes to the host of `url` and nowhere else."""
 
     method: str
@@ -142,7 +142,7 @@ class Response:
             return read(size, decode_content=False)
         except (faults.HTTPError, OSError, http.client.HTTPException) as problem:
             self._raw.close()
-            if classify(problem).kind is Kind.TIMEOUT:
+            if classify(problem).kind is TroubleKind.TIMEOUT:
                 raise explain_silence(self.url, self._pace.stall) from None
             raise explain_break(self.url, received, self.length, _describe(problem)) from None
 
@@ -192,7 +192,7 @@ class Response:
         self.close()
 
 
-class Transport:
+class HttpTransport:
     """Sends requests; safe to share between threads."""
 
     def __init__(self, options: TransportOptions | None = None) -> None:
@@ -201,7 +201,7 @@ class Transport:
         self._contexts: dict[tuple[HostCertificates, bool], ssl.SSLContext] = {}
         self._lock = threading.Lock()
 
-    def send(self, request: Request) -> Response:
+    def send(self, request: HttpRequest) -> Response:
         """The answer behind all redirects, after retries; any status. Raises NetworkFailed when there is none."""
         visited = [request.url]
         while True:
@@ -218,7 +218,7 @@ class Transport:
             visited.append(target)
             request = _redirect(request, target, response.status)
 
-    def send_once(self, request: Request) -> Response:
+    def send_once(self, request: HttpRequest) -> Response:
         """One exchange without redirects and retries; any status."""
         parts = split_url(request.url)
         headers = {"User-Agent": self.options.user_agent, "Accept-Encoding": "identity", **request.headers}
@@ -244,7 +244,7 @@ class Transport:
         self.options.count(1, 0)
         return Response(raw, request.url, self.options.count, pace)
 
-    def try_once(self, request: Request) -> Response | Trouble:
+    def try_once(self, request: HttpRequest) -> Response | Trouble:
         """One exchange as `send_once`, or why there was none: for who wants to tell and not to give up."""
         try:
             return self.send_once(request)
@@ -257,7 +257,7 @@ class Transport:
         if self._proxy(parts) is not None:
             return None
         try:
-            socket.getaddrinfo(parts.hostname, parts.port or default_port(parts.scheme), type=socket.SOCK_STREAM)
+            socket.getaddrinfo(parts.hostname, parts.port or _default_port(parts.scheme), type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as problem:
             return classify(problem)
         return None
@@ -268,7 +268,7 @@ class Transport:
         if self._proxy(parts) is not None:
             return True
         try:
-            place = (parts.hostname or "", parts.port or default_port(parts.scheme))
+            place = (parts.hostname or "", parts.port or _default_port(parts.scheme))
             socket.create_connection(place, self.options.connect_timeout).close()
         except OSError:
             return False
@@ -281,7 +281,7 @@ class Transport:
         for manager in managers:
             manager.clear()
 
-    def _send_patiently(self, request: Request) -> Response:
+    def _send_patiently(self, request: HttpRequest) -> Response:
         attempts = 1 + (self.options.retries if request.retries is None else request.retries)
         began = time.monotonic()
         for attempt in range(attempts):
@@ -313,7 +313,9 @@ class Transport:
         self.options.sleep(wait)
 
     def _proxy(self, parts: SplitResult) -> Proxy | None:
-        return self.options.proxies.choose(parts.scheme, parts.hostname or "", parts.port or default_port(parts.scheme))
+        return self.options.proxies.choose(
+            parts.scheme, parts.hostname or "", parts.port or _default_port(parts.scheme)
+        )
 
     def _manager(self, parts: SplitResult, *, verify: bool) -> urllib3.PoolManager:
         key = (parts.scheme, parts.netloc, verify)
@@ -365,7 +367,7 @@ def split_url(url: str) -> SplitResult:
     return parts
 
 
-def default_port(scheme: str) -> int:
+def _default_port(scheme: str) -> int:
     """The port that an address without one means."""
     return 443 if scheme == "https" else 80
 
@@ -373,12 +375,12 @@ def default_port(scheme: str) -> int:
 def is_same_origin(one: str, other: str) -> bool:
     """Whether two addresses have the same scheme, host and port."""
     left, right = split_url(one), split_url(other)
-    return (left.scheme, (left.hostname or "").lower(), left.port or default_port(left.scheme)) == (
-        right.scheme, (right.hostname or "").lower(), right.port or default_port(right.scheme)
+    return (left.scheme, (left.hostname or "").lower(), left.port or _default_port(left.scheme)) == (
+        right.scheme, (right.hostname or "").lower(), right.port or _default_port(right.scheme)
     )  # fmt: skip
 
 
-def _redirect_location(request: Request, response: Response) -> str | None:
+def _redirect_location(request: HttpRequest, response: Response) -> str | None:
     if not request.follow or response.status not in _REDIRECTS:
         return None
     if request.method not in ("GET", "HEAD") and response.status not in (307, 308):
@@ -386,7 +388,7 @@ def _redirect_location(request: Request, response: Response) -> str | None:
     return response.header("Location") or None
 
 
-def _redirect(request: Request, target: str, status: int) -> Request:
+def _redirect(request: HttpRequest, target: str, status: int) -> HttpRequest:
     if request.url.startswith("https:") and not target.startswith("https:"):
         raise RegistryProtocolError(
             f"{redact_url(request.url)} redirects from https to plain http, which is refused",
@@ -441,9 +443,11 @@ def classify(problem: BaseException, *, proxied: bool = False) -> Trouble:
     detail = _describe(chain[-1])
     for cause in chain:
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return Trouble(_CERTIFICATE_KINDS.get(cause.verify_code, Kind.CERTIFICATE), cause.verify_message or detail)
+            return Trouble(
+                _CERTIFICATE_KINDS.get(cause.verify_code, TroubleKind.CERTIFICATE), cause.verify_message or detail
+            )
     if any(isinstance(cause, faults.ProxyError) for cause in chain) or (proxied and "Tunnel" in detail):
-        return Trouble(Kind.PROXY_LOGIN if "407" in detail else Kind.PROXY, detail)
+        return Trouble(TroubleKind.PROXY_LOGIN if "407" in detail else TroubleKind.PROXY, detail)
     for cause in chain:
         if isinstance(cause, ssl.SSLError):
             return Trouble(_classify_tls(cause), detail)
@@ -451,35 +455,35 @@ def classify(problem: BaseException, *, proxied: bool = False) -> Trouble:
         for cause in chain:
             if isinstance(cause, classes):
                 is_later = isinstance(cause, socket.gaierror) and cause.errno == socket.EAI_AGAIN
-                return Trouble(Kind.NAME_LATER if is_later else kind, detail)
-    return Trouble(Kind.UNREACHABLE, detail)
+                return Trouble(TroubleKind.NAME_LATER if is_later else kind, detail)
+    return Trouble(TroubleKind.UNREACHABLE, detail)
 
 
 _CERTIFICATE_KINDS = {
-    9: Kind.CERTIFICATE_TIME,  # X509_V_ERR_CERT_NOT_YET_VALID
-    10: Kind.CERTIFICATE_TIME,  # X509_V_ERR_CERT_HAS_EXPIRED
-    62: Kind.CERTIFICATE_NAME,  # X509_V_ERR_HOSTNAME_MISMATCH
-    64: Kind.CERTIFICATE_NAME,  # X509_V_ERR_IP_ADDRESS_MISMATCH
+    9: TroubleKind.CERTIFICATE_TIME,  # X509_V_ERR_CERT_NOT_YET_VALID
+    10: TroubleKind.CERTIFICATE_TIME,  # X509_V_ERR_CERT_HAS_EXPIRED
+    62: TroubleKind.CERTIFICATE_NAME,  # X509_V_ERR_HOSTNAME_MISMATCH
+    64: TroubleKind.CERTIFICATE_NAME,  # X509_V_ERR_IP_ADDRESS_MISMATCH
 }
-_KINDS: tuple[tuple[Kind, tuple[type[BaseException], ...]], ...] = (
-    (Kind.NAME, (socket.gaierror, faults.NameResolutionError)),
-    (Kind.REFUSED, (ConnectionRefusedError,)),
-    (Kind.TIMEOUT, (TimeoutError, faults.TimeoutError)),
-    (Kind.BROKEN, (ConnectionError, http.client.RemoteDisconnected, http.client.IncompleteRead)),
-    (Kind.NONSENSE, (http.client.HTTPException, faults.LocationValueError)),
-    (Kind.BROKEN, (faults.ProtocolError,)),
+_KINDS: tuple[tuple[TroubleKind, tuple[type[BaseException], ...]], ...] = (
+    (TroubleKind.NAME, (socket.gaierror, faults.NameResolutionError)),
+    (TroubleKind.REFUSED, (ConnectionRefusedError,)),
+    (TroubleKind.TIMEOUT, (TimeoutError, faults.TimeoutError)),
+    (TroubleKind.BROKEN, (ConnectionError, http.client.RemoteDisconnected, http.client.IncompleteRead)),
+    (TroubleKind.NONSENSE, (http.client.HTTPException, faults.LocationValueError)),
+    (TroubleKind.BROKEN, (faults.ProtocolError,)),
 )
 
 
-def _classify_tls(problem: ssl.SSLError) -> Kind:
+def _classify_tls(problem: ssl.SSLError) -> TroubleKind:
     reason = (problem.reason or str(problem)).upper().replace(" ", "_")
     if any(
         word in reason for word in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "PACKET_LENGTH")
     ):
-        return Kind.NOT_TLS
+        return TroubleKind.NOT_TLS
     if "CERTIFICATE_REQUIRED" in reason or "HANDSHAKE_FAILURE" in reason or "BAD_CERTIFICATE" in reason:
-        return Kind.CERTIFICATE_CLIENT
-    return Kind.BROKEN if "EOF" in reason else Kind.TLS
+        return TroubleKind.CERTIFICATE_CLIENT
+    return TroubleKind.BROKEN if "EOF" in reason else TroubleKind.TLS
 
 
 def _causes(problem: BaseException) -> Iterator[BaseException]:

@@ -11,7 +11,7 @@ from kedge.model.size import format_size
 from kedge.registry.secret import redact_url
 
 
-class Kind(StrEnum):
+class TroubleKind(StrEnum):
     """Why there is no answer; the value is what the message says."""
 
     NAME = "its name is not known here"
@@ -31,8 +31,12 @@ class Kind(StrEnum):
     NONSENSE = "it does not speak HTTP"
 
 
-TRANSIENT = frozenset({Kind.NAME_LATER, Kind.REFUSED, Kind.UNREACHABLE, Kind.TIMEOUT, Kind.BROKEN})
-BRIEF = frozenset({Kind.REFUSED, Kind.UNREACHABLE})  # tried once more only: mostly a wrong port or no network
+TRANSIENT = frozenset(
+    {TroubleKind.NAME_LATER, TroubleKind.REFUSED, TroubleKind.UNREACHABLE, TroubleKind.TIMEOUT, TroubleKind.BROKEN}
+)
+BRIEF = frozenset(
+    {TroubleKind.REFUSED, TroubleKind.UNREACHABLE}
+)  # tried once more only: mostly a wrong port or no network
 _NO_NETWORK = (
     "compute nodes often have no way out: pull on a login node, or set HTTPS_PROXY to the site's proxy; "
     "also check the spelling of the host"
@@ -42,21 +46,21 @@ _PRIVATE_CA = (
     "or put it at /etc/docker/certs.d/{host}/ca.crt"
 )
 _HINTS = {
-    Kind.NAME: _NO_NETWORK,
-    Kind.NAME_LATER: _NO_NETWORK,
-    Kind.REFUSED: "check the host and the port; a registry of your own must be started first",
-    Kind.UNREACHABLE: _NO_NETWORK,
-    Kind.TIMEOUT: _NO_NETWORK,
-    Kind.BROKEN: "try again; what was downloaded is kept and resumed",
-    Kind.CERTIFICATE: _PRIVATE_CA,
-    Kind.CERTIFICATE_TIME: "check this machine's clock ('date'); if it is right, the certificate expired",
-    Kind.CERTIFICATE_NAME: "use the name the certificate was made for",
-    Kind.CERTIFICATE_CLIENT: "put client.cert and client.key into /etc/docker/certs.d/{host}/",
-    Kind.NOT_TLS: "if it is a plain HTTP registry that you trust, give --no-https",
-    Kind.TLS: "a proxy may be meddling, or the server is too old (TLS 1.2 is needed)",
-    Kind.PROXY: "check HTTPS_PROXY and HTTP_PROXY; NO_PROXY names hosts to reach without it",
-    Kind.PROXY_LOGIN: "write the login into the proxy variable: http://USER:PASSWORD@proxy.example.org:3128",
-    Kind.NONSENSE: "check the host and the port",
+    TroubleKind.NAME: _NO_NETWORK,
+    TroubleKind.NAME_LATER: _NO_NETWORK,
+    TroubleKind.REFUSED: "check the host and the port; a registry of your own must be started first",
+    TroubleKind.UNREACHABLE: _NO_NETWORK,
+    TroubleKind.TIMEOUT: _NO_NETWORK,
+    TroubleKind.BROKEN: "try again; what was downloaded is kept and resumed",
+    TroubleKind.CERTIFICATE: _PRIVATE_CA,
+    TroubleKind.CERTIFICATE_TIME: "check this machine's clock ('date'); if it is right, the certificate expired",
+    TroubleKind.CERTIFICATE_NAME: "use the name the certificate was made for",
+    TroubleKind.CERTIFICATE_CLIENT: "put client.cert and client.key into /etc/docker/certs.d/{host}/",
+    TroubleKind.NOT_TLS: "if it is a plain HTTP registry that you trust, give --no-https",
+    TroubleKind.TLS: "a proxy may be meddling, or the server is too old (TLS 1.2 is needed)",
+    TroubleKind.PROXY: "check HTTPS_PROXY and HTTP_PROXY; NO_PROXY names hosts to reach without it",
+    TroubleKind.PROXY_LOGIN: "write the login into the proxy variable: http://USER:PASSWORD@proxy.example.org:3128",
+    TroubleKind.NONSENSE: "check the host and the port",
 }
 
 
@@ -64,7 +68,7 @@ _HINTS = {
 class Trouble:
     """One failed exchange, named."""
 
-    kind: Kind
+    kind: TroubleKind
     detail: str = ""
 
 
@@ -100,7 +104,7 @@ def explain_break(url: str, received: int, expected: int | None, detail: str = "
     return NetworkFailed(
         f"the connection to {host} broke after {received}{promised} bytes",
         context=context,
-        hint=_HINTS[Kind.BROKEN],
+        hint=_HINTS[TroubleKind.BROKEN],
         is_transient=True,
     )
 

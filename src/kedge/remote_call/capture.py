@@ -86,7 +86,7 @@ class Capture:
         """Remember where a module of the user lies; what is installed is the image's business."""
         top = sys.modules.get(module.partition(".")[0])
         file = getattr(top, "__file__", None)
-        if not file or "site-packages" in file or "dist-packages" in file or is_standard(module):
+        if not file or "site-packages" in file or "dist-packages" in file or _is_standard(module):
             return
         path = Path(file).resolve()
         folder = str(path.parent.parent if path.name == "__init__.py" else path.parent)
@@ -119,7 +119,7 @@ def is_importable(thing: Any) -> bool:
     module = sys.modules.get(getattr(thing, "__module__", "") or "")
     if module is None or module.__name__ in ("__main__", "__mp_main__"):
         return False
-    if getattr(module, "__file__", None) is None and not is_standard(module.__name__):
+    if getattr(module, "__file__", None) is None and not _is_standard(module.__name__):
         return False
     found: Any = module
     for part in thing.__qualname__.split("."):
@@ -127,7 +127,7 @@ def is_importable(thing: Any) -> bool:
     return found is thing
 
 
-def is_standard(module: str) -> bool:
+def _is_standard(module: str) -> bool:
     """Whether every Python has it."""
     return module.partition(".")[0] in sys.stdlib_module_names
 

@@ -61,7 +61,7 @@ class Answer:
     problem: BaseException | None = None
 
 
-class RemoteTraceback(Exception):
+class _RemoteTraceback(Exception):
     """The traceback of a function that ran elsewhere, as the cause of the exception it raised."""
 
     def __init__(self, text: str) -> None:
@@ -172,7 +172,7 @@ def _make_problem(told: dict[str, Any]) -> BaseException:
         problem: BaseException = pickle.loads(told["problem"])
     except Exception:  # its class is not here, or it could not travel
         problem = JobFailed(f"the function raised {told['kind']}", hint="its traceback stands below")
-    problem.__cause__ = RemoteTraceback(str(told["traceback"]))
+    problem.__cause__ = _RemoteTraceback(str(told["traceback"]))
     return problem
 
 

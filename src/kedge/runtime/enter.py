@@ -173,14 +173,14 @@ class Builder:
     # -- operations
 
     def _mount_tmpfs(self, operation: Operation) -> None:
-        with Place(self, operation[1]) as target:
+        with _OpenPlace(self, operation[1]) as target:
             libc.mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, str(operation[2]))
 
     def _bind(self, operation: Operation) -> None:
         flags = int(operation[3])
-        with Place(self, operation[1]) as source:
-            with Place(self, operation[2]) as target:
-                if flags and bind_restricted(source, target, flags):
+        with _OpenPlace(self, operation[1]) as source:
+            with _OpenPlace(self, operation[2]) as target:
+                if flags and _bind_restricted(source, target, flags):
                     return
                 # Recursive always: the kernel refuses to uncover what is below a folder of another user namespace.
                 libc.mount(source, target, "", MS_BIND | MS_REC)
@@ -189,10 +189,10 @@ class Builder:
 
     def _restrict(self, operation: Operation, source: str, flags: int) -> None:
         """Add flags to what was just mounted (before Linux 5.12)."""
-        with Place(self, operation[2]) as target:
+        with _OpenPlace(self, operation[2]) as target:
             if not os.path.samefile(source, target):
                 raise OSError(errno.ESTALE, "somebody changed the image meanwhile", str(operation[2]))
-            remount_tree(target, flags)
+            _remount_tree(target, flags)
 
     def _make_folder(self, operation: Operation) -> None:
         self._make(operation, Maker("d", int(operation[2]), is_exact=self._is_ours(operation)))
@@ -254,7 +254,7 @@ class Builder:
         kind = str(operation[0])
         flags = MS_NOSUID | MS_NOEXEC | (MS_NODEV if kind != "devpts" else 0)
         data = "newinstance,ptmxmode=0666,mode=0620" if kind == "devpts" else ""
-        with Place(self, operation[1]) as target:
+        with _OpenPlace(self, operation[1]) as target:
             try:
                 libc.mount(kind, target, kind, flags, data)
             except PermissionError:
@@ -265,7 +265,7 @@ class Builder:
                 self.say("note", "/proc is the host's: this machine allows no fresh one")
 
     def _make_readonly(self, operation: Operation) -> None:
-        with Place(self, operation[1]) as target:
+        with _OpenPlace(self, operation[1]) as target:
             remount(target, MS_RDONLY)
 
     def _mount_squashfuse(self, operation: Operation) -> None:
@@ -339,11 +339,11 @@ class Builder:
         return MountFailed(
             f"cannot {describe(operation)}: {problem.strerror or problem}",
             context={"errno": errno.errorcode.get(problem.errno or 0, "")},
-            hint=find_hint(operation, problem),
+            hint=_find_hint(operation, problem),
         )
 
 
-class Place:
+class _OpenPlace:
     """A path of the plan while something is done to it: in the container and in the image an open file, which stays
     the same whatever links are put on its way meanwhile.
     """
@@ -365,7 +365,7 @@ class Place:
             os.close(self._file)
 
 
-def bind_restricted(source: str, target: str, flags: int) -> bool:
+def _bind_restricted(source: str, target: str, flags: int) -> bool:
     """Bind a tree that has its flags before it is anywhere; whether that can be done here."""
     attributes = 0
     for flag, attribute in _ATTRIBUTES:
@@ -386,7 +386,7 @@ def bind_restricted(source: str, target: str, flags: int) -> bool:
     return True
 
 
-def remount_tree(target: str, flags: int) -> None:
+def _remount_tree(target: str, flags: int) -> None:
     """Add flags to a mount and to all below it."""
     remount(target, flags)
     top = os.fsencode(os.readlink(target) if os.path.islink(target) else target).rstrip(b"/") + b"/"
@@ -412,7 +412,7 @@ def remount(target: str, flags: int) -> None:
     libc.mount("none", target, "", kept)
 
 
-def find_hint(operation: Operation, problem: OSError) -> str | None:
+def _find_hint(operation: Operation, problem: OSError) -> str | None:
     """The remedy for the failures that users meet."""
     kind = operation[0]
     if kind == "chdir":

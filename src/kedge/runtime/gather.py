@@ -18,7 +18,7 @@ def gather_host(environ: Mapping[str, str]) -> HostFacts:
     """The host as this process sees it."""
     uid, gid = os.getuid(), os.getgid()
     user, home, login_shell = find_user(uid)
-    cwd = find_folder(environ)
+    cwd = _find_folder(environ)
     umask = os.umask(0)
     os.umask(umask)
     return HostFacts(
@@ -52,7 +52,7 @@ def copy_environ(environ: Mapping[str, str]) -> dict[str, str]:
     return copied
 
 
-def find_folder(environ: Mapping[str, str]) -> str:
+def _find_folder(environ: Mapping[str, str]) -> str:
     """The current folder as the shell calls it, with its links; empty when it was deleted or may not be read."""
     try:
         real = os.getcwd()

@@ -61,18 +61,18 @@ def describe(operation: Operation) -> str:
     """One line for a person."""
     text = _TEXTS[str(operation[0])]
     kind = operation[0]
-    parts = [show_path(part) if isinstance(part, str) else part for part in operation]
+    parts = [_show_path(part) if isinstance(part, str) else part for part in operation]
     if kind == "chdir":  # its folders are those of the container, and begin with the name of no tree
         parts[1] = str(operation[1]).replace("\n", ", else ")
     elif kind == "overlay":
-        parts[1] = " over ".join(map(show_path, str(operation[1]).split("\n")))
+        parts[1] = " over ".join(map(_show_path, str(operation[1]).split("\n")))
     flags = ", read-only" if kind == "bind" and isinstance(operation[3], int) and operation[3] & MS_RDONLY else ""
     size = len(str(operation[2])) if kind == "write" else 0
     octal = f"{operation[1]:03o}" if kind == "umask" and isinstance(operation[1], int) else ""
     return text.format(*parts, flags=flags, size=size, octal=octal)
 
 
-def show_path(path: str) -> str:
+def _show_path(path: str) -> str:
     """A path as the user knows it: `host:/home/x`, `container:/data`."""
     for prefix, name in ((OLD, "host:"), (NEW, "container:"), (LOWER, "image:"), (SESSION, "session:")):
         if path == prefix or path.startswith(prefix + "/"):

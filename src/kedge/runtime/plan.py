@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The plan of a container: a pure function of options, host and image. It says what `enter` will do, step by step.
 
-`Points` collects what must be mounted; the mount points that the image lacks are made before anything covers them.
+`_Points` collects what must be mounted; the mount points that the image lacks are made before anything covers them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _DEVICE_LINKS = (("/proc/self/fd", "fd"), ("fd/0", "stdin"), ("fd/1", "stdout"), ("fd/2", "stderr"))
 
 
-class Request:
+class PlanRequest:
     """Everything a plan is made from."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Request:
         return name in list_names(self.options.no_mount)
 
 
-class Points:
+class _Points:
     """What is mounted where, in order; `operations` puts the making of missing mount points first."""
 
     def __init__(self, image: View) -> None:
@@ -104,42 +104,42 @@ def make_point(path: str, shape: str, policy: str) -> Operation:
     return ("folder", NEW + path, 0o755, policy) if shape == "d" else ("file", NEW + path, policy)
 
 
-class Plan:
+class MountPlan:
     """What is done once the root is in its place, in two parts."""
 
-    def __init__(self, points: Points, before: list[Operation], after: list[Operation]) -> None:
+    def __init__(self, points: _Points, before: list[Operation], after: list[Operation]) -> None:
         self.missing = points.missing()
         # mount points, made in the layer above the image; those that cannot be made come from an underlay
         self.making = [make_point(path, shape, LATER) for path, shape in self.missing]
         self.rest: list[Operation] = [*before, *points.mounts, *after]
 
 
-def plan_container(request: Request) -> Plan:
+def plan_container(request: PlanRequest) -> MountPlan:
     """The operations after the root is in its place, up to the start of the payload."""
     options, host = request.options, request.host
-    points = Points(request.image.view)
+    points = _Points(request.image.view)
     before: list[Operation] = []
-    plan_kernel_trees(request, points)
+    _plan_kernel_trees(request, points)
     plan_devices(request, points)
-    plan_host_files(request, points)
-    plan_tmp(request, points)
-    plan_home(request, points)
+    _plan_host_files(request, points)
+    _plan_tmp(request, points)
+    _plan_home(request, points)
     for place in request.scratch:
         points.tmpfs(place, request.private_size, "755")
-    plan_identity(request, points, before)
+    _plan_identity(request, points, before)
     # A folder before what lies in it, whatever the order of the options.
     for bind in sorted(request.binds, key=lambda each: each.destination.rstrip("/").count("/")):
-        plan_bind(request, points, bind)
-    plan_current_folder(request, points)
-    protect_store(request, points)
-    plan_libraries(request, points, before)
+        _plan_bind(request, points, bind)
+    _plan_current_folder(request, points)
+    _protect_store(request, points)
+    _plan_libraries(request, points, before)
     after: list[Operation] = [] if request.is_writable else [("readonly", NEW)]
     after.append(("umask", 0o022 if options.no_umask else host.umask))
     after += [("enter", NEW), plan_start_folder(request)]
-    return Plan(points, before, after)
+    return MountPlan(points, before, after)
 
 
-def plan_kernel_trees(request: Request, points: Points) -> None:
+def _plan_kernel_trees(request: PlanRequest, points: _Points) -> None:
     """/proc and /sys."""
     options = request.options
     if not request.skips("proc"):
@@ -152,7 +152,7 @@ def plan_kernel_trees(request: Request, points: Points) -> None:
         points.bind("/sys", "/sys", "d", flags=flags, policy=WARN)
 
 
-def plan_devices(request: Request, points: Points) -> None:
+def plan_devices(request: PlanRequest, points: _Points) -> None:
     """/dev: the host's, or with --contain a small one that still has GPUs and fabrics."""
     if request.skips("dev"):
         return
@@ -179,7 +179,7 @@ def plan_devices(request: Request, points: Points) -> None:
     points.add(*(("link", target, f"{NEW}/dev/{name}") for target, name in _DEVICE_LINKS))
 
 
-def plan_host_files(request: Request, points: Points) -> None:
+def _plan_host_files(request: PlanRequest, points: _Points) -> None:
     """Small files of the host that programs expect to fit the host: time zone, hosts, name servers."""
     for path in ("/etc/localtime", "/etc/hosts", "/etc/resolv.conf"):
         if request.skips(path) or (path != "/etc/resolv.conf" and request.skips("bind-paths")):
@@ -190,13 +190,13 @@ def plan_host_files(request: Request, points: Points) -> None:
             points.bind(request.host.view.resolve(path), path, "f", flags=GUARDED | MS_RDONLY, policy=MAY)
 
 
-def plan_tmp(request: Request, points: Points) -> None:
+def _plan_tmp(request: PlanRequest, points: _Points) -> None:
     """/tmp and /var/tmp: the host's, or private ones."""
     options = request.options
     if request.skips("tmp"):
         return
     for path, name in (("/tmp", "tmp"), ("/var/tmp", "var_tmp")):
-        if path == "/var/tmp" and is_same_place(request.image.view, path, "/tmp"):
+        if path == "/var/tmp" and _is_same_place(request.image.view, path, "/tmp"):
             continue  # one is a link to the other: it would cover what is mounted there
         if not options.contain:
             points.bind(path, path, "d", policy=WARN)
@@ -206,7 +206,7 @@ def plan_tmp(request: Request, points: Points) -> None:
             points.tmpfs(path, request.private_size, "1777")
 
 
-def is_same_place(view: View, path: str, other: str) -> bool:
+def _is_same_place(view: View, path: str, other: str) -> bool:
     """Whether two names lead to one place in the image."""
     try:
         return view.resolve(path) == view.resolve(other)
@@ -214,7 +214,7 @@ def is_same_place(view: View, path: str, other: str) -> bool:
         return False
 
 
-def plan_home(request: Request, points: Points) -> None:
+def _plan_home(request: PlanRequest, points: _Points) -> None:
     """The home folder: the host's, or a private one."""
     options, size = request.options, request.private_size
     source, destination = request.home
@@ -235,7 +235,7 @@ def plan_home(request: Request, points: Points) -> None:
         points.tmpfs(destination, size, "755")
 
 
-def plan_bind(request: Request, points: Points, bind: Bind) -> None:
+def _plan_bind(request: PlanRequest, points: _Points, bind: Bind) -> None:
     """A bind that somebody asked for."""
     shape = request.host.view.kind(bind.source)
     if not shape and not bind.is_optional:
@@ -253,12 +253,12 @@ def plan_bind(request: Request, points: Points, bind: Bind) -> None:
     points.bind(bind.source, bind.destination, "d" if shape == "d" else "f", flags=flags, policy=policy)
 
 
-def plan_current_folder(request: Request, points: Points) -> None:
+def _plan_current_folder(request: PlanRequest, points: _Points) -> None:
     """The current folder is there too, where it is not a place of the system's and nothing was asked for just there."""
     options, cwd = request.options, request.host.cwd
     if options.contain or request.skips("cwd") or is_systems(cwd):
         return
-    covers = list_covers(points, cwd)
+    covers = _list_covers(points, cwd)
     source, above = covers[-1] if covers else ("", "/")
     if source == above or any(destination == cwd for _, destination in covers):
         return  # it is shown already, at its own place; or something else was asked for there
@@ -267,7 +267,7 @@ def plan_current_folder(request: Request, points: Points) -> None:
     points.bind(cwd, cwd, "d", policy=MAY)
 
 
-def list_covers(points: Points, path: str) -> list[tuple[str, str]]:
+def _list_covers(points: _Points, path: str) -> list[tuple[str, str]]:
     """Source (empty where it is not the host's) and destination of all mounts at a path and above it."""
     found = [
         (str(operation[1]).removeprefix(OLD), str(operation[2])[len(NEW) :])
@@ -279,7 +279,7 @@ def list_covers(points: Points, path: str) -> list[tuple[str, str]]:
     return [each for each in found if path == each[1] or path.startswith(each[1].rstrip("/") + "/")]
 
 
-def protect_store(request: Request, points: Points) -> None:
+def _protect_store(request: PlanRequest, points: _Points) -> None:
     """Images that are unpacked on this node can be looked at, and not be changed, wherever a bind brings them along."""
     store = request.host.view.resolve(request.store) if request.store else ""
     if not store:
@@ -302,7 +302,7 @@ def is_systems(folder: str) -> bool:
     return folder in _SYSTEM_FOLDERS or any(folder == each or folder.startswith(each + "/") for each in _SYSTEM_TREES)
 
 
-def plan_libraries(request: Request, points: Points, before: list[Operation]) -> None:
+def _plan_libraries(request: PlanRequest, points: _Points, before: list[Operation]) -> None:
     """Driver libraries below /.singularity.d/libs, and what else devices bring."""
     if request.additions.libraries:
         before.append(("folder", f"{SESSION}/libs", 0o755, MUST))
@@ -316,10 +316,10 @@ def plan_libraries(request: Request, points: Points, before: list[Operation]) ->
             before.append(("bind", OLD + file, f"{SESSION}/libs/{name}", GUARDED | MS_RDONLY, WARN))
         points.add(("bind", f"{SESSION}/libs", points.want(LIBRARIES, "d", by="bind"), 0, MUST))
     for bind in request.additions.binds:
-        plan_bind(request, points, bind)
+        _plan_bind(request, points, bind)
 
 
-def plan_identity(request: Request, points: Points, before: list[Operation]) -> None:
+def _plan_identity(request: PlanRequest, points: _Points, before: list[Operation]) -> None:
     """Files that say who and where we are."""
     options = request.options
     for name, text in (("passwd", request.passwd), ("group", request.group)):
@@ -348,7 +348,7 @@ def list_servers(text: str) -> list[str]:
     return servers
 
 
-def plan_start_folder(request: Request) -> Operation:
+def plan_start_folder(request: PlanRequest) -> Operation:
     """Where the program starts: --pwd, the image's WORKDIR, the current folder, home, or the root."""
     options = request.options
     if options.pwd:

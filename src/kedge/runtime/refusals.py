@@ -21,14 +21,14 @@ def explain_refusal(problem: OSError, what: str, root: Path = Path("/")) -> Name
     if what == OTHER_NAMESPACES and problem.errno in (errno.ENOSPC, errno.EUSERS):
         cause, remedy = _NO_MOUNTS  # inside a user namespace /proc/sys/user shows its own limits, not the machine's
     else:
-        cause, remedy = find_cause(problem, root)
+        cause, remedy = _find_cause(problem, root)
     context = {"refused": what, "kernel says": problem.strerror or str(problem)}
     return NamespaceRefused(
         f"this machine does not let you make a container: {cause}", context=context, hint=f"{remedy}; {_WAYS_OUT}"
     )
 
 
-def find_cause(problem: OSError, root: Path = Path("/")) -> tuple[str, str]:
+def _find_cause(problem: OSError, root: Path = Path("/")) -> tuple[str, str]:
     """The setting that forbids it and how it is changed, in words."""
     for check in (_check_proc, _check_chroot, _check_limit, _check_debian, _check_apparmor, _check_container):
         found = check(problem, root)

@@ -13,7 +13,7 @@ from kedge.model.site import Site
 
 
 @frozen
-class Place:
+class ScriptContext:
     """What a script needs to know and the description does not say; paths are as compute nodes see them."""
 
     record: str  # the folder of the job's record: the script leaves there how it began and ended; empty: there is none
@@ -60,7 +60,7 @@ class Backend(Protocol):
 
     name: str  # slurm, gridengine, pbs, local
 
-    def render(self, job: Job, site: Site, place: Place) -> str:
+    def render(self, job: Job, site: Site, place: ScriptContext) -> str:
         """The whole batch script; raises RequestRefused for what this scheduler has no words for."""
         ...
 

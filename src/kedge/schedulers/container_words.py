@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from kedge.errors import RequestRefused
 from kedge.model.job import Job
 from kedge.model.site import Site
-from kedge.schedulers.backend import Place
+from kedge.schedulers.backend import ScriptContext
 from kedge.schedulers.quoting import quote
 
 _REQUESTS = {"kedge": "KEDGEENV_", "apptainer": "APPTAINERENV_", "singularity": "SINGULARITYENV_"}
@@ -46,7 +46,7 @@ def escape_value(value: str) -> str:
     return re.sub(r"([\\$`])", r"\\\1", value)
 
 
-def container_words(job: Job, site: Site, place: Place) -> list[str]:
+def container_words(job: Job, site: Site, place: ScriptContext) -> list[str]:
     """Fragments of shell before the command; the variables `kedge` and `image` are set, the folder is the job's."""
     runtime = runtime_of(job, site)
     if runtime == "pyxis":
@@ -80,7 +80,7 @@ def pyxis_options(job: Job, site: Site, directory: str) -> list[str]:
     """Options of srun for a container that begins in `directory`, as words."""
     _check_pyxis(job, site, directory)
     mounts = _list_pyxis_mounts(job, site)
-    words = [f"--container-image={pyxis_name(job.image)}"]
+    words = [f"--container-image={_pyxis_name(job.image)}"]
     if directory != _ROOT:
         mounts.insert(0, f"{directory}:{directory}")
         words.append(f"--container-workdir={directory}")
@@ -91,7 +91,7 @@ def _pyxis_words(job: Job, site: Site, directory: str) -> list[str]:
     """The same as fragments of shell; where the script's own lines changed the folder, that one counts."""
     _check_pyxis(job, site, directory)
     mounts = [quote(",".join(_list_pyxis_mounts(job, site)))] if (*site.binds, *job.binds) else []
-    words = [f"--container-image={quote(pyxis_name(job.image))}"]
+    words = [f"--container-image={quote(_pyxis_name(job.image))}"]
     if directory != _ROOT:
         mounts.insert(0, '"$PWD:$PWD"')
         words.append('--container-workdir="$PWD"')
@@ -126,7 +126,7 @@ def _check_pyxis(job: Job, site: Site, directory: str) -> None:
         )
 
 
-def pyxis_name(image: str) -> str:
+def _pyxis_name(image: str) -> str:
     """A reference as Pyxis writes it: REGISTRY#IMAGE:TAG, or a path that begins with / or ./"""
     if "://" not in image and (image.startswith(("/", "./")) or image.endswith((".sqsh", ".squashfs"))):
         return image if image.startswith(("/", "./")) else f"./{image}"

@@ -16,7 +16,7 @@ _VARIABLES = (
 
 
 @frozen
-class CurrentJob:
+class _CurrentJob:
     """A job as its own environment names it."""
 
     scheduler: str
@@ -24,9 +24,9 @@ class CurrentJob:
     queue: str  # empty: the scheduler does not say
 
 
-def find_current_job(environ: Mapping[str, str]) -> CurrentJob | None:
+def find_current_job(environ: Mapping[str, str]) -> _CurrentJob | None:
     """The job that this is part of; None outside a job."""
     for scheduler, id, queue, mark in _VARIABLES:
         if environ.get(mark) and environ.get(id):
-            return CurrentJob(scheduler, environ[id], environ.get(queue, ""))
+            return _CurrentJob(scheduler, environ[id], environ.get(queue, ""))
     return None

@@ -19,7 +19,7 @@ from kedge.model.job_state import JobStatus, State, decode_status
 from kedge.model.memory import shorten_memory
 from kedge.model.site import Site
 from kedge.posix.ourselves import own_command
-from kedge.schedulers.backend import Backend, Dialect, Place, Query
+from kedge.schedulers.backend import Backend, Dialect, Query, ScriptContext
 from kedge.schedulers.exits import explain_exit, explain_memory, explain_timeout
 from kedge.schedulers.script import render_body
 
@@ -40,7 +40,7 @@ class _Local:
     name = "local"
 
     @staticmethod
-    def render(job: Job, site: Site, place: Place) -> str:
+    def render(job: Job, site: Site, place: ScriptContext) -> str:
         """The whole script."""
         options = {"name": job.name, "directory": place.directory, "output": place.output}
         options |= {"error": place.error} if place.error else {}

@@ -15,7 +15,7 @@ from kedge.frozen import frozen
 from kedge.model.job import Job, JobArray
 from kedge.model.output_pattern import make_file_name, split_pattern
 from kedge.model.site import Site
-from kedge.schedulers.backend import Place
+from kedge.schedulers.backend import ScriptContext
 from kedge.schedulers.quoting import quote
 
 Words = tuple[str, ...]  # an option and its values
@@ -90,7 +90,7 @@ def make_job_name(name: str, limit: int) -> str:
     return text if text[:1].isalpha() else f"j{text}"[:limit]
 
 
-def redirect_output(job: Job, place: Place) -> tuple[str, ...]:
+def redirect_output(job: Job, place: ScriptContext) -> tuple[str, ...]:
     """Lines of the script that send its output where the description says."""
     output = f"exec >{write_output(job, place.output)}"
     return (f"{output} {f'2>{write_output(job, place.error)}' if place.error else '2>&1'} || exit 1",)

@@ -12,7 +12,7 @@ from kedge.frozen import replace
 from kedge.model.job import DependencyKind, Job, JobArray, Parallel
 from kedge.model.site import Site
 from kedge.release import VERSION
-from kedge.schedulers.backend import Dialect, Place
+from kedge.schedulers.backend import Dialect, ScriptContext
 from kedge.schedulers.container_words import container_words, escape_value, request_names, runtime_of, uses_pyxis
 from kedge.schedulers.launchers import launch_words, node_words, torchrun_words
 from kedge.schedulers.quoting import quote
@@ -34,7 +34,7 @@ _KEEP_ON = (
 _LINE = 100  # a command that is longer goes over several lines
 
 
-def render_body(job: Job, site: Site, place: Place, dialect: Dialect) -> str:
+def render_body(job: Job, site: Site, place: ScriptContext, dialect: Dialect) -> str:
     """Everything below the directives."""
     title = " ".join(job.name.split())
     by_hand = [dialect.submit_word]
@@ -63,7 +63,7 @@ def needs_lookup(job: Job, dialect: Dialect) -> bool:
     return (len(job.array.ranges) > 1 and not dialect.has_array_lists) or min(job.array.indices) < dialect.first_index
 
 
-def fold_words(words: Sequence[str]) -> str:
+def _fold_words(words: Sequence[str]) -> str:
     """Fragments of shell as one command, over several lines where it is long."""
     line = " ".join(words)
     if len(line) <= _LINE or len(words) < 3:
@@ -91,7 +91,7 @@ def _find_index(array: JobArray, dialect: Dialect, *, is_looked_up: bool) -> lis
     return [f"export KEDGE_ARRAY_INDEX=$(({first} + ({name} - 1) * {step}))"]
 
 
-def _write_record(job: Job, place: Place, dialect: Dialect) -> list[str]:
+def _write_record(job: Job, place: ScriptContext, dialect: Dialect) -> list[str]:
     suffix = ".$KEDGE_ARRAY_INDEX" if job.array else ""
     lines = [f'export KEDGE_JOB_ID="{dialect.job_id}" KEDGE_JOB_NAME={quote(job.name)}']
     if job.array is not None:
@@ -124,7 +124,7 @@ def _load_modules(job: Job, site: Site) -> list[str]:
     return [*setup, f"module load {' '.join(quote(each) for each in modules)} || exit"]
 
 
-def _set_environment(job: Job, site: Site, place: Place) -> list[str]:
+def _set_environment(job: Job, site: Site, place: ScriptContext) -> list[str]:
     lines = [f"unset {name}" for name in site.unset]
     # a site's values may use the node's own variables; a user's are taken as they are
     lines += [f'export {name}="{value}"' for name, value in site.environment]
@@ -134,7 +134,7 @@ def _set_environment(job: Job, site: Site, place: Place) -> list[str]:
     return [*lines, "set -eo pipefail"]
 
 
-def _list_variables(job: Job, site: Site, place: Place) -> tuple[tuple[str, str], ...]:
+def _list_variables(job: Job, site: Site, place: ScriptContext) -> tuple[tuple[str, str], ...]:
     """The job's variables for the node, and once more for the container: there they replace what the image sets."""
     found: list[tuple[str, str]] = []
     for name, value in job.environment:
@@ -164,7 +164,7 @@ def _guard_dependencies(job: Job, dialect: Dialect) -> list[str]:
     return lines
 
 
-def _name_image(job: Job, site: Site, place: Place) -> list[str]:
+def _name_image(job: Job, site: Site, place: ScriptContext) -> list[str]:
     if not job.image or uses_pyxis(job, site):
         return []
     lines = [f"image={quote(place.image)}"]
@@ -175,7 +175,7 @@ def _name_image(job: Job, site: Site, place: Place) -> list[str]:
     return lines
 
 
-def _stage_image(job: Job, site: Site, place: Place, dialect: Dialect) -> list[str]:
+def _stage_image(job: Job, site: Site, place: ScriptContext, dialect: Dialect) -> list[str]:
     if not job.image or uses_pyxis(job, site):
         return []
     lines = []
@@ -214,7 +214,7 @@ def _find_master(job: Job, site: Site, dialect: Dialect) -> list[str]:
     ]
 
 
-def _run_command(job: Job, site: Site, place: Place, dialect: Dialect) -> list[str]:
+def _run_command(job: Job, site: Site, place: ScriptContext, dialect: Dialect) -> list[str]:
     is_pyxis = uses_pyxis(job, site)
     exported = replace(job, environment=_list_variables(job, site, place))  # what a launcher has to hand on
     words = launch_words(exported, site, dialect, force=is_pyxis)
@@ -223,8 +223,8 @@ def _run_command(job: Job, site: Site, place: Place, dialect: Dialect) -> list[s
     is_odd = any(word.startswith("'") and ("$" in word or "`" in word) for word in quoted)
     asides = ["# shellcheck disable=SC2016 # dollar signs are the program's, not this shell's"] if is_odd else []
     if job.parallel is not Parallel.TORCHRUN:
-        return [*asides, fold_words([*words, *quoted])]
-    command = fold_words([*words, *torchrun_words(job, site, dialect)])
+        return [*asides, _fold_words([*words, *quoted])]
+    command = _fold_words([*words, *torchrun_words(job, site, dialect)])
     if job.node_count == 1:
         return [*asides, command]
     return ["# shellcheck disable=SC2016 # the rank of a node is known there only", command]

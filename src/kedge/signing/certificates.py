@@ -38,7 +38,7 @@ def load_certified_key(files: CertificateFiles, now: int) -> VerifyingKey:
     _check_alone(leaf, now)
     if not leaf.may_sign_code:
         raise KeyUnusable(f"the certificate of {leaf.subject} is not meant for signing code (extended key usage)")
-    find_chain(leaf, intermediates, roots, now)
+    _find_chain(leaf, intermediates, roots, now)
     return leaf.load_key(where=str(files.certificate))
 
 
@@ -53,7 +53,7 @@ def _find_system_bundle() -> Path:
     raise KeyUnusable("this system has no bundle of certificate authorities", hint="give --certificate-roots FILE")
 
 
-def find_chain(
+def _find_chain(
     leaf: Certificate, intermediates: Sequence[Certificate], roots: Sequence[Certificate], now: int
 ) -> list[Certificate]:
     """The certificates from the leaf to a root, each issued by the next."""

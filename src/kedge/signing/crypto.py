@@ -23,9 +23,9 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from kedge.errors import KeyUnusable
 
-MINIMUM_RSA_BITS = 2047  # a 2048-bit product of two primes may start with a zero bit
-MAXIMUM_RSA_BITS = 16384
-MAXIMUM_EXPONENT_BITS = 64
+_MINIMUM_RSA_BITS = 2047  # a 2048-bit product of two primes may start with a zero bit
+_MAXIMUM_RSA_BITS = 16384
+_MAXIMUM_EXPONENT_BITS = 64
 
 _HASHES: dict[str, hashes.HashAlgorithm] = {
     "sha224": hashes.SHA224(),
@@ -51,7 +51,7 @@ class RsaSecret:
 
 def verify_rsa(modulus: int, exponent: int, hash_name: str, digest: bytes, signature: int) -> bool:
     """Whether an RSA PKCS#1 v1.5 signature over an already computed digest is good."""
-    check_rsa_size(modulus, exponent)
+    _check_rsa_size(modulus, exponent)
     size = (modulus.bit_length() + 7) // 8
     if not 0 < signature < modulus:
         return False
@@ -63,12 +63,12 @@ def verify_rsa(modulus: int, exponent: int, hash_name: str, digest: bytes, signa
     return True
 
 
-def check_rsa_size(modulus: int, exponent: int) -> None:
+def _check_rsa_size(modulus: int, exponent: int) -> None:
     """Refuse RSA numbers that are too weak to mean anything, or so large that using them is an attack."""
     bits = modulus.bit_length()
-    if not MINIMUM_RSA_BITS <= bits <= MAXIMUM_RSA_BITS:
+    if not _MINIMUM_RSA_BITS <= bits <= _MAXIMUM_RSA_BITS:
         raise KeyUnusable(f"an RSA key of {bits} bits is not accepted", hint="use a key of 2048 to 16384 bits")
-    if exponent.bit_length() > MAXIMUM_EXPONENT_BITS or exponent < 3 or not exponent & 1 or not modulus & 1:
+    if exponent.bit_length() > _MAXIMUM_EXPONENT_BITS or exponent < 3 or not exponent & 1 or not modulus & 1:
         raise KeyUnusable("the RSA key has numbers that no honest key has")
 
 
@@ -79,7 +79,7 @@ def sign_rsa(secret: RsaSecret, hash_name: str, digest: bytes) -> int:
 
 
 def _load_rsa_secret(secret: RsaSecret) -> rsa.RSAPrivateKey:
-    check_rsa_size(secret.modulus, secret.exponent)
+    _check_rsa_size(secret.modulus, secret.exponent)
     p, q = secret.prime_p, secret.prime_q
     if p < 3 or q < 3 or p * q != secret.modulus:
         raise KeyUnusable("the secret RSA key's primes do not belong to its modulus")
@@ -193,8 +193,8 @@ def _encrypt_blocks(key: bytes, data: bytes) -> bytes:
     return encryptor.update(data) + encryptor.finalize()
 
 
-PemPublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey
-PemPrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
+_PemPublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey
+_PemPrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ class VerifyingKey:
 
     kind: str  # "Ed25519", "RSA 4096", "ECDSA secp256r1"
     key_id: str  # SHA256: and the unpadded base64 hash of the OpenSSH form, as ssh-keygen -l shows it
-    _key: PemPublicKey = field(repr=False, compare=False)
+    _key: _PemPublicKey = field(repr=False, compare=False)
 
     def is_signature(self, message: bytes, signature: bytes) -> bool:
         """Whether the signature over the message was made by this key's owner."""
@@ -224,7 +224,7 @@ class SigningKey:
     """A private key from a PEM file."""
 
     public: VerifyingKey
-    _key: PemPrivateKey = field(repr=False, compare=False)
+    _key: _PemPrivateKey = field(repr=False, compare=False)
 
     def sign(self, message: bytes) -> bytes:
         """Ed25519 as it is; RSA PKCS#1 v1.5 and ECDSA (ASN.1) over SHA-256."""
@@ -295,7 +295,7 @@ def unlock_message(data: bytes, message: bytes, *, where: str) -> str:
 
 def _wrap_public(key: object, where: str) -> VerifyingKey:
     if isinstance(key, rsa.RSAPublicKey):
-        check_rsa_size(key.public_numbers().n, key.public_numbers().e)
+        _check_rsa_size(key.public_numbers().n, key.public_numbers().e)
         kind = f"RSA {key.key_size}"
     elif isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, tuple(type(c) for c in _CURVES.values())):
         kind = f"ECDSA {key.curve.name}"

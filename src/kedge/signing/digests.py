@@ -26,7 +26,7 @@ _MAXIMUM_ID = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
-class SignedObject:
+class _SignedObject:
     """What was signed about one object."""
 
     relative_id: int
@@ -35,11 +35,11 @@ class SignedObject:
 
 
 @dataclass(frozen=True, slots=True)
-class SignedMetadata:
+class _SignedMetadata:
     """The whole document."""
 
     header_digest: str
-    objects: tuple[SignedObject, ...]
+    objects: tuple[_SignedObject, ...]
 
     def encode(self) -> bytes:
         """The exact bytes that are signed: compact JSON with its keys in this order."""
@@ -55,7 +55,7 @@ class SignedMetadata:
         return json.dumps(document, separators=(",", ":")).encode()
 
 
-def parse_metadata(data: bytes, what: str) -> SignedMetadata:
+def parse_metadata(data: bytes, what: str) -> _SignedMetadata:
     """Read a document from a signature; everything that is not exactly one is refused."""
     try:
         document = json.loads(data)
@@ -64,14 +64,14 @@ def parse_metadata(data: bytes, what: str) -> SignedMetadata:
                 f"{what} has version {str(document['version'])[:20]}; version 1 is the one supported"
             )
         objects = tuple(
-            SignedObject(
+            _SignedObject(
                 _check_id(item["relativeId"]),
                 _check_digest(item["descriptorDigest"]),
                 _check_digest(item["objectDigest"]),
             )
             for item in document["objects"]
         )
-        metadata = SignedMetadata(_check_digest(document["header"]["digest"]), objects)
+        metadata = _SignedMetadata(_check_digest(document["header"]["digest"]), objects)
     except (ValueError, KeyError, TypeError, RecursionError) as problem:
         raise SignatureInvalid(f"{what} does not hold the digests of an image") from problem
     if len({item.relative_id for item in objects}) != len(objects):
@@ -167,15 +167,15 @@ def list_group(reader: SifReader, group: int) -> list[SifDescriptor]:
 
 def compute_metadata(
     digester: Digester, group: int, objects: tuple[int, ...] = (), algorithm: str = "sha256"
-) -> SignedMetadata:
+) -> _SignedMetadata:
     """The document for a group, or for some objects of it."""
     members = list_group(digester.reader, group)
     first = members[0].id
     chosen = [item for item in members if not objects or item.id in objects]
-    return SignedMetadata(
+    return _SignedMetadata(
         digester.hash_header(algorithm),
         tuple(
-            SignedObject(
+            _SignedObject(
                 item.id - first,
                 digester.hash_descriptor(item, item.id - first, algorithm),
                 digester.hash_object(item, algorithm),
@@ -186,7 +186,7 @@ def compute_metadata(
 
 
 def check_metadata(
-    metadata: SignedMetadata, digester: Digester, group: int, objects: tuple[int, ...] = ()
+    metadata: _SignedMetadata, digester: Digester, group: int, objects: tuple[int, ...] = ()
 ) -> tuple[SifDescriptor, ...]:
     """Compare a signed document with the image; gives the objects that are as they were signed.
 
@@ -209,7 +209,7 @@ def _name(digest: str) -> str:
     return digest.partition(":")[0]
 
 
-def _check_object(signed: dict[int, SignedObject], item: SifDescriptor, relative: int, digester: Digester) -> None:
+def _check_object(signed: dict[int, _SignedObject], item: SifDescriptor, relative: int, digester: Digester) -> None:
     known = signed.get(item.id)
     what = f"object {item.id} ({describe_type(item.data_type)}) of {digester.reader.where}"
     if known is None:
@@ -224,7 +224,7 @@ def _check_object(signed: dict[int, SignedObject], item: SifDescriptor, relative
         raise error
 
 
-def _check_members(signed: dict[int, SignedObject], members: list[SifDescriptor], reader: SifReader) -> None:
+def _check_members(signed: dict[int, _SignedObject], members: list[SifDescriptor], reader: SifReader) -> None:
     present = {item.id for item in members}
     added = sorted(present - signed.keys())
     removed = sorted(signed.keys() - present)

@@ -13,7 +13,7 @@ from kedge.errors import SignatureInvalid
 from kedge.signing.crypto import SigningKey, VerifyingKey
 
 PAYLOAD_TYPE = "application/vnd.sylabs.sif-metadata+json"
-MAXIMUM_SIGNATURES = 64
+_MAXIMUM_SIGNATURES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +63,15 @@ def parse_envelope(data: bytes, what: str) -> Envelope:
         document = json.loads(data)
         signatures = tuple(
             EnvelopeSignature(_check_text(item.get("keyid") or ""), _decode(item["sig"]))
-            for item in document["signatures"][: MAXIMUM_SIGNATURES + 1]
+            for item in document["signatures"][: _MAXIMUM_SIGNATURES + 1]
         )
         envelope = Envelope(_check_text(document["payloadType"]), _decode(document["payload"]), signatures)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise SignatureInvalid(f"{what} is not a readable DSSE envelope") from problem
     if envelope.payload_type != PAYLOAD_TYPE:
         raise SignatureInvalid(f"{what} signs something else: {envelope.payload_type[:60]!r}")
-    if not 0 < len(signatures) <= MAXIMUM_SIGNATURES:
-        raise SignatureInvalid(f"{what} holds no signature, or more than {MAXIMUM_SIGNATURES}")
+    if not 0 < len(signatures) <= _MAXIMUM_SIGNATURES:
+        raise SignatureInvalid(f"{what} holds no signature, or more than {_MAXIMUM_SIGNATURES}")
     return envelope
 
 

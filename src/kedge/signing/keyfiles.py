@@ -8,10 +8,10 @@ from pathlib import Path
 from kedge.errors import FileProblem
 from kedge.posix.files import explained
 
-MAXIMUM_KEY_FILE = 8 << 20
+_MAXIMUM_KEY_FILE = 8 << 20
 
 
-def read_key_file(path: Path, *, limit: int = MAXIMUM_KEY_FILE) -> bytes:
+def read_key_file(path: Path, *, limit: int = _MAXIMUM_KEY_FILE) -> bytes:
     """The whole file; one that is too large to be a key is refused."""
     with explained(path), path.open("rb") as file:
         data = file.read(limit + 1)

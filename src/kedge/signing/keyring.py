@@ -21,10 +21,10 @@ from kedge.signing.openpgp.packets import PUBLIC_SUBKEY, SECRET_SUBKEY, read_pac
 
 Result = TypeVar("Result")
 
-MAXIMUM_RING = 64 << 20
+_MAXIMUM_RING = 64 << 20
 VARIABLES = ("KEDGE_KEYSDIR", "APPTAINER_KEYSDIR", "SINGULARITY_KEYSDIR", "SINGULARITY_SYPGPDIR")
-GLOBAL_NAME = "global-pgp-public"
-GLOBAL_FOLDERS = tuple(
+_GLOBAL_NAME = "global-pgp-public"
+_GLOBAL_FOLDERS = tuple(
     Path(base) / name for name in ("apptainer", "singularity") for base in ("/etc", "/usr/local/etc")
 )
 
@@ -37,11 +37,11 @@ def locate_folder(environ: Mapping[str, str], home: Path) -> Path:
     return apptainer_directory(environ, home) / "keys"
 
 
-def locate_global(environ: Mapping[str, str]) -> Path:
+def _locate_global(environ: Mapping[str, str]) -> Path:
     """The folder of the site's public ring: the first that has one, or where Apptainer would look."""
     if environ.get("KEDGE_GLOBAL_KEYSDIR"):
         return Path(environ["KEDGE_GLOBAL_KEYSDIR"]).absolute()
-    return next((folder for folder in GLOBAL_FOLDERS if (folder / GLOBAL_NAME).is_file()), GLOBAL_FOLDERS[0])
+    return next((folder for folder in _GLOBAL_FOLDERS if (folder / _GLOBAL_NAME).is_file()), _GLOBAL_FOLDERS[0])
 
 
 def normalize_fingerprint(text: str) -> str:
@@ -94,7 +94,7 @@ class KeyRing:
     @property
     def public_path(self) -> Path:
         """The ring of public keys."""
-        return self.folder / (GLOBAL_NAME if self.is_global else "pgp-public")
+        return self.folder / (_GLOBAL_NAME if self.is_global else "pgp-public")
 
     @property
     def secret_path(self) -> Path:
@@ -103,11 +103,11 @@ class KeyRing:
 
     def load_public(self) -> list[KeyBlock]:
         """The public keys; none when there is no ring."""
-        return load_ring(self.public_path)
+        return _load_ring(self.public_path)
 
     def load_secret(self) -> list[KeyBlock]:
         """The secret keys; none when there is no ring."""
-        return load_ring(self.secret_path)
+        return _load_ring(self.secret_path)
 
     def add_public(self, blocks: Sequence[KeyBlock]) -> list[str]:
         """Add keys or what is new in them; says for each `added`, `updated` or `unchanged`."""
@@ -128,28 +128,28 @@ class KeyRing:
     @staticmethod
     def open_global(environ: Mapping[str, str]) -> KeyRing:
         """The site's ring."""
-        return KeyRing(locate_global(environ), is_global=True)
+        return KeyRing(_locate_global(environ), is_global=True)
 
     def _change(self, path: Path, change: Callable[[list[KeyBlock]], Result]) -> Result:
         with sole_change(path):
-            ring = load_ring(path)
+            ring = _load_ring(path)
             before = [block.raw for block in ring]
             result = change(ring)
             after = [block.raw for block in ring]
             if after != before:
-                save_ring(path, b"".join(after), mode=0o644 if self.is_global else 0o600)
+                _save_ring(path, b"".join(after), mode=0o644 if self.is_global else 0o600)
         return result
 
 
-def load_ring(path: Path) -> list[KeyBlock]:
+def _load_ring(path: Path) -> list[KeyBlock]:
     """The keys of a ring file; none when it does not exist."""
     if not path.exists():
         return []
-    data = read_key_file(path, limit=MAXIMUM_RING)
+    data = read_key_file(path, limit=_MAXIMUM_RING)
     return split_blocks(read_packets(data, str(path)), str(path))
 
 
-def save_ring(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+def _save_ring(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     """Replace a ring; where its name is a link, what it points to."""
     target = path.resolve() if path.is_symlink() else path
     write_atomically(target, data, mode=mode)

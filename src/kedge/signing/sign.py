@@ -66,7 +66,7 @@ class PemSigner:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class SignSelection:
     """What to sign: groups, objects, or everything when both are empty."""
 
     groups: tuple[int, ...] = ()
@@ -102,7 +102,7 @@ def _unlock(secret: SecretKey, standing: Standing, ask: AskPassphrase, name: str
     return Signer(standing.key.fingerprint, standing.key.numbers, secret.unlock(passphrase))
 
 
-def plan_groups(reader: SifReader, selection: Selection) -> list[tuple[int, tuple[int, ...]]]:
+def _plan_groups(reader: SifReader, selection: SignSelection) -> list[tuple[int, tuple[int, ...]]]:
     """Which groups get a signature, and over which of their objects (none named: all of them)."""
     if not selection.groups and not selection.objects:
         groups = list_groups(reader)
@@ -120,14 +120,14 @@ def plan_groups(reader: SifReader, selection: Selection) -> list[tuple[int, tupl
 
 
 def sign_image(
-    path: Path, signers: Sequence[DocumentSigner], selection: Selection, now: int, progress: Progress | None = None
+    path: Path, signers: Sequence[DocumentSigner], selection: SignSelection, now: int, progress: Progress | None = None
 ) -> list[SifDescriptor]:
     """Add signatures to an image; all of them or none. Gives the new signature objects."""
     items: list[DataObject] = []
     with explained(path), path.open("rb") as file:
         reader = SifReader(file, str(path))
         digester = Digester(reader, progress or Silent())
-        for group, objects in plan_groups(reader, selection):
+        for group, objects in _plan_groups(reader, selection):
             document = compute_metadata(digester, group, objects).encode()
             for signer in signers:
                 content, extra = signer.sign_document(document, now)

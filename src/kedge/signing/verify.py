@@ -22,7 +22,7 @@ from kedge.signing.openpgp.judgement import check_document, judge
 from kedge.signing.openpgp.keys import KeyBlock
 from kedge.signing.openpgp.signature import read_signatures
 
-MAXIMUM_SIGNATURE = 1 << 20
+_MAXIMUM_SIGNATURE = 1 << 20
 REMOTE = "REMOTE"  # the origin of keys that only a key server vouches for
 _LEGACY_START = b"SIFHASH:\n"
 _LEGACY_HASHES = {1: "sha256", 2: "sha384", 3: "sha512"}
@@ -48,7 +48,7 @@ class Material:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class VerifySelection:
     """What to verify: groups, objects, or every group when both are empty."""
 
     groups: tuple[int, ...] = ()
@@ -58,7 +58,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class SignerIdentity:
+class _SignerIdentity:
     """Who signed."""
 
     name: str
@@ -73,7 +73,7 @@ class SignatureResult:
 
     descriptor: SifDescriptor
     form: str = ""  # "OpenPGP", "DSSE" or "legacy"
-    signers: tuple[SignerIdentity, ...] = ()
+    signers: tuple[_SignerIdentity, ...] = ()
     verified: tuple[SifDescriptor, ...] = ()
     skipped: str = ""
     error: KedgeError | None = None
@@ -102,7 +102,7 @@ class _Task:
 
 
 def verify_image(
-    reader: SifReader, material: Material, choice: Choice, now: int, progress: Progress | None = None
+    reader: SifReader, material: Material, choice: VerifySelection, now: int, progress: Progress | None = None
 ) -> VerifyReport:
     """Check the chosen signatures; problems are in the report, not raised."""
     report = VerifyReport()
@@ -127,7 +127,7 @@ def _refuse_ungrouped(reader: SifReader) -> None:
             )
 
 
-def _plan(reader: SifReader, choice: Choice) -> list[_Task]:
+def _plan(reader: SifReader, choice: VerifySelection) -> list[_Task]:
     objects = choice.objects
     if choice.legacy and not choice.groups and not objects:
         members = [item for item in reader.descriptors if item.group and item.data_type != DataType.SIGNATURE]
@@ -150,7 +150,7 @@ def _invalid(reason: str, message: str, hint: str | None = None) -> SignatureInv
 class _Verifier:
     """One run over an image."""
 
-    def __init__(self, digester: Digester, material: Material, choice: Choice, now: int) -> None:
+    def __init__(self, digester: Digester, material: Material, choice: VerifySelection, now: int) -> None:
         self.digester = digester
         self.reader = digester.reader
         self.material = material
@@ -189,8 +189,8 @@ class _Verifier:
     def _has_legacy(self) -> bool:
         return any(
             item.data_type == DataType.SIGNATURE
-            and item.size <= MAXIMUM_SIGNATURE
-            and _LEGACY_START in self.reader.read_object(item, MAXIMUM_SIGNATURE)
+            and item.size <= _MAXIMUM_SIGNATURE
+            and _LEGACY_START in self.reader.read_object(item, _MAXIMUM_SIGNATURE)
             for item in self.reader.descriptors
         )
 
@@ -199,7 +199,7 @@ class _Verifier:
         what = f"the signature (object {descriptor.id}) of {self.reader.where}"
         result = SignatureResult(descriptor)
         try:
-            data = self.reader.read_object(descriptor, MAXIMUM_SIGNATURE)
+            data = self.reader.read_object(descriptor, _MAXIMUM_SIGNATURE)
             if is_cleartext(data):
                 message = parse_cleartext(data, what)
                 is_legacy = message.text.startswith(_LEGACY_START)
@@ -236,7 +236,7 @@ class _Verifier:
         metadata = parse_metadata(message.text, what)
         result.verified = check_metadata(metadata, self.digester, task.group, task.objects)
 
-    def _find_signer(self, message: Cleartext, descriptor: SifDescriptor, what: str) -> SignerIdentity:
+    def _find_signer(self, message: Cleartext, descriptor: SifDescriptor, what: str) -> _SignerIdentity:
         """The identity behind the first signature whose key is known; it must be good."""
         assert self.material.find_keys is not None
         wanted: list[str] = []
@@ -250,7 +250,7 @@ class _Verifier:
                 try:
                     judged = judge(known.block, self.now)
                     check_document(judged, signature, message.signed, self.now, what)
-                    return SignerIdentity(judged.name, judged.fingerprint, known.origin)
+                    return _SignerIdentity(judged.name, judged.fingerprint, known.origin)
                 except KedgeError as refusal:
                     problem = refusal
             if problem is not None:
@@ -279,7 +279,7 @@ class _Verifier:
             error = _invalid(reason, f"{what} {text}", None if known else "give the signer's public key")
             error.context |= {"signed by": ids, "given": ", ".join(key.key_id for key in self.material.keys)}
             raise error
-        result.signers = tuple(SignerIdentity(key.kind, "", "", key.key_id) for key in signers)
+        result.signers = tuple(_SignerIdentity(key.kind, "", "", key.key_id) for key in signers)
         metadata = parse_metadata(envelope.payload, what)
         result.verified = check_metadata(metadata, self.digester, task.group, task.objects)
 

@@ -15,7 +15,7 @@ from kedge.model.job_fields import BY_NAME
 from kedge.model.memory import shorten_memory
 from kedge.model.nearest import propose
 from kedge.model.site import Queue, Site
-from kedge.sites.rules import RULES, Finding, Request, check_paths, count_memory, spread_tasks
+from kedge.sites.rules import RULES, QueueRequest, UnmetRequest, check_paths, count_memory, spread_tasks
 
 _ROUNDS = 32  # of mending; every rule mends itself at once, so a few are enough
 _OTHER_QUEUE = 3  # what it costs to be sent to a queue that was not asked for
@@ -67,7 +67,7 @@ def check_request(
 
     `paths` are absolute ones that compute nodes have to see, `architecture` is the image's where it is known.
     """
-    request = Request(job, site, Queue(""), interactive, environ or {}, tuple(paths), architecture)
+    request = QueueRequest(job, site, Queue(""), interactive, environ or {}, tuple(paths), architecture)
     asked = _list_asked(request)
     outcomes = [_settle(replace(request, queue=queue)) for queue in asked]
     clean = next((each for each in outcomes if each.is_clean), None)
@@ -87,7 +87,7 @@ def nearest_request(
     architecture: str = "",
 ) -> Job | None:
     """The job itself where the site serves it, else the nearest that it serves; None where there is none."""
-    request = Request(job, site, Queue(""), interactive, environ or {}, tuple(paths), architecture)
+    request = QueueRequest(job, site, Queue(""), interactive, environ or {}, tuple(paths), architecture)
     try:
         asked = _list_asked(request)
     except RequestRefused:
@@ -99,7 +99,7 @@ def nearest_request(
     return nearest.job if nearest is not None else None
 
 
-def _list_asked(request: Request) -> list[Queue]:
+def _list_asked(request: QueueRequest) -> list[Queue]:
     """The queues to try, the best first: those the job names, or all that are in use."""
     job, site = request.job, request.site
     if not site.queues:
@@ -109,7 +109,7 @@ def _list_asked(request: Request) -> list[Queue]:
     return _list_usable(request)
 
 
-def _list_usable(request: Request) -> list[Queue]:
+def _list_usable(request: QueueRequest) -> list[Queue]:
     """The queues of a site, best first: with GPUs for who wants some, the default, little that is not asked for."""
     job, site = request.job, request.site
     usable = [each for each in site.queues if not each.is_retired] or list(site.queues)
@@ -124,7 +124,7 @@ def _list_usable(request: Request) -> list[Queue]:
     return sorted(usable, key=rank)
 
 
-def _find_named(name: str, request: Request) -> Queue:
+def _find_named(name: str, request: QueueRequest) -> Queue:
     site = request.site
     queue = site.find_queue(name.partition("@")[0])
     if queue is not None:
@@ -143,7 +143,7 @@ def _find_named(name: str, request: Request) -> Queue:
     )
 
 
-def _settle(request: Request) -> _Outcome:
+def _settle(request: QueueRequest) -> _Outcome:
     """Mend a request until the queue serves it."""
     request = replace(request, job=spread_tasks(request))
     hidden = check_paths(request)
@@ -159,11 +159,11 @@ def _settle(request: Request) -> _Outcome:
     return _Outcome(request.queue, None, first, cost)
 
 
-def _apply_rules(request: Request) -> list[Finding]:
+def _apply_rules(request: QueueRequest) -> list[UnmetRequest]:
     return [finding for rule in RULES if (finding := rule(request)) is not None]
 
 
-def _find_nearest(request: Request, outcomes: Sequence[_Outcome]) -> _Outcome | None:
+def _find_nearest(request: QueueRequest, outcomes: Sequence[_Outcome]) -> _Outcome | None:
     """The cheapest way to be served, in the queues that were tried or in another one."""
     named = {each.queue.name for each in outcomes}
     others = []
@@ -181,7 +181,7 @@ def _find_nearest(request: Request, outcomes: Sequence[_Outcome]) -> _Outcome | 
     return replace(best, job=replace(best.job, queue=best.queue.name or best.job.queue))
 
 
-def _refuse(request: Request, outcome: _Outcome, nearest: _Outcome | None) -> RequestRefused:
+def _refuse(request: QueueRequest, outcome: _Outcome, nearest: _Outcome | None) -> RequestRefused:
     job, site = request.job, request.site
     context = {"site": site.name, **({"queue": outcome.queue.name} if outcome.queue.name else {})}
     if job.gpu_type:
@@ -201,7 +201,7 @@ def _list_gpus(site: Site) -> str:
     return "; ".join(f"{name}: {types}" for name, types in known.items() if types)
 
 
-def _hint_without_nearest(request: Request) -> str:
+def _hint_without_nearest(request: QueueRequest) -> str:
     arches = sorted({each.arch for each in request.site.queues if each.arch})
     if request.architecture and arches and request.architecture not in arches:
         return f"pull the image for the nodes there: kedge pull --arch {arches[0]} …"

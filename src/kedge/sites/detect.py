@@ -16,7 +16,7 @@ _SLURM_FILES = frozenset(FILES[:3])
 
 
 @frozen
-class Machine:
+class HostSigns:
     """What is looked at."""
 
     hostnames: tuple[str, ...] = ()  # all names of this machine, the full ones too
@@ -33,7 +33,7 @@ class Candidate:
     reason: str
 
 
-def detect_site(machine: Machine, signs: Sequence[Sign]) -> list[Candidate]:
+def detect_site(machine: HostSigns, signs: Sequence[Sign]) -> list[Candidate]:
     """The sites this may be, the likeliest first; never empty, because there is a generic one for every scheduler."""
     by_name = [
         Candidate(sign.name, f"the host name {name} is one of its own")
@@ -56,7 +56,7 @@ def _fits(environ: Mapping[str, str], name: str, pattern: str) -> bool:
     return re.fullmatch(pattern, environ.get(name, "")) is not None
 
 
-def detect_scheduler(machine: Machine) -> Candidate:
+def detect_scheduler(machine: HostSigns) -> Candidate:
     """The generic site for the scheduler that is here, `local` where there is none."""
     environ, programs = machine.environ, machine.programs
     has_slurm_settings = bool(environ.get("SLURM_CONF")) or bool(machine.files & _SLURM_FILES)

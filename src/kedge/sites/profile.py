@@ -23,7 +23,7 @@ _DEEPEST = 8  # profiles that inherit from one another
 
 
 @frozen
-class Folder:
+class ProfileDirectory:
     """A folder with profiles, and whose they are: user, site or shipped."""
 
     path: Path
@@ -52,13 +52,13 @@ class Sign:
     variables: tuple[tuple[str, str], ...] = ()
 
 
-def find_folders(environ: Mapping[str, str]) -> tuple[Folder, ...]:
+def find_folders(environ: Mapping[str, str]) -> tuple[ProfileDirectory, ...]:
     """Where profiles are looked for, the first that has one wins; whether or not the folders exist."""
     named = [Path(each) for each in environ.get("KEDGE_SITES", "").split(":") if each.startswith("/")]
     return (
-        Folder(user_folder(environ), "user"),
-        *(Folder(path, "site") for path in (*named, Path("/etc/kedge/sites"))),
-        Folder(SHIPPED, "shipped"),
+        ProfileDirectory(user_folder(environ), "user"),
+        *(ProfileDirectory(path, "site") for path in (*named, Path("/etc/kedge/sites"))),
+        ProfileDirectory(SHIPPED, "shipped"),
     )
 
 
@@ -67,12 +67,12 @@ def user_folder(environ: Mapping[str, str]) -> Path:
     return xdg_directory(environ, "XDG_CONFIG_HOME", ".config") / "sites"
 
 
-def load_site(name: str, folders: Sequence[Folder]) -> Site:
+def load_site(name: str, folders: Sequence[ProfileDirectory]) -> Site:
     """The site called `name`, or in the file `name` where it is a path; reads that profile and those it inherits."""
     if "/" in name or name.endswith(".toml"):
         path = Path(name)
         check_name(path.stem, where=f"'{name}'")
-        return read_site(path, path.stem, folders)
+        return _read_site(path, path.stem, folders)
     check_name(name, where="--site")
     path_found = _find_profile(name, folders)
     if path_found is None:
@@ -82,7 +82,7 @@ def load_site(name: str, folders: Sequence[Folder]) -> Site:
             context={"folders": ", ".join(str(each.path) for each in folders)},
             hint=propose(name, known) or "'kedge site list' shows the sites, 'kedge site init' makes a new profile",
         )
-    return read_site(path_found, name, folders)
+    return _read_site(path_found, name, folders)
 
 
 def check_name(name: str, *, where: str) -> None:
@@ -93,7 +93,7 @@ def check_name(name: str, *, where: str) -> None:
         )
 
 
-def read_site(path: Path, name: str, folders: Sequence[Folder]) -> Site:
+def _read_site(path: Path, name: str, folders: Sequence[ProfileDirectory]) -> Site:
     """The site in a file, checked key by key."""
     table = _read_chain(path, name, folders)
     return make_site(table, name, str(path))
@@ -121,7 +121,7 @@ def is_retired(site: Site) -> bool:
     return bool(site.queues) and all(each.is_retired for each in site.queues)
 
 
-def list_sites(folders: Sequence[Folder]) -> list[SiteSummary]:
+def list_sites(folders: Sequence[ProfileDirectory]) -> list[SiteSummary]:
     """Every site by name; of two with one name, the one that `load_site` takes."""
     found: dict[str, SiteSummary] = {}
     for folder in folders:
@@ -131,7 +131,7 @@ def list_sites(folders: Sequence[Folder]) -> list[SiteSummary]:
     return [found[name] for name in sorted(found)]
 
 
-def list_signs(folders: Sequence[Folder]) -> list[Sign]:
+def list_signs(folders: Sequence[ProfileDirectory]) -> list[Sign]:
     """By what each site is known, without reading the rest of its profile: this happens at every start of a job.
 
     A profile that is broken has no sign; who asks for it by name is told.
@@ -143,7 +143,7 @@ def list_signs(folders: Sequence[Folder]) -> list[Sign]:
     return list(found.values())
 
 
-def _read_sign(path: Path, folders: Sequence[Folder]) -> Sign:
+def _read_sign(path: Path, folders: Sequence[ProfileDirectory]) -> Sign:
     name, values = path.stem, dict[str, Any]()
     parent: Path | None = path
     for _ in range(_DEEPEST):
@@ -184,15 +184,15 @@ def _pick_sign_lines(lines: Iterable[str]) -> Iterator[str]:
             yield line
 
 
-def _summarize(path: Path, folder: Folder, folders: Sequence[Folder]) -> SiteSummary:
+def _summarize(path: Path, folder: ProfileDirectory, folders: Sequence[ProfileDirectory]) -> SiteSummary:
     try:
-        site = read_site(path, path.stem, folders)
+        site = _read_site(path, path.stem, folders)
     except (SiteProblem, FileProblem) as problem:
         return SiteSummary(path.stem, "", "", folder.origin, str(path), problem=problem.message)
     return SiteSummary(site.name, site.title, site.scheduler, folder.origin, str(path), is_retired(site))
 
 
-def _list_files(folders: Sequence[Folder]) -> Iterator[Path]:
+def _list_files(folders: Sequence[ProfileDirectory]) -> Iterator[Path]:
     for folder in folders:
         try:
             found = sorted(folder.path.glob("*.toml"))
@@ -201,7 +201,7 @@ def _list_files(folders: Sequence[Folder]) -> Iterator[Path]:
         yield from (path for path in found if _NAME.fullmatch(path.stem))
 
 
-def _find_profile(name: str, folders: Sequence[Folder], *, behind: Path | None = None) -> Path | None:
+def _find_profile(name: str, folders: Sequence[ProfileDirectory], *, behind: Path | None = None) -> Path | None:
     """The first file of that name; with `behind`, the first in a folder after the one that file is in."""
     remaining = list(folders)
     if behind is not None:
@@ -217,7 +217,7 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _read_chain(path: Path, name: str, folders: Sequence[Folder]) -> dict[str, Any]:
+def _read_chain(path: Path, name: str, folders: Sequence[ProfileDirectory]) -> dict[str, Any]:
     """The values of a profile over those of the ones it inherits."""
     tables: list[dict[str, Any]] = []
     seen = {path}

@@ -16,7 +16,7 @@ from kedge.model.job import Job
 from kedge.model.memory import shorten_memory
 from kedge.model.site import Queue, Site, expand_path
 
-SOME_ACCOUNT = "PROJECT"  # stands for the one only the user knows
+_SOME_ACCOUNT = "PROJECT"  # stands for the one only the user knows
 _HOUR = 3600
 _MODEL = r"(gh|gb|rtxa?|gtx|mi|[abhklptv])[0-9]{1,4}[a-z]{0,2}"  # a100, l4, gh200, rtx6000, mi250x
 # How far a mended request is from what was asked for: the nearest one has the smallest sum.
@@ -24,7 +24,7 @@ _SAME, _NEAR, _LESS, _FAR = 1, 4, 20, 60
 
 
 @frozen
-class Request:
+class QueueRequest:
     """A job as one queue sees it."""
 
     job: Job
@@ -67,7 +67,7 @@ class Request:
 
 
 @frozen
-class Finding:
+class UnmetRequest:
     """Something that cannot be served; `better` is the request without it, None where the queue is no use at all."""
 
     reason: str
@@ -75,49 +75,51 @@ class Finding:
     cost: int
 
 
-def check_use(request: Request) -> Finding | None:
+def _check_use(request: QueueRequest) -> UnmetRequest | None:
     """The queue is for such jobs at all."""
     queue = request.queue
     if request.is_interactive and not queue.is_interactive:
-        return Finding(f"{request.place} takes no interactive jobs", None, _FAR)
+        return UnmetRequest(f"{request.place} takes no interactive jobs", None, _FAR)
     if queue.arch and request.architecture and queue.arch != request.architecture:
-        return Finding(
+        return UnmetRequest(
             f"{request.place} has {queue.arch} nodes, and the image is for {request.architecture}", None, _FAR
         )
     return None
 
 
-def check_account(request: Request) -> Finding | None:
+def _check_account(request: QueueRequest) -> UnmetRequest | None:
     """An account is named where jobs need one."""
     if "account" in request.site.requires and not (request.job.account or request.site.account):
-        return Finding(f"{request.site.name} needs an account", replace(request.job, account=SOME_ACCOUNT), 0)
+        return UnmetRequest(f"{request.site.name} needs an account", replace(request.job, account=_SOME_ACCOUNT), 0)
     return None
 
 
-def check_gpus(request: Request) -> Finding | None:
+def _check_gpus(request: QueueRequest) -> UnmetRequest | None:
     """There are as many GPUs, of that kind."""
     job, queue = request.job, request.queue
     wanted, there = job.gpus_per_node or 0, queue.gpus_per_node
     if wanted and there == 0:
         better = replace(job, gpus_per_node=None, gpu_type="", memory_per_gpu=None)
-        return Finding(f"{request.place} has no GPUs", better, _FAR)
+        return UnmetRequest(f"{request.place} has no GPUs", better, _FAR)
     if not wanted and queue.needs_gpus:
         cost = _SAME if job.queue == queue.name else _NEAR  # who names such a queue wants its GPUs
-        return Finding(f"a job without GPUs waits for ever in {request.place}", replace(job, gpus_per_node=1), cost)
+        return UnmetRequest(
+            f"a job without GPUs waits for ever in {request.place}", replace(job, gpus_per_node=1), cost
+        )
     if there is not None and wanted > there:
         reason = f"{request.place} has {_count(there, 'GPU')} on a node, and {wanted} were asked for"
-        return Finding(reason, *_spread_gpus(request, wanted * job.node_count, there))
+        return UnmetRequest(reason, *_spread_gpus(request, wanted * job.node_count, there))
     if queue.max_gpus and wanted * job.node_count > queue.max_gpus:
         reason = (
             f"{request.place} gives one job {queue.max_gpus} GPUs at most, and {wanted * job.node_count} were asked for"
         )
         nodes = min(job.node_count, queue.max_gpus)
         mended = replace(job, nodes=nodes, gpus_per_node=queue.max_gpus // nodes)
-        return Finding(reason, mended, _lose(wanted * job.node_count, queue.max_gpus))
+        return UnmetRequest(reason, mended, _lose(wanted * job.node_count, queue.max_gpus))
     return _check_gpu_type(request)
 
 
-def _check_gpu_type(request: Request) -> Finding | None:
+def _check_gpu_type(request: QueueRequest) -> UnmetRequest | None:
     """The queue has GPUs of that type, by the scheduler's words for them; by their model where those are unknown."""
     job, queue = request.job, request.queue
     types = queue.known_gpu_types
@@ -126,7 +128,7 @@ def _check_gpu_type(request: Request) -> Finding | None:
     if not types and not (queue.gpu and _is_other_model(job.gpu_type, queue.gpu)):
         return None
     reason = f"the GPUs of {request.place} are {' and '.join(types) or queue.gpu}, and {job.gpu_type} was asked for"
-    return Finding(reason, replace(job, gpu_type=types[0] if types else ""), _LESS)
+    return UnmetRequest(reason, replace(job, gpu_type=types[0] if types else ""), _LESS)
 
 
 def _is_other_model(word: str, model: str) -> bool:
@@ -135,7 +137,7 @@ def _is_other_model(word: str, model: str) -> bool:
     return bool(named) and named not in re.sub(r"[^a-z0-9]", "", model.lower())
 
 
-def _spread_gpus(request: Request, total: int, there: int) -> tuple[Job, int]:
+def _spread_gpus(request: QueueRequest, total: int, there: int) -> tuple[Job, int]:
     """As many GPUs on more nodes, or as many as there are."""
     nodes = -(-total // there)
     most = request.most_nodes
@@ -144,19 +146,19 @@ def _spread_gpus(request: Request, total: int, there: int) -> tuple[Job, int]:
     return replace(request.job, nodes=nodes, gpus_per_node=-(-total // nodes)), _SAME
 
 
-def check_nodes(request: Request) -> Finding | None:
+def check_nodes(request: QueueRequest) -> UnmetRequest | None:
     """Not more nodes than one job can have, and not fewer."""
     wanted, most, least = request.job.node_count, request.most_nodes, request.queue.min_nodes
     if most is not None and wanted > most:
         reason = f"{request.place} gives one job {_count(most, 'node')} at most, and {wanted} were asked for"
-        return Finding(reason, replace(request.job, nodes=most), _lose(wanted, most))
+        return UnmetRequest(reason, replace(request.job, nodes=most), _lose(wanted, most))
     if least and wanted < least:
         reason = f"{request.place} is for {least} nodes and more, and {_count(wanted, 'node')} was asked for"
-        return Finding(reason, replace(request.job, nodes=least), _LESS)
+        return UnmetRequest(reason, replace(request.job, nodes=least), _LESS)
     return None
 
 
-def check_cpus(request: Request) -> Finding | None:
+def _check_cpus(request: QueueRequest) -> UnmetRequest | None:
     """The tasks of a node fit on its CPUs."""
     job, there = request.job, request.queue.cpus_per_node
     if there is None:
@@ -164,7 +166,7 @@ def check_cpus(request: Request) -> Finding | None:
     each = job.cpus_per_task or 1
     if each > there:
         reason = f"a node of {request.place} has {_count(there, 'CPU')}, and {each} were asked for each task"
-        return Finding(reason, replace(job, cpus_per_task=there), _NEAR)
+        return UnmetRequest(reason, replace(job, cpus_per_task=there), _NEAR)
     if job.tasks_on_node * each <= there:
         return None
     reason = f"a node of {request.place} has {_count(there, 'CPU')}, and {job.tasks_on_node * each} are needed"
@@ -172,12 +174,14 @@ def check_cpus(request: Request) -> Finding | None:
     per_node = fit if job.tasks_per_node else None
     nodes, most = max(-(-total // fit), job.node_count), request.most_nodes
     if most is None or nodes <= most:
-        return Finding(reason, replace(job, nodes=nodes, tasks_per_node=per_node), _SAME)
+        return UnmetRequest(reason, replace(job, nodes=nodes, tasks_per_node=per_node), _SAME)
     tasks = fit * most if job.tasks else None
-    return Finding(reason, replace(job, nodes=most, tasks=tasks, tasks_per_node=per_node), _lose(total, fit * most))
+    return UnmetRequest(
+        reason, replace(job, nodes=most, tasks=tasks, tasks_per_node=per_node), _lose(total, fit * most)
+    )
 
 
-def spread_tasks(request: Request) -> Job:
+def spread_tasks(request: QueueRequest) -> Job:
     """The job on as many nodes as its tasks need, where it says how many tasks and not on how many nodes."""
     job, there = request.job, request.queue.cpus_per_node
     if job.nodes is not None or not job.tasks or job.tasks_per_node or not there:
@@ -186,19 +190,21 @@ def spread_tasks(request: Request) -> Job:
     return replace(job, nodes=nodes) if nodes > 1 else job
 
 
-def check_memory(request: Request) -> Finding | None:
+def check_memory(request: QueueRequest) -> UnmetRequest | None:
     """Memory may be asked for, is where it must be, and is there."""
     job, there = request.job, request.queue.memory_per_node
     wanted = count_memory(job)
     without = replace(job, memory=None, memory_per_cpu=None, memory_per_gpu=None)
     if "memory" in request.site.refuses and wanted and there is None:
-        return Finding(f"{request.site.name} takes no requests for memory", without, _SAME)
+        return UnmetRequest(f"{request.site.name} takes no requests for memory", without, _SAME)
     if there is not None and wanted > there:
         shown = f"{shorten_memory(there)} of memory, and {shorten_memory(wanted)} were asked for"
-        return Finding(f"a node of {request.place} has {shown}", replace(without, memory=there), _lose(wanted, there))
+        return UnmetRequest(
+            f"a node of {request.place} has {shown}", replace(without, memory=there), _lose(wanted, there)
+        )
     if "memory" in request.site.requires and not wanted:
         usual = min(there or 1 << 32, 1 << 32)
-        return Finding(
+        return UnmetRequest(
             f"{request.site.name} wants every job to say how much memory it needs", replace(job, memory=usual), 0
         )
     return None
@@ -213,39 +219,39 @@ def count_memory(job: Job) -> int:
     return (job.memory_per_gpu or 0) * (job.gpus_per_node or 0)
 
 
-def check_time(request: Request) -> Finding | None:
+def _check_time(request: QueueRequest) -> UnmetRequest | None:
     """Not longer than a job may be, and said where it must be."""
     job, longest = request.job, request.longest
     if job.time is None:
         if "time" not in request.site.requires or request.queue.default_time:
             return None
         better = replace(job, time=min(longest or _HOUR, _HOUR))
-        return Finding(f"{request.place} wants every job to say how long it takes", better, 0)
+        return UnmetRequest(f"{request.place} wants every job to say how long it takes", better, 0)
     if longest is not None and job.time > longest:
         kind = "an interactive job" if request.is_interactive else "a job"
         shown = f"{shorten_duration(longest)}, and {shorten_duration(job.time)} was asked for"
-        return Finding(
+        return UnmetRequest(
             f"{kind} in {request.place} can take {shown}", replace(job, time=longest), _lose(job.time, longest)
         )
     return None
 
 
-def check_refused(request: Request) -> Finding | None:
+def check_refused(request: QueueRequest) -> UnmetRequest | None:
     """Nothing is asked for that the site does not do."""
     job, site = request.job, request.site
     if job.array is not None and "arrays" in site.refuses:
-        return Finding(f"{site.name} takes no arrays of jobs", replace(job, array=None), _LESS)
+        return UnmetRequest(f"{site.name} takes no arrays of jobs", replace(job, array=None), _LESS)
     if job.exclusive and "exclusive" in site.refuses and not request.queue.is_whole_node:
-        return Finding(f"{site.name} gives no node to one job alone", replace(job, exclusive=False), _NEAR)
+        return UnmetRequest(f"{site.name} gives no node to one job alone", replace(job, exclusive=False), _NEAR)
     if "gpus" in site.refuses and job.wants_gpus and request.queue.gpus_per_node is None:
         better = replace(job, gpus_per_node=None, gpu_type="", memory_per_gpu=None)
-        return Finding(
+        return UnmetRequest(
             f"{site.name} takes no requests for GPUs, and how many {request.place} has is not known", better, _FAR
         )
     return None
 
 
-def check_paths(request: Request) -> Finding | None:
+def check_paths(request: QueueRequest) -> UnmetRequest | None:
     """Compute nodes see the files of the job. Not one of RULES: `paths` stay as they are when the job is mended."""
     roots = {path: find_hidden_root(path, request.site, request.environ) for path in request.paths}
     hidden = {path: root for path, root in roots.items() if root is not None}
@@ -254,12 +260,12 @@ def check_paths(request: Request) -> Finding | None:
     reason = f"compute nodes of {request.site.name} do not see {', '.join(hidden)}"
     scratch = expand_path(request.site.scratch, request.environ)
     if not scratch:
-        return Finding(reason, None, _FAR)
+        return UnmetRequest(reason, None, _FAR)
     job = request.job
     for path, root in hidden.items():
         below = posixpath.relpath(posixpath.normpath(path), posixpath.normpath(root))
         job = _move(job, path, posixpath.normpath(posixpath.join(scratch, below)))
-    return Finding(reason, job, _SAME)
+    return UnmetRequest(reason, job, _SAME)
 
 
 def _move(job: Job, path: str, moved: str) -> Job:
@@ -300,15 +306,15 @@ def _lose(before: int, after: int) -> int:
     return _LESS + round(_LESS * (1 - after / before))
 
 
-RULES: tuple[Callable[[Request], Finding | None], ...] = (
-    check_use,
-    check_gpus,
+RULES: tuple[Callable[[QueueRequest], UnmetRequest | None], ...] = (
+    _check_use,
+    _check_gpus,
     check_nodes,
-    check_cpus,
+    _check_cpus,
     check_memory,
-    check_time,
+    _check_time,
     check_refused,
-    check_account,
+    _check_account,
 )
 
 

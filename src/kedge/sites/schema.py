@@ -14,13 +14,13 @@ from kedge.model.memory import parse_memory
 from kedge.model.site import Queue, Site
 
 SCHEDULERS = ("slurm", "gridengine", "pbs", "local")
-REQUIRED = ("account", "queue", "time", "nodes", "tasks", "memory")
+_REQUIRED = ("account", "queue", "time", "nodes", "tasks", "memory")
 REFUSED = ("memory", "gpus", "arrays", "export", "exclusive", "nodelist")
 _SIZES = {"memory_per_node", "local_disk", "default_memory_per_cpu"}
 _TIMES = {"max_time", "max_interactive_time", "default_time"}
 _WORDS = {
     "scheduler": SCHEDULERS,
-    "requires": REQUIRED,
+    "requires": _REQUIRED,
     "refuses": REFUSED,
     "arch": ("amd64", "arm64", "ppc64le"),
     "runtime": ("kedge", "apptainer", "singularity", "pyxis"),
@@ -37,7 +37,7 @@ class Unusable(Exception):
 def parse_size(value: object) -> int:
     """Bytes, from `384G` or `990000M`."""
     try:
-        return parse_memory(parse_text(value))
+        return parse_memory(_parse_text(value))
     except (InvalidJob, Unusable):
         raise Unusable("it must be a size such as '384G' or '990000M'") from None
 
@@ -45,27 +45,27 @@ def parse_size(value: object) -> int:
 def parse_time(value: object) -> int:
     """Seconds, from `20m`, `48h`, `7d`, `12:00:00` or `7-00:00:00`."""
     try:
-        return parse_duration(parse_text(value))
+        return parse_duration(_parse_text(value))
     except (InvalidJob, Unusable):
         raise Unusable("it must be a time such as '20m', '48h', '7d' or '12:00:00'") from None
 
 
-def parse_text(value: object) -> str:
+def _parse_text(value: object) -> str:
     """Text of one line."""
     if not isinstance(value, str) or not (value == "" or value.isprintable()):
         raise Unusable("it must be text of one line, in quotes")
     return value
 
 
-def parse_version(value: object) -> str:
+def _parse_version(value: object) -> str:
     """The version of a driver: `535.104.05`, or as much of it as is known: `535`; empty: not known."""
-    text = parse_text(value)
+    text = _parse_text(value)
     if not re.fullmatch(r"([0-9]{2,4}(\.[0-9]{1,4}){0,2})?", text):
         raise Unusable("it must be the version of a driver, such as '535' or '535.104.05'")
     return text
 
 
-def parse_flag(value: object) -> bool:
+def _parse_flag(value: object) -> bool:
     """True or false."""
     if not isinstance(value, bool):
         raise Unusable("it must be true or false")
@@ -84,7 +84,7 @@ def parse_list(value: object) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise Unusable("it must be a list of texts, as in ['a', 'b']")
     try:
-        return tuple(parse_text(each) for each in value)
+        return tuple(_parse_text(each) for each in value)
     except Unusable:
         raise Unusable("it must be a list of texts of one line, as in ['a', 'b']") from None
 
@@ -100,10 +100,10 @@ def parse_table(value: object) -> tuple[tuple[str, str], ...]:
 
 
 _BY_TYPE: dict[str, Callable[[object], Any]] = {
-    "str": parse_text,
-    "str | None": parse_text,
-    "bool": parse_flag,
-    "bool | None": parse_flag,
+    "str": _parse_text,
+    "str | None": _parse_text,
+    "bool": _parse_flag,
+    "bool | None": _parse_flag,
     "int | None": parse_count,
     "tuple[str, ...]": parse_list,
     "tuple[tuple[str, str], ...]": parse_table,
@@ -155,7 +155,7 @@ def _make_keys(kind: type[Site] | type[Queue], absent: tuple[str, ...]) -> dict[
         elif name in _TIMES:
             parse = parse_time
         elif name == "driver":
-            parse = parse_version
+            parse = _parse_version
         if parse is not None:
             keys[name] = Key(name, parse, _WORDS.get(name, ()))
     return keys

@@ -31,7 +31,7 @@ _PROGRESS = 64 << 10  # bytes that must arrive for a broken connection to count 
 _LONGEST_PAUSE = 15.0
 
 
-class ByteStream(Protocol):
+class _ByteStream(Protocol):
     """An open download: pieces of bytes, and the offset in the blob at which they really begin."""
 
     @property
@@ -41,7 +41,7 @@ class ByteStream(Protocol):
     def __iter__(self) -> Iterator[bytes]: ...
 
 
-OpenAt = Callable[[int], AbstractContextManager[ByteStream]]
+OpenAt = Callable[[int], AbstractContextManager[_ByteStream]]
 
 
 def _ignore(_: int) -> None:
@@ -214,7 +214,7 @@ class Download:
                 if self.cancelled.wait(pause * random.uniform(0.8, 1.2)):
                     raise self._broken(problem) from problem
 
-    def _drain(self, stream: ByteStream, lease: Lease) -> Iterator[None]:
+    def _drain(self, stream: _ByteStream, lease: Lease) -> Iterator[None]:
         """Take what one connection gives; what has arrived is stored even if it breaks."""
         skip = self._offset - stream.offset
         if skip < 0:

@@ -21,7 +21,7 @@ from kedge.store.records import ImageRecord, record_path
 from kedge.store.use import find_used
 
 
-class Kind(StrEnum):
+class ItemKind(StrEnum):
     """The kinds of things in a store."""
 
     BLOB = "blob"
@@ -33,10 +33,10 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CacheItem:
     """One thing in the store."""
 
-    kind: Kind
+    kind: ItemKind
     name: str  # a digest, the key of an image, a reference
     size: int
     used: float  # seconds since the epoch
@@ -46,18 +46,18 @@ class Entry:
     @property
     def identity(self) -> str:
         """The name that marks and leases have."""
-        return self.path.stem if self.kind in (Kind.IMAGE, Kind.RECORD) else self.path.name
+        return self.path.stem if self.kind in (ItemKind.IMAGE, ItemKind.RECORD) else self.path.name
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class KindUsage:
     """How much of one kind there is."""
 
     count: int
     size: int
 
 
-def list_entries(layout: Layout) -> list[Entry]:
+def list_entries(layout: Layout) -> list[CacheItem]:
     """Everything in the store; things that vanish while it is read are left out."""
     used = find_used(layout)
     images = used | find_held(layout)
@@ -69,17 +69,17 @@ def list_entries(layout: Layout) -> list[Entry]:
     ]
 
 
-def _list_blobs(layout: Layout, used: Collection[str]) -> Iterator[Entry]:
+def _list_blobs(layout: Layout, used: Collection[str]) -> Iterator[CacheItem]:
     for folder in _children(layout.root / "blobs"):
         for group in _children(Path(folder)):
             for path, status in _files(Path(group)):
                 name = f"{Path(folder).name}:{path.name}"
                 if path.name.startswith("."):  # .nfs…: NFS keeps so what was removed while somebody reads it
                     continue
-                yield Entry(Kind.BLOB, name, status.st_size, status.st_mtime, path.name in used, path)
+                yield CacheItem(ItemKind.BLOB, name, status.st_size, status.st_mtime, path.name in used, path)
 
 
-def _list_images(layout: Layout, used: Collection[str]) -> Iterator[Entry]:
+def _list_images(layout: Layout, used: Collection[str]) -> Iterator[CacheItem]:
     for path, status in _files(layout.root / "images"):
         if path.suffix != ".sif":
             continue
@@ -88,27 +88,27 @@ def _list_images(layout: Layout, used: Collection[str]) -> Iterator[Entry]:
         when = status.st_mtime
         with contextlib.suppress(OSError):
             when = record_path(path).stat().st_mtime
-        yield Entry(Kind.IMAGE, name, status.st_size, when, path.stem in used, path)
+        yield CacheItem(ItemKind.IMAGE, name, status.st_size, when, path.stem in used, path)
 
 
-def _list_records(layout: Layout, used: Collection[str]) -> Iterator[Entry]:
+def _list_records(layout: Layout, used: Collection[str]) -> Iterator[CacheItem]:
     for path, status in _files(layout.root / "records"):
         record = read_delivery(path)
         name = f"{record.key} in {record.paths[0]}" if record and record.paths else path.stem
-        yield Entry(Kind.RECORD, name, status.st_size, status.st_mtime, path.stem in used, path)
+        yield CacheItem(ItemKind.RECORD, name, status.st_size, status.st_mtime, path.stem in used, path)
 
 
-def _list_others(layout: Layout) -> Iterator[Entry]:
+def _list_others(layout: Layout) -> Iterator[CacheItem]:
     for path, status in _files(layout.root / "partial"):
         is_held = _has_live_lease(layout, path.name)
-        yield Entry(Kind.PARTIAL, path.name, status.st_size, status.st_mtime, is_held, path)
+        yield CacheItem(ItemKind.PARTIAL, path.name, status.st_size, status.st_mtime, is_held, path)
     for path, status in _files(layout.root / "names"):
         record = read_name(path)
         name = f"{record.reference} {record.platform}" if record else path.name
-        yield Entry(Kind.NAME, name, status.st_size, status.st_mtime, False, path)
+        yield CacheItem(ItemKind.NAME, name, status.st_size, status.st_mtime, False, path)
     for path, status in _files(layout.root / "tmp"):
         is_held = owner_is_gone(path.name) is not True
-        yield Entry(Kind.TEMPORARY, path.name, status.st_size, status.st_mtime, is_held, path)
+        yield CacheItem(ItemKind.TEMPORARY, path.name, status.st_size, status.st_mtime, is_held, path)
 
 
 def _has_live_lease(layout: Layout, name: str) -> bool:
@@ -139,21 +139,21 @@ def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
                 yield Path(entry.path), entry.stat(follow_symlinks=False)
 
 
-def sum_usage(entries: Iterable[Entry]) -> dict[Kind, Usage]:
+def sum_usage(entries: Iterable[CacheItem]) -> dict[ItemKind, KindUsage]:
     """Count and bytes of each kind."""
-    totals = {kind: Usage(0, 0) for kind in Kind}
+    totals = {kind: KindUsage(0, 0) for kind in ItemKind}
     for entry in entries:
         old = totals[entry.kind]
-        totals[entry.kind] = Usage(old.count + 1, old.size + entry.size)
+        totals[entry.kind] = KindUsage(old.count + 1, old.size + entry.size)
     return totals
 
 
-def evict(layout: Layout, limit: int) -> list[Entry]:
+def evict(layout: Layout, limit: int) -> list[CacheItem]:
     """Remove what was used longest ago until the store is no larger than `limit`; what was removed."""
     entries = list_entries(layout)
     size = sum(entry.size for entry in entries)
-    removed: list[Entry] = []
-    removable = [entry for entry in entries if entry.kind in (Kind.BLOB, Kind.IMAGE, Kind.PARTIAL)]
+    removed: list[CacheItem] = []
+    removable = [entry for entry in entries if entry.kind in (ItemKind.BLOB, ItemKind.IMAGE, ItemKind.PARTIAL)]
     for entry in sorted(removable, key=lambda each: each.used):
         if size <= limit:
             break
@@ -163,7 +163,7 @@ def evict(layout: Layout, limit: int) -> list[Entry]:
     return removed
 
 
-def remove_entry(layout: Layout, entry: Entry) -> bool:
+def remove_entry(layout: Layout, entry: CacheItem) -> bool:
     """Remove one thing, unless somebody uses it.
 
     The file is moved aside first and the marks are read again: a reader marks first and opens then, so either it
@@ -172,7 +172,7 @@ def remove_entry(layout: Layout, entry: Entry) -> bool:
     if entry.in_use:
         return False
     aside = layout.temporary("evict")
-    record = record_path(entry.path) if entry.kind is Kind.IMAGE else None
+    record = record_path(entry.path) if entry.kind is ItemKind.IMAGE else None
     try:
         entry.path.rename(aside)
     except OSError:
@@ -188,14 +188,14 @@ def remove_entry(layout: Layout, entry: Entry) -> bool:
     return True
 
 
-def _is_taken(layout: Layout, entry: Entry) -> bool:
-    if entry.kind is Kind.PARTIAL:
+def _is_taken(layout: Layout, entry: CacheItem) -> bool:
+    if entry.kind is ItemKind.PARTIAL:
         return _has_live_lease(layout, entry.path.name)
-    used = find_used(layout) | (find_held(layout) if entry.kind is Kind.IMAGE else set())
-    return entry.kind in (Kind.BLOB, Kind.IMAGE) and entry.identity in used
+    used = find_used(layout) | (find_held(layout) if entry.kind is ItemKind.IMAGE else set())
+    return entry.kind in (ItemKind.BLOB, ItemKind.IMAGE) and entry.identity in used
 
 
-def clean(layout: Layout, kinds: Collection[Kind], unused_for: float | None, *, dry_run: bool) -> list[Entry]:
+def clean(layout: Layout, kinds: Collection[ItemKind], unused_for: float | None, *, dry_run: bool) -> list[CacheItem]:
     """Remove everything of these kinds that was not used for so many seconds; what was (or would be) removed."""
     now = read_clock(layout.root / "tmp") or time.time()  # the first where the store's server has a clock of its own
     removed = []

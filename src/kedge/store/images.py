@@ -97,7 +97,7 @@ class Images:
         changed = []
         for path in record.paths:
             is_there = os.path.lexists(path)
-            if not is_there or hash_delivered(path, record.size) != record.digest:
+            if not is_there or _hash_delivered(path, record.size) != record.digest:
                 self.deliveries.forget(record.key, path)
                 changed += [path] if is_there else []
         return changed
@@ -301,7 +301,7 @@ class Images:
         self.deliveries.forget(key, path)
 
 
-def hash_delivered(path: Path, size: int) -> str:
+def _hash_delivered(path: Path, size: int) -> str:
     """The SHA-256 of a user's file; empty when it is no regular file of that size."""
     file = open_delivered(path, size)
     if file is None:

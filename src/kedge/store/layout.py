@@ -26,7 +26,7 @@ from kedge.model.digest import Digest
 from kedge.posix.files import explain, explained
 from kedge.posix.owners import own_name, owner_is_gone
 
-STALE_TEMPORARY = 86400.0  # seconds after which a temporary file of an unreachable owner is removed
+_STALE_TEMPORARY = 86400.0  # seconds after which a temporary file of an unreachable owner is removed
 _CACHEDIR_TAG = b"Signature: 8a477f597d28d172789f06886806bc55\n# Made by kedge; back-up programs may pass it over.\n"
 
 
@@ -114,7 +114,7 @@ def _sweep_folder(folder: Path) -> int:
             gone = owner_is_gone(entry.name)
             with contextlib.suppress(OSError):
                 found = entry.stat(follow_symlinks=False)
-                if gone or (gone is None and time.time() - found.st_mtime > STALE_TEMPORARY):
+                if gone or (gone is None and time.time() - found.st_mtime > _STALE_TEMPORARY):
                     Path(entry.path).unlink()
                     freed += found.st_size
     return freed

@@ -34,7 +34,7 @@ _LONGEST_PAUSE = 0.5  # seconds between two looks of a waiter
 _LEASE_LIMIT = 4096  # bytes; a lease file is a line of JSON
 
 
-class Pulse:
+class _Pulse:
     """One thread that touches all files this process must keep alive; it ends when there is none left."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Pulse:
                 beat()
 
 
-PULSE = Pulse()
+PULSE = _Pulse()
 
 
 os.register_at_fork(after_in_child=PULSE.forget)
@@ -132,7 +132,7 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class _LeaseState:
     """A lease as it was read."""
 
     holder: Holder | None
@@ -140,7 +140,7 @@ class Found:
     touched: float
 
 
-def read_lease(path: Path) -> Found | None:
+def read_lease(path: Path) -> _LeaseState | None:
     """The lease file at `path`; None when there is none. Opening asks an NFS server for the true times."""
     data = b""
     try:
@@ -155,7 +155,7 @@ def read_lease(path: Path) -> Found | None:
         except OSError:
             return None
     identity = hashlib.sha256(data + str(status.st_ino).encode()).hexdigest()[:16]
-    return Found(Holder.parse(data), identity, status.st_mtime)
+    return _LeaseState(Holder.parse(data), identity, status.st_mtime)
 
 
 class Watch:
@@ -164,10 +164,10 @@ class Watch:
     def __init__(self, path: Path, scratch: Path) -> None:
         self._path = path
         self._scratch = scratch
-        self._last: Found | None = None
+        self._last: _LeaseState | None = None
         self._since = time.monotonic()
 
-    def find_stale(self) -> tuple[Found | None, bool]:
+    def find_stale(self) -> tuple[_LeaseState | None, bool]:
         """The lease now, and whether its holder is gone."""
         found = read_lease(self._path)
         if found is None:
@@ -196,7 +196,7 @@ def read_clock(scratch: Path) -> float:
             probe.unlink()
 
 
-def break_lease(path: Path, stale: Found, scratch: Path) -> None:
+def break_lease(path: Path, stale: _LeaseState, scratch: Path) -> None:
     """Take away a stale lease; of many that try at once only one touches it, and never a newer one.
 
     A guard named after this very lease is claimed first. So somebody slow, who judged the old lease, cannot remove
@@ -254,7 +254,7 @@ class Patience:
     notify: Callable[[str], None] | None = None
     has_told: bool = False
 
-    def judge(self, path: Path, found: Found, waited: float) -> None:
+    def judge(self, path: Path, found: _LeaseState, waited: float) -> None:
         """Tell once whom we wait for, and raise StoreBusy when it has been too long."""
         if self.limit is not None and waited > self.limit:
             raise _busy(path, found, waited)
@@ -307,7 +307,7 @@ def _try_claim(path: Path, scratch: Path) -> Lease | None:
     return Lease(path, holder) if claim_name(path, holder.encode(), scratch) else None
 
 
-def _busy(path: Path, found: Found, waited: float) -> StoreBusy:
+def _busy(path: Path, found: _LeaseState, waited: float) -> StoreBusy:
     holder = found.holder
     who = str(holder) if holder else "an unknown process"
     context = {"lease": str(path), "waited": f"{waited:.0f} s"}

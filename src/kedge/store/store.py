@@ -20,7 +20,7 @@ from kedge.store import eviction
 from kedge.store.blobs import Blobs
 from kedge.store.deliveries import read_delivery
 from kedge.store.download import Download, IngestOptions, OpenAt
-from kedge.store.eviction import Entry, Kind, Usage
+from kedge.store.eviction import CacheItem, ItemKind, KindUsage
 from kedge.store.images import Build, Handing, Images
 from kedge.store.ingest import JOIN_WAIT, Ingest, Workers
 from kedge.store.layout import Layout, hash_text
@@ -37,7 +37,7 @@ _DEFAULT_DOWNLOADS = 4
 class Verified:
     """What hashing found: things of the cache that were damaged, and are gone; changed files of users, which stay."""
 
-    broken: list[Entry]
+    broken: list[CacheItem]
     changed: list[Path]
 
 
@@ -176,41 +176,43 @@ class Store:
         text = "none" if limit is None else str(limit)
         self.layout.write(self.layout.folder() / "limit", f"{text}\n".encode())
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[CacheItem]:
         """Everything in the store."""
         return eviction.list_entries(self.layout)
 
-    def usage(self) -> dict[Kind, Usage]:
+    def usage(self) -> dict[ItemKind, KindUsage]:
         """Count and bytes of each kind."""
         return eviction.sum_usage(self.entries())
 
-    def evict(self) -> list[Entry]:
+    def evict(self) -> list[CacheItem]:
         """Make the store as small as its cap asks, least recently used first, sparing what is in use."""
         return [] if self.limit is None else eviction.evict(self.layout, self.limit)
 
-    def clean(self, kinds: Collection[Kind], *, unused_for: float | None = None, dry_run: bool = False) -> list[Entry]:
+    def clean(
+        self, kinds: Collection[ItemKind], *, unused_for: float | None = None, dry_run: bool = False
+    ) -> list[CacheItem]:
         """Remove everything of these kinds that nobody uses and that was not used for so many seconds."""
         return eviction.clean(self.layout, kinds, unused_for, dry_run=dry_run)
 
     def verify(self, advance: Callable[[int], None] | None = None) -> Verified:
         """Hash all blobs, all images, and what users were given instead of an image; the damaged are dropped."""
-        broken: list[Entry] = []
+        broken: list[CacheItem] = []
         changed: list[Path] = []
         for entry in self.entries():
-            if entry.kind is Kind.RECORD and (record := read_delivery(entry.path)) is not None:
+            if entry.kind is ItemKind.RECORD and (record := read_delivery(entry.path)) is not None:
                 changed += self.images.verify_delivered(record)
-            elif entry.kind in (Kind.BLOB, Kind.IMAGE, Kind.RECORD) and not self._is_whole(entry):
+            elif entry.kind in (ItemKind.BLOB, ItemKind.IMAGE, ItemKind.RECORD) and not self._is_whole(entry):
                 broken.append(entry)
-            if advance is not None and entry.kind in (Kind.BLOB, Kind.IMAGE):
+            if advance is not None and entry.kind in (ItemKind.BLOB, ItemKind.IMAGE):
                 advance(entry.size)
         return Verified(broken, changed)
 
-    def _is_whole(self, entry: Entry) -> bool:
+    def _is_whole(self, entry: CacheItem) -> bool:
         """Whether a thing of the cache has its bytes; if not, it is removed. Of a record that is known already."""
-        if entry.kind is Kind.RECORD:
+        if entry.kind is ItemKind.RECORD:
             entry.path.unlink(missing_ok=True)
             return False
-        if entry.kind is Kind.BLOB:
+        if entry.kind is ItemKind.BLOB:
             return self.blobs.check(Descriptor("", Digest.parse(entry.name), entry.size))
         is_young = entry.in_use and ImageRecord.read(entry.path) is None  # it is just being put there
         return is_young or self.images.verify(entry.path)

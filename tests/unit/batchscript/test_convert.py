@@ -17,7 +17,7 @@ from kedge.errors import InvalidJob
 from kedge.jobs.description import parse_description
 from kedge.jobs.description_text import write_description
 from kedge.model.job import Dependency, DependencyKind, Job, Parallel
-from kedge.schedulers.backend import Place
+from kedge.schedulers.backend import ScriptContext
 from kedge.schedulers.choose import find_backend
 from kedge.sites.profile import find_folders, load_site
 from tests.requirements import require_program
@@ -242,7 +242,7 @@ def test_convert_writes_a_description_that_reads_back_the_same() -> None:
 
 
 def _render(job: Job, target: str) -> str:
-    place = Place("", "/opt/kedge", job.image, "", "/scratch/me", "/scratch/me/{name}-{id}.out", "")
+    place = ScriptContext("", "/opt/kedge", job.image, "", "/scratch/me", "/scratch/me/{name}-{id}.out", "")
     return find_backend(target).render(job, load_site(TARGETS[target], FOLDERS), place)
 
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from kedge.batchscript.findings import Finding, Severity
+from kedge.batchscript.findings import ScriptFinding, Severity
 from kedge.batchscript.reader import read_script
 from kedge.batchscript.rules import RULES, check_script
 from kedge.batchscript.site_guess import guess_site
@@ -19,7 +19,7 @@ FOLDERS = find_folders({"HOME": "/nowhere"})
 ABCI, FRONTERA, SDUMONT, ZIH = (load_site(name, FOLDERS) for name in ("abci2", "tacc-frontera", "sdumont", "zih-alpha"))
 
 
-def check(text: str, site: Site | None = None, *, missing: tuple[str, ...] = ()) -> list[Finding]:
+def check(text: str, site: Site | None = None, *, missing: tuple[str, ...] = ()) -> list[ScriptFinding]:
     """What is found; `missing` are paths that are not there."""
     return check_script(read_script(text), site, lambda path: path not in missing)
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from kedge.compat.rules import driver_rule as rule
-from kedge.compat.rules.driver_rule import Machine, Need, compare_drivers, judge_driver
+from kedge.compat.rules.driver_rule import DriverNeed, HostDriver, compare_drivers, judge_driver
 from kedge.compat.rules.driver_words import tell_driver
 from kedge.compat.rules.libcuda_choice import CUDA_BRANCHES
 from kedge.compat.tables.load import load_tables
@@ -26,7 +26,7 @@ MINOR_LIMITS = (
 ERROR_35 = "Programs stop with error 35, 'CUDA driver version is insufficient for CUDA runtime version'."
 
 
-def make_need(cuda: str = "12.3.2.001", **changes: object) -> Need:
+def make_need(cuda: str = "12.3.2.001", **changes: object) -> DriverNeed:
     """What pytorch 24.01 needs, unless changed."""
     values: dict[str, object] = {
         "built_for": "545.23.08",
@@ -35,16 +35,16 @@ def make_need(cuda: str = "12.3.2.001", **changes: object) -> Need:
         "min_driver": "545.23.08",
         "minor_floor": "525.60.13",
     }
-    return Need(cuda, **(values | changes))  # type: ignore[arg-type]
+    return DriverNeed(cuda, **(values | changes))  # type: ignore[arg-type]
 
 
-def ask(need: Need, machine: Machine, gpu: str = "") -> tuple[str, str, str]:
+def ask(need: DriverNeed, machine: HostDriver, gpu: str = "") -> tuple[str, str, str]:
     answer = judge_driver(need, machine)
     return answer.mode, *tell_driver(need, machine, answer, gpu)
 
 
 def test_driver_new_enough_runs_natively_and_the_older_libcuda_is_left_out() -> None:
-    mode, sentence, remedy = ask(make_need(), Machine("580.95.05", takes_forward_compat=True))
+    mode, sentence, remedy = ask(make_need(), HostDriver("580.95.05", takes_forward_compat=True))
     assert mode == rule.NATIVE
     assert sentence == (
         "Driver 580.95.05 is new enough: CUDA 12.3.2 needs 545.23.08 or newer. "
@@ -57,18 +57,18 @@ def test_driver_of_an_old_gpu_is_not_helped_by_a_libcuda_that_does_not_know_it()
     need = make_need(
         "11.8.0", built_for="520.61.05", branches=(450, 470), min_driver="520.61.05", minor_floor="450.80.02"
     )
-    old = Machine("470.82.01", takes_forward_compat=True, last_branch=470)
+    old = HostDriver("470.82.01", takes_forward_compat=True, last_branch=470)
     mode, sentence, remedy = ask(need, old, "Tesla K80")
     assert mode == rule.MINOR
     assert remedy.endswith("or another GPU, as newer drivers do not drive this one.")
     assert sentence.endswith(
         "The image's own libcuda 520.61.05 does not help: libraries as new as that do not drive Tesla K80 any more."
     )
-    assert ask(need, Machine("470.82.01", takes_forward_compat=True, last_branch=580))[0] == rule.FORWARD
+    assert ask(need, HostDriver("470.82.01", takes_forward_compat=True, last_branch=580))[0] == rule.FORWARD
 
 
 def test_driver_equal_to_the_images_runs_natively() -> None:
-    assert ask(make_need(), Machine("545.23.08"))[:2] == (
+    assert ask(make_need(), HostDriver("545.23.08"))[:2] == (
         rule.NATIVE,
         "Driver 545.23.08 is new enough: CUDA 12.3.2 needs 545.23.08 or newer.",
     )
@@ -76,7 +76,7 @@ def test_driver_equal_to_the_images_runs_natively() -> None:
 
 def test_driver_of_the_same_branch_runs_natively() -> None:
     need = make_need("12.2.2.009", built_for="535.104.05", min_driver="535.104.05", branches=(470, 525))
-    assert ask(need, Machine("535.54.03", takes_forward_compat=True))[:2] == (
+    assert ask(need, HostDriver("535.54.03", takes_forward_compat=True))[:2] == (
         rule.NATIVE,
         "Driver 535.54.03 is of the branch 535, which brought CUDA 12.2, so CUDA 12.2.2 runs, "
         "though NVIDIA names 535.104.05 for it.",
@@ -85,27 +85,27 @@ def test_driver_of_the_same_branch_runs_natively() -> None:
 
 def test_driver_of_the_same_branch_that_is_listed_takes_the_images_libcuda() -> None:
     need = make_need("12.9.1", built_for="575.57.08", min_driver="575.57.08", branches=(535, 550, 560, 565, 570, 575))
-    answer = judge_driver(need, Machine("575.51.03", takes_forward_compat=True))
+    answer = judge_driver(need, HostDriver("575.51.03", takes_forward_compat=True))
     assert (answer.mode, answer.uses_image) == (rule.NATIVE, True)
-    sentence, _ = tell_driver(need, Machine("575.51.03", takes_forward_compat=True), answer)
+    sentence, _ = tell_driver(need, HostDriver("575.51.03", takes_forward_compat=True), answer)
     assert sentence.endswith("kedge uses the image's own libcuda 575.57.08, as it is newer.")
 
 
 def test_driver_that_offers_the_cuda_runs_it_where_no_row_says_what_it_needs() -> None:
-    need = Need("12.7.0")
-    assert ask(need, Machine("580.95.05", cuda="13.0"))[:2] == (
+    need = DriverNeed("12.7.0")
+    assert ask(need, HostDriver("580.95.05", cuda="13.0"))[:2] == (
         rule.NATIVE,
         "Driver 580.95.05 offers CUDA 13.0, which runs CUDA 12.7.0, too.",
     )
-    assert ask(need, Machine("570.26", cuda="12.8"))[0] == rule.NATIVE
-    mode, sentence, remedy = ask(need, Machine("560.35.05", cuda="12.6"))
+    assert ask(need, HostDriver("570.26", cuda="12.8"))[0] == rule.NATIVE
+    mode, sentence, remedy = ask(need, HostDriver("560.35.05", cuda="12.6"))
     assert mode == rule.MINOR
     assert sentence.startswith("Driver 560.35.05 may be old for CUDA 12.7.0, but 525.60.13 or newer is enough for CUDA")
     assert remedy.endswith("take an image for CUDA 12.6 or older, or a newer driver.")
 
 
 def test_driver_that_is_older_takes_the_images_libcuda_on_data_center_cards() -> None:
-    mode, sentence, remedy = ask(make_need(), Machine("470.57.02", takes_forward_compat=True), "Tesla V100")
+    mode, sentence, remedy = ask(make_need(), HostDriver("470.57.02", takes_forward_compat=True), "Tesla V100")
     assert mode == rule.FORWARD
     assert sentence == (
         "Driver 470.57.02 is older than the 545.23.08 that CUDA 12.3.2 asks for, but the image brings its own libcuda "
@@ -116,12 +116,12 @@ def test_driver_that_is_older_takes_the_images_libcuda_on_data_center_cards() ->
 
 
 def test_driver_forward_goes_before_minor_version_compatibility() -> None:
-    assert ask(make_need(), Machine("535.104.05", takes_forward_compat=True))[0] == rule.FORWARD
-    assert ask(make_need(carries_compat=False), Machine("535.104.05", takes_forward_compat=True))[0] == rule.MINOR
+    assert ask(make_need(), HostDriver("535.104.05", takes_forward_compat=True))[0] == rule.FORWARD
+    assert ask(make_need(carries_compat=False), HostDriver("535.104.05", takes_forward_compat=True))[0] == rule.MINOR
 
 
 def test_driver_of_the_same_major_runs_with_limits_on_geforce_and_804_is_named() -> None:
-    machine = Machine("535.104.05", takes_forward_compat=False, cuda="12.2")
+    machine = HostDriver("535.104.05", takes_forward_compat=False, cuda="12.2")
     mode, sentence, remedy = ask(make_need(), machine, "GeForce RTX 3090")
     assert mode == rule.MINOR
     assert sentence == (
@@ -136,9 +136,9 @@ def test_driver_of_the_same_major_runs_with_limits_on_geforce_and_804_is_named()
 
 def test_driver_minor_where_the_images_list_is_not_known_says_that_it_decides() -> None:
     need = make_need("13.3.1.008", built_for="610.43.02", min_driver="610.43.02", minor_floor="", branches=None)
-    answer = judge_driver(need, Machine("580.95.05", takes_forward_compat=True))
+    answer = judge_driver(need, HostDriver("580.95.05", takes_forward_compat=True))
     assert (answer.mode, answer.uses_image) == (rule.MINOR, None)
-    sentence, _ = tell_driver(need, Machine("580.95.05", takes_forward_compat=True), answer)
+    sentence, _ = tell_driver(need, HostDriver("580.95.05", takes_forward_compat=True), answer)
     assert sentence.endswith(
         "Should the image's own libcuda 610.43.02 take drivers of branch 580, kedge uses it, and these limits are gone."
     )
@@ -146,7 +146,7 @@ def test_driver_minor_where_the_images_list_is_not_known_says_that_it_decides() 
 
 def test_driver_branch_that_is_not_listed_falls_back_to_minor() -> None:
     need = make_need("11.6.1", built_for="510.47.03", min_driver="510.47.03", minor_floor="450.80.02", branches=(470,))
-    mode, sentence, _ = ask(need, Machine("460.32.03", takes_forward_compat=True))
+    mode, sentence, _ = ask(need, HostDriver("460.32.03", takes_forward_compat=True))
     assert mode == rule.MINOR
     assert sentence.endswith(
         "The image's own libcuda 510.47.03 does not help: it runs with drivers of the branches 470 only."
@@ -154,13 +154,13 @@ def test_driver_branch_that_is_not_listed_falls_back_to_minor() -> None:
 
 
 def test_driver_minor_of_an_unknown_card_says_so() -> None:
-    mode, sentence, _ = ask(make_need(), Machine("535.104.05"))
+    mode, sentence, _ = ask(make_need(), HostDriver("535.104.05"))
     assert mode == rule.MINOR
     assert sentence.endswith("Whether this GPU takes the image's own newer libcuda is not known.")
 
 
 def test_driver_too_old_on_geforce_is_refused_with_numbers_and_remedy() -> None:
-    machine = Machine("470.57.02", takes_forward_compat=False, cuda="11.4")
+    machine = HostDriver("470.57.02", takes_forward_compat=False, cuda="11.4")
     mode, sentence, remedy = ask(make_need(), machine, "GeForce RTX 3090")
     assert mode == rule.NO
     assert sentence == (
@@ -175,7 +175,7 @@ def test_driver_too_old_on_geforce_is_refused_with_numbers_and_remedy() -> None:
 
 
 def test_driver_too_old_and_not_listed_is_refused() -> None:
-    mode, sentence, _ = ask(make_need(), Machine("450.80.02", takes_forward_compat=True))
+    mode, sentence, _ = ask(make_need(), HostDriver("450.80.02", takes_forward_compat=True))
     assert mode == rule.NO
     assert sentence == (
         "CUDA 12.3.2 needs driver 545.23.08 or newer, or 525.60.13 or newer by minor-version compatibility: driver "
@@ -185,14 +185,14 @@ def test_driver_too_old_and_not_listed_is_refused() -> None:
 
 
 def test_driver_too_old_and_no_libcuda_in_the_image_is_refused() -> None:
-    mode, sentence, _ = ask(make_need(carries_compat=False), Machine("470.57.02", takes_forward_compat=True))
+    mode, sentence, _ = ask(make_need(carries_compat=False), HostDriver("470.57.02", takes_forward_compat=True))
     assert mode == rule.NO
     assert f"driver 470.57.02 is too old. The image brings no newer libcuda of its own. {ERROR_35}" in sentence
 
 
 def test_driver_before_cuda_11_has_no_minor_version_compatibility() -> None:
-    need = Need("10.2.89", min_driver="440.33", carries_compat=False)
-    mode, sentence, remedy = ask(need, Machine("418.87.00", cuda="10.1"))
+    need = DriverNeed("10.2.89", min_driver="440.33", carries_compat=False)
+    mode, sentence, remedy = ask(need, HostDriver("418.87.00", cuda="10.1"))
     assert mode == rule.NO
     assert sentence.startswith(
         "CUDA 10.2.89 needs driver 440.33 or newer, as CUDA before 11 has no minor-version compatibility: driver "
@@ -202,7 +202,7 @@ def test_driver_before_cuda_11_has_no_minor_version_compatibility() -> None:
 
 
 def test_driver_remedy_for_a_card_with_a_last_driver_does_not_ask_for_a_newer_one() -> None:
-    machine = Machine("450.80.02", takes_forward_compat=True, cuda="11.0", last_branch=470)
+    machine = HostDriver("450.80.02", takes_forward_compat=True, cuda="11.0", last_branch=470)
     mode, _, remedy = ask(make_need(), machine, "Tesla K40")
     assert mode == rule.NO
     assert remedy == (
@@ -211,7 +211,7 @@ def test_driver_remedy_for_a_card_with_a_last_driver_does_not_ask_for_a_newer_on
 
 
 def test_driver_that_no_longer_drives_the_card() -> None:
-    mode, sentence, remedy = ask(make_need(), Machine("535.104.05", last_branch=470), "Tesla K40")
+    mode, sentence, remedy = ask(make_need(), HostDriver("535.104.05", last_branch=470), "Tesla K40")
     assert mode == rule.NO
     assert sentence == (
         "Driver 535.104.05 does not drive Tesla K40 any more: 470 is the last branch that does. Programs see no GPU."
@@ -220,7 +220,7 @@ def test_driver_that_no_longer_drives_the_card() -> None:
 
 
 def test_driver_that_does_not_know_the_card_yet() -> None:
-    machine = Machine("535.104.05", first_branch=570, capability="10.0")
+    machine = HostDriver("535.104.05", first_branch=570, capability="10.0")
     mode, sentence, remedy = ask(make_need(), machine, "NVIDIA B200")
     assert mode == rule.NO
     assert sentence == (
@@ -231,14 +231,14 @@ def test_driver_that_does_not_know_the_card_yet() -> None:
 
 
 def test_driver_image_that_says_nothing_about_cuda() -> None:
-    assert ask(Need(""), Machine("535.104.05"))[:2] == (
+    assert ask(DriverNeed(""), HostDriver("535.104.05"))[:2] == (
         rule.UNKNOWN,
         "Nothing is known about CUDA in this image: neither whether it uses GPUs nor what it needs of them.",
     )
 
 
 def test_driver_that_is_not_known_is_told_what_is_needed() -> None:
-    assert ask(make_need(), Machine("")) == (
+    assert ask(make_need(), HostDriver("")) == (
         rule.UNKNOWN,
         "CUDA 12.3.2 needs driver 545.23.08 or newer, or 525.60.13 or newer by minor-version compatibility. "
         "The driver there is not known.",
@@ -248,7 +248,7 @@ def test_driver_that_is_not_known_is_told_what_is_needed() -> None:
 
 def test_driver_named_too_short_is_left_open() -> None:
     need = make_need("11.6.1", built_for="510.47.03", min_driver="510.47.03", minor_floor="450.80.02", branches=(470,))
-    assert ask(need, Machine("450", takes_forward_compat=False)) == (
+    assert ask(need, HostDriver("450", takes_forward_compat=False)) == (
         rule.UNKNOWN,
         "CUDA 11.6.1 needs driver 510.47.03 or newer, or 450.80.02 or newer by minor-version compatibility. "
         "Driver 450 is named in short, and the rest of its number decides.",
@@ -257,7 +257,7 @@ def test_driver_named_too_short_is_left_open() -> None:
 
 
 def test_driver_whether_the_image_carries_libcuda_is_left_open() -> None:
-    mode, sentence, _ = ask(make_need(carries_compat=None), Machine("470.57.02", takes_forward_compat=True))
+    mode, sentence, _ = ask(make_need(carries_compat=None), HostDriver("470.57.02", takes_forward_compat=True))
     assert mode == rule.UNKNOWN
     assert sentence.endswith(
         "driver 470.57.02 is too old. It runs only if the image brings a newer libcuda of its own, which is not known."
@@ -266,7 +266,7 @@ def test_driver_whether_the_image_carries_libcuda_is_left_open() -> None:
 
 def test_driver_branches_of_the_libcuda_that_are_not_known_are_left_open() -> None:
     need = make_need("13.3.1.008", built_for="610.43.02", min_driver="610.43.02", minor_floor="", branches=None)
-    mode, sentence, _ = ask(need, Machine("550.54.14", takes_forward_compat=True))
+    mode, sentence, _ = ask(need, HostDriver("550.54.14", takes_forward_compat=True))
     assert mode == rule.UNKNOWN
     assert sentence.endswith(
         "The image brings its own libcuda 610.43.02, but with which older drivers that runs is not known."
@@ -274,7 +274,7 @@ def test_driver_branches_of_the_libcuda_that_are_not_known_are_left_open() -> No
 
 
 def test_driver_kind_of_card_that_is_not_known_is_left_open() -> None:
-    mode, sentence, _ = ask(make_need(), Machine("470.57.02"))
+    mode, sentence, _ = ask(make_need(), HostDriver("470.57.02"))
     assert mode == rule.UNKNOWN
     assert sentence.endswith(
         "The image brings its own libcuda 545.23.08, which runs on data-center GPUs only; "
@@ -283,15 +283,15 @@ def test_driver_kind_of_card_that_is_not_known_is_left_open() -> None:
 
 
 def test_driver_needs_that_are_not_known_are_left_open() -> None:
-    assert ask(Need("10.5"), Machine("418.87.00", takes_forward_compat=True))[:2] == (
+    assert ask(DriverNeed("10.5"), HostDriver("418.87.00", takes_forward_compat=True))[:2] == (
         rule.UNKNOWN,
         "Which driver CUDA 10.5 needs is not known, so nothing can be said about driver 418.87.00.",
     )
 
 
 def test_driver_built_for_is_enough_where_cuda_is_not_told() -> None:
-    need = Need("", built_for="545.23.08", carries_compat=True)
-    assert ask(need, Machine("550.54.14"))[:2] == (
+    need = DriverNeed("", built_for="545.23.08", carries_compat=True)
+    assert ask(need, HostDriver("550.54.14"))[:2] == (
         rule.NATIVE,
         "Driver 550.54.14 is new enough: CUDA 12 needs 545.23.08 or newer. "
         "kedge leaves out the image's older libcuda 545.23.08, which can fail here (error 803).",
@@ -332,8 +332,8 @@ def test_driver_verdict_and_start_choose_the_same_libcuda(carried: str, driver: 
     note = {"CUDA version": CUDA[carried][:4], "driver": branches} if branches else None
     host = make_host(make_driver_tree(driver, (model,)))
     additions = plan_devices(RunOptions(nv=True, force=True), host, make_compat_image(carried, note))
-    need = Need(CUDA[carried], built_for=carried, carries_compat=True, branches=branches, min_driver=carried)
-    answer = judge_driver(need, Machine(driver, takes_forward_compat=takes))
+    need = DriverNeed(CUDA[carried], built_for=carried, carries_compat=True, branches=branches, min_driver=carried)
+    answer = judge_driver(need, HostDriver(driver, takes_forward_compat=takes))
     started_with_image = additions.prepend_library_path == [COMPAT]
     if answer.uses_image is None:
         assert branches is None  # the verdict leaves open what the library itself decides
@@ -353,10 +353,10 @@ def test_driver_branches_that_a_start_knows_are_those_of_the_table() -> None:
 
 
 def test_driver_a_start_that_knows_no_table_still_tells_native_from_minor() -> None:
-    assert judge_driver(Need("12.4.1", carries_compat=False), Machine("570.86.10")).mode == rule.NATIVE
-    older = judge_driver(Need("12.8.1", carries_compat=False), Machine("550.54.14"))
+    assert judge_driver(DriverNeed("12.4.1", carries_compat=False), HostDriver("570.86.10")).mode == rule.NATIVE
+    older = judge_driver(DriverNeed("12.8.1", carries_compat=False), HostDriver("550.54.14"))
     assert (older.mode, older.accepts_ptx) == (rule.MINOR, False)
-    future = judge_driver(Need("13.9", carries_compat=False), Machine("640.10.01"))
+    future = judge_driver(DriverNeed("13.9", carries_compat=False), HostDriver("640.10.01"))
     assert (future.mode, future.accepts_ptx) == (rule.MINOR, None)
 
 

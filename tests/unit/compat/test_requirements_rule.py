@@ -8,7 +8,7 @@ import pytest
 from kedge.compat.image.traits import Fact, ImageTraits
 from kedge.compat.rules.requirements_rule import (
     Evaluation,
-    Surroundings,
+    ExpressionValues,
     evaluate,
     judge_requirements,
     list_requirements,
@@ -22,9 +22,9 @@ R_10_2 = "cuda>=10.2 brand=tesla,driver>=396,driver<397 brand=tesla,driver>=418,
 R_11_6 = "cuda>=11.6 brand=tesla,driver>=418,driver<419 brand=geforce,driver>=470,driver<471"
 R_12_8 = "cuda>=12.8 brand=tesla,driver>=535,driver<536 brand=nvidia,driver>=535,driver<536"
 ADVICE = ", please update your driver to a newer version, or use an earlier cuda container"
-A100 = Surroundings(cuda="12.2", driver="535.104.05", arch="8.0", brand="nvidia")
-K80 = Surroundings(cuda="10.1", driver="418.87.00", arch="3.7", brand="tesla")
-RTX = Surroundings(cuda="12.2", driver="535.104.05", arch="8.6", brand="geforce")
+A100 = ExpressionValues(cuda="12.2", driver="535.104.05", arch="8.0", brand="nvidia")
+K80 = ExpressionValues(cuda="10.1", driver="418.87.00", arch="3.7", brand="tesla")
+RTX = ExpressionValues(cuda="12.2", driver="535.104.05", arch="8.6", brand="geforce")
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ RTX = Surroundings(cuda="12.2", driver="535.104.05", arch="8.6", brand="geforce"
         ("cuda>=99,nonsense cuda>=9.0", A100, True),
     ],
 )
-def test_requirements_hold_as_nvidia_evaluates_them(expression: str, there: Surroundings, holds: bool) -> None:
+def test_requirements_hold_as_nvidia_evaluates_them(expression: str, there: ExpressionValues, holds: bool) -> None:
     assert evaluate(expression, there).holds is holds
 
 
@@ -79,18 +79,18 @@ def test_requirements_message_is_nvidias() -> None:
 
 
 def test_requirements_without_a_device_arch_and_brand_hold() -> None:
-    assert evaluate("arch>=9.0,brand=tesla", Surroundings(has_gpu=False)).holds is True
+    assert evaluate("arch>=9.0,brand=tesla", ExpressionValues(has_gpu=False)).holds is True
 
 
 def test_requirements_what_is_not_known_is_left_open() -> None:
-    unknown = Surroundings(cuda="12.2", driver="535.104.05")
+    unknown = ExpressionValues(cuda="12.2", driver="535.104.05")
     assert evaluate(R_12_8, unknown).holds is None
     assert evaluate("cuda>=99,brand=tesla", unknown).holds is False
     assert evaluate("brand=tesla cuda>=9.0", unknown).holds is True
     assert evaluate("brand=tesla,nonsense", unknown).holds is None
     assert evaluate("brand=tesla nonsense", unknown).holds is None
-    assert evaluate("driver>=535.104.05", Surroundings(driver="535")).holds is None
-    assert evaluate("driver>=535,driver<536", Surroundings(driver="535")).holds is True
+    assert evaluate("driver>=535.104.05", ExpressionValues(driver="535")).holds is None
+    assert evaluate("driver>=535,driver<536", ExpressionValues(driver="535")).holds is True
 
 
 TABLES = load_tables()

@@ -15,7 +15,7 @@ from kedge.doctor.containers.namespaces import check_outer_container, check_user
 from kedge.doctor.containers.overlay import judge_overlay
 from kedge.doctor.containers.seccomp import check_new_privileges, check_seccomp
 from kedge.doctor.containers.subordinate import judge_subordinate_ids
-from kedge.doctor.containers.trial import PLACE, USER_NAMESPACE, WORK, Refused, cover_place, try_namespaces
+from kedge.doctor.containers.trial import PLACE, USER_NAMESPACE, WORK, KernelRefusal, cover_place, try_namespaces
 from kedge.doctor.finding import FAIL, NOTE, OK, SKIPPED, WARNING
 from kedge.doctor.surroundings import Surroundings
 from kedge.errors import LimitReached, ProgramFailed
@@ -26,7 +26,7 @@ from kedge.settings import Settings
 from tests.builders.findings import require_whole
 from tests.requirements import require_user_namespaces
 
-EPERM = Refused(USER_NAMESPACE, errno.EPERM, "Operation not permitted")
+EPERM = KernelRefusal(USER_NAMESPACE, errno.EPERM, "Operation not permitted")
 
 
 def make_surroundings(root: Path, environ: dict[str, str] | None = None) -> Surroundings:
@@ -71,7 +71,7 @@ def test_namespaces_of_an_outer_container_are_explained(tmp_path: Path) -> None:
 
 
 def test_namespaces_that_are_used_up_are_those_of_mounts(tmp_path: Path) -> None:
-    finding = judge_namespaces(Refused(OTHER_NAMESPACES, errno.ENOSPC, "No space left on device"), 1000, tmp_path)
+    finding = judge_namespaces(KernelRefusal(OTHER_NAMESPACES, errno.ENOSPC, "No space left on device"), 1000, tmp_path)
     assert "user.max_mnt_namespaces" in finding.what
 
 
@@ -89,7 +89,7 @@ def test_trial_says_which_step_was_refused() -> None:
     def refuse() -> None:
         raise OSError(errno.ENODEV, "No such\tdevice")
 
-    assert try_namespaces({}, refuse) == Refused(WORK, errno.ENODEV, "No such device")
+    assert try_namespaces({}, refuse) == KernelRefusal(WORK, errno.ENODEV, "No such device")
 
 
 def test_trial_mounts_are_gone_with_it() -> None:
@@ -129,8 +129,8 @@ def test_outer_container_is_seen_by_its_marks(tmp_path: Path) -> None:
 
 
 def test_overlay_levels_follow_what_is_left() -> None:
-    refused = Refused(WORK, errno.EPERM, "Operation not permitted")
-    missing = Refused(WORK, errno.EIO, "it is not installed")
+    refused = KernelRefusal(WORK, errno.EPERM, "Operation not permitted")
+    missing = KernelRefusal(WORK, errno.EIO, "it is not installed")
     assert judge_overlay(None, None).level == OK
     assert require_whole(judge_overlay(refused, None)).level == NOTE
     both = require_whole(judge_overlay(refused, missing))
@@ -151,7 +151,7 @@ def test_fuse_missing_says_that_images_are_unpacked_instead() -> None:
 
 def test_fuse_is_well_where_only_namespaces_are_not() -> None:
     assert judge_fuse("", EPERM, "/usr/bin/squashfuse_ll").level == OK
-    refused = Refused(WORK, errno.EPERM, "Operation not permitted")
+    refused = KernelRefusal(WORK, errno.EPERM, "Operation not permitted")
     assert "mounting is refused: Operation not permitted" in judge_fuse("", refused, "/usr/bin/squashfuse_ll").what
 
 

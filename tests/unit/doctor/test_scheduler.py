@@ -14,9 +14,9 @@ from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.doctor.surroundings import Surroundings
 from kedge.frozen import replace
 from kedge.settings import Settings
-from kedge.sites.profile import SHIPPED, Folder, load_site
+from kedge.sites.profile import SHIPPED, ProfileDirectory, load_site
 
-FOLDERS = (Folder(SHIPPED, "shipped"),)
+FOLDERS = (ProfileDirectory(SHIPPED, "shipped"),)
 SLURM_LIST = (
     "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\nspecific pmix plugin versions available: pmix_v4,pmix_v5\n"
 )

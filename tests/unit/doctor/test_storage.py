@@ -10,7 +10,7 @@ import pytest
 
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING
 from kedge.doctor.storage.places import (
-    Place,
+    StoragePlace,
     check_home,
     check_old_caches,
     check_store,
@@ -35,7 +35,7 @@ from tests.requirements import require_root
 
 GIGA = 10**9
 ROOM = Space(Path("/home/ada"), 500 * GIGA, 900 * GIGA)
-STORE = Place(Path("/home/ada/.cache/kedge"), "default", "nfs4", ROOM, 10**6, True, True)
+STORE = StoragePlace(Path("/home/ada/.cache/kedge"), "default", "nfs4", ROOM, 10**6, True, True)
 SCRATCH = Space(Path("/scratch/ada"), 4000 * GIGA, 9000 * GIGA)
 
 
@@ -115,7 +115,7 @@ def test_place_of_another_user_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_home_that_is_missing_full_or_closed_is_a_warning() -> None:
-    home = Place(Path("/home/ada"), "HOME", "nfs4", ROOM, None, True, True)
+    home = StoragePlace(Path("/home/ada"), "HOME", "nfs4", ROOM, None, True, True)
     assert judge_home(home, True).level == OK
     assert "there is no folder /home/ada" in require_whole(judge_home(home, False), WARNING).what
     assert "cannot be written" in require_whole(judge_home(replace(home, is_writable=False), True), WARNING).what
@@ -127,7 +127,7 @@ def test_home_that_is_missing_full_or_closed_is_a_warning() -> None:
 def test_home_of_nobody_is_reported(tmp_path: Path) -> None:
     (finding,) = check_home(make_surroundings({"HOME": str(tmp_path / "gone")}))
     assert finding.level == WARNING
-    nowhere = Place(Path("/"), "HOME", "ext4", ROOM, None, False, True)
+    nowhere = StoragePlace(Path("/"), "HOME", "ext4", ROOM, None, False, True)
     assert require_whole(judge_home(nowhere, True), WARNING).what == "HOME is not set, or it is '/'"
 
 
@@ -140,7 +140,7 @@ def test_old_caches_are_found_where_they_hold_something(tmp_path: Path) -> None:
     assert f"rm -r {tmp_path}/.singularity/cache" in finding.fix
 
 
-TEMPORARY = Place(Path("/tmp"), "default", "ext4", ROOM, None, True, False)
+TEMPORARY = StoragePlace(Path("/tmp"), "default", "ext4", ROOM, None, True, False)
 
 
 def test_temporary_folder_that_is_gone_is_a_problem(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_temporary_folder_that_cannot_be_looked_at_is_a_problem(tmp_path: Path) 
 
 
 def test_node_place_levels() -> None:
-    place = Place(Path("/var/tmp/kedge-1000"), "", "ext4", ROOM, None, True, False)
+    place = StoragePlace(Path("/var/tmp/kedge-1000"), "", "ext4", ROOM, None, True, False)
     assert judge_node_place(place, "disk").level == OK
     assert "memory of the job" in require_whole(judge_node_place(place, "memory"), NOTE).why
     assert "KEDGE_NODEDIR=" in require_whole(judge_node_place(place, "network"), WARNING).fix

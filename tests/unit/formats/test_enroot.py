@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from kedge.formats.enroot import add_enroot_files, has_enroot_files, render_environment, render_fstab, render_rc
-from kedge.model.tree import Buffer, Kind, Node, find, walk
+from kedge.model.tree import Buffer, Node, NodeKind, find, walk
 
 
 class Contents:
@@ -18,9 +18,9 @@ class Contents:
 
 
 def make_tree() -> Node:
-    root = Node(Kind.DIRECTORY)
-    root.children[b"etc"] = Node(Kind.DIRECTORY)
-    passwd = root.children[b"etc"].children[b"passwd"] = Node(Kind.FILE)
+    root = Node(NodeKind.DIRECTORY)
+    root.children[b"etc"] = Node(NodeKind.DIRECTORY)
+    passwd = root.children[b"etc"].children[b"passwd"] = Node(NodeKind.FILE)
     passwd.size, passwd.content = 1, b"x"
     return root
 
@@ -36,7 +36,7 @@ def test_enroot_files_are_put_in() -> None:
     for folder in (b"a/b", b"data", b"etc/more"):
         node = find(root, folder)
         assert node is not None
-        assert (node.kind, node.mode) == (Kind.DIRECTORY, 0o755)
+        assert (node.kind, node.mode) == (NodeKind.DIRECTORY, 0o755)
     assert has_enroot_files(root)
 
 
@@ -50,13 +50,13 @@ def test_enroot_folders_never_leave_the_tree() -> None:
 
 def test_enroot_link_in_the_way_is_replaced_and_not_followed() -> None:
     root = make_tree()
-    link = root.children[b"etc"].children[b"rc"] = Node(Kind.SYMLINK)
+    link = root.children[b"etc"].children[b"rc"] = Node(NodeKind.SYMLINK)
     link.target = b"/etc/passwd"
     add_enroot_files(root, Contents(), {"Cmd": ["x"]})
     made, passwd = find(root, b"etc/rc"), find(root, b"etc/passwd")
     assert made is not None
     assert passwd is not None
-    assert (made.kind, passwd.content) == (Kind.FILE, b"x")
+    assert (made.kind, passwd.content) == (NodeKind.FILE, b"x")
 
 
 def test_enroot_environment_takes_single_lines_with_names() -> None:

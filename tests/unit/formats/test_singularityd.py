@@ -20,7 +20,7 @@ from kedge.formats.singularityd.runscript import EVAL_LINE, render_runscript
 from kedge.model.digest import Digest
 from kedge.model.manifest import ImageConfig, parse_config
 from kedge.model.platform import Platform
-from kedge.model.tree import Buffer, Kind, Node, find, walk
+from kedge.model.tree import Buffer, Node, NodeKind, find, walk
 
 SHELLS = [path for path in map(shutil.which, ("dash", "bash", "sh")) if path]
 NASTY = [
@@ -244,19 +244,19 @@ def test_describe_survives_half_surrogates() -> None:
 
 
 def folder(**children: Node) -> Node:
-    node = Node(Kind.DIRECTORY, 0o700, 5, 5, 9)
+    node = Node(NodeKind.DIRECTORY, 0o700, 5, 5, 9)
     node.children.update({name.replace("DOT", ".").encode(): child for name, child in children.items()})
     return node
 
 
 def file(data: bytes = b"old") -> Node:
-    node = Node(Kind.FILE, 0o600)
+    node = Node(NodeKind.FILE, 0o600)
     node.content, node.size = data, len(data)
     return node
 
 
 def symlink(target: str) -> Node:
-    node = Node(Kind.SYMLINK, 0o777)
+    node = Node(NodeKind.SYMLINK, 0o777)
     node.target = target.encode()
     return node
 
@@ -311,7 +311,7 @@ def test_decorate_empty_tree_gets_all_of_apptainers_files() -> None:
     assert names == sorted(expected)
     for path, node in paths.items():
         assert (node.uid, node.gid, node.mtime) == (0, 0, RECORD.created), path
-        if node.kind is Kind.DIRECTORY:
+        if node.kind is NodeKind.DIRECTORY:
             assert node.mode == 0o755
     assert paths[b".singularity.d/runscript"].mode == 0o755
     assert paths[b".singularity.d/labels.json"].mode == 0o644
@@ -346,8 +346,8 @@ def test_decorate_replaces_links_instead_of_writing_through_them() -> None:
     etc.children[b"passwd"] = file(b"root")
     paths = decorated(folder(etc=etc))
     assert paths[b"etc/passwd"].content == b"root"
-    assert (paths[b"etc/hosts"].kind, paths[b"etc/hosts"].size) == (Kind.FILE, 0)
-    assert paths[b"etc/resolv.conf"].kind is Kind.FILE
+    assert (paths[b"etc/hosts"].kind, paths[b"etc/hosts"].size) == (NodeKind.FILE, 0)
+    assert paths[b"etc/resolv.conf"].kind is NodeKind.FILE
 
 
 def test_decorate_does_not_change_other_names_of_a_file() -> None:
@@ -365,7 +365,7 @@ def test_decorate_follows_folders_that_are_links_inside_the_root() -> None:
     assert b"usr/etc/hosts" in paths
     assert b"opt/deep/er/runscript" in paths
     assert b"opt/deep/er/libs" in paths
-    assert paths[b".singularity.d"].kind is Kind.SYMLINK
+    assert paths[b".singularity.d"].kind is NodeKind.SYMLINK
 
 
 @pytest.mark.parametrize("in_the_way", [file(), symlink(".singularity.d"), symlink("/bin/sh"), symlink("a")])
@@ -375,15 +375,15 @@ def test_decorate_replaces_what_is_in_the_way(in_the_way: Node) -> None:
     record = decorate(root, MemorySink(), ImageConfig(Platform("arm64")), RECORD)
     paths = dict(walk(root))
     assert paths[b"bin/sh"].content == b"shell"
-    assert paths[b".singularity.d/runscript"].kind is Kind.FILE
-    assert paths[b".singularity.d/libs"].kind is Kind.DIRECTORY
+    assert paths[b".singularity.d/runscript"].kind is NodeKind.FILE
+    assert paths[b".singularity.d/libs"].kind is NodeKind.DIRECTORY
     assert any(".singularity.d" in warning for warning in record.warnings)
 
 
 def test_decorate_file_named_etc_becomes_a_folder() -> None:
     paths = decorated(folder(etc=file(), dev=file()))
-    assert paths[b"etc/hosts"].kind is Kind.FILE
-    assert paths[b"dev"].kind is Kind.DIRECTORY
+    assert paths[b"etc/hosts"].kind is NodeKind.FILE
+    assert paths[b"dev"].kind is NodeKind.DIRECTORY
 
 
 def test_decorate_env_blocked_behind_a_link_still_gives_all_folders() -> None:

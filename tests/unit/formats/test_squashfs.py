@@ -20,7 +20,7 @@ from kedge.errors import FileProblem, HostileImage, InvalidSetting, UnsupportedF
 from kedge.formats.squashfs import layout
 from kedge.formats.squashfs.reader import SquashReader
 from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
-from kedge.model.tree import ContentSink, Kind, Node, walk
+from kedge.model.tree import ContentSink, Node, NodeKind, walk
 from tests.builders.squashfs_images import (
     CAPABILITY,
     add_file,
@@ -42,9 +42,9 @@ def superblock(data: bytes) -> tuple[int, ...]:
 
 
 def fill_tiny(sink: ContentSink) -> Node:
-    root = Node(Kind.DIRECTORY, 0o755, 1000, 100, 0x5F000000)
+    root = Node(NodeKind.DIRECTORY, 0o755, 1000, 100, 0x5F000000)
     add_file(sink, root, b"a", b"hello\n", mode=0o640, mtime=0x5F000001)
-    add_special(root, b"b", Kind.SYMLINK, mode=0o777, target=b"a")
+    add_special(root, b"b", NodeKind.SYMLINK, mode=0o777, target=b"a")
     return root
 
 
@@ -160,7 +160,7 @@ def test_writer_refuses_a_start_that_is_not_aligned() -> None:
 
 def test_writer_stores_equal_files_once() -> None:
     def fill(sink: ContentSink, copies: int) -> Node:
-        root = Node(Kind.DIRECTORY)
+        root = Node(NodeKind.DIRECTORY)
         for number in range(copies):
             folder = add_folder(root, b"%d" % number)
             for size in (10, 5000, 131071, BLOCK, 700_000):
@@ -180,7 +180,7 @@ def test_writer_compares_bytes_not_checksums() -> None:
     assert len({first, second}) == 2
 
     def fill(sink: ContentSink) -> Node:
-        root = Node(Kind.DIRECTORY)
+        root = Node(NodeKind.DIRECTORY)
         for number, data in enumerate((first, second, large, other, first, second, large, other)):
             add_file(sink, root, b"%d" % number, data)
         return root
@@ -211,7 +211,7 @@ def test_writer_large_files_that_part_late_keep_their_own_end() -> None:
     begin = mixed_bytes(5, 3 * BLOCK) + bytes(2 * BLOCK) + mixed_bytes(6, BLOCK)
 
     def fill(sink: ContentSink) -> Node:
-        root = Node(Kind.DIRECTORY)
+        root = Node(NodeKind.DIRECTORY)
         for number in range(3):
             add_file(sink, root, b"%d" % number, begin + b"%d" % number * 1000)
         return root
@@ -225,8 +225,8 @@ def test_writer_large_files_that_part_late_keep_their_own_end() -> None:
 
 def test_writer_holes_take_no_room() -> None:
     def fill(sink: ContentSink) -> Node:
-        root = Node(Kind.DIRECTORY)
-        node = add_special(root, b"hole", Kind.FILE)
+        root = Node(NodeKind.DIRECTORY)
+        node = add_special(root, b"hole", NodeKind.FILE)
         node.size = 3 << 30
         zeros = bytes(1 << 20)
         node.content = sink.add_stream(node.size, (zeros for _ in range(3 << 10)))
@@ -253,8 +253,8 @@ def test_writer_ten_gigabytes_in_one_file() -> None:
             yield bytes(1 << 20)
 
     def fill(sink: ContentSink) -> Node:
-        root = Node(Kind.DIRECTORY)
-        node = add_special(root, b"large", Kind.FILE)
+        root = Node(NodeKind.DIRECTORY)
+        node = add_special(root, b"large", NodeKind.FILE)
         node.size = size
         chunks = pieces()
         node.content = sink.add_stream(size, _limit(chunks, size))
@@ -278,7 +278,7 @@ def _limit(chunks: Iterator[bytes], size: int) -> Iterator[bytes]:
 
 def test_writer_directory_of_seventy_thousand() -> None:
     def fill(sink: ContentSink) -> Node:
-        root = Node(Kind.DIRECTORY)
+        root = Node(NodeKind.DIRECTORY)
         folder = add_folder(root, b"many")
         for number in range(70_000):
             add_file(sink, folder, b"entry-%d" % number, b"%d" % (number % 1000))
@@ -298,7 +298,7 @@ def test_writer_refuses_a_directory_beyond_any_index(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(layout, "MAXIMUM_INDEX", 3)  # the real limit takes two million names
 
     def fill(sink: ContentSink) -> Node:
-        root = Node(Kind.DIRECTORY)
+        root = Node(NodeKind.DIRECTORY)
         for number in range(200):
             add_file(sink, root, b"%0200d" % number, b"")
         return root
@@ -310,9 +310,9 @@ def test_writer_refuses_a_directory_beyond_any_index(monkeypatch: pytest.MonkeyP
 def test_writer_many_owners() -> None:
     def fill(count: int) -> Any:
         def inner(sink: ContentSink) -> Node:
-            root = Node(Kind.DIRECTORY)
+            root = Node(NodeKind.DIRECTORY)
             for number in range(count):
-                add_special(root, b"%d" % number, Kind.FIFO).uid = 0xFFFFFFFF - number
+                add_special(root, b"%d" % number, NodeKind.FIFO).uid = 0xFFFFFFFF - number
             return root
 
         return inner
@@ -326,7 +326,7 @@ def test_writer_many_owners() -> None:
 @pytest.mark.parametrize(("given", "stored"), [(-1, 0), (-(1 << 40), 0), (1 << 32, 0xFFFFFFFF), (5, 5)])
 def test_writer_clamps_times(given: int, stored: int) -> None:
     def fill(sink: ContentSink) -> Node:
-        root = Node(Kind.DIRECTORY, mtime=given)
+        root = Node(NodeKind.DIRECTORY, mtime=given)
         add_file(sink, root, b"a", b"1", mtime=given)
         return root
 
@@ -337,7 +337,7 @@ def test_writer_clamps_times(given: int, stored: int) -> None:
 def test_writer_counts_attributes_it_cannot_store() -> None:
     file = io.BytesIO()
     with SquashWriter(file, SquashOptions()) as writer:
-        root = Node(Kind.DIRECTORY)
+        root = Node(NodeKind.DIRECTORY)
         for name in (b"a", b"b"):
             add_file(writer, root, name, name).xattrs = ((b"system.posix_acl_access", b"x"), (b"user.kept", b"1"))
         add_file(writer, root, b"c", b"c").xattrs = ((b"odd", b"x"),)
@@ -350,7 +350,7 @@ def test_writer_counts_attributes_it_cannot_store() -> None:
 
 def test_writer_refuses_attributes_larger_than_linux_has() -> None:
     def fill(sink: ContentSink) -> Node:
-        root = Node(Kind.DIRECTORY)
+        root = Node(NodeKind.DIRECTORY)
         root.xattrs = ((b"user.large", bytes(65537)),)
         return root
 
@@ -361,7 +361,7 @@ def test_writer_refuses_attributes_larger_than_linux_has() -> None:
 @pytest.mark.parametrize("name", [b"", b".", b"..", b"a/b", b"a\0b", b"n" * 256])
 def test_writer_refuses_names_files_cannot_have(name: bytes) -> None:
     def fill(sink: ContentSink) -> Node:
-        root = Node(Kind.DIRECTORY)
+        root = Node(NodeKind.DIRECTORY)
         add_file(sink, root, name, b"x")
         return root
 
@@ -371,7 +371,7 @@ def test_writer_refuses_names_files_cannot_have(name: bytes) -> None:
 
 def test_writer_refuses_a_folder_in_two_places() -> None:
     def fill(sink: ContentSink) -> Node:
-        root = Node(Kind.DIRECTORY)
+        root = Node(NodeKind.DIRECTORY)
         root.children[b"b"] = add_folder(root, b"a")
         return root
 
@@ -388,7 +388,7 @@ def test_writer_refuses_contents_of_another_size(size: int, found: list[bytes]) 
 
 def test_writer_hard_link_to_the_very_first_inode() -> None:
     def fill(sink: ContentSink) -> Node:
-        root = Node(Kind.DIRECTORY)
+        root = Node(NodeKind.DIRECTORY)
         root.children[b"b"] = add_file(sink, root, b"a", b"same")
         return root
 
@@ -416,7 +416,7 @@ def test_writer_full_disk_reaches_the_caller_and_ends_the_threads(threads: int) 
     with pytest.raises(OSError, match="No space") as caught:  # noqa: PT012 - any of these calls may be the one
         for number in range(1000):
             writer.add(mixed_bytes(number, 100_000))
-        writer.finish(Node(Kind.DIRECTORY))
+        writer.finish(Node(NodeKind.DIRECTORY))
     assert caught.value.errno == errno.ENOSPC
     writer.abort()
     assert threading.active_count() == before
@@ -424,7 +424,7 @@ def test_writer_full_disk_reaches_the_caller_and_ends_the_threads(threads: int) 
 
 def test_writer_full_device_reaches_the_caller() -> None:
     with Path("/dev/full").open("r+b", buffering=0) as file, SquashWriter(file, SquashOptions(threads=2)) as writer:
-        root = Node(Kind.DIRECTORY)
+        root = Node(NodeKind.DIRECTORY)
         add_file(writer, root, b"a", mixed_bytes(1, 3 << 20))
         with pytest.raises(OSError, match="No space"):
             writer.finish(root)
@@ -432,7 +432,7 @@ def test_writer_full_device_reaches_the_caller() -> None:
 
 def test_writer_takes_nothing_after_its_end() -> None:
     with SquashWriter(io.BytesIO(), SquashOptions(threads=2)) as writer:
-        writer.finish(Node(Kind.DIRECTORY))
+        writer.finish(Node(NodeKind.DIRECTORY))
         with pytest.raises(ValueError, match="already"):
             writer.add_stream(10 << 20, [mixed_bytes(1, 10 << 20)])
 
@@ -502,7 +502,7 @@ def test_reader_tail_fragments_and_threads_agree() -> None:
 
 def test_reader_refuses_contents_of_another_image() -> None:
     with SquashReader(io.BytesIO(write_image())) as reader:
-        node = Node(Kind.FILE)
+        node = Node(NodeKind.FILE)
         node.size, node.content = 5, 17
         with pytest.raises(TypeError):
             list(reader.chunks(node))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kedge.formats.squashfs.reader import SquashReader
 from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
-from kedge.model.tree import Kind, Node, walk
+from kedge.model.tree import Node, NodeKind, walk
 from tests.builders.squashfs_images import describe
 
 BLOCK = 4096
@@ -42,35 +42,35 @@ XATTRS = st.dictionaries(
 ).map(lambda found: tuple(sorted(found.items())))
 METADATA = st.tuples(st.integers(0, 0o7777), IDS, IDS, IDS, XATTRS)
 LEAVES = st.one_of(
-    st.tuples(st.just(Kind.FILE), METADATA, CONTENTS),
-    st.tuples(st.just(Kind.SYMLINK), METADATA, st.binary(min_size=1, max_size=4095)),
+    st.tuples(st.just(NodeKind.FILE), METADATA, CONTENTS),
+    st.tuples(st.just(NodeKind.SYMLINK), METADATA, st.binary(min_size=1, max_size=4095)),
     st.tuples(
-        st.sampled_from([Kind.BLOCK_DEVICE, Kind.CHARACTER_DEVICE]),
+        st.sampled_from([NodeKind.BLOCK_DEVICE, NodeKind.CHARACTER_DEVICE]),
         METADATA,
         st.builds(os.makedev, st.integers(0, 0xFFF), st.integers(0, 0xFFFFF)),
     ),
-    st.tuples(st.sampled_from([Kind.FIFO, Kind.SOCKET]), METADATA, st.none()),
+    st.tuples(st.sampled_from([NodeKind.FIFO, NodeKind.SOCKET]), METADATA, st.none()),
 )
 TREES = st.recursive(
     LEAVES,
-    lambda inner: st.tuples(st.just(Kind.DIRECTORY), METADATA, st.dictionaries(NAMES, inner, max_size=6)),
+    lambda inner: st.tuples(st.just(NodeKind.DIRECTORY), METADATA, st.dictionaries(NAMES, inner, max_size=6)),
     max_leaves=25,
 )
-ROOTS = st.tuples(st.just(Kind.DIRECTORY), METADATA, st.dictionaries(NAMES, TREES, max_size=8))
+ROOTS = st.tuples(st.just(NodeKind.DIRECTORY), METADATA, st.dictionaries(NAMES, TREES, max_size=8))
 
 
 def grow(writer: SquashWriter, plan: Any, contents: dict[Node, bytes]) -> Node:
     kind, (mode, uid, gid, mtime, xattrs), value = plan
     node = Node(kind, mode, uid, gid, mtime)
     node.xattrs = xattrs
-    if kind is Kind.DIRECTORY:
+    if kind is NodeKind.DIRECTORY:
         for name, child in value.items():
             node.children[name] = grow(writer, child, contents)
-    elif kind is Kind.FILE:
+    elif kind is NodeKind.FILE:
         node.size = len(value)
         node.content = writer.add_stream(len(value), [value[:5000], value[5000:]])
         contents[node] = value
-    elif kind is Kind.SYMLINK:
+    elif kind is NodeKind.SYMLINK:
         node.target = value
     else:
         node.rdev = value or 0
@@ -92,15 +92,15 @@ def test_squashfs_any_tree_survives(plan: Any, codec: str, threads: int, chance:
         assert describe(found) == describe(root)
         for path, node in given_paths.items():
             assert describe(found_paths[path]) == describe(node)
-            if node.kind is Kind.FILE:
+            if node.kind is NodeKind.FILE:
                 assert b"".join(reader.chunks(found_paths[path])) == contents[node]
         assert all(found_paths[first] is found_paths[second] for first, second in links)
 
 
 def add_links(root: Node, chance: Any) -> list[tuple[bytes, bytes]]:
     """Give some nodes a second name."""
-    nodes = [(path, node) for path, node in walk(root) if node.kind is not Kind.DIRECTORY]
-    folders = [(b"", root)] + [(path + b"/", node) for path, node in walk(root) if node.kind is Kind.DIRECTORY]
+    nodes = [(path, node) for path, node in walk(root) if node.kind is not NodeKind.DIRECTORY]
+    folders = [(b"", root)] + [(path + b"/", node) for path, node in walk(root) if node.kind is NodeKind.DIRECTORY]
     links = []
     for number, (path, node) in enumerate(nodes[:5]):
         prefix, folder = chance.choice(folders)

@@ -14,7 +14,7 @@ import pytest
 
 from kedge.errors import FileProblem
 from kedge.layers.folder import FolderOptions, read_folder
-from kedge.model.tree import Kind, find
+from kedge.model.tree import NodeKind, find
 from kedge.posix.beneath import remove_tree
 from tests.requirements import require_root
 from tests.unit.layers.test_sandbox import Notes
@@ -39,11 +39,11 @@ def test_folder_is_read_with_kinds_modes_times_and_links(tmp_path: Path) -> None
     node = find(tree, b"d/f")
     assert node is not None
     assert node is tree.children[b"hard"]
-    assert (node.kind, node.mode, node.mtime, node.size, node.uid) == (Kind.FILE, 0o4751, 5, 7, os.geteuid())
+    assert (node.kind, node.mode, node.mtime, node.size, node.uid) == (NodeKind.FILE, 0o4751, 5, 7, os.geteuid())
     assert b"".join(source.chunks(node)) == b"content"
     assert list(source.chunks(tree.children[b"empty"])) == []
-    assert (tree.children[b"s"].kind, tree.children[b"s"].target) == (Kind.SYMLINK, b"../outside")
-    assert tree.children[b"p"].kind is Kind.FIFO
+    assert (tree.children[b"s"].kind, tree.children[b"s"].target) == (NodeKind.SYMLINK, b"../outside")
+    assert tree.children[b"p"].kind is NodeKind.FIFO
 
 
 def test_folder_can_be_given_to_root(tmp_path: Path) -> None:

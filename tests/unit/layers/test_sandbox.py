@@ -16,7 +16,7 @@ from kedge.layers.flatten import flatten
 from kedge.layers.folder import read_folder
 from kedge.layers.sandbox import SandboxSink
 from kedge.model.progress import Silent
-from kedge.model.tree import Kind, Node, copy_tree
+from kedge.model.tree import Node, NodeKind, copy_tree
 from kedge.posix.beneath import remove_tree
 from tests.builders.layers import device, fifo, file, folder, hard_link, layer, names_in, pax, sources, symlink
 
@@ -172,7 +172,7 @@ def test_sandbox_refuses_a_target_that_appears_meanwhile(place: Path) -> None:
     sink = SandboxSink(place / "box")
     (place / "box").mkdir()
     with pytest.raises(OutputExists):
-        sink.finish(Node(Kind.DIRECTORY))
+        sink.finish(Node(NodeKind.DIRECTORY))
     assert names_in(place) == ["box"]
 
 
@@ -192,10 +192,10 @@ def test_sandbox_removes_everything_on_failure(place: Path) -> None:
         assert names_in(place)
     assert names_in(place) == []
 
-    root = Node(Kind.DIRECTORY, 0o500)
-    inner = root.children[b"read-only"] = Node(Kind.DIRECTORY, 0o500)
-    inner.children[b"f"] = Node(Kind.FILE)
-    root.children[b"z"] = Node(Kind.FILE)
+    root = Node(NodeKind.DIRECTORY, 0o500)
+    inner = root.children[b"read-only"] = Node(NodeKind.DIRECTORY, 0o500)
+    inner.children[b"f"] = Node(NodeKind.FILE)
+    root.children[b"z"] = Node(NodeKind.FILE)
     root.children[b"z"].content = 99  # was never spooled
     with pytest.raises(FileProblem):
         SandboxSink(place / "box").finish(root)
@@ -209,9 +209,9 @@ def test_sandbox_reports_a_place_that_cannot_be_written(place: Path) -> None:
 
 @pytest.mark.parametrize("name", [b"..", b".", b"", b"../evil", b"/evil", b"a/b", b"a\0b"])
 def test_sandbox_refuses_names_that_lead_elsewhere(place: Path, name: bytes) -> None:
-    root = Node(Kind.DIRECTORY)
-    root.children[b"d"] = Node(Kind.DIRECTORY)
-    root.children[b"d"].children[name] = Node(Kind.FILE)
+    root = Node(NodeKind.DIRECTORY)
+    root.children[b"d"] = Node(NodeKind.DIRECTORY)
+    root.children[b"d"].children[name] = Node(NodeKind.FILE)
     with pytest.raises(HostileImage, match="no file system allows"):
         SandboxSink(place / "box").finish(root)
     assert names_in(place) == []

@@ -15,7 +15,7 @@ import pytest
 from kedge.errors import CorruptImage, HostileImage, UnsupportedFormat
 from kedge.layers.limits import FlattenOptions, Ledger
 from kedge.layers.tar_reader import Member, TarReader
-from kedge.model.tree import Kind
+from kedge.model.tree import NodeKind
 from tests.builders import layers as build
 from tests.builders.layers import MemorySink
 
@@ -27,7 +27,7 @@ def pieces(data: bytes, size: int) -> Iterator[bytes]:
 def read(tar: bytes, size: int = 1 << 20, options: FlattenOptions | None = None) -> list[tuple[Member, bytes]]:
     reader = TarReader(pieces(tar, size), "layer test", Ledger(options or FlattenOptions()))
     sink = MemorySink()
-    return [(member, reader.store(sink) if member.kind is Kind.FILE else b"") for member in reader]  # type: ignore[misc]
+    return [(member, reader.store(sink) if member.kind is NodeKind.FILE else b"") for member in reader]  # type: ignore[misc]
 
 
 def read_one(*blocks: bytes) -> tuple[Member, bytes]:
@@ -47,14 +47,14 @@ def test_reader_gives_all_kinds_of_members() -> None:
     )
     found = {member.path: (member, data) for member, data in read(tar)}
     folder, regular = found[b"d"][0], found[b"d/f"][0]
-    assert (folder.kind, folder.mode, folder.uid, folder.gid, folder.mtime) == (Kind.DIRECTORY, 0o1777, 3, 4, 99)
-    assert (regular.kind, regular.mode, regular.uid, regular.gid, regular.mtime) == (Kind.FILE, 0o4755, 1, 2, 7)
+    assert (folder.kind, folder.mode, folder.uid, folder.gid, folder.mtime) == (NodeKind.DIRECTORY, 0o1777, 3, 4, 99)
+    assert (regular.kind, regular.mode, regular.uid, regular.gid, regular.mtime) == (NodeKind.FILE, 0o4755, 1, 2, 7)
     assert found[b"d/f"][1] == b"hello"
     assert (found[b"d/h"][0].kind, found[b"d/h"][0].target) == (None, b"d/f")
-    assert (found[b"d/s"][0].kind, found[b"d/s"][0].target) == (Kind.SYMLINK, b"../../etc")
-    assert (found[b"d/c"][0].kind, found[b"d/c"][0].rdev) == (Kind.CHARACTER_DEVICE, os.makedev(1, 3))
-    assert (found[b"d/b"][0].kind, found[b"d/b"][0].rdev) == (Kind.BLOCK_DEVICE, os.makedev(8, 70000))
-    assert found[b"d/p"][0].kind is Kind.FIFO
+    assert (found[b"d/s"][0].kind, found[b"d/s"][0].target) == (NodeKind.SYMLINK, b"../../etc")
+    assert (found[b"d/c"][0].kind, found[b"d/c"][0].rdev) == (NodeKind.CHARACTER_DEVICE, os.makedev(1, 3))
+    assert (found[b"d/b"][0].kind, found[b"d/b"][0].rdev) == (NodeKind.BLOCK_DEVICE, os.makedev(8, 70000))
+    assert found[b"d/p"][0].kind is NodeKind.FIFO
 
 
 @pytest.mark.parametrize("size", [1, 7, 100, 511, 512, 513, 4096, 1 << 20])
@@ -102,7 +102,7 @@ def test_reader_agrees_with_python_tarfile(form: int) -> None:
 
 def test_reader_takes_v7_folders_by_their_slash() -> None:
     member, _ = read_one(build.header(b"old/", b"\0", fields={257: bytes(8)}))
-    assert (member.kind, member.path) == (Kind.DIRECTORY, b"old")
+    assert (member.kind, member.path) == (NodeKind.DIRECTORY, b"old")
 
 
 def test_reader_takes_contiguous_files() -> None:

@@ -16,7 +16,7 @@ from kedge.errors import CorruptImage, InvalidSetting, UnsupportedFormat
 from kedge.formats.compression import inflate
 from kedge.layers.flatten import flatten
 from kedge.layers.tar_writer import write_layer
-from kedge.model.tree import Kind, Node
+from kedge.model.tree import Node, NodeKind
 from tests.builders.layers import MemorySink, describe, sources
 
 LONG = b"n" * 90 + b"/" + b"m" * 90
@@ -26,19 +26,19 @@ VERY_LONG = b"/".join([b"x" * 200] * 5)
 def put(root: Node, path: bytes, node: Node) -> Node:
     *parents, name = path.split(b"/")
     for part in parents:
-        root = root.children.setdefault(part, Node(Kind.DIRECTORY, 0o711, 5, 6, 7))
+        root = root.children.setdefault(part, Node(NodeKind.DIRECTORY, 0o711, 5, 6, 7))
     root.children[name] = node
     return node
 
 
 def make_file(data: bytes, *, mode: int = 0o644, uid: int = 0, gid: int = 0, mtime: int = 0) -> Node:
-    node = Node(Kind.FILE, mode, uid, gid, mtime)
+    node = Node(NodeKind.FILE, mode, uid, gid, mtime)
     node.size, node.content = len(data), data or None
     return node
 
 
 def make_tree() -> Node:
-    root = Node(Kind.DIRECTORY, 0o750, 1, 2, 3)
+    root = Node(NodeKind.DIRECTORY, 0o750, 1, 2, 3)
     plain = put(root, b"etc/plain", make_file(b"text", mode=0o4755, uid=10, gid=20, mtime=30))
     put(root, b"etc/again", plain)
     put(root, LONG, make_file(b"long"))
@@ -48,18 +48,18 @@ def make_tree() -> Node:
     put(root, b"huge-ids", make_file(b"", uid=4_000_000_000, gid=3_000_000_000, mtime=-5))
     put(root, b"late", make_file(b"", mtime=1 << 40))
     put(root, b"big", make_file(bytes(range(256)) * 2000))
-    link = put(root, b"link", Node(Kind.SYMLINK, 0o777))
+    link = put(root, b"link", Node(NodeKind.SYMLINK, 0o777))
     link.target = b"t" * 300
     put(root, b"same-link", link)
-    put(root, b"pipe", Node(Kind.FIFO, 0o600))
-    put(root, b"null", Node(Kind.CHARACTER_DEVICE, 0o666)).rdev = os.makedev(1, 3)
-    put(root, b"disk", Node(Kind.BLOCK_DEVICE, 0o660)).rdev = os.makedev(259, 1048575)
+    put(root, b"pipe", Node(NodeKind.FIFO, 0o600))
+    put(root, b"null", Node(NodeKind.CHARACTER_DEVICE, 0o666)).rdev = os.makedev(1, 3)
+    put(root, b"disk", Node(NodeKind.BLOCK_DEVICE, 0o660)).rdev = os.makedev(259, 1048575)
     put(root, b"caps", make_file(b"c")).xattrs = (
         (b"security.capability", bytes(20)),
         (b"user.empty", b""),
         (b"user.x=y z", b"a\nb"),
     )
-    put(root, b"empty-folder", Node(Kind.DIRECTORY, 0o1777))
+    put(root, b"empty-folder", Node(NodeKind.DIRECTORY, 0o1777))
     return root
 
 
@@ -115,21 +115,21 @@ def test_writer_is_read_by_gnu_tar() -> None:
 
 
 def test_writer_leaves_sockets_out() -> None:
-    root = Node(Kind.DIRECTORY)
-    put(root, b"sock", Node(Kind.SOCKET))
+    root = Node(NodeKind.DIRECTORY)
+    put(root, b"sock", Node(NodeKind.SOCKET))
     with tarfile.open(fileobj=io.BytesIO(write(root))) as archive:
         assert archive.getnames() == ["."]
 
 
 def test_writer_refuses_files_that_a_layer_would_turn_into_deletions() -> None:
-    root = Node(Kind.DIRECTORY)
+    root = Node(NodeKind.DIRECTORY)
     put(root, b"d/.wh.x", make_file(b"1"))
     with pytest.raises(UnsupportedFormat, match=r"'d/\.wh\.x'"):
         write(root)
 
 
 def test_writer_refuses_a_source_that_gives_another_size() -> None:
-    root = Node(Kind.DIRECTORY)
+    root = Node(NodeKind.DIRECTORY)
     put(root, b"f", make_file(b"12345")).size = 6
     with pytest.raises(CorruptImage, match="'f' has 5 bytes instead of 6"):
         write(root)
@@ -137,4 +137,4 @@ def test_writer_refuses_a_source_that_gives_another_size() -> None:
 
 def test_writer_refuses_an_unknown_compression() -> None:
     with pytest.raises(InvalidSetting):
-        write(Node(Kind.DIRECTORY), "rar")
+        write(Node(NodeKind.DIRECTORY), "rar")

@@ -14,7 +14,7 @@ from kedge.formats.squashfs.reader import SquashReader
 from kedge.layers import unsquash
 from kedge.layers.unsquash import TreeExtractor, measure_tree, usable_mode
 from kedge.model.progress import Silent
-from kedge.model.tree import ContentSink, Kind, Node, walk
+from kedge.model.tree import ContentSink, Node, NodeKind, walk
 from kedge.posix.beneath import remove_tree
 from tests.builders.squashfs_images import add_file, add_folder, mixed_bytes, write_image
 
@@ -42,13 +42,13 @@ def test_extract_gives_every_file_as_it_is(
     for path, node in walk(tree):
         place = target / os.fsdecode(path)
         status = os.lstat(place)
-        if node.kind is Kind.SYMLINK:
+        if node.kind is NodeKind.SYMLINK:
             assert os.fsencode(place.readlink()) == node.target
             continue
         assert int(status.st_mtime) == node.mtime, path
-        if node.kind in (Kind.FILE, Kind.DIRECTORY):
+        if node.kind in (NodeKind.FILE, NodeKind.DIRECTORY):
             assert status.st_mode & 0o7777 == usable_mode(node), path
-        if node.kind is Kind.FILE:
+        if node.kind is NodeKind.FILE:
             assert place.read_bytes() == b"".join(reader.chunks(node)), path
             expected += node.size if id(node) not in seen else 0
             seen.add(id(node))
@@ -67,7 +67,7 @@ def find_all(target: Path) -> list[str]:
 
 def test_extract_reaches_paths_that_are_too_long_for_one_call(tmp_path: Path) -> None:
     def fill(sink: ContentSink) -> Node:
-        root = folder = Node(Kind.DIRECTORY)
+        root = folder = Node(NodeKind.DIRECTORY)
         for _ in range(30):
             folder = add_folder(folder, b"d" * 200)
         first = add_file(sink, folder, b"deep", b"down here")
@@ -92,7 +92,7 @@ def test_extract_reaches_paths_that_are_too_long_for_one_call(tmp_path: Path) ->
 @pytest.mark.parametrize("workers", [1, 3])
 def test_extract_of_damaged_contents_is_one_error(tmp_path: Path, workers: int) -> None:
     def fill(sink: ContentSink) -> Node:
-        root = Node(Kind.DIRECTORY)
+        root = Node(NodeKind.DIRECTORY)
         for number in range(20):
             add_file(sink, add_folder(root, b"%d" % number), b"x", mixed_bytes(number, 200_000))
         return root
@@ -105,7 +105,7 @@ def test_extract_of_damaged_contents_is_one_error(tmp_path: Path, workers: int) 
 
 def test_extract_refuses_names_that_lead_out(tmp_path: Path) -> None:
     def fill(sink: ContentSink) -> Node:
-        root = Node(Kind.DIRECTORY)
+        root = Node(NodeKind.DIRECTORY)
         add_file(sink, root, b"fine", b"x")
         return root
 

@@ -15,7 +15,7 @@ import pytest
 
 from kedge.errors import FileProblem, StoreBusy
 from kedge.ops.setup.config import set_setting, unset_setting
-from kedge.ops.setup.remotes import RemoteFile
+from kedge.ops.setup.remotes import RemoteConfig
 from kedge.posix import changes
 from kedge.posix.changes import lock_beside, sole_change
 from kedge.registry.docker_config import read_auth_file, remove_login, store_login
@@ -56,7 +56,7 @@ def test_changes_of_remotes_see_what_others_wrote(
 ) -> None:
     path = tmp_path / "remote.yaml"
     path.write_text(REMOTES)
-    file = RemoteFile(path, ())
+    file = RemoteConfig(path, ())
     calls: dict[str, Callable[[], object]] = {
         "add": lambda: file.add(Remote("two", "two.example"), use=True),
         "use": lambda: file.use("one"),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.posix.handover import Attempt, can_hand_over, make_program
+from kedge.posix.handover import StartAttempt, can_hand_over, make_program
 from tests.requirements import REPOSITORY, require_program
 
 MACHINES = {"x86_64": 62, "aarch64": 183, "riscv64": 243, "ppc64le": 21}
@@ -32,7 +32,7 @@ def text_at(program: bytes, address: int) -> bytes:
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_the_file_is_an_elf_program_of_two_pieces(machine: str) -> None:
-    program = make_program([Attempt("/bin/x", ["x"], {})], 3, 4, 5, machine=machine)
+    program = make_program([StartAttempt("/bin/x", ["x"], {})], 3, 4, 5, machine=machine)
     assert program[:7] == b"\x7fELF\2\1\1"
     kind, number = struct.unpack_from("<2H", program, 16)
     assert (kind, number) == (2, MACHINES[machine])
@@ -43,7 +43,7 @@ def test_the_file_is_an_elf_program_of_two_pieces(machine: str) -> None:
 @pytest.mark.parametrize("machine", MACHINES)
 def test_readelf_agrees(machine: str, tmp_path: Path) -> None:
     path = tmp_path / "program"
-    path.write_bytes(make_program([Attempt("/bin/x", ["x"], {})], 3, 4, 5, machine=machine))
+    path.write_bytes(make_program([StartAttempt("/bin/x", ["x"], {})], 3, 4, 5, machine=machine))
     said = subprocess.run([require_program("readelf"), "-hlW", path], capture_output=True, text=True, check=True)
     assert said.stderr == ""
     assert "EXEC (Executable file)" in said.stdout
@@ -51,7 +51,7 @@ def test_readelf_agrees(machine: str, tmp_path: Path) -> None:
 
 
 def test_the_calls_stand_in_their_order() -> None:
-    attempts = [Attempt("/bin/a", ["a", "one"], {"K": "v"}), Attempt("/bin/sh", ["sh", "/bin/a"], {})]
+    attempts = [StartAttempt("/bin/a", ["a", "one"], {"K": "v"}), StartAttempt("/bin/sh", ["sh", "/bin/a"], {})]
     program = make_program(attempts, 3, 4, 5, machine="x86_64")
     calls = entries(program, 9)
     assert [each[0] for each in calls] == [91, 72, 72, 72, 59, 59, 1, 0, 231]
@@ -68,7 +68,7 @@ def test_the_calls_stand_in_their_order() -> None:
 def test_what_no_program_can_get_is_refused() -> None:
     for words in (("a\0b", ["a"], {}), ("/a", ["a\0"], {}), ("/a", ["a"], {"K": "\0"})):
         with pytest.raises(ValueError, match="null byte"):
-            Attempt(*words)  # type: ignore[arg-type]
+            StartAttempt(*words)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("machine", [each for each in MACHINES if each != os.uname().machine])
@@ -76,7 +76,7 @@ def test_other_machines_run_it(machine: str, tmp_path: Path) -> None:
     """An emulator of the machine is the judge; the program that is started is this machine's."""
     emulator = require_program(f"qemu-{machine}")
     path = tmp_path / "program"
-    path.write_bytes(make_program([Attempt("/bin/echo", ["echo", "hello"], {})], 97, 98, 99, machine=machine))
+    path.write_bytes(make_program([StartAttempt("/bin/echo", ["echo", "hello"], {})], 97, 98, 99, machine=machine))
     path.chmod(0o755)
     done = subprocess.run([emulator, path], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "hello\n")

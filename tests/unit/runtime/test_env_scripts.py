@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from kedge.formats.singularityd import files
 from kedge.formats.singularityd.environment import render_environment
 from kedge.runtime.environment.action_script import make_shell_payload, uses_bash
-from kedge.runtime.environment.entrypoint import Entry
+from kedge.runtime.environment.entrypoint import Entrypoint
 from kedge.runtime.environment.env_scripts import Variables, run_script
-from kedge.runtime.environment.env_settings import Settings
+from kedge.runtime.environment.env_settings import EnvironmentInputs
 from kedge.runtime.environment.payload import make_plain_payload, run_steps
 from kedge.runtime.environment.shell_words import NotPlain, expand_quoted, split_words
 from kedge.runtime.views import FolderView, TableView
@@ -262,8 +262,8 @@ def test_both_evaluators_give_the_same_environment(
     base = tmp_path / "99-base.sh"
     base.write_text(files.ENVIRONMENT["99-base.sh"])
 
-    def make() -> Settings:
-        made = Settings()
+    def make() -> EnvironmentInputs:
+        made = EnvironmentInputs()
         made.steps = [("default-path", ""), ("script", str(path)), ("repair-path", ""), ("script", str(base))]
         made.steps += [("requests", ""), ("finish", "")]
         made.requests, made.is_literal, made.library_path = dict(asked), is_literal, folders
@@ -274,8 +274,8 @@ def test_both_evaluators_give_the_same_environment(
 
     plain = make()
     assert run_steps(plain, FolderView("/")) == len(plain.steps)
-    expected = make_plain_payload(plain, Entry(["env"])).environ
-    payload = make_shell_payload(make(), 0, Entry([require_program("env"), "-0"]), FolderView("/"), "exec")
+    expected = make_plain_payload(plain, Entrypoint(["env"])).environ
+    payload = make_shell_payload(make(), 0, Entrypoint([require_program("env"), "-0"]), FolderView("/"), "exec")
     done = subprocess.run(
         [*shell_words(shell), *payload.argv[1:]], env=payload.environ, capture_output=True, check=True, timeout=30
     )

@@ -13,7 +13,7 @@ from kedge.runtime.enter import Builder
 from kedge.runtime.facts import Additions, Bind, HostFacts, ImageFacts, Payload
 from kedge.runtime.operations import NEW, OLD, SESSION, describe, kinds
 from kedge.runtime.options import RunOptions
-from kedge.runtime.plan import Plan, Request, plan_container
+from kedge.runtime.plan import MountPlan, PlanRequest, plan_container
 from kedge.runtime.views import TableView
 
 if TYPE_CHECKING:
@@ -34,17 +34,17 @@ HOST = {
 }
 
 
-def make_request(**options: object) -> Request:
+def make_request(**options: object) -> PlanRequest:
     host = HostFacts(view=TableView(HOST), environ={}, cwd=str(options.pop("cwd", "/home/user/work")))
     image = ImageFacts(view=TableView(IMAGE), path="/images/a.sif", kind="sif")
-    return Request(RunOptions(**options), host, image, Additions(), Payload(["/bin/sh"], {}))
+    return PlanRequest(RunOptions(**options), host, image, Additions(), Payload(["/bin/sh"], {}))
 
 
-def destinations(plan: Plan, kind: str = "bind") -> list[str]:
+def destinations(plan: MountPlan, kind: str = "bind") -> list[str]:
     return [str(each[2 if kind == "bind" else 1])[len(NEW) :] for each in plan.rest if each[0] == kind]
 
 
-def find_bind(plan: Plan, destination: str) -> Operation:
+def find_bind(plan: MountPlan, destination: str) -> Operation:
     return next(each for each in plan.rest if each[0] == "bind" and each[2] == NEW + destination)
 
 

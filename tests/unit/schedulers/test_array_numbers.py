@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from kedge.model.job import Job, JobArray
 from kedge.model.job_state import JobStatus, State
 from kedge.schedulers.array_numbers import can_renumber, find_number, restore_indices
-from kedge.schedulers.backend import Place
+from kedge.schedulers.backend import ScriptContext
 from kedge.schedulers.gridengine import GRIDENGINE
 from kedge.schedulers.pbs import PBS
 from kedge.schedulers.script import needs_lookup
 
-PLACE = Place("/r", "/bin/kedge", "", "", "/w", "/w/{name}-{id}_{index}.out", "")
+PLACE = ScriptContext("/r", "/bin/kedge", "", "", "/w", "/w/{name}-{id}_{index}.out", "")
 
 
 def restore(scheduler: str, array: str, **fields: object) -> JobStatus:

@@ -19,13 +19,13 @@ from kedge.localqueue.directives import apply_options, read_directives
 from kedge.localqueue.machine import read_machine
 from kedge.localqueue.planning import ARRAY_LIMIT, NEVER, PRIORITY, RESOURCES, TOO_LARGE, Claim, plan_turn
 from kedge.localqueue.report import compress_indices
-from kedge.localqueue.request import Need, Request
+from kedge.localqueue.request import LocalRequest, ResourceAmount
 from kedge.model.job import Dependency, DependencyKind, IndexRange, Job, JobArray, Parallel
 from kedge.model.job_state import JobStatus, State
 from kedge.model.site import Site
 from kedge.posix.ourselves import own_command
 from kedge.release import VERSION
-from kedge.schedulers.backend import Place
+from kedge.schedulers.backend import ScriptContext
 from kedge.schedulers.choose import find_backend
 from kedge.schedulers.local import LOCAL
 from tests.requirements import REPOSITORY, require_program
@@ -33,7 +33,7 @@ from tests.requirements import REPOSITORY, require_program
 WRITE = os.environ.get("KEDGE_GOLDEN") == "write"  # read before tests lose all variables of kedge
 GOLDEN = REPOSITORY / "tests/golden/local"
 SITE = Site("local", "This machine", "local")
-PLACE = Place(
+PLACE = ScriptContext(
     record="/home/ada/.local/state/kedge/jobs/records/K",
     kedge="/home/ada/.local/bin/kedge",
     image="/data/pytorch.sif",
@@ -58,9 +58,9 @@ JOBS = {
 }
 
 
-def read_request(job: Job, place: Place = PLACE) -> Request:
+def read_request(job: Job, place: ScriptContext = PLACE) -> LocalRequest:
     """What the queue reads out of the script that the backend writes."""
-    return apply_options(Request(), read_directives(LOCAL.render(job, SITE, place)))
+    return apply_options(LocalRequest(), read_directives(LOCAL.render(job, SITE, place)))
 
 
 def test_backend_is_found_by_its_name() -> None:
@@ -156,7 +156,7 @@ def test_directives_name_the_line_of_a_mistake(line: str, says: str) -> None:
 )
 def test_options_name_what_cannot_be_used(name: str, value: str) -> None:
     with pytest.raises(InvalidJob, match=f"^--{name}: "):
-        apply_options(Request(), {name: value})
+        apply_options(LocalRequest(), {name: value})
 
 
 def test_options_read_times_to_begin() -> None:
@@ -169,19 +169,19 @@ def test_options_read_times_to_begin() -> None:
         ("23:59:59", -1, 86400),
         ("00:00", 0, 86400 + 3600),
     ):
-        begin = apply_options(Request(), {"begin": text}).begin
+        begin = apply_options(LocalRequest(), {"begin": text}).begin
         assert begin is not None
         assert least <= begin - now <= most, text
-    exact = apply_options(Request(), {"begin": "2030-01-31T08:05"}).begin
+    exact = apply_options(LocalRequest(), {"begin": "2030-01-31T08:05"}).begin
     assert time.localtime(exact)[:6] == (2030, 1, 31, 8, 5, 0)
 
 
 def test_request_survives_its_file() -> None:
-    request = Request(name=HOSTILE, arguments=("\udcff", "a"), array="1-3", after=(("after", "4"),), begin=1.5)
-    assert Request.decode(request.encode()) == request
-    assert Request.decode(b'{"name": "x", "of a later version": 1}').name == "x"
+    request = LocalRequest(name=HOSTILE, arguments=("\udcff", "a"), array="1-3", after=(("after", "4"),), begin=1.5)
+    assert LocalRequest.decode(request.encode()) == request
+    assert LocalRequest.decode(b'{"name": "x", "of a later version": 1}').name == "x"
     with pytest.raises(ValueError, match="no table"):
-        Request.decode(b"[]")
+        LocalRequest.decode(b"[]")
 
 
 def test_parse_submit_finds_the_id() -> None:
@@ -240,12 +240,16 @@ def test_explain_says_how_it_ended() -> None:
     assert LOCAL.explain(JobStatus("7", State.DONE, "done", exit_code=0)) == ""
 
 
-SIZE = Need(4, 100, 2)
+SIZE = ResourceAmount(4, 100, 2)
 
 
 def test_plan_starts_in_order_and_says_what_is_missing() -> None:
-    claims = [Claim(2, Need(1, 0, 2), [None], 9), Claim(3, Need(3), [None], 9), Claim(4, Need(1), [None], 9)]
-    plan = plan_turn(SIZE, {"1": Need(1, 0, 1)}, claims)
+    claims = [
+        Claim(2, ResourceAmount(1, 0, 2), [None], 9),
+        Claim(3, ResourceAmount(3), [None], 9),
+        Claim(4, ResourceAmount(1), [None], 9),
+    ]
+    plan = plan_turn(SIZE, {"1": ResourceAmount(1, 0, 1)}, claims)
     # 2 waits for a GPU, and one processor is kept for it: 3 would take that, and 4 comes after 3
     assert plan.starts == []
     assert (plan.reasons[2].word, plan.reasons[2].lacks, plan.reasons[2].others) == (RESOURCES, ("gpus",), ("1",))
@@ -254,30 +258,34 @@ def test_plan_starts_in_order_and_says_what_is_missing() -> None:
 
 
 def test_plan_lets_small_jobs_pass_with_what_is_left_over() -> None:
-    claims = [Claim(2, Need(1, 0, 2), [None], 9), Claim(3, Need(2), [None], 9)]
-    plan = plan_turn(SIZE, {"1": Need(1, 0, 1)}, claims)
+    claims = [Claim(2, ResourceAmount(1, 0, 2), [None], 9), Claim(3, ResourceAmount(2), [None], 9)]
+    plan = plan_turn(SIZE, {"1": ResourceAmount(1, 0, 1)}, claims)
     assert plan.starts == [(3, None)]
 
 
 def test_plan_obeys_the_limit_of_an_array() -> None:
-    plan = plan_turn(SIZE, {}, [Claim(1, Need(), [3, 4, 5], 2), Claim(2, Need(), [None], 9)])
+    plan = plan_turn(SIZE, {}, [Claim(1, ResourceAmount(), [3, 4, 5], 2), Claim(2, ResourceAmount(), [None], 9)])
     assert plan.starts == [(1, 3), (1, 4), (2, None)]
     assert plan.reasons[1].word == ARRAY_LIMIT
 
 
 def test_plan_passes_by_what_can_never_begin() -> None:
-    claims = [Claim(1, Need(9), [None], 9), Claim(2, Need(), [None], 9, NEVER, ("8",)), Claim(3, Need(4), [None], 9)]
+    claims = [
+        Claim(1, ResourceAmount(9), [None], 9),
+        Claim(2, ResourceAmount(), [None], 9, NEVER, ("8",)),
+        Claim(3, ResourceAmount(4), [None], 9),
+    ]
     plan = plan_turn(SIZE, {}, claims)
     assert plan.starts == [(3, None)]
     assert plan.reasons[1].word == TOO_LARGE
     assert plan.reasons[2].others == ("8",)
 
 
-needs = st.builds(Need, st.integers(1, 4), st.integers(0, 100), st.integers(0, 2))
+needs = st.builds(ResourceAmount, st.integers(1, 4), st.integers(0, 100), st.integers(0, 2))
 
 
 @given(st.lists(needs, max_size=8))
-def test_plan_never_gives_more_than_there_is(wanted: list[Need]) -> None:
+def test_plan_never_gives_more_than_there_is(wanted: list[ResourceAmount]) -> None:
     claims = [Claim(id, need, [None], 1) for id, need in enumerate(wanted)]
     plan = plan_turn(SIZE, {}, claims)
     given_away = [wanted[id] for id, _ in plan.starts]
@@ -289,7 +297,7 @@ def test_plan_never_gives_more_than_there_is(wanted: list[Need]) -> None:
 
 
 @given(st.lists(needs, min_size=1, max_size=8))
-def test_plan_comes_to_every_job(wanted: list[Need]) -> None:
+def test_plan_comes_to_every_job(wanted: list[ResourceAmount]) -> None:
     """Whatever ends first, the job that waits longest begins after at most all those before it have ended."""
     waiting = dict(enumerate(wanted))
     for _ in range(len(wanted)):

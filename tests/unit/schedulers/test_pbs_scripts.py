@@ -14,7 +14,7 @@ from kedge.frozen import replace
 from kedge.model.job import Dependency, DependencyKind, Job, JobArray, Parallel
 from kedge.model.site import Queue, Site
 from kedge.release import VERSION
-from kedge.schedulers.backend import Place
+from kedge.schedulers.backend import ScriptContext
 from kedge.schedulers.pbs import PBS
 from tests.requirements import REPOSITORY, require_program
 
@@ -32,7 +32,7 @@ ABCI = Site(
     options=(("cpu_resource", ""), ("reservation_variable", "RTYPE")),
 )
 BASE = Job(name="train", image="/scratch/ada/pytorch.sif", command=("python", "train.py"), time=3600)
-PLACE = Place(
+PLACE = ScriptContext(
     record="/home/ada/.local/state/kedge/jobs/records/K",
     kedge="/usr/bin/kedge",
     image="/scratch/ada/pytorch.sif",

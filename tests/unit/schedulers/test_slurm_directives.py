@@ -11,7 +11,7 @@ from kedge.errors import InvalidJob, KedgeError, NoScheduler, RequestRefused, Sc
 from kedge.frozen import replace
 from kedge.model.job import Dependency, DependencyKind, IndexRange, Job, JobArray, Parallel
 from kedge.model.site import Queue, Site
-from kedge.schedulers.backend import Place
+from kedge.schedulers.backend import ScriptContext
 from kedge.schedulers.choose import BACKENDS, find_backend
 from kedge.schedulers.slurm import SLURM
 from kedge.schedulers.slurm.options import find_name, parse_directives, quote_word, split_words
@@ -19,11 +19,11 @@ from kedge.schedulers.slurm.request import format_size, format_time
 
 SITE = Site("generic-slurm", "Slurm", "slurm")
 TACC = Site("tacc", "TACC", "slurm", requires=("nodes", "tasks", "time"), gpu_directive="", memory_directive="")
-PLACE = Place("/records/KEY", "/bin/kedge", "", "", "/home/ada", "/home/ada/{name}-{id}.out", "")
+PLACE = ScriptContext("/records/KEY", "/bin/kedge", "", "", "/home/ada", "/home/ada/{name}-{id}.out", "")
 GIBI = 1 << 30
 
 
-def read_directives(job: Job, site: Site = SITE, place: Place = PLACE) -> list[str]:
+def read_directives(job: Job, site: Site = SITE, place: ScriptContext = PLACE) -> list[str]:
     """What stands behind #SBATCH; the name and the output are in every script."""
     lines = SLURM.render(job, site, place).splitlines()
     assert lines[0] == "#!/bin/bash"

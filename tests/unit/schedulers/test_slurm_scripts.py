@@ -12,7 +12,7 @@ from kedge.frozen import replace
 from kedge.model.job import Dependency, DependencyKind, IndexRange, Job, JobArray, Parallel
 from kedge.model.site import Site
 from kedge.release import VERSION
-from kedge.schedulers.backend import Place
+from kedge.schedulers.backend import ScriptContext
 from kedge.schedulers.slurm import SLURM
 from tests.requirements import REPOSITORY, require_program
 
@@ -59,7 +59,7 @@ JOBS = {
 def render(name: str) -> str:
     job, site = JOBS[name]
     output = "/scratch/ada/{name}-{id}_{index}.out" if job.array else "/scratch/ada/{name}-{id}.out"
-    place = Place("/scratch/ada/records/KEY", "/opt/kedge/bin/kedge", IMAGE, "", "/scratch/ada", output, "")
+    place = ScriptContext("/scratch/ada/records/KEY", "/opt/kedge/bin/kedge", IMAGE, "", "/scratch/ada", output, "")
     return SLURM.render(job, site, place).replace(f"kedge {VERSION}", "kedge VERSION")
 
 

@@ -19,8 +19,8 @@ from kedge.signing.keyring import find_in_blocks
 from kedge.signing.openpgp.cleartext import canonicalize_text, parse_cleartext, write_cleartext
 from kedge.signing.openpgp.keys import KeyBlock, make_public, read_keys
 from kedge.signing.openpgp.signature import TEXT, make_signature
-from kedge.signing.sign import DocumentSigner, PemSigner, PgpSigner, Selection, sign_image, unlock_key
-from kedge.signing.verify import Choice, KnownKey, Material, VerifyReport, verify_image
+from kedge.signing.sign import DocumentSigner, PemSigner, PgpSigner, SignSelection, sign_image, unlock_key
+from kedge.signing.verify import KnownKey, Material, VerifyReport, VerifySelection, verify_image
 from tests.builders.openpgp_keys import NOW, Pair, make_pair, rsa_block, simple_block
 from tests.builders.pem_keys import make_pem
 from tests.builders.sif import build_sif, fixture_path
@@ -35,9 +35,9 @@ def pgp(*blocks: KeyBlock) -> Material:
     return Material(lambda identifier: [KnownKey(block, "LOCAL") for block in find_in_blocks(public, identifier)])
 
 
-def verify(path: Path, material: Material, choice: Choice | None = None, now: int = NOW) -> VerifyReport:
+def verify(path: Path, material: Material, choice: VerifySelection | None = None, now: int = NOW) -> VerifyReport:
     with path.open("rb") as file:
-        return verify_image(SifReader(file, path.name), material, choice or Choice(), now)
+        return verify_image(SifReader(file, path.name), material, choice or VerifySelection(), now)
 
 
 def reason_of(report: VerifyReport) -> str:
@@ -58,8 +58,8 @@ def image(tmp_path: Path) -> Path:
     return path
 
 
-def sign(path: Path, *signers: DocumentSigner, selection: Selection | None = None) -> None:
-    sign_image(path, signers or [signer_of(EVE)], selection or Selection(), NOW - 1)
+def sign(path: Path, *signers: DocumentSigner, selection: SignSelection | None = None) -> None:
+    sign_image(path, signers or [signer_of(EVE)], selection or SignSelection(), NOW - 1)
 
 
 # ---- the real files
@@ -113,10 +113,10 @@ def test_fixture_unknown_key_names_the_whole_fingerprint() -> None:
 def test_fixture_of_two_groups_is_signed_group_by_group(tmp_path: Path) -> None:
     path = tmp_path / "two.sif"
     path.write_bytes(fixture_path("two-groups.sif").read_bytes())
-    sign(path, selection=Selection(groups=(2,)))
-    assert verify(path, pgp(BLOCK), Choice(groups=(2,))).is_good
+    sign(path, selection=SignSelection(groups=(2,)))
+    assert verify(path, pgp(BLOCK), VerifySelection(groups=(2,))).is_good
     assert reason_of(verify(path, pgp(BLOCK))) == "no-signature"
-    sign(path, selection=Selection(groups=(1,)))
+    sign(path, selection=SignSelection(groups=(1,)))
     assert verify(path, pgp(BLOCK)).is_good
 
 
@@ -155,14 +155,14 @@ def test_sign_twice_and_by_pem_too(image: Path, tmp_path: Path) -> None:
 
 
 def test_sign_one_object_covers_only_that(image: Path) -> None:
-    sign(image, selection=Selection(objects=(2,)))
-    assert verify(image, pgp(BLOCK), Choice(objects=(2,))).is_good
-    assert reason_of(verify(image, pgp(BLOCK), Choice(objects=(1,)))) == "object-not-signed"
+    sign(image, selection=SignSelection(objects=(2,)))
+    assert verify(image, pgp(BLOCK), VerifySelection(objects=(2,))).is_good
+    assert reason_of(verify(image, pgp(BLOCK), VerifySelection(objects=(1,)))) == "object-not-signed"
     assert reason_of(verify(image, pgp(BLOCK))) == "object-added"
 
 
-@pytest.mark.parametrize("selection", [Selection(groups=(7,)), Selection(objects=(99,))])
-def test_sign_what_is_not_there(selection: Selection, image: Path) -> None:
+@pytest.mark.parametrize("selection", [SignSelection(groups=(7,)), SignSelection(objects=(99,))])
+def test_sign_what_is_not_there(selection: SignSelection, image: Path) -> None:
     before = image.read_bytes()
     with pytest.raises(Exception, match="has no object") as caught:
         sign(image, selection=selection)
@@ -173,7 +173,7 @@ def test_sign_what_is_not_there(selection: Selection, image: Path) -> None:
 def test_sign_object_without_group_is_refused(image: Path) -> None:
     append_object(image, DataObject(DataType.GENERIC, b"x", group=0))
     with pytest.raises(UsageError, match="in no group"):
-        sign(image, selection=Selection(objects=(4,)))
+        sign(image, selection=SignSelection(objects=(4,)))
 
 
 def test_sign_with_expired_key_is_refused() -> None:
@@ -285,7 +285,9 @@ def test_every_byte_of_a_signature_counts(image: Path) -> None:
             changed = bytearray(data)
             changed[made.offset + at] ^= mask
             reader = SifReader(io.BytesIO(bytes(changed)), "image")
-            if verify_image(reader, pgp(BLOCK), Choice(), NOW).is_good:  # then nothing that matters was changed
+            if verify_image(
+                reader, pgp(BLOCK), VerifySelection(), NOW
+            ).is_good:  # then nothing that matters was changed
                 read = parse_cleartext(reader.read_object(made), "the signature")
                 assert (read.signed, read.signature) == (original.signed, original.signature)
 
@@ -331,10 +333,10 @@ def test_legacy_signature_only_when_asked_for(image: Path) -> None:
     assert reason_of(plain) == "no-signature"
     assert plain.error is not None
     assert "--legacy-insecure" in (plain.error.hint or "")
-    assert verify(image, pgp(BLOCK), Choice(objects=(1,), legacy=True)).is_good
-    assert reason_of(verify(image, pgp(BLOCK), Choice(objects=(2,), legacy=True))) == "no-signature"
+    assert verify(image, pgp(BLOCK), VerifySelection(objects=(1,), legacy=True)).is_good
+    assert reason_of(verify(image, pgp(BLOCK), VerifySelection(objects=(2,), legacy=True))) == "no-signature"
     patch_byte(image, object_offset(image, 1))
-    assert reason_of(verify(image, pgp(BLOCK), Choice(objects=(1,), legacy=True))) == "object-changed"
+    assert reason_of(verify(image, pgp(BLOCK), VerifySelection(objects=(1,), legacy=True))) == "object-changed"
 
 
 def test_legacy_signature_of_a_group(image: Path) -> None:
@@ -342,5 +344,5 @@ def test_legacy_signature_of_a_group(image: Path) -> None:
 
     content = b"bootstrap: docker\n" + b"{}" + bytes(range(256)) * 40
     sign_like_old_writers(image, hashlib.sha384(content).hexdigest().encode(), 1, links_group=True)
-    assert verify(image, pgp(BLOCK), Choice(groups=(1,), legacy=True)).is_good
+    assert verify(image, pgp(BLOCK), VerifySelection(groups=(1,), legacy=True)).is_good
     assert reason_of(verify(image, pgp(BLOCK))) == "no-signature"

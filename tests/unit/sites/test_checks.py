@@ -14,9 +14,9 @@ from kedge.frozen import replace
 from kedge.model.job import IndexRange, Job, JobArray, Parallel
 from kedge.model.site import Queue, Site
 from kedge.sites.checks import Checked, check_request, nearest_request
-from kedge.sites.profile import SHIPPED, Folder, load_site
+from kedge.sites.profile import SHIPPED, ProfileDirectory, load_site
 
-FOLDERS = (Folder(SHIPPED, "shipped"),)
+FOLDERS = (ProfileDirectory(SHIPPED, "shipped"),)
 SITES = {path.stem: load_site(path.stem, FOLDERS) for path in sorted(SHIPPED.glob("*.toml"))}
 HOUR, DAY, GIGA = 3600, 86400, 1 << 30
 SDUMONT = {"HOME": "/prj/project/user", "SCRATCH": "/scratch/project/user"}

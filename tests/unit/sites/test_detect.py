@@ -7,10 +7,10 @@ import re
 
 import pytest
 
-from kedge.sites.detect import Machine, detect_scheduler, detect_site, list_names
-from kedge.sites.profile import SHIPPED, Folder, Sign, list_signs
+from kedge.sites.detect import HostSigns, detect_scheduler, detect_site, list_names
+from kedge.sites.profile import SHIPPED, ProfileDirectory, Sign, list_signs
 
-SIGNS = list_signs((Folder(SHIPPED, "shipped"),))
+SIGNS = list_signs((ProfileDirectory(SHIPPED, "shipped"),))
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ SIGNS = list_signs((Folder(SHIPPED, "shipped"),))
     ],
 )
 def test_detect_knows_machines_by_name(hostname: str, site: str) -> None:
-    found = detect_site(Machine((hostname,)), SIGNS)
+    found = detect_site(HostSigns((hostname,)), SIGNS)
     assert found[0].site == site
     assert hostname in found[0].reason
     assert len(found) == 2  # and the generic one
@@ -42,7 +42,7 @@ def test_detect_knows_machines_by_name(hostname: str, site: str) -> None:
 
 @pytest.mark.parametrize("hostname", ["localhost", "login1", "alpha", "vm", "xlogin1.alpha.hpc.tu-dresden.de.evil.org"])
 def test_detect_takes_no_stranger_for_a_site(hostname: str) -> None:
-    assert [each.site for each in detect_site(Machine((hostname,)), SIGNS)] == ["local"]
+    assert [each.site for each in detect_site(HostSigns((hostname,)), SIGNS)] == ["local"]
 
 
 def test_detect_patterns_are_unanimous() -> None:
@@ -53,20 +53,20 @@ def test_detect_patterns_are_unanimous() -> None:
 
 
 def test_detect_knows_sites_by_variables() -> None:
-    found = detect_site(Machine(("c123",), {"TACC_SYSTEM": "vista"}, frozenset({"sbatch"})), SIGNS)
+    found = detect_site(HostSigns(("c123",), {"TACC_SYSTEM": "vista"}, frozenset({"sbatch"})), SIGNS)
     assert [each.site for each in found] == ["tacc-vista", "generic-slurm"]
     assert found[0].reason == "the variable TACC_SYSTEM says so"
 
 
 def test_detect_needs_all_variables_of_a_site() -> None:
     sign = Sign("x", variables=(("A", "1"), ("B", ".+")))
-    assert detect_site(Machine(environ={"A": "1"}), [sign])[0].site == "local"
-    assert detect_site(Machine(environ={"A": "1", "B": "2"}), [sign])[0].site == "x"
+    assert detect_site(HostSigns(environ={"A": "1"}), [sign])[0].site == "local"
+    assert detect_site(HostSigns(environ={"A": "1", "B": "2"}), [sign])[0].site == "x"
 
 
 def test_detect_prefers_the_first_of_two_signs() -> None:
     mine = Sign("mine", hostnames=("login1.vista.tacc.utexas.edu",))
-    assert detect_site(Machine(("login1.vista.tacc.utexas.edu",)), [mine, *SIGNS])[0].site == "mine"
+    assert detect_site(HostSigns(("login1.vista.tacc.utexas.edu",)), [mine, *SIGNS])[0].site == "mine"
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_detect_prefers_the_first_of_two_signs() -> None:
     ],
 )
 def test_detect_tells_schedulers_apart(environ: dict[str, str], programs: str, files: str, site: str) -> None:
-    machine = Machine(("x",), environ, frozenset(programs.split()), frozenset(files.split()))
+    machine = HostSigns(("x",), environ, frozenset(programs.split()), frozenset(files.split()))
     assert detect_scheduler(machine).site == site
 
 

@@ -23,7 +23,7 @@ from kedge.sites.discover_gridengine import (
 from kedge.sites.discover_modules import find_runtime_module
 from kedge.sites.discover_pbs import PbsTexts, discover_pbs
 from kedge.sites.discover_slurm import SlurmTexts, discover_slurm, parse_gres
-from kedge.sites.profile import SHIPPED, Folder, load_site, make_site, parse_profile
+from kedge.sites.profile import SHIPPED, ProfileDirectory, load_site, make_site, parse_profile
 from kedge.sites.schema import SCHEDULERS
 from kedge.sites.writer import write_profile
 from tests.requirements import REPOSITORY
@@ -273,7 +273,7 @@ def test_discover_profiles_are_read_back_as_they_were_written(site: Site) -> Non
 
 @pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.toml")), ids=lambda path: path.stem)
 def test_discover_shipped_profiles_are_read_back_too(path: Path) -> None:
-    site = load_site(path.stem, (Folder(SHIPPED, "shipped"),))
+    site = load_site(path.stem, (ProfileDirectory(SHIPPED, "shipped"),))
     assert make_site(parse_profile(write_profile(site), "x"), site.name, site.origin) == site
 
 

@@ -14,7 +14,7 @@ from kedge.frozen import list_names
 from kedge.model.site import Queue, Site
 from kedge.sites.profile import (
     SHIPPED,
-    Folder,
+    ProfileDirectory,
     find_folders,
     is_retired,
     list_signs,
@@ -27,7 +27,7 @@ from kedge.sites.schema import QUEUE_KEYS, SITE_KEYS
 from tests.requirements import REPOSITORY
 
 NAMES = sorted(path.stem for path in SHIPPED.glob("*.toml"))
-FOLDERS = (Folder(SHIPPED, "shipped"),)
+FOLDERS = (ProfileDirectory(SHIPPED, "shipped"),)
 EXPECTED = (
     "abci2 abci3 generic-gridengine generic-pbs generic-slurm local nvidia nvidia-pyxis sdumont sdumont-base sdumont2nd"
     " tacc-frontera tacc-lonestar6 tacc-vista zih-alpha zih-capella zih-taurus"
@@ -45,10 +45,10 @@ def queue(site: str, name: str) -> Queue:
     return found
 
 
-def write(folder: Path, name: str, text: str) -> Folder:
+def write(folder: Path, name: str, text: str) -> ProfileDirectory:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.toml").write_text(text)
-    return Folder(folder, "user")
+    return ProfileDirectory(folder, "user")
 
 
 def test_profiles_shipped_are_these() -> None:
@@ -286,7 +286,7 @@ def test_profiles_that_are_no_profiles_are_refused(tmp_path: Path, data: bytes, 
     (tmp_path / "bad.toml").write_bytes(data)
     with pytest.raises(SiteProblem, match=said):
         read_table(tmp_path / "bad.toml")
-    folder = Folder(tmp_path, "user")
+    folder = ProfileDirectory(tmp_path, "user")
     assert list_signs((folder,))[0].hostnames == ()
     assert list_sites((folder,))[0].problem
 
@@ -313,7 +313,7 @@ def test_profiles_unknown_names_propose_the_nearest() -> None:
 
 
 def test_profiles_folders_that_cannot_be_read_have_none() -> None:
-    hopeless = Folder(Path("/" + "x" * 5000), "user")  # fails for root, too
+    hopeless = ProfileDirectory(Path("/" + "x" * 5000), "user")  # fails for root, too
     assert load_site("nvidia", (hopeless, *FOLDERS)) == load("nvidia")
     assert len(list_sites((hopeless, *FOLDERS))) == len(NAMES)
     assert len(list_signs((hopeless, *FOLDERS))) == len(NAMES)

@@ -19,7 +19,7 @@ from kedge.model.job import IndexRange, Job, JobArray, Parallel
 from kedge.model.site import Site
 from kedge.posix.ourselves import own_command
 from kedge.release import VERSION
-from kedge.schedulers.backend import Place
+from kedge.schedulers.backend import ScriptContext
 from kedge.schedulers.choose import find_backend
 from kedge.sites.checks import check_request
 from kedge.sites.profile import find_folders, list_sites, load_site
@@ -72,7 +72,7 @@ def render(name: str, request: str) -> str:
     job = make_requests(site)[request]
     if site.runtime == "pyxis":  # which takes no SIF files
         job = replace(job, image="docker://nvcr.io/nvidia/pytorch:24.03-py3")
-    place = Place(
+    place = ScriptContext(
         record="/scratch/proj/ada/.kedge/jobs/records/KEY",
         kedge="/scratch/proj/ada/bin/kedge",
         image=job.image,

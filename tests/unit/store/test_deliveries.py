@@ -16,7 +16,7 @@ from kedge.errors import NoSpace
 from kedge.model.digest import Digest
 from kedge.model.setting_values import LinkMode
 from kedge.store import transfer
-from kedge.store.eviction import Kind
+from kedge.store.eviction import ItemKind
 from kedge.store.holds import Holds
 from kedge.store.images import Handing
 from kedge.store.records import ImageRecord
@@ -75,7 +75,7 @@ def test_first_delivery_leaves_one_copy_which_is_the_users(store: Store, tmp_pat
     assert out.stat().st_nlink == 1
     large = [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size > 10_000]
     assert large == [out]
-    assert store.usage()[Kind.RECORD].count == 1
+    assert store.usage()[ItemKind.RECORD].count == 1
     assert sum(each.size for each in store.usage().values()) < 1000, "what the user has does not count"
 
 
@@ -175,7 +175,7 @@ def test_record_that_is_damaged_or_forged_is_not_followed(store: Store, tmp_path
 def test_record_that_is_damaged_is_dropped_by_verify(store: Store, tmp_path: Path) -> None:
     deliver_first(store, tmp_path / "out.sif")
     store.images.deliveries.path("key").write_bytes(b"{")
-    assert [entry.kind for entry in store.verify().broken] == [Kind.RECORD]
+    assert [entry.kind for entry in store.verify().broken] == [ItemKind.RECORD]
     assert store.entries() == []
 
 
@@ -203,7 +203,7 @@ def test_verify_names_changed_files_and_forgets_those_that_are_gone(store: Store
 
 def test_clean_takes_records_and_leaves_files(store: Store, tmp_path: Path) -> None:
     out = deliver_first(store, tmp_path / "out.sif")
-    assert [entry.kind for entry in store.clean(list(Kind))] == [Kind.RECORD]
+    assert [entry.kind for entry in store.clean(list(ItemKind))] == [ItemKind.RECORD]
     assert out.read_bytes() == CONTENT
     assert store.find_at_hand("key") is None
 
@@ -373,9 +373,9 @@ def test_hold_is_no_change_of_the_image_and_keeps_it(store: Store) -> None:
     assert held.samefile(path)
     assert path.stat().st_ctime_ns == before.st_ctime_ns
     store.limit = 0
-    assert store.evict() == store.clean(list(Kind)) == []
+    assert store.evict() == store.clean(list(ItemKind)) == []
     holds.release("job-1")
-    assert [entry.kind for entry in store.evict()] == [Kind.IMAGE]
+    assert [entry.kind for entry in store.evict()] == [ItemKind.IMAGE]
 
 
 def test_copies_need_no_thread(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

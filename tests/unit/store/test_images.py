@@ -19,7 +19,7 @@ from kedge.model.platform import Platform
 from kedge.model.setting_values import LinkMode
 from kedge.posix.owners import machine_name
 from kedge.store import eviction
-from kedge.store.eviction import Kind
+from kedge.store.eviction import ItemKind
 from kedge.store.images import Handing
 from kedge.store.store import Store
 from kedge.store.transfer import Delivery
@@ -275,8 +275,8 @@ def test_eviction_never_takes_what_is_in_use(store: Store) -> None:
     store.limit = 0
     with Use(store.layout, digest.hex), store.use_image("key"):
         assert store.evict() == []
-        assert store.clean(list(Kind)) == []
-    assert {entry.kind for entry in store.evict()} == {Kind.BLOB, Kind.IMAGE}
+        assert store.clean(list(ItemKind)) == []
+    assert {entry.kind for entry in store.evict()} == {ItemKind.BLOB, ItemKind.IMAGE}
     assert list((store.root / "images").iterdir()) == []
 
 
@@ -323,27 +323,27 @@ def fill(store: Store) -> None:
 
 
 def test_store_usage_counts_by_kind(store: Store) -> None:
-    assert store.usage()[Kind.BLOB].count == 0
+    assert store.usage()[ItemKind.BLOB].count == 0
     fill(store)
-    usage = {kind.value: (each.count, each.size) for kind, each in store.usage().items() if kind is not Kind.NAME}
+    usage = {kind.value: (each.count, each.size) for kind, each in store.usage().items() if kind is not ItemKind.NAME}
     assert usage == {"blob": (2, 11000), "image": (1, 30000), "record": (0, 0), "partial": (1, 4), "temporary": (1, 10)}
 
 
 def test_store_clean_by_age_kind_and_rehearsal(store: Store) -> None:
     fill(store)
-    assert [entry.size for entry in store.clean([Kind.BLOB], unused_for=86400, dry_run=True)] == [5000]
+    assert [entry.size for entry in store.clean([ItemKind.BLOB], unused_for=86400, dry_run=True)] == [5000]
     assert len(store.entries()) == 6
-    assert [entry.size for entry in store.clean([Kind.BLOB], unused_for=86400)] == [5000]
-    assert [entry.kind for entry in store.clean([Kind.PARTIAL])] == [Kind.PARTIAL]
-    store.clean(list(Kind))
-    assert [entry.kind for entry in store.entries()] == [Kind.TEMPORARY], "its owner may live on that host"
+    assert [entry.size for entry in store.clean([ItemKind.BLOB], unused_for=86400)] == [5000]
+    assert [entry.kind for entry in store.clean([ItemKind.PARTIAL])] == [ItemKind.PARTIAL]
+    store.clean(list(ItemKind))
+    assert [entry.kind for entry in store.entries()] == [ItemKind.TEMPORARY], "its owner may live on that host"
 
 
 def test_store_clean_spares_a_partial_that_grows(store: Store) -> None:
     content = make_content(2_000_000)
     with store.ingest(describe(content), BlobSource(content, piece=100_000, pause=0.01).open_at) as ingest:
         next(ingest.follow())
-        assert store.clean([Kind.PARTIAL]) == []
+        assert store.clean([ItemKind.PARTIAL]) == []
         assert b"".join(ingest.follow()) == content
 
 
@@ -392,7 +392,7 @@ def test_store_is_not_made_by_looking(tmp_path: Path) -> None:
     assert store.entries() == []
     assert store.evict() == []
     assert store.find_image("x") is None
-    assert store.clean(list(Kind), unused_for=1) == []
+    assert store.clean(list(ItemKind), unused_for=1) == []
     assert not (tmp_path / "store").exists()
 
 

@@ -28,7 +28,7 @@ NO_CAPABILITY = "no-capability"  # of the GPU
 OTHER_FAMILY = "other-family"  # a Jetson: kernels of other GPUs do not run there
 
 
-class KernelList:
+class _KernelList:
     """What an image's list of architectures says."""
 
     __slots__ = ("exact", "kernels", "ptx", "stated")
@@ -56,16 +56,16 @@ class KernelAnswer:
 
     __slots__ = ("kernels", "mode", "reason", "used")
 
-    def __init__(self, mode: str, reason: str, kernels: KernelList, used: tuple[int, int] | None = None) -> None:
+    def __init__(self, mode: str, reason: str, kernels: _KernelList, used: tuple[int, int] | None = None) -> None:
         self.mode = mode
         self.reason = reason
         self.kernels = kernels
         self.used = used
 
 
-def read_kernels(text: str, architecture: str = "") -> KernelList:
+def read_kernels(text: str, architecture: str = "") -> _KernelList:
     """A list in any form that is met: `7.5 8.0+PTX`, `7.5;8.0`, `sm_90 compute_90`, `amd64: … ; arm64: …`, `6.0+`."""
-    found = KernelList()
+    found = _KernelList()
     wanted = f"{architecture or 'amd64'}:"
     is_meant = True
     for word in _strip_remarks(text).replace(";", " ; ").replace(",", " ").split():
@@ -116,7 +116,7 @@ def judge_kernels(
 
 
 def _search_list(
-    kernels: KernelList, device: tuple[int, int], *, accepts_ptx: bool | None, is_jetson: bool
+    kernels: _KernelList, device: tuple[int, int], *, accepts_ptx: bool | None, is_jetson: bool
 ) -> KernelAnswer:
     if device in kernels.exact or device in kernels.kernels:
         return KernelAnswer(NATIVE, LISTED, kernels, device)
@@ -155,7 +155,7 @@ def _strip_remarks(text: str) -> str:
     return "".join(kept)
 
 
-def _read_word(word: str, found: KernelList) -> None:
+def _read_word(word: str, found: _KernelList) -> None:
     if word.endswith(("~", "+")):
         fields = order(word.rstrip("~+"))
         found.stated = (fields[0], fields[1]) if len(fields) > 1 else found.stated

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kedge.compat.tables.load import Tables
 
 # The branches that clusters stay on for long; newer ones are those that the tables name.
-USUAL_BRANCHES = (470, 525, 535, 550, 570, 580)
+_USUAL_BRANCHES = (470, 525, 535, 550, 570, 580)
 FIND_DRIVER = (
     "'kedge doctor' in a job on such a node remembers its driver; or read it there with nvidia-smi, and name it with "
     "--driver VERSION"
@@ -32,7 +32,7 @@ class DriverChoice:
 
 def list_branches(tables: Tables) -> list[int]:
     """The branches in use, oldest first."""
-    return sorted(set(USUAL_BRANCHES) | {branch for branch in find_newest(tables) if branch > USUAL_BRANCHES[-1]})
+    return sorted(set(_USUAL_BRANCHES) | {branch for branch in find_newest(tables) if branch > _USUAL_BRANCHES[-1]})
 
 
 def find_newest(tables: Tables) -> dict[int, str]:

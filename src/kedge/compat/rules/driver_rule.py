@@ -19,7 +19,7 @@ NATIVE, MINOR, FORWARD, NO, UNKNOWN = "native", "minor-version", "forward-compat
 # Reasons
 NEW_ENOUGH = "new-enough"  # the driver is what the CUDA release asks for
 SAME_BRANCH = "same-branch"  # older than that, but of the branch that brought this CUDA
-OFFERS_CUDA = "offers-cuda"  # what the release asks for is not known, but the driver offers this CUDA or a newer one
+_OFFERS_CUDA = "offers-cuda"  # what the release asks for is not known, but the driver offers this CUDA or a newer one
 IMAGE_LIBCUDA = "image-libcuda"
 SAME_MAJOR = "same-major"
 NO_CUDA = "no-cuda"  # nothing is known about CUDA in the image
@@ -31,14 +31,14 @@ SHORT_DRIVER = "short-driver"  # the driver was named in short, and the rest of 
 COMPAT_NOT_KNOWN = "compat-not-known"  # whether the image carries a libcuda
 BRANCHES_NOT_KNOWN = "branches-not-known"  # on which drivers the libcuda of the image runs
 KIND_OF_GPU_NOT_KNOWN = "kind-of-gpu-not-known"
-NO_COMPAT = "no-compat"  # an obstacle: the image carries no libcuda, or of no version that is known
+_NO_COMPAT = "no-compat"  # an obstacle: the image carries no libcuda, or of no version that is known
 NEEDS_NOT_KNOWN = "needs-not-known"  # which driver this CUDA needs
 
 # Oldest driver of minor-version compatibility, by CUDA major; before CUDA 11 there is none.
 _FLOORS = {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}
 
 
-class Need:
+class DriverNeed:
     """What an image asks of a driver; what is not known is empty or None."""
 
     __slots__ = ("branches", "built_for", "carries_compat", "cuda", "min_driver", "minor_floor")
@@ -72,7 +72,7 @@ class Need:
         return fields[0] if fields else cuda_major(driver[0]) if driver else 0
 
 
-class Machine:
+class HostDriver:
     """The driver that an image meets; what is not known is empty or None."""
 
     __slots__ = ("capability", "cuda", "driver", "first_branch", "last_branch", "takes_forward_compat")
@@ -101,7 +101,7 @@ class Machine:
         return cuda_major(fields[0], self.cuda) if fields else 0
 
 
-class Answer:
+class DriverAnswer:
     """In which way it runs, and why."""
 
     __slots__ = ("accepts_ptx", "mode", "obstacle", "reason", "uses_image")
@@ -132,53 +132,53 @@ def compare_drivers(driver: str, needed: str) -> bool | None:
     return ours >= theirs
 
 
-def judge_driver(need: Need, machine: Machine) -> Answer:
+def judge_driver(need: DriverNeed, machine: HostDriver) -> DriverAnswer:
     """In which way `machine` runs an image that has `need`."""
     fields = order(machine.driver)
     if fields and machine.last_branch is not None and fields[0] > machine.last_branch:
-        return Answer(NO, NO_LONGER_DRIVEN)
+        return DriverAnswer(NO, NO_LONGER_DRIVEN)
     if fields and machine.first_branch is not None and fields[0] < machine.first_branch:
-        return Answer(NO, NOT_YET_DRIVEN)
+        return DriverAnswer(NO, NOT_YET_DRIVEN)
     if not need.major or not fields:
-        return Answer(UNKNOWN, NO_DRIVER if need.major else NO_CUDA)
+        return DriverAnswer(UNKNOWN, NO_DRIVER if need.major else NO_CUDA)
     return _judge_versions(need, machine)
 
 
-def _judge_versions(need: Need, machine: Machine) -> Answer:
+def _judge_versions(need: DriverNeed, machine: HostDriver) -> DriverAnswer:
     choice = _choose_libcuda(need, machine)
     native = _find_native(need, machine)
     if native:
-        return Answer(NATIVE, native, uses_image=choice == IMAGE and need.carries_compat is True, obstacle=choice)
+        return DriverAnswer(NATIVE, native, uses_image=choice == IMAGE and need.carries_compat is True, obstacle=choice)
     is_carried = choice == IMAGE and need.carries_compat is True
     if is_carried and need.branches is not None and machine.takes_forward_compat:
-        return Answer(FORWARD, IMAGE_LIBCUDA, uses_image=True)
+        return DriverAnswer(FORWARD, IMAGE_LIBCUDA, uses_image=True)
     floor = _is_above_floor(need, machine)
     if floor:
         uses_image = None if choice == IMAGE else False
         accepts = False if need.min_driver and uses_image is False else None
-        return Answer(MINOR, SAME_MAJOR, uses_image=uses_image, obstacle=choice, accepts_ptx=accepts)
+        return DriverAnswer(MINOR, SAME_MAJOR, uses_image=uses_image, obstacle=choice, accepts_ptx=accepts)
     return _judge_old_driver(need, machine, choice, floor)
 
 
-def _judge_old_driver(need: Need, machine: Machine, choice: str, floor: bool | None) -> Answer:
+def _judge_old_driver(need: DriverNeed, machine: HostDriver, choice: str, floor: bool | None) -> DriverAnswer:
     """It does not run as far as can be seen: that is definite, or it is left open by something that is not known."""
     if choice == IMAGE:
         if need.carries_compat is None:
-            return Answer(UNKNOWN, COMPAT_NOT_KNOWN, uses_image=None)
+            return DriverAnswer(UNKNOWN, COMPAT_NOT_KNOWN, uses_image=None)
         reason = BRANCHES_NOT_KNOWN if machine.takes_forward_compat else KIND_OF_GPU_NOT_KNOWN
-        return Answer(UNKNOWN, reason, uses_image=None)
+        return DriverAnswer(UNKNOWN, reason, uses_image=None)
     if floor is None:
-        return Answer(UNKNOWN, SHORT_DRIVER, obstacle=choice)
+        return DriverAnswer(UNKNOWN, SHORT_DRIVER, obstacle=choice)
     if not need.min_driver and machine.major >= need.major:
-        return Answer(UNKNOWN, NEEDS_NOT_KNOWN, obstacle=choice)
-    return Answer(NO, TOO_OLD, obstacle=choice)
+        return DriverAnswer(UNKNOWN, NEEDS_NOT_KNOWN, obstacle=choice)
+    return DriverAnswer(NO, TOO_OLD, obstacle=choice)
 
 
-def _choose_libcuda(need: Need, machine: Machine) -> str:
+def _choose_libcuda(need: DriverNeed, machine: HostDriver) -> str:
     """As a start chooses between the host's libcuda and the image's, were there one."""
     theirs = order(need.built_for or need.min_driver)
     if need.carries_compat is False or not theirs:
-        return NO_COMPAT
+        return _NO_COMPAT
     return choose_libcuda(
         order(machine.driver),
         theirs,
@@ -189,7 +189,7 @@ def _choose_libcuda(need: Need, machine: Machine) -> str:
     )
 
 
-def _find_native(need: Need, machine: Machine) -> str:
+def _find_native(need: DriverNeed, machine: HostDriver) -> str:
     """Why the driver is new enough by itself; empty when it is not."""
     if need.min_driver:
         if compare_drivers(machine.driver, need.min_driver):
@@ -198,11 +198,11 @@ def _find_native(need: Need, machine: Machine) -> str:
         return SAME_BRANCH if order(machine.driver)[:1] == order(need.min_driver)[:1] else ""
     offered = order(machine.cuda)[:2]
     if machine.major > need.major or (len(offered) == 2 and offered >= order(need.cuda)[:2]):
-        return OFFERS_CUDA
+        return _OFFERS_CUDA
     return ""
 
 
-def _is_above_floor(need: Need, machine: Machine) -> bool | None:
+def _is_above_floor(need: DriverNeed, machine: HostDriver) -> bool | None:
     """Whether minor-version compatibility holds; None: the driver's number is too short to say."""
     if need.major < 11 or machine.major != need.major or not need.minor_floor:
         return False

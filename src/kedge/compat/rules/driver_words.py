@@ -18,9 +18,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kedge.compat.rules.driver_rule import Answer, Machine, Need
+    from kedge.compat.rules.driver_rule import DriverAnswer, DriverNeed, HostDriver
 
-COMPAT_FOLDER = "/usr/local/cuda/compat"
+_COMPAT_FOLDER = "/usr/local/cuda/compat"
 _LIMITS = (
     "programs run, but PTX cannot be compiled at run time (error 222, cudaErrorUnsupportedPtxVersion), and what only "
     "newer drivers can do is missing."
@@ -28,7 +28,7 @@ _LIMITS = (
 _TOO_OLD = "Programs stop with error 35, 'CUDA driver version is insufficient for CUDA runtime version'."
 
 
-def tell_driver(need: Need, machine: Machine, answer: Answer, gpu: str = "") -> tuple[str, str]:
+def tell_driver(need: DriverNeed, machine: HostDriver, answer: DriverAnswer, gpu: str = "") -> tuple[str, str]:
     """What the answer means, and the remedy; the second is empty where nothing is needed."""
     if answer.mode == rule.NATIVE:
         return _tell_native(need, machine, answer), ""
@@ -39,24 +39,24 @@ def tell_driver(need: Need, machine: Machine, answer: Answer, gpu: str = "") -> 
     if answer.reason in (rule.NO_LONGER_DRIVEN, rule.NOT_YET_DRIVEN):
         return _tell_driven(machine, answer, gpu)
     if answer.mode == rule.NO:
-        needs = tell_needs(need)
+        needs = _tell_needs(need)
         sentence = f"{needs}: driver {machine.driver} is too old. {_tell_obstacle(need, answer, gpu)}{_TOO_OLD}"
-        return sentence, tell_remedy(need, machine)
+        return sentence, _tell_remedy(need, machine)
     return _tell_unknown(need, machine, answer)
 
 
-def name_cuda(need: Need) -> str:
+def name_cuda(need: DriverNeed) -> str:
     """`CUDA 12.3.2`; builds have a fourth number, which says nothing to people."""
     fields = order(need.cuda)[:3] or (need.major,)
     return "CUDA " + ".".join(str(field) for field in fields)
 
 
-def name_libcuda(need: Need) -> str:
+def name_libcuda(need: DriverNeed) -> str:
     """`libcuda 545.23.08`; `libcuda` where the version of the image's is not known."""
     return f"libcuda {need.built_for}" if need.built_for else "libcuda"
 
 
-def tell_needs(need: Need) -> str:
+def _tell_needs(need: DriverNeed) -> str:
     """Which drivers it needs, without a full stop."""
     cuda = name_cuda(need)
     if not need.min_driver and need.minor_floor:
@@ -71,7 +71,7 @@ def tell_needs(need: Need) -> str:
     return f"{cuda} needs driver {need.min_driver} or newer, or {floor}"
 
 
-def tell_remedy(need: Need, machine: Machine) -> str:
+def _tell_remedy(need: DriverNeed, machine: HostDriver) -> str:
     """What to do where the driver is too old."""
     older = f"Take an image for {_name_offer(machine)} or older" if machine.major else "Take an older image"
     wanted = need.minor_floor or need.min_driver
@@ -81,13 +81,13 @@ def tell_remedy(need: Need, machine: Machine) -> str:
     return f"{older}, ask the administrators for {newer}, or choose a queue that has it."
 
 
-def join_numbers(numbers: Iterable[int], last: str = "and") -> str:
+def _join_numbers(numbers: Iterable[int], last: str = "and") -> str:
     """`470, 525 and 535`."""
     words = [str(number) for number in numbers]
     return f" {last} ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
-def _tell_driven(machine: Machine, answer: Answer, gpu: str) -> tuple[str, str]:
+def _tell_driven(machine: HostDriver, answer: DriverAnswer, gpu: str) -> tuple[str, str]:
     name, driver = gpu or "this GPU", machine.driver
     if answer.reason == rule.NOT_YET_DRIVEN:
         what = f"compute capability {machine.capability}" if machine.capability else "such GPUs"
@@ -98,7 +98,7 @@ def _tell_driven(machine: Machine, answer: Answer, gpu: str) -> tuple[str, str]:
     return f"{sentence}. Programs see no GPU.", remedy
 
 
-def _tell_native(need: Need, machine: Machine, answer: Answer) -> str:
+def _tell_native(need: DriverNeed, machine: HostDriver, answer: DriverAnswer) -> str:
     cuda, driver = name_cuda(need), machine.driver
     if answer.reason == rule.NEW_ENOUGH:
         sentence = f"Driver {driver} is new enough: {cuda} needs {need.min_driver} or newer."
@@ -120,16 +120,16 @@ def _tell_native(need: Need, machine: Machine, answer: Answer) -> str:
     return sentence
 
 
-def _tell_forward(need: Need, machine: Machine, gpu: str) -> str:
+def _tell_forward(need: DriverNeed, machine: HostDriver, gpu: str) -> str:
     which = f" such as {gpu}" if gpu else ""
     return (
         f"Driver {machine.driver} is older than the {need.min_driver} that {name_cuda(need)} asks for, but the image "
-        f"brings its own {name_libcuda(need)} ({COMPAT_FOLDER}). On data-center GPUs{which} "
-        f"that runs with drivers of the branches {join_numbers(need.branches or ())}, and kedge uses it."
+        f"brings its own {name_libcuda(need)} ({_COMPAT_FOLDER}). On data-center GPUs{which} "
+        f"that runs with drivers of the branches {_join_numbers(need.branches or ())}, and kedge uses it."
     )
 
 
-def _tell_minor(need: Need, machine: Machine, answer: Answer, gpu: str) -> tuple[str, str]:
+def _tell_minor(need: DriverNeed, machine: HostDriver, answer: DriverAnswer, gpu: str) -> tuple[str, str]:
     cuda = name_cuda(need)
     asks = f"is older than the {need.min_driver} that {cuda} asks for" if need.min_driver else f"may be old for {cuda}"
     sentence = (
@@ -149,7 +149,7 @@ def _tell_minor(need: Need, machine: Machine, answer: Answer, gpu: str) -> tuple
     return f"{sentence} {carried}, kedge uses it, and these limits are gone.", remedy
 
 
-def _tell_obstacle(need: Need, answer: Answer, gpu: str) -> str:
+def _tell_obstacle(need: DriverNeed, answer: DriverAnswer, gpu: str) -> str:
     """Why the image's own libcuda is of no use; ends with a space where there is something to say."""
     own = f"The image's own {name_libcuda(need)}"
     if not need.carries_compat:
@@ -160,7 +160,7 @@ def _tell_obstacle(need: Need, answer: Answer, gpu: str) -> str:
     if answer.obstacle == GPU_TOO_OLD:
         return f"{own} does not help: libraries as new as that do not drive {gpu or 'this GPU'} any more. "
     if answer.obstacle == NOT_LISTED:
-        return f"{own} does not help: it runs with drivers of the branches {join_numbers(need.branches or ())} only. "
+        return f"{own} does not help: it runs with drivers of the branches {_join_numbers(need.branches or ())} only. "
     if answer.obstacle == KIND_NOT_KNOWN:
         return "Whether this GPU takes the image's own newer libcuda is not known. "
     if need.carries_compat is False:
@@ -168,8 +168,8 @@ def _tell_obstacle(need: Need, answer: Answer, gpu: str) -> str:
     return ""
 
 
-def _tell_unknown(need: Need, machine: Machine, answer: Answer) -> tuple[str, str]:
-    needs, driver = tell_needs(need), machine.driver
+def _tell_unknown(need: DriverNeed, machine: HostDriver, answer: DriverAnswer) -> tuple[str, str]:
+    needs, driver = _tell_needs(need), machine.driver
     if answer.reason == rule.NO_CUDA:
         return "Nothing is known about CUDA in this image: neither whether it uses GPUs nor what it needs of them.", ""
     if answer.reason == rule.NO_DRIVER:
@@ -187,8 +187,8 @@ def _tell_unknown(need: Need, machine: Machine, answer: Answer) -> tuple[str, st
         rule.BRANCHES_NOT_KNOWN: f"{own}, but with which older drivers that runs is not known.",
         rule.KIND_OF_GPU_NOT_KNOWN: f"{own}, which runs on data-center GPUs only; the kind of this GPU is not known.",
     }
-    return f"{needs}: driver {driver} is too old. {reasons[answer.reason]}", tell_remedy(need, machine)
+    return f"{needs}: driver {driver} is too old. {reasons[answer.reason]}", _tell_remedy(need, machine)
 
 
-def _name_offer(machine: Machine) -> str:
+def _name_offer(machine: HostDriver) -> str:
     return f"CUDA {machine.cuda or machine.major}"

@@ -18,7 +18,7 @@ _GLVND_SINCE = (2, 34)  # hosts from here on have graphics loaders that older im
 
 def judge_glibc(traits: ImageTraits, target: Target) -> list[Judgement]:
     """What is to be said where libraries of the host come into the image; nothing where nothing is known."""
-    if is_musl(traits):
+    if _is_musl(traits):
         sentence = (
             f"The image ({traits.os.value or 'musl'}) has the C library musl; the driver's libraries are made for "
             f"glibc and do not load in it, so GPUs cannot be used."
@@ -42,6 +42,6 @@ def judge_glibc(traits: ImageTraits, target: Target) -> list[Judgement]:
     return found
 
 
-def is_musl(traits: ImageTraits) -> bool:
+def _is_musl(traits: ImageTraits) -> bool:
     """Whether the image's C library is musl."""
     return "musl" in traits.glibc.value.lower() or traits.os.value.lower().startswith(_MUSL_SYSTEMS)

@@ -49,7 +49,7 @@ def judge_gpu(traits: ImageTraits, target: Target, gpu: Gpu, tables: Tables) -> 
     driver = Judgement("driver", _LEVELS[answer.mode], sentence, remedy, answer.mode)
     if answer.reason == driver_rule.NO_CUDA:
         driver = Judgement("driver", NOTE, sentence, remedy, UNKNOWN)
-    kernels, short = judge_image_kernels(traits, gpu, tables, accepts_ptx=answer.accepts_ptx, driver=target.driver)
+    kernels, short = _judge_image_kernels(traits, gpu, tables, accepts_ptx=answer.accepts_ptx, driver=target.driver)
     outcome = max(driver.outcome, kernels.outcome, key=RANKS.index)
     if driver.outcome == outcome:
         short = _shorten_driver(answer, need, machine)
@@ -68,7 +68,7 @@ def _judge_amd(traits: ImageTraits, gpu: Gpu) -> GpuJudgement:
     return GpuJudgement(gpu, UNKNOWN, judgement, judgement, "what it has for AMD GPUs is not known")
 
 
-def judge_image_kernels(
+def _judge_image_kernels(
     traits: ImageTraits, gpu: Gpu, tables: Tables, *, accepts_ptx: bool | None = True, driver: str = ""
 ) -> tuple[Judgement, str]:
     """Whether the image has code for a GPU under a driver that compiles its PTX or not; and the reason in short."""
@@ -134,7 +134,9 @@ def _read_row(row: NgcRelease | None, subject: Subject, architecture: str) -> ca
     return capability_rule.judge_kernels(row.capabilities_on(architecture), subject.capability)
 
 
-def _shorten_driver(answer: driver_rule.Answer, need: driver_rule.Need, machine: driver_rule.Machine) -> str:
+def _shorten_driver(
+    answer: driver_rule.DriverAnswer, need: driver_rule.DriverNeed, machine: driver_rule.HostDriver
+) -> str:
     """The reason in a few words, for the headline."""
     cuda = name_cuda(need)
     reasons = {

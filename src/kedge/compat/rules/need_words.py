@@ -10,7 +10,7 @@ from kedge.compat.versions import order
 
 if TYPE_CHECKING:
     from kedge.compat.image.traits import ImageTraits
-    from kedge.compat.rules.driver_rule import Need
+    from kedge.compat.rules.driver_rule import DriverNeed
     from kedge.compat.tables.load import Tables
 
 NOT_KNOWN = "not known"
@@ -30,7 +30,7 @@ def describe_driver_need(traits: ImageTraits, tables: Tables) -> list[str]:
     return told or [NOT_KNOWN]
 
 
-def _name_first(need: Need, tables: Tables) -> str:
+def _name_first(need: DriverNeed, tables: Tables) -> str:
     """The first driver of the branch that brought this CUDA: the one that NVIDIA names for an update is later."""
     named, minor = order(need.min_driver), order(need.cuda)[:2]
     rows = [row for row in tables.cuda if row.min_driver and order(row.version)[:2] == minor]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kedge.compat.rules.driver_rule import Machine, Need
+from kedge.compat.rules.driver_rule import DriverNeed, HostDriver
 from kedge.compat.rules.libcuda_choice import is_data_center
 from kedge.compat.versions import major_minor, order
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 _OWN_SOURCES = ("image", "file", "label")  # facts of the very image, not of a table
 
 
-def find_need(traits: ImageTraits, tables: Tables) -> Need:
+def find_need(traits: ImageTraits, tables: Tables) -> DriverNeed:
     """What the image asks of a driver."""
     cuda, built_for = traits.cuda.value, traits.driver.value
     row = tables.find_cuda(cuda) if cuda else None
     min_driver = row.min_driver if row is not None else ""
     if row is not None and row.stands_for and built_for:
         min_driver = built_for  # of this very build, where the row is of another one
-    return Need(
+    return DriverNeed(
         cuda,
         built_for=built_for,
         carries_compat=carries_compat(traits),
-        branches=find_branches(traits, tables),
+        branches=_find_branches(traits, tables),
         min_driver=min_driver,
         minor_floor=row.minor_floor if row is not None else "",
     )
@@ -39,7 +39,7 @@ def carries_compat(traits: ImageTraits) -> bool | None:
     return True if traits.compat or traits.release else None
 
 
-def find_branches(traits: ImageTraits, tables: Tables) -> list[int]:
+def _find_branches(traits: ImageTraits, tables: Tables) -> list[int]:
     """The host branches that the image's libcuda runs with; empty: not known.
 
     What the image itself lists is all there is. Rows of one CUDA minor list different ones for the same package, so
@@ -53,13 +53,13 @@ def find_branches(traits: ImageTraits, tables: Tables) -> list[int]:
     return sorted({*told, *(branch for row in rows for branch in row.compat_branches)})
 
 
-def find_machine(target: Target, gpu: Gpu, tables: Tables) -> Machine:
+def find_machine(target: Target, gpu: Gpu, tables: Tables) -> HostDriver:
     """The driver of a target, as its GPU meets it."""
-    return Machine(
+    return HostDriver(
         target.driver,
         takes_forward_compat=takes_forward_compat(gpu),
         cuda=major_minor(target.cuda) or find_offered_cuda(target.driver, tables),
-        first_branch=find_first_branch(gpu, tables),
+        first_branch=_find_first_branch(gpu, tables),
         last_branch=gpu.last_driver_branch,
         capability=gpu.capability,
     )
@@ -72,7 +72,7 @@ def takes_forward_compat(gpu: Gpu) -> bool | None:
     return gpu.takes_forward_compat
 
 
-def find_first_branch(gpu: Gpu, tables: Tables) -> int | None:
+def _find_first_branch(gpu: Gpu, tables: Tables) -> int | None:
     """The branch that came with the first CUDA for a GPU's capability: older ones do not know that; None: not known.
 
     Boards that came later may need a newer one.

@@ -29,7 +29,7 @@ _LONGEST_TERM = 127  # NVIDIA's program refuses longer ones when they do not hol
 
 
 @frozen
-class Surroundings:
+class ExpressionValues:
     """What the names of an expression mean on one machine, for one GPU; what is not known is empty."""
 
     cuda: str = ""
@@ -52,7 +52,7 @@ class _InvalidError(Exception):
     """A term that NVIDIA's program refuses."""
 
 
-def evaluate(expression: str, there: Surroundings) -> Evaluation:
+def evaluate(expression: str, there: ExpressionValues) -> Evaluation:
     """Spaces mean or, commas and. What follows a part that holds is not looked at, as NVIDIA's program does not."""
     last: bool | None = True
     is_open = False
@@ -80,7 +80,7 @@ def judge_requirements(traits: ImageTraits, target: Target, tables: Tables, *, o
     found: list[Judgement] = []
     for name, expression in list_requirements(traits):
         for gpu in target.gpus or (Gpu(""),):
-            answer = evaluate(expression, find_surroundings(target, gpu, tables))
+            answer = evaluate(expression, _find_surroundings(target, gpu, tables))
             judgement = _make_judgement(name, expression, answer, target, gpu, outcome=outcome)
             if judgement is not None and judgement not in found:
                 found.append(judgement)
@@ -98,9 +98,9 @@ def list_requirements(traits: ImageTraits) -> list[tuple[str, str]]:
     return found
 
 
-def find_surroundings(target: Target, gpu: Gpu, tables: Tables) -> Surroundings:
+def _find_surroundings(target: Target, gpu: Gpu, tables: Tables) -> ExpressionValues:
     """What an expression's names mean for one GPU of a target."""
-    return Surroundings(
+    return ExpressionValues(
         cuda=major_minor(target.cuda) or find_offered_cuda(target.driver, tables),
         driver=target.driver,
         arch=gpu.capability,
@@ -142,7 +142,7 @@ def _tell_holding(answer: Evaluation) -> str:
     return f"lets it pass ({answer.part.replace(',', ' and ')})"
 
 
-def _evaluate_terms(terms: Sequence[str], there: Surroundings) -> bool | None:
+def _evaluate_terms(terms: Sequence[str], there: ExpressionValues) -> bool | None:
     """Whether all of them hold."""
     holds: bool | None = True
     for term in terms:
@@ -158,7 +158,7 @@ def _evaluate_terms(terms: Sequence[str], there: Surroundings) -> bool | None:
     return holds
 
 
-def _evaluate_term(term: str, there: Surroundings) -> bool | None:
+def _evaluate_term(term: str, there: ExpressionValues) -> bool | None:
     at = next((index for index, character in enumerate(term) if character in "<>=!"), 0)
     signs = term[at:][: len(term[at:]) - len(term[at:].lstrip("<>=!"))]
     name, value = term[:at].lower(), term[at + len(signs) :]

@@ -12,7 +12,7 @@ from kedge.compat.tables.rows import CudaRelease, GpuModel, NgcRelease
 from kedge.frozen import frozen
 from kedge.model.image_name import is_tag
 
-Cells = Mapping[str, str]
+_Cells = Mapping[str, str]
 
 _VERSION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,5}([ .+_-]?[A-Za-z0-9+._~-]+( [A-Za-z0-9]+)*)?\Z")
 _LONGEST_VERSION = 80  # characters: those of nightly builds have half of it
@@ -47,10 +47,10 @@ class TableKind:
     file: str  # cuda_driver.csv
     columns: tuple[str, ...]
     key: tuple[str, ...]  # no two rows have the same
-    make: Callable[[Cells], Any]
+    make: Callable[[_Cells], Any]
 
 
-def strip_note(text: str) -> str:
+def _strip_note(text: str) -> str:
     """`3.5` of `3.5 (py2 tag: 2.7)`; as it is where brackets stand in the middle, too."""
     return _NOTE.sub("", text) if text.count("(") == 1 else text
 
@@ -61,7 +61,7 @@ def split_pattern(tag: str) -> tuple[str, tuple[str, ...], str] | None:
     return (found[1], tuple(found[2].split(",")), found[3]) if found else None
 
 
-def _make_cuda(cells: Cells) -> CudaRelease:
+def _make_cuda(cells: _Cells) -> CudaRelease:
     version = _read_version(cells, "cuda_toolkit")
     if not version:
         raise CellProblem("cuda_toolkit", "there is no version", "write the release, such as 12.4.1")
@@ -80,7 +80,7 @@ def _make_cuda(cells: Cells) -> CudaRelease:
     )
 
 
-def _make_gpu(cells: Cells) -> GpuModel:
+def _make_gpu(cells: _Cells) -> GpuModel:
     name, kind = cells["gpu_model"], cells["class"]
     if not name:
         raise CellProblem("gpu_model", "there is no name", "write the model as NVIDIA does, such as NVIDIA H200")
@@ -105,7 +105,7 @@ def _make_gpu(cells: Cells) -> GpuModel:
     )
 
 
-def _make_release(cells: Cells) -> NgcRelease:
+def _make_release(cells: _Cells) -> NgcRelease:
     image, tag = cells["image"], cells["tag"]
     if not _IMAGE.match(image) or not _REGISTRY.search(image.split("/", 1)[0]):
         raise CellProblem("image", f"'{image}' is no image with its registry", "such as nvcr.io/nvidia/pytorch")
@@ -136,7 +136,7 @@ def _make_release(cells: Cells) -> NgcRelease:
     )
 
 
-def _read_source(cells: Cells) -> str:
+def _read_source(cells: _Cells) -> str:
     if not cells["source"]:
         raise CellProblem(
             "source", "there is no source", "say where the figures are from: an address, or who read what"
@@ -144,23 +144,23 @@ def _read_source(cells: Cells) -> str:
     return cells["source"]
 
 
-def _read_version(cells: Cells, column: str) -> str:
+def _read_version(cells: _Cells, column: str) -> str:
     """A version, without the note behind it; two of them may stand beside each other for two architectures."""
     return _clean_cell(cells, column, _clean_version, ("version", "a version begins with a number, such as 12.4.1"))
 
 
-def _read_versions(cells: Cells, column: str) -> str:
+def _read_versions(cells: _Cells, column: str) -> str:
     """`8.2.4.12;8.2.4.15` of a row for several tags stays so; the `-1` of packages goes."""
     return _clean_cell(cells, column, _clean_versions, ("version", "a version begins with a number, such as 8.9.7"))
 
 
-def _read_driver(cells: Cells, column: str) -> str:
+def _read_driver(cells: _Cells, column: str) -> str:
     """`418` of `418.xx+`."""
     words = ("version of a driver", "such as 535.104.05, or 470 for a branch")
     return _clean_cell(cells, column, _clean_driver, words)
 
 
-def _clean_cell(cells: Cells, column: str, clean: Callable[[str], str | None], words: tuple[str, str]) -> str:
+def _clean_cell(cells: _Cells, column: str, clean: Callable[[str], str | None], words: tuple[str, str]) -> str:
     """What `clean` makes of a cell that is not empty; `words` say what it should be, and how that is written."""
     text = cells[column]
     found = clean(text) if text else ""
@@ -169,7 +169,7 @@ def _clean_cell(cells: Cells, column: str, clean: Callable[[str], str | None], w
     return found
 
 
-def _read_branches(cells: Cells, column: str) -> tuple[int, ...]:
+def _read_branches(cells: _Cells, column: str) -> tuple[int, ...]:
     """(384, 410) of `384.111+;410`."""
     text = cells[column]
     found = _clean_branches(text) if text else ()
@@ -183,34 +183,34 @@ def _read_branches(cells: Cells, column: str) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=2048)
 def _clean_version(text: str) -> str | None:
-    plain = strip_note(text)
+    plain = _strip_note(text)
     return (
         plain
-        if len(plain) <= _LONGEST_VERSION and all(_VERSION.match(strip_note(part)) for part in plain.split(" / "))
+        if len(plain) <= _LONGEST_VERSION and all(_VERSION.match(_strip_note(part)) for part in plain.split(" / "))
         else None
     )
 
 
 @functools.lru_cache(maxsize=2048)
 def _clean_versions(text: str) -> str | None:
-    found = [part.strip().removesuffix("-1") for part in strip_note(text).split(";")]
+    found = [part.strip().removesuffix("-1") for part in _strip_note(text).split(";")]
     is_good = all(len(part) <= _LONGEST_VERSION and _VERSION.match(part) for part in found)
     return ";".join(dict.fromkeys(found)) if is_good else None
 
 
 @functools.lru_cache(maxsize=2048)
 def _clean_driver(text: str) -> str | None:
-    plain = _UNSURE.sub("", strip_note(text))
+    plain = _UNSURE.sub("", _strip_note(text))
     return plain if _DRIVER.match(plain) else None
 
 
 @functools.lru_cache(maxsize=2048)
 def _clean_branches(text: str) -> tuple[int, ...] | None:
-    found = [_clean_driver(part.strip()) for part in strip_note(text).split(";")]
+    found = [_clean_driver(part.strip()) for part in _strip_note(text).split(";")]
     return tuple(int(part.split(".")[0]) for part in found if part) if all(found) else None
 
 
-def _read_branch(cells: Cells, column: str) -> int | None:
+def _read_branch(cells: _Cells, column: str) -> int | None:
     text = cells[column]
     if text == "current":
         return None
@@ -219,7 +219,7 @@ def _read_branch(cells: Cells, column: str) -> int | None:
     return int(text.removeprefix("R"))
 
 
-def _read_forward(cells: Cells, column: str) -> bool | None:
+def _read_forward(cells: _Cells, column: str) -> bool | None:
     word = cells[column].split(" ", 1)[0]
     if word in ("yes", "no"):
         return word == "yes"
@@ -228,18 +228,18 @@ def _read_forward(cells: Cells, column: str) -> bool | None:
     raise CellProblem(column, f"'{cells[column]}' says neither yes nor no", "begin it with yes, no, selected or own")
 
 
-def _read_capabilities(cells: Cells, column: str) -> str:
+def _read_capabilities(cells: _Cells, column: str) -> str:
     """The lists of images and what notes state, without the remarks on where a list was seen."""
     found = []
     for part in cells[column].split("; ") if cells[column] else ():
-        text = part if part.endswith(" (stated)") else strip_note(part)
+        text = part if part.endswith(" (stated)") else _strip_note(part)
         if not _STATED.match(text) and not _CAPABILITIES.match(text):
             raise CellProblem(column, f"'{text}' is no list of GPU architectures", "such as 7.5 8.0 8.6 9.0+PTX")
         found.append(text)
     return "; ".join(found)
 
 
-def _read_date(cells: Cells, column: str) -> str:
+def _read_date(cells: _Cells, column: str) -> str:
     if cells[column] and not _DATE.match(cells[column]):
         raise CellProblem(column, f"'{cells[column]}' is no date", "such as 2025-12-22")
     return cells[column]

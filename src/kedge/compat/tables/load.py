@@ -87,9 +87,9 @@ class Tables:
         if found is not None:
             return found
         for row in self._patterns.get((image, tag.partition("-")[0] + "-"), ()):
-            for name, flavour in list_flavours(row.tag):
+            for name, flavour in _list_flavours(row.tag):
                 if name == tag:
-                    return narrow_row(row, tag, flavour)
+                    return _narrow_row(row, tag, flavour)
         return None
 
     @functools.cache  # noqa: B019 - tables live as long as the process
@@ -97,7 +97,7 @@ class Tables:
         rows = []
         for row in self.releases:
             if row.image == image and "{" in row.tag:
-                tags = [narrow_row(row, name, flavour) for name, flavour in _list_real_names(row.tag)]
+                tags = [_narrow_row(row, name, flavour) for name, flavour in _list_real_names(row.tag)]
                 rows += [merge_rows(each, self._learned.get((image, each.tag))) for each in tags]
             elif row.image == image:
                 rows.append(row)
@@ -183,7 +183,7 @@ def normalize_image(text: str) -> str:
     return name
 
 
-def list_flavours(pattern: str) -> list[tuple[str, str]]:
+def _list_flavours(pattern: str) -> list[tuple[str, str]]:
     """All names of the tags that a pattern stands for, and the flavour each has.
 
     The table writes flavours as NVIDIA's folders are called, `devel-cudnn8`; the tags say `cudnn8-devel`. Both count.
@@ -193,11 +193,11 @@ def list_flavours(pattern: str) -> list[tuple[str, str]]:
         return [(pattern, "")]
     before, flavours, after = split
     names = [(f"{before}{flavour}{after}", flavour) for flavour in flavours]
-    turned = [(f"{before}{turn_flavour(flavour)}{after}", flavour) for flavour in flavours if "-" in flavour]
+    turned = [(f"{before}{_turn_flavour(flavour)}{after}", flavour) for flavour in flavours if "-" in flavour]
     return names + turned
 
 
-def turn_flavour(flavour: str) -> str:
+def _turn_flavour(flavour: str) -> str:
     """`cudnn8-devel` of `devel-cudnn8`."""
     first, dash, last = flavour.partition("-")
     return f"{last}-{first}" if dash else flavour
@@ -206,10 +206,10 @@ def turn_flavour(flavour: str) -> str:
 def _list_real_names(pattern: str) -> list[tuple[str, str]]:
     """Each tag once, as registries have it."""
     before, flavours, after = split_pattern(pattern) or (pattern, (), "")
-    return [(f"{before}{turn_flavour(flavour)}{after}", flavour) for flavour in flavours]
+    return [(f"{before}{_turn_flavour(flavour)}{after}", flavour) for flavour in flavours]
 
 
-def narrow_row(row: NgcRelease, tag: str, flavour: str) -> NgcRelease:
+def _narrow_row(row: NgcRelease, tag: str, flavour: str) -> NgcRelease:
     """What a row for several tags says about one of them: images without cuDNN or NCCL have no version of it."""
     base, _, extra = flavour.partition("-")
     cudnn = [each for each in row.cudnn.split(";") if each] if extra.startswith("cudnn") else []

@@ -34,7 +34,7 @@ def parse_table(data: bytes, where: str, kind: TableKind | None = None) -> Parse
     lines = _Lines(_decode(data, where), where)
     header = next(lines, None)
     if header is None:
-        raise problem_at(where, 1, "", "the file is empty", "the first line names the columns")
+        raise _problem_at(where, 1, "", "the file is empty", "the first line names the columns")
     found = kind or _find_kind(header[1], where)
     columns = _check_header(header[1], found, where, whole=kind is not None)
     reading = _Reading(found, columns, where)
@@ -43,7 +43,7 @@ def parse_table(data: bytes, where: str, kind: TableKind | None = None) -> Parse
     return ParsedTable(found, tuple(reading.rows), (*reading.problems, *lines.problems))
 
 
-def problem_at(where: str, line: int, column: str, message: str, hint: str) -> TableProblem:
+def _problem_at(where: str, line: int, column: str, message: str, hint: str) -> TableProblem:
     """The error that names the place."""
     place = f"{where} line {line}" + (f", {column}" if column else "")
     context = {"file": where, "line": str(line), **({"column": column} if column else {})}
@@ -65,7 +65,7 @@ class _Lines(Iterator[tuple[int, list[str]]]):
                 cells = next(self._reader)
             except csv.Error as problem:
                 hint = "a cell with a comma or quotes in it stands in double quotes, on one line"
-                self.problems.append(problem_at(self._where, before + 1, "", f"this is no CSV: {problem}", hint))
+                self.problems.append(_problem_at(self._where, before + 1, "", f"this is no CSV: {problem}", hint))
                 raise StopIteration from None
             if cells:
                 return before + 1, cells
@@ -100,7 +100,7 @@ class _Reading:
                 raise CellProblem(self.kind.key[-1], message, "make one row of the two")
             self._lines[key] = line
         except CellProblem as problem:
-            self.problems.append(problem_at(self._where, line, problem.column, problem.message, problem.hint))
+            self.problems.append(_problem_at(self._where, line, problem.column, problem.message, problem.hint))
             return
         self.rows.append((line, made))
 
@@ -117,15 +117,15 @@ class _Reading:
 def _decode(data: bytes, where: str) -> str:
     if len(data) > LARGEST:
         message = f"more than {LARGEST >> 20} MiB is too large for a table"
-        raise problem_at(where, 1, "", message, "is it the right file?")
+        raise _problem_at(where, 1, "", message, "is it the right file?")
     if b"\0" in data:
         line = data.count(b"\n", 0, data.index(b"\0")) + 1
-        raise problem_at(where, line, "", "there is a zero byte in it, so it is no text", "is it the right file?")
+        raise _problem_at(where, line, "", "there is a zero byte in it, so it is no text", "is it the right file?")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         line = data.count(b"\n", 0, problem.start) + 1
-        raise problem_at(where, line, "", "this is not UTF-8", "save the file as UTF-8") from None
+        raise _problem_at(where, line, "", "this is not UTF-8", "save the file as UTF-8") from None
 
 
 def _find_kind(header: Sequence[str], where: str) -> TableKind:
@@ -134,18 +134,18 @@ def _find_kind(header: Sequence[str], where: str) -> TableKind:
             return kind
     keys = "; ".join(f"{','.join(kind.key)},…,source for {kind.file}" for kind in TABLE_KINDS)
     message = "the first line does not name the columns of a table"
-    raise problem_at(where, 1, "", message, f"it begins with one of: {keys}")
+    raise _problem_at(where, 1, "", message, f"it begins with one of: {keys}")
 
 
 def _check_header(header: Sequence[str], kind: TableKind, where: str, *, whole: bool) -> Sequence[str]:
     for column in header:
         if column not in kind.columns:
             hint = propose(column, kind.columns) or f"the columns are {', '.join(kind.columns)}"
-            raise problem_at(where, 1, column[:80], f"{kind.file} has no such column", hint)
+            raise _problem_at(where, 1, column[:80], f"{kind.file} has no such column", hint)
         if header.count(column) > 1:
-            raise problem_at(where, 1, column, "the column is there twice", "leave one of them out")
+            raise _problem_at(where, 1, column, "the column is there twice", "leave one of them out")
     needed = kind.columns if whole else (*kind.key, "source")
     for column in needed:
         if column not in header:
-            raise problem_at(where, 1, column, "the column is missing", f"the columns are {', '.join(kind.columns)}")
+            raise _problem_at(where, 1, column, "the column is missing", f"the columns are {', '.join(kind.columns)}")
     return header

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 
-from kedge.doctor.containers.trial import PLACE, WORK, Refused, cover_place, try_namespaces
+from kedge.doctor.containers.trial import PLACE, WORK, KernelRefusal, cover_place, try_namespaces
 from kedge.doctor.finding import NOTE, OK, Finding
 from kedge.doctor.surroundings import Surroundings
 from kedge.posix import libc
@@ -28,7 +28,7 @@ def check_fuse(surroundings: Surroundings) -> list[Finding]:
     return [judge_fuse(refusal, refused, find_squashfuse(dict(surroundings.environ))[0])]
 
 
-def judge_fuse(refusal: str, refused: Refused | None, program: str) -> Finding:
+def judge_fuse(refusal: str, refused: KernelRefusal | None, program: str) -> Finding:
     """What it means that FUSE cannot be had."""
     if not refusal and (refused is None or refused.step != WORK):
         return Finding("fuse", OK, f"{_DEVICE} can be used; {program} mounts image files")

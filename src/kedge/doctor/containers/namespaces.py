@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kedge.doctor.containers.trial import Refused, try_namespaces
+from kedge.doctor.containers.trial import KernelRefusal, try_namespaces
 from kedge.doctor.finding import FAIL, NOTE, OK, Finding
 from kedge.doctor.surroundings import Surroundings
 from kedge.runtime.refusals import explain_refusal
@@ -21,7 +21,7 @@ def check_user_namespaces(surroundings: Surroundings) -> list[Finding]:
     return [judge_namespaces(try_namespaces(surroundings.environ), os.getuid(), Path(surroundings.root))]
 
 
-def judge_namespaces(refused: Refused | None, uid: int, root: Path) -> Finding:
+def judge_namespaces(refused: KernelRefusal | None, uid: int, root: Path) -> Finding:
     """What the trial means."""
     if refused is None:
         return Finding(NAME, OK, "can be made" if uid else "can be made (root's containers need no user namespace)")

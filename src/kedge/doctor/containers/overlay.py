@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from kedge.doctor.containers.trial import PLACE, WORK, Refused, cover_place, try_namespaces
+from kedge.doctor.containers.trial import PLACE, WORK, KernelRefusal, cover_place, try_namespaces
 from kedge.doctor.finding import NOTE, OK, SKIPPED, WARNING, Finding
 from kedge.doctor.surroundings import Surroundings
 from kedge.runtime.mounts.overlay_mount import mount_fuse, mount_kernel
@@ -22,7 +22,7 @@ def check_overlay(surroundings: Surroundings) -> list[Finding]:
     return [judge_overlay(kernel, fuse)]
 
 
-def judge_overlay(kernel: Refused | None, fuse: Refused | None) -> Finding:
+def judge_overlay(kernel: KernelRefusal | None, fuse: KernelRefusal | None) -> Finding:
     """What the two trials mean; None: it worked."""
     if kernel is None:
         return Finding(NAME, OK, "the kernel's works")

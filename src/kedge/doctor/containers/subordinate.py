@@ -24,7 +24,7 @@ def check_subordinate_ids(surroundings: Surroundings) -> list[Finding]:
     return [judge_subordinate_ids(host)]
 
 
-def find_free_range(host: HostFacts) -> str:
+def _find_free_range(host: HostFacts) -> str:
     """The first 65536 ids behind all that /etc/subuid and /etc/subgid give away, as usermod takes them."""
     ends = [_FIRST]
     for table in ("/etc/subuid", "/etc/subgid"):
@@ -48,7 +48,7 @@ def judge_subordinate_ids(host: HostFacts) -> Finding:
         fix = "the package is uidmap (Debian, Ubuntu) or shadow-utils (RHEL, SUSE)"
     else:
         reason = f"/etc/subuid or /etc/subgid has no range of 1000 or more for {host.user}"
-        free = find_free_range(host)
+        free = _find_free_range(host)
         fix = (
             "an administrator can give a range that nobody else has: "
             f"usermod --add-subuids {free} --add-subgids {free} {host.user}"

@@ -11,7 +11,7 @@ from functools import partial
 from kedge.errors import LimitReached, ProgramFailed
 from kedge.frozen import frozen
 from kedge.posix import libc
-from kedge.posix.bounded import ANSWERED, REFUSED, Task, run_bounded
+from kedge.posix.bounded import ANSWERED, REFUSED, BoundedTask, run_bounded
 from kedge.posix.constants import MS_NODEV, MS_NOSUID
 from kedge.runtime.facts import HostFacts
 from kedge.runtime.namespaces import OTHER_NAMESPACES, enter_other_namespaces, enter_user_namespace
@@ -25,7 +25,7 @@ _SECONDS = 5.0  # the check that tries has a deadline of its own, which is earli
 
 
 @frozen
-class Refused:
+class KernelRefusal:
     """What was refused, and what the kernel said."""
 
     step: str
@@ -38,15 +38,15 @@ class Refused:
         return OSError(self.number, self.words)
 
 
-def try_namespaces(environ: Mapping[str, str], work: Callable[[], None] | None = None) -> Refused | None:
+def try_namespaces(environ: Mapping[str, str], work: Callable[[], None] | None = None) -> KernelRefusal | None:
     """Make a container's namespaces, as this user's containers have them, and do `work` there; None: all went well.
 
     An OSError of `work` is a refusal too. Raises where it could not be tried at all.
     """
-    outcome = run_bounded([Task("trial", partial(_try, environ, work), _SECONDS)], seconds=_SECONDS)["trial"]
+    outcome = run_bounded([BoundedTask("trial", partial(_try, environ, work), _SECONDS)], seconds=_SECONDS)["trial"]
     if outcome.state == ANSWERED:
         step, number, words = outcome.answer.decode(errors="replace").rstrip("\n").split("\t")
-        return Refused(step, int(number), words) if step else None
+        return KernelRefusal(step, int(number), words) if step else None
     if outcome.state == REFUSED:
         raise LimitReached("no further process can be started to try it in")
     raise ProgramFailed("the process that tried it gave no answer")

@@ -23,7 +23,7 @@ def check_python_leaks(surroundings: Surroundings) -> list[Finding]:
     """PYTHONPATH and its kind, environments that are active, and packages below ~/.local."""
     environ = surroundings.environ
     found = sorted(name for name in environ if is_guarded(name) and not name.startswith((*_QUIET, *_LOADER)))
-    return judge_python_leaks(environ, found, list_user_sites(home_directory(environ)))
+    return _judge_python_leaks(environ, found, list_user_sites(home_directory(environ)))
 
 
 def list_user_sites(home: Path) -> list[str]:
@@ -39,7 +39,7 @@ def list_user_sites(home: Path) -> list[str]:
     return found
 
 
-def judge_python_leaks(environ: Mapping[str, str], variables: list[str], sites: list[str]) -> list[Finding]:
+def _judge_python_leaks(environ: Mapping[str, str], variables: list[str], sites: list[str]) -> list[Finding]:
     """They stay outside, unless KEDGE_KEEP lets them in; with other runtimes they do not."""
     docs = "guides/doctor.md#python-leaks"
     kept = {name.strip() for name in environ.get("KEDGE_KEEP", "").split(",")}

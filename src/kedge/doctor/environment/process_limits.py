@@ -26,7 +26,7 @@ class Limit:
     hard: str
 
 
-def read_limit(root: Path, name: str) -> Limit | None:
+def _read_limit(root: Path, name: str) -> Limit | None:
     """The limit called so, as `Max open files   1024   524288   files`; None where there is no such line."""
     with contextlib.suppress(OSError):
         for line in (root / "proc/self/limits").read_text(errors="replace").splitlines():
@@ -61,7 +61,7 @@ def judge_processes(left: int | None, source: str) -> Finding:
 
 def check_open_files(surroundings: Surroundings) -> list[Finding]:
     """ulimit -n."""
-    limit = read_limit(Path(surroundings.root), "Max open files")
+    limit = _read_limit(Path(surroundings.root), "Max open files")
     if limit is None:
         return [Finding("open-files", OK, "no limit is known")]
     what = f"{limit.soft} (at most {limit.hard})"
@@ -88,7 +88,7 @@ def _raise_open_files(limit: Limit) -> str:
 def check_locked_memory(surroundings: Surroundings) -> list[Finding]:
     """ulimit -l, which RDMA needs without a limit."""
     root = Path(surroundings.root)
-    limit = read_limit(root, "Max locked memory")
+    limit = _read_limit(root, "Max locked memory")
     has_rdma = False
     with contextlib.suppress(OSError):
         has_rdma = any((root / _RDMA_FOLDER).iterdir())
@@ -115,7 +115,7 @@ def check_locked_memory(surroundings: Surroundings) -> list[Finding]:
 def check_core_files(surroundings: Surroundings) -> list[Finding]:
     """ulimit -c: a crash of a large program may fill a quota."""
     root = Path(surroundings.root)
-    limit = read_limit(root, "Max core file size")
+    limit = _read_limit(root, "Max core file size")
     pattern = ""
     with contextlib.suppress(OSError):
         pattern = (root / "proc/sys/kernel/core_pattern").read_text(errors="replace").strip()

@@ -75,7 +75,7 @@ def check_nvml(surroundings: Surroundings) -> list[Finding]:
     path = gpus.libraries.find("libnvidia-ml")
     probe = probe_gpus(_SECONDS * surroundings.patience, gpus.locate(path) if path else "")
     findings = judge_probe(probe, gpus.driver.version or gpus.libraries.version)
-    return findings + judge_parts(surroundings.environ.get(VARIABLE, ""), probe)
+    return findings + _judge_parts(surroundings.environ.get(VARIABLE, ""), probe)
 
 
 def judge_probe(probe: GpuProbe, version: str) -> list[Finding]:
@@ -150,7 +150,7 @@ def _judge_gpu(number: int, gpu: ProbedGpu) -> list[Finding]:
     return findings
 
 
-def judge_parts(value: str, probe: GpuProbe) -> list[Finding]:
+def _judge_parts(value: str, probe: GpuProbe) -> list[Finding]:
     """Parts of MIG that CUDA_VISIBLE_DEVICES names: only the driver knows which there are."""
     known = [part for gpu in probe.gpus for part in gpu.parts]
     named = [word.strip() for word in value.split(",") if word.strip().startswith("MIG-") and "/" not in word]

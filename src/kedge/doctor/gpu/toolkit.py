@@ -16,7 +16,7 @@ _MOST = 50  # toolkits below /usr/local, folders of PATH
 
 def judge_toolkit(gpus: GpuHost, driver: str) -> list[Finding]:
     """A note where the toolkit here is newer than what the driver runs: containers will not be what it lets expect."""
-    folder, version = find_toolkit(gpus)
+    folder, version = _find_toolkit(gpus)
     offered = find_offered_cuda(driver, load_tables()) if version else ""
     if not offered or is_at_least(offered, ".".join(version.split(".")[:2])):
         return []
@@ -33,7 +33,7 @@ def judge_toolkit(gpus: GpuHost, driver: str) -> list[Finding]:
     ]
 
 
-def find_toolkit(gpus: GpuHost) -> tuple[str, str]:
+def _find_toolkit(gpus: GpuHost) -> tuple[str, str]:
     """Where the toolkit is that this shell would use, and its version; empty where there is none."""
     environ, view = gpus.host.environ, gpus.host.view
     places = [environ.get(name, "") for name in _VARIABLES]

@@ -21,7 +21,7 @@ _OTHERS = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")  # of other programs
 
 
 @frozen
-class Bundle:
+class _Bundle:
     """A file of authorities: how many it has, and how many of them count today; `problem` is why it cannot be used."""
 
     count: int = 0
@@ -45,27 +45,27 @@ def check_certificates(surroundings: Surroundings) -> list[Finding]:
     return [*findings, _judge_system(surroundings, environ)]
 
 
-def read_bundle(path: Path) -> Bundle:
+def _read_bundle(path: Path) -> _Bundle:
     """What a file of authorities holds."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         if not path.exists():
-            return Bundle(problem="is not there")
+            return _Bundle(problem="is not there")
         if not path.is_file():
-            return Bundle(problem="is not a file")
+            return _Bundle(problem="is not a file")
         context.load_verify_locations(path)
     except ssl.SSLError:
-        return Bundle(problem="holds no certificate that can be read")
+        return _Bundle(problem="holds no certificate that can be read")
     except OSError as problem:
-        return Bundle(problem=f"cannot be read: {problem.strerror}")
+        return _Bundle(problem=f"cannot be read: {problem.strerror}")
     now, found = time.time(), context.get_ca_certs()
     expired = sum(ssl.cert_time_to_seconds(str(each["notAfter"])) < now for each in found if "notAfter" in each)
     early = sum(ssl.cert_time_to_seconds(str(each["notBefore"])) > now for each in found if "notBefore" in each)
-    return Bundle(context.cert_store_stats()["x509"], expired, early)
+    return _Bundle(context.cert_store_stats()["x509"], expired, early)
 
 
 def _judge_setting(path: Path, name: str) -> list[Finding]:
-    bundle = read_bundle(path)
+    bundle = _read_bundle(path)
     if bundle.problem:
         what = f"{name}: {path} {bundle.problem}"
         why = "every pull over https ends with this error"
@@ -78,7 +78,7 @@ def _judge_setting(path: Path, name: str) -> list[Finding]:
 
 
 def _judge_variable(name: str, path: Path) -> list[Finding]:
-    bundle = read_bundle(path)
+    bundle = _read_bundle(path)
     if bundle.problem:
         return [_refuse_variable(name, f"names {path}, which {bundle.problem}")]
     return [
@@ -98,7 +98,7 @@ def _refuse_variable(name: str, what: str) -> Finding:
     )
 
 
-def _judge_times(path: Path, bundle: Bundle) -> list[Finding]:
+def _judge_times(path: Path, bundle: _Bundle) -> list[Finding]:
     if bundle.early and bundle.early == bundle.count:
         return [
             Finding(

@@ -215,10 +215,10 @@ def _judge_files(sources: CredentialSources) -> Iterator[Finding]:
             yield _warn(what, "logins in it do not count", "correct it, or move it away and log in again")
             continue
         yield from _judge_helpers(file)
-        yield from judge_mode(path)
+        yield from _judge_mode(path)
     notes: list[str] = []
     for path in dict.fromkeys(path for path, _ in sources.read_enroot(notes)):
-        yield from judge_mode(path)
+        yield from _judge_mode(path)
     for path, entry in sources.read_enroot([]):
         if entry.is_command:
             what = f"a password in {path} is a command, which kedge does not run"
@@ -238,7 +238,7 @@ def _judge_helpers(file: AuthFile) -> Iterator[Finding]:
             yield _warn(what, why, fix)
 
 
-def judge_mode(path: Path) -> Iterator[Finding]:
+def _judge_mode(path: Path) -> Iterator[Finding]:
     """A file of secrets that others can read: by its own mode, and that of every folder above it."""
     try:
         mode = path.stat().st_mode

@@ -14,14 +14,23 @@ from kedge.registry.access import Access, AccessOptions
 from kedge.registry.mirrors import Endpoint, Registries
 from kedge.registry.proxies import Proxy, parse_proxy
 from kedge.registry.reach import Reach, is_listening_within, probe_registries
-from kedge.registry.trouble import Kind
+from kedge.registry.trouble import TroubleKind
 from kedge.schedulers.current_job import find_current_job
 
 REGISTRIES = ("nvcr.io", "docker.io")
 SECONDS = 1.0  # for what is asked over the network; the check has a little more
 _MOST_MIRRORS = 6
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
-_OFFLINE = frozenset({Kind.NAME, Kind.NAME_LATER, Kind.REFUSED, Kind.UNREACHABLE, Kind.TIMEOUT, Kind.BROKEN})
+_OFFLINE = frozenset(
+    {
+        TroubleKind.NAME,
+        TroubleKind.NAME_LATER,
+        TroubleKind.REFUSED,
+        TroubleKind.UNREACHABLE,
+        TroubleKind.TIMEOUT,
+        TroubleKind.BROKEN,
+    }
+)
 _PROXIES, _REGISTRIES = "guides/doctor.md#proxies", "guides/doctor.md#registries"
 
 
@@ -197,7 +206,7 @@ def judge_reach(
         if each.host in answering
     ]
     findings += [_explain_page(each) for each in known if each.is_page]
-    by_reason: dict[tuple[Kind, str], list[Reach]] = {}
+    by_reason: dict[tuple[TroubleKind, str], list[Reach]] = {}
     for each in known:
         if each.trouble is not None:
             by_reason.setdefault((each.trouble.kind, each.proxy), []).append(each)
@@ -208,9 +217,9 @@ def judge_reach(
     ]
 
 
-def _explain_silence(kind: Kind, group: list[Reach], surroundings: Surroundings, *, is_covered: bool) -> Finding:
+def _explain_silence(kind: TroubleKind, group: list[Reach], surroundings: Surroundings, *, is_covered: bool) -> Finding:
     hosts = " and ".join(each.host for each in group)
-    told = f"no answer within {SECONDS * surroundings.patience:g} s" if kind is Kind.TIMEOUT else str(kind)
+    told = f"no answer within {SECONDS * surroundings.patience:g} s" if kind is TroubleKind.TIMEOUT else str(kind)
     what = f"{hosts}: {_SENTENCES.get(kind, told)}" + _say_proxy(group[0])
     if is_covered:
         why = "images are pulled from the mirror that registries.conf names, which answers"
@@ -256,36 +265,36 @@ def _say_proxy(reach: Reach) -> str:
 
 
 _SENTENCES = {
-    Kind.NAME: "the name is not known here",
-    Kind.NAME_LATER: "the name service does not answer",
-    Kind.CERTIFICATE: "the certificate is signed by an authority that is not trusted here",
-    Kind.CERTIFICATE_TIME: "the certificate is not valid at this machine's time",
-    Kind.CERTIFICATE_NAME: "the certificate is for another name",
+    TroubleKind.NAME: "the name is not known here",
+    TroubleKind.NAME_LATER: "the name service does not answer",
+    TroubleKind.CERTIFICATE: "the certificate is signed by an authority that is not trusted here",
+    TroubleKind.CERTIFICATE_TIME: "the certificate is not valid at this machine's time",
+    TroubleKind.CERTIFICATE_NAME: "the certificate is for another name",
 }
 _PRIVATE = (
     "a proxy of the site that opens TLS, or a registry with an authority of its own: pulls are refused",
     "ask the site for its certificate authority (PEM), and name it: export KEDGE_CA_BUNDLE=FILE",
 )
 _TLS_REMEDIES = {
-    Kind.CERTIFICATE: _PRIVATE,
-    Kind.CERTIFICATE_NAME: _PRIVATE,
-    Kind.CERTIFICATE_TIME: (
+    TroubleKind.CERTIFICATE: _PRIVATE,
+    TroubleKind.CERTIFICATE_NAME: _PRIVATE,
+    TroubleKind.CERTIFICATE_TIME: (
         "the clock of this machine is wrong, or the certificate has expired: pulls are refused",
         "compare 'date -u' with a watch; if the clock is wrong, tell the administrators",
     ),
-    Kind.PROXY: (
+    TroubleKind.PROXY: (
         "the proxy does not let this host through, or does not know it: pulls fail",
         "ask the site whether the proxy allows it; no_proxy names hosts that are reached without it",
     ),
-    Kind.PROXY_LOGIN: (
+    TroubleKind.PROXY_LOGIN: (
         "the proxy wants a user name and a password: pulls fail",
         "write them into the variable, special characters as %XX: https_proxy=http://USER:PASSWORD@HOST:PORT",
     ),
-    Kind.NOT_TLS: (
+    TroubleKind.NOT_TLS: (
         "something that is no registry answers in its place, or the proxy's address begins with https: and should not",
         "check https_proxy: most proxies are written with http://",
     ),
-    Kind.TIMEOUT: (
+    TroubleKind.TIMEOUT: (
         "the proxy takes connections and does not answer: pulls wait, and fail",
         "ask the site whether the proxy works; other networks may have another one",
     ),

@@ -15,14 +15,14 @@ from kedge.model.counting import count_things
 from kedge.model.size import format_size
 from kedge.settings import home_directory
 
-ROOM_FOR_IMAGE = 20 * 10**9  # layers and SIF of one large framework image, roughly
+_ROOM_FOR_IMAGE = 20 * 10**9  # layers and SIF of one large framework image, roughly
 _ALMOST_NOTHING = 200 * 10**6
 _FEW_FILES = 20_000
 _SMALL_SHARE = 0.05
 
 
 @frozen
-class Place:
+class StoragePlace:
     """A folder that is written to, which need not exist yet."""
 
     path: Path
@@ -34,7 +34,7 @@ class Place:
     shares_home: bool  # it is on the file system of the home folder
 
 
-def look_at(path: Path, origin: str, surroundings: Surroundings) -> Place:
+def look_at(path: Path, origin: str, surroundings: Surroundings) -> StoragePlace:
     """What is known about a folder."""
     existing = find_existing(path)
     mount = find_mount(existing)
@@ -47,7 +47,7 @@ def look_at(path: Path, origin: str, surroundings: Surroundings) -> Place:
     except (KedgeError, OSError):
         space, files_left, shares_home = None, None, False
     can_write = os.access(existing, os.W_OK | os.X_OK)
-    return Place(path, origin, mount.kind if mount else "", space, files_left, can_write, shares_home)
+    return StoragePlace(path, origin, mount.kind if mount else "", space, files_left, can_write, shares_home)
 
 
 def find_existing(path: Path) -> Path:
@@ -66,12 +66,12 @@ def check_store(surroundings: Surroundings) -> list[Finding]:
     place = look_at(settings.cache_directory, str(settings.sources["cache_directory"]), surroundings)
     better = None
     if place.space is not None and place.is_writable:
-        wanted = max(ROOM_FOR_IMAGE, place.space.usable)
+        wanted = max(_ROOM_FOR_IMAGE, place.space.usable)
         better = find_better_place(wanted, avoid=place.space.path, environ=surroundings.environ)
     return [judge_store(place, better)]
 
 
-def judge_store(place: Place, better: Space | None) -> Finding:
+def judge_store(place: StoragePlace, better: Space | None) -> Finding:
     """The gravest thing that can be said about the place."""
     docs = "guides/doctor.md#store"
     move = _tell_move(place.origin, f"{better.path}/kedge" if better else "FOLDER")
@@ -89,7 +89,7 @@ def judge_store(place: Place, better: Space | None) -> Finding:
         why = "quotas and file systems count files, too: 'No space left on device' with room to spare"
         what = f"{where}: there is room for {count_things(place.files_left, 'more file')} only"
         return Finding("store", WARNING, what, why, f"remove folders with many small files, or {move}", docs)
-    if place.space.usable < ROOM_FOR_IMAGE:
+    if place.space.usable < _ROOM_FOR_IMAGE:
         why = "images with CUDA have several GB, and the store keeps layers and image file: about twice that"
         return Finding("store", WARNING, f"{where}: {room}", why, f"kedge cache clean --days 30, or {move}", docs)
     if place.shares_home and better is not None and place.space.quota_left is not None:
@@ -119,7 +119,7 @@ def check_home(surroundings: Surroundings) -> list[Finding]:
     return [judge_home(look_at(home, "HOME", surroundings), is_folder(home))]
 
 
-def judge_home(place: Place, is_there: bool) -> Finding:
+def judge_home(place: StoragePlace, is_there: bool) -> Finding:
     """A full or missing home breaks programs that have nothing to do with it."""
     docs = "guides/doctor.md#home"
     if not is_there or str(place.path) == "/":

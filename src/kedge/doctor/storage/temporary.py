@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
-from kedge.doctor.storage.places import Place, describe_room, find_existing, is_folder, look_at
+from kedge.doctor.storage.places import StoragePlace, describe_room, find_existing, is_folder, look_at
 from kedge.doctor.surroundings import Surroundings
 from kedge.errors import KedgeError
 from kedge.model.size import format_size
@@ -31,7 +31,7 @@ def check_temporary(surroundings: Surroundings) -> list[Finding]:
     return [judge_temporary(place, is_there=is_there, kept_on=kept_on, is_noexec=bool(flags & os.ST_NOEXEC))]
 
 
-def judge_temporary(place: Place, *, is_there: bool, kept_on: str, is_noexec: bool) -> Finding:
+def judge_temporary(place: StoragePlace, *, is_there: bool, kept_on: str, is_noexec: bool) -> Finding:
     """The gravest thing that can be said about it."""
     docs = "guides/doctor.md#temporary"
     where = f"{place.path} ({place.origin})"
@@ -70,7 +70,7 @@ def check_node_place(surroundings: Surroundings) -> list[Finding]:
     return [judge_node_place(look_at(path, "", surroundings), describe_place(str(find_existing(path))))]
 
 
-def judge_node_place(place: Place, kept_on: str) -> Finding:
+def judge_node_place(place: StoragePlace, kept_on: str) -> Finding:
     """Whether a large image has room there, and whether it is a disk."""
     docs = "guides/doctor.md#node-place"
     room = describe_room(place.space) if place.space else "not known"

@@ -63,7 +63,7 @@ class BlockCodec:
         raise NotImplementedError
 
 
-class StoredCodec(BlockCodec):
+class _StoredCodec(BlockCodec):
     """No compression at all."""
 
     stores_all = True
@@ -80,8 +80,8 @@ class StoredCodec(BlockCodec):
         return bytes(data)
 
 
-class ZstdCodec(BlockCodec):
-    """Zstandard; level 0 is `DEFAULT_ZSTD`, chosen for blocks of an image."""
+class _ZstdCodec(BlockCodec):
+    """Zstandard; level 0 is `_DEFAULT_ZSTD`, chosen for blocks of an image."""
 
     name = "zstd"
     identifier = 6
@@ -95,7 +95,7 @@ class ZstdCodec(BlockCodec):
     def _new_compressor(self) -> zstandard.ZstdCompressor:
         if self.level:
             return zstandard.ZstdCompressor(level=self.level, write_content_size=True, write_checksum=False)
-        return zstandard.ZstdCompressor(compression_params=DEFAULT_ZSTD)
+        return zstandard.ZstdCompressor(compression_params=_DEFAULT_ZSTD)
 
     def compress_blocks(self, blocks: Sequence[Buffer]) -> Sequence[Any]:
         """Compress the whole batch in one call that holds no interpreter lock."""
@@ -124,7 +124,7 @@ class ZstdCodec(BlockCodec):
         return result
 
 
-class GzipCodec(BlockCodec):
+class _GzipCodec(BlockCodec):
     """Deflate in a zlib frame."""
 
     name = "gzip"
@@ -148,7 +148,7 @@ class GzipCodec(BlockCodec):
         return result
 
 
-class Lz4Codec(BlockCodec):
+class _Lz4Codec(BlockCodec):
     """LZ4 blocks; SquashFS requires their options block."""
 
     name = "lz4"
@@ -188,7 +188,7 @@ class XzCodec(BlockCodec):
         return result
 
 
-class LzmaCodec(BlockCodec):
+class _LzmaCodec(BlockCodec):
     """The lzma_alone format of SquashFS images from before xz, read only."""
 
     name = "lzma"
@@ -201,7 +201,7 @@ class LzmaCodec(BlockCodec):
         return lzma.LZMADecompressor(lzma.FORMAT_ALONE, memlimit=XZ_MEMORY_LIMIT).decompress(data, limit + 1)
 
 
-class LzoCodec(BlockCodec):
+class _LzoCodec(BlockCodec):
     """LZO1X, read only, with kedge's own decoder: slow, but such images are rare and no wheel is kept."""
 
     name = "lzo"
@@ -219,7 +219,7 @@ class LzoCodec(BlockCodec):
 #   Python source    1.095, 209   1.089, 197   1.148, 244
 # A 1.9 GB image of packages becomes 553.6 MB (level 3: 556.0, mksquashfs gzip: 534.9) for 1.4 s less of 16 s of CPU.
 # Small tables stay in the core's cache; matches of four bytes make up for them in binaries.
-DEFAULT_ZSTD = zstandard.ZstdCompressionParameters(
+_DEFAULT_ZSTD = zstandard.ZstdCompressionParameters(
     window_log=17,
     hash_log=14,
     chain_log=12,
@@ -230,7 +230,7 @@ DEFAULT_ZSTD = zstandard.ZstdCompressionParameters(
     write_content_size=1,  # the kernel needs no more than the content as window then
     write_checksum=0,  # one would find flipped bits, but Linux 6.18 fails to read blocks that end in one (tried)
 )
-KINDS: tuple[type[BlockCodec], ...] = (GzipCodec, LzmaCodec, LzoCodec, XzCodec, Lz4Codec, ZstdCodec)
+KINDS: tuple[type[BlockCodec], ...] = (_GzipCodec, _LzmaCodec, _LzoCodec, XzCodec, _Lz4Codec, _ZstdCodec)
 LEVELS = {"zstd": 22, "gzip": 9}  # the highest of those that have levels
 
 
@@ -238,7 +238,7 @@ def open_codec(spec: str) -> BlockCodec:
     """The codec that `--compress` names: "zstd[:1-22]", "gzip[:1-9]", "lz4", "none"; "xz", "lzo", "lzma" only read."""
     name, colon, text = spec.partition(":")
     if name == "none" and not colon:
-        return StoredCodec()
+        return _StoredCodec()
     kinds = {kind.name: kind for kind in KINDS}
     if name not in kinds:
         raise InvalidSetting(f"unknown compression {spec!r}", hint="choose zstd[:1-22], gzip[:1-9], lz4 or none")

@@ -18,15 +18,15 @@ from kedge.errors import CorruptImage, InvalidSetting
 from kedge.formats.compression.zstdframes import ZSTD_MAGIC, FrameTracker, is_skippable
 from kedge.model.tree import Buffer
 
-GZIP_MAGIC = b"\x1f\x8b"
-GZIP_ERROR: Any = zlib_ng.error  # an instance, if one believes the stubs
-XZ_MAGIC = b"\xfd7zXZ\x00"
-BZIP2_MAGIC = b"BZh"
-MAXIMUM_WINDOW = 128 << 20  # what `zstd -d` allows without --long, and then some; bounds the memory of one stream
+_GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_ERROR: Any = zlib_ng.error  # an instance, if one believes the stubs
+_XZ_MAGIC = b"\xfd7zXZ\x00"
+_BZIP2_MAGIC = b"BZh"
+_MAXIMUM_WINDOW = 128 << 20  # what `zstd -d` allows without --long, and then some; bounds the memory of one stream
 XZ_MEMORY_LIMIT = 192 << 20
 READ_SIZE = 256 << 10
-FIRST_MEMBER = 1 << 20  # bytes of gzip given to the engine at once
-LATER_MEMBERS = 16 << 10  # what follows a member is copied: little, where a layer has one for each file (eStargz)
+_FIRST_MEMBER = 1 << 20  # bytes of gzip given to the engine at once
+_LATER_MEMBERS = 16 << 10  # what follows a member is copied: little, where a layer has one for each file (eStargz)
 
 
 def inflate(chunks: Iterable[Buffer], *, where: str, piece: int = 1 << 18) -> Iterator[bytes]:
@@ -38,13 +38,13 @@ def inflate(chunks: Iterable[Buffer], *, where: str, piece: int = 1 << 18) -> It
     source = iter(chunks)
     head, waiting = _take_head(source)
     source = itertools.chain(waiting, source)
-    if head.startswith(GZIP_MAGIC):
+    if head.startswith(_GZIP_MAGIC):
         return _inflate_gzip(source, where, piece)
     if head[:4] == ZSTD_MAGIC or is_skippable(head[:4]):
         return _inflate_zstd(source, where, piece)
-    if head.startswith(XZ_MAGIC):
+    if head.startswith(_XZ_MAGIC):
         return _inflate_members(source, XZ, where, piece)
-    if head.startswith(BZIP2_MAGIC):
+    if head.startswith(_BZIP2_MAGIC):
         return _inflate_members(source, BZIP2, where, piece)
     return _pass_through(source, piece)
 
@@ -55,7 +55,7 @@ def _take_head(source: Iterator[Buffer]) -> tuple[bytes, list[Buffer]]:
     waiting: list[Buffer] = []
     for chunk in source:
         head += bytes(chunk[:8])
-        if len(head) >= len(XZ_MAGIC):
+        if len(head) >= len(_XZ_MAGIC):
             waiting.append(chunk)
             break
         waiting.append(bytes(chunk))
@@ -80,25 +80,25 @@ def _cut(chunk: Buffer, size: int) -> Iterator[Buffer]:
 def _inflate_gzip(source: Iterator[Buffer], where: str, piece: int) -> Iterator[bytes]:
     engine: Any = None  # None between members
     rest = b""
-    size = FIRST_MEMBER
+    size = _FIRST_MEMBER
     for part in itertools.chain.from_iterable(_cut(chunk, size) for chunk in source):
         data = rest + bytes(part) if rest else part
         rest = b""
         while len(data):
             if engine is None:
                 data = bytes(data).lstrip(b"\0")  # padding after a member
-                if len(data) < len(GZIP_MAGIC):
+                if len(data) < len(_GZIP_MAGIC):
                     rest = data
                     break
                 engine = _new_gzip(data, where)
             try:
                 output = engine.decompress(data, piece)
-            except GZIP_ERROR as problem:
+            except _GZIP_ERROR as problem:
                 raise _damaged(where, "gzip", problem) from problem
             if output:
                 yield output
             if engine.eof:
-                data, engine, size = engine.unused_data, None, LATER_MEMBERS
+                data, engine, size = engine.unused_data, None, _LATER_MEMBERS
             else:
                 data = engine.unconsumed_tail
     if engine is not None:
@@ -108,7 +108,7 @@ def _inflate_gzip(source: Iterator[Buffer], where: str, piece: int) -> Iterator[
 
 
 def _new_gzip(data: bytes, where: str) -> Any:
-    if not data.startswith(GZIP_MAGIC):
+    if not data.startswith(_GZIP_MAGIC):
         raise _garbage(where, "gzip")
     return zlib_ng.decompressobj(31)
 
@@ -164,8 +164,8 @@ class _MemberFormat:
                 data = bytes(chunk)
 
 
-XZ = _MemberFormat("xz", XZ_MAGIC)
-BZIP2 = _MemberFormat("bzip2", BZIP2_MAGIC)
+XZ = _MemberFormat("xz", _XZ_MAGIC)
+BZIP2 = _MemberFormat("bzip2", _BZIP2_MAGIC)
 
 
 def _inflate_members(source: Iterator[Buffer], kind: _MemberFormat, where: str, piece: int) -> Iterator[bytes]:
@@ -208,8 +208,8 @@ class _ChunkReader:
 
 def _inflate_zstd(source: Iterator[Buffer], where: str, piece: int) -> Iterator[bytes]:
     # The library says neither that a stream ends within a frame nor what follows the last one: the tracker does.
-    tracker = FrameTracker(MAXIMUM_WINDOW)
-    engine = zstandard.ZstdDecompressor(max_window_size=MAXIMUM_WINDOW)
+    tracker = FrameTracker(_MAXIMUM_WINDOW)
+    engine = zstandard.ZstdDecompressor(max_window_size=_MAXIMUM_WINDOW)
     reader: Any = _ChunkReader(source, tracker)
     with engine.stream_reader(reader, read_size=READ_SIZE, read_across_frames=True, closefd=False) as stream:
         while True:
@@ -225,18 +225,18 @@ def _inflate_zstd(source: Iterator[Buffer], where: str, piece: int) -> Iterator[
 
 
 def _damaged(where: str, kind: str, problem: Exception) -> CorruptImage:
-    return CorruptImage(f"{where}: the {kind} data is damaged: {problem}", context={"layer": where}, hint=REFETCH)
+    return CorruptImage(f"{where}: the {kind} data is damaged: {problem}", context={"layer": where}, hint=_REFETCH)
 
 
 def _truncated(where: str, kind: str) -> CorruptImage:
-    return CorruptImage(f"{where}: the {kind} data ends too early", context={"layer": where}, hint=REFETCH)
+    return CorruptImage(f"{where}: the {kind} data ends too early", context={"layer": where}, hint=_REFETCH)
 
 
 def _garbage(where: str, kind: str) -> CorruptImage:
-    return CorruptImage(f"{where}: garbage follows the {kind} data", context={"layer": where}, hint=REFETCH)
+    return CorruptImage(f"{where}: garbage follows the {kind} data", context={"layer": where}, hint=_REFETCH)
 
 
-REFETCH = "fetch it again; if it stays like this, the image was damaged when it was pushed"
+_REFETCH = "fetch it again; if it stays like this, the image was damaged when it was pushed"
 
 
 class StreamCompressor:

@@ -11,8 +11,8 @@ from typing import Self
 
 from kedge.errors import CorruptImage, ImageNotFound, KedgeError, UnsupportedFormat
 from kedge.formats.oci.stored import (
+    BlobDirectory,
     BlobFiles,
-    Folder,
     StoredImage,
     StoredLayer,
     pair_layers,
@@ -31,7 +31,7 @@ from kedge.model.manifest import (
 from kedge.model.platform import Platform
 
 REF_NAME = "org.opencontainers.image.ref.name"
-CONTAINERD_NAME = "io.containerd.image.name"
+_CONTAINERD_NAME = "io.containerd.image.name"
 _MAXIMUM_DEPTH = 4  # an index in an index in an index: nobody nests deeper
 
 
@@ -53,7 +53,7 @@ class OciLayout:
             raise ImageNotFound(
                 f"there is no OCI layout at {path}", hint="an OCI layout is a folder with an index.json"
             )
-        files = Folder(path)
+        files = BlobDirectory(path)
         if not files.has("index.json"):
             raise UnsupportedFormat(f"{path} is not an OCI layout: it has no index.json")
         return cls(files)
@@ -153,7 +153,7 @@ def _blob_name(entry: Descriptor) -> str:
 
 def _names(entry: Descriptor) -> list[str]:
     """What an entry is called, the OCI name first."""
-    found = [entry.annotations.get(REF_NAME, ""), entry.annotations.get(CONTAINERD_NAME, "")]
+    found = [entry.annotations.get(REF_NAME, ""), entry.annotations.get(_CONTAINERD_NAME, "")]
     return [name for name in found if name]
 
 

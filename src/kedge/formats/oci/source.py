@@ -13,10 +13,10 @@ from kedge.errors import FileProblem
 from kedge.formats.oci.archive import TarArchive
 from kedge.formats.oci.docker_archive import DockerArchive
 from kedge.formats.oci.layout import OciLayout, is_layout
-from kedge.formats.oci.stored import Folder, ImageSource
+from kedge.formats.oci.stored import BlobDirectory, StoredImages
 
 
-def open_images(path: Path, *, prefer_docker: bool = False, temporary: Path | None = None) -> ImageSource:
+def open_images(path: Path, *, prefer_docker: bool = False, temporary: Path | None = None) -> StoredImages:
     """Open an OCI layout folder, an OCI archive or a docker-save archive, compressed or not; the caller closes it.
 
     A compressed archive is inflated into an unnamed file in `temporary`, by default in TMPDIR.
@@ -24,7 +24,7 @@ def open_images(path: Path, *, prefer_docker: bool = False, temporary: Path | No
     if not path.exists():
         raise FileProblem(f"{path}: there is no such file or folder", hint="check the spelling of the path")
     if path.is_dir():
-        folder = Folder(path)
+        folder = BlobDirectory(path)
         return DockerArchive(folder) if folder.has("manifest.json") and not is_layout(folder) else OciLayout.open(path)
     archive = TarArchive.open(path, temporary)
     try:

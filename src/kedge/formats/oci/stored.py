@@ -45,7 +45,7 @@ class StoredImage:
         return parse_config(self.config)
 
 
-class ImageSource(Protocol):
+class StoredImages(Protocol):
     """A layout or archive that holds images. Close it, or use it in a `with` block."""
 
     def tags(self) -> list[str]:
@@ -90,7 +90,7 @@ class BlobFiles(Protocol):
         ...
 
 
-class Folder:
+class BlobDirectory:
     """A folder as `BlobFiles`; names come from digests and constants, never unchecked from a document."""
 
     def __init__(self, path: Path) -> None:

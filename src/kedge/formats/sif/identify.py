@@ -14,7 +14,7 @@ from kedge.errors import CorruptImage, KedgeError, UnsupportedFormat
 from kedge.formats.sif.layout import MAGIC, MAGIC_OFFSET
 
 PROBE = 2048  # Apptainer looks at as much
-EXT_MAGIC_OFFSET = 1080
+_EXT_MAGIC_OFFSET = 1080
 SQUASHFS_MAGIC = b"hsqs"
 
 
@@ -87,7 +87,7 @@ def identify_bytes(start: bytes) -> FileKind:
             return kind
     if start[257:262] == b"ustar":
         return FileKind.TAR
-    if start[EXT_MAGIC_OFFSET : EXT_MAGIC_OFFSET + 2] == b"\x53\xef":
+    if start[_EXT_MAGIC_OFFSET : _EXT_MAGIC_OFFSET + 2] == b"\x53\xef":
         return FileKind.EXT
     return _identify_text(start)
 

@@ -16,7 +16,7 @@ from enum import IntEnum
 HEADER = struct.Struct("<32s10s3s3s16s8q")  # launch, magic, version, architecture, uuid, then the eight numbers
 DESCRIPTOR = struct.Struct("<i?III3q4q128s384s")
 PARTITION_EXTRA = struct.Struct("<ii3s")  # file system, partition type, architecture
-SIGNATURE_EXTRA = struct.Struct("<i256s")  # hash, entity (a PGP fingerprint in its first 20 bytes, or zeros)
+_SIGNATURE_EXTRA = struct.Struct("<i256s")  # hash, entity (a PGP fingerprint in its first 20 bytes, or zeros)
 CRYPTO_EXTRA = struct.Struct("<ii")  # format, message type
 SBOM_EXTRA = struct.Struct("<i")
 
@@ -135,7 +135,7 @@ def encode_architecture(name: str) -> bytes:
     return ARCHITECTURE_CODES.get(name, ARCHITECTURE_CODES["unknown"])
 
 
-def decode_architecture(code: bytes) -> str:
+def _decode_architecture(code: bytes) -> str:
     """The OCI architecture name for the three bytes, or `unknown`."""
     return ARCHITECTURES.get(code.rstrip(b"\0").decode("latin-1"), "unknown")
 
@@ -192,7 +192,7 @@ class Header:
     @property
     def architecture(self) -> str:
         """The primary partition's architecture under its OCI name, or `unknown`."""
-        return decode_architecture(self.architecture_code)
+        return _decode_architecture(self.architecture_code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +277,7 @@ class SifDescriptor:
     @property
     def architecture(self) -> str:
         """Of a partition: the architecture its programs are for."""
-        return decode_architecture(PARTITION_EXTRA.unpack_from(self.extra)[2])
+        return _decode_architecture(PARTITION_EXTRA.unpack_from(self.extra)[2])
 
     @property
     def is_primary(self) -> bool:
@@ -292,12 +292,12 @@ class SifDescriptor:
     @property
     def hash_type(self) -> int:
         """Of a signature: the hash it is made over."""
-        return int(SIGNATURE_EXTRA.unpack_from(self.extra)[0])
+        return int(_SIGNATURE_EXTRA.unpack_from(self.extra)[0])
 
     @property
     def entity(self) -> bytes:
         """Of a signature: the signing key's fingerprint, 20 bytes, all zero where the kind of key has none."""
-        return bytes(SIGNATURE_EXTRA.unpack_from(self.extra)[1][:FINGERPRINT_LENGTH])
+        return bytes(_SIGNATURE_EXTRA.unpack_from(self.extra)[1][:FINGERPRINT_LENGTH])
 
 
 def pack_partition_extra(file_system: int, partition_type: int, architecture: str) -> bytes:
@@ -307,4 +307,4 @@ def pack_partition_extra(file_system: int, partition_type: int, architecture: st
 
 def pack_signature_extra(hash_type: int, entity: bytes = b"") -> bytes:
     """The type-dependent field of a signature."""
-    return SIGNATURE_EXTRA.pack(hash_type, entity)
+    return _SIGNATURE_EXTRA.pack(hash_type, entity)

@@ -35,11 +35,11 @@ def format_list(descriptors: Sequence[SifDescriptor]) -> str:
         group = str(each.group or "NONE")
         link = f"{each.link:<4}(G)" if each.links_group else str(each.link or "NONE")
         position = f"{each.offset}-{each.end}"
-        lines.append(f"{each.id:<5}|{group:<8}|{link:<8}|{position:<26}|{describe_object(each)}")
+        lines.append(f"{each.id:<5}|{group:<8}|{link:<8}|{position:<26}|{_describe_object(each)}")
     return "\n".join(lines) + "\n"
 
 
-def describe_object(descriptor: SifDescriptor) -> str:
+def _describe_object(descriptor: SifDescriptor) -> str:
     """The type with what matters about it: `FS (Squashfs/*System/arm64)`."""
     kind = describe_type(descriptor.data_type)
     details = "/".join(value for _, value in _list_details(descriptor))
@@ -57,7 +57,7 @@ def describe_object(descriptor: SifDescriptor) -> str:
 def format_header(header: Header) -> str:
     """The header, one field per line; what was never set is left out."""
     fields = [
-        ("Launch Script", decode_launch(header.launch)),
+        ("Launch Script", _decode_launch(header.launch)),
         ("Version", decode_text(header.version)),
         ("Primary Architecture", "" if header.architecture == "unknown" else header.architecture),
         ("ID", str(uuid.UUID(bytes=header.identity)) if any(header.identity) else ""),
@@ -99,7 +99,7 @@ def list_json(reader: SifReader) -> dict[str, Any]:
 def header_json(header: Header) -> dict[str, Any]:
     """The header for --json; times are unix seconds, or null."""
     return {
-        "launch": decode_launch(header.launch),
+        "launch": _decode_launch(header.launch),
         "version": decode_text(header.version),
         "architecture": header.architecture,
         "id": str(uuid.UUID(bytes=header.identity)),
@@ -160,7 +160,7 @@ def _name(names: dict[int, str], value: int) -> str:
     return names.get(value, "Unknown" if value == 0 else f"Unknown ({value})")
 
 
-def decode_launch(field: bytes) -> str:
+def _decode_launch(field: bytes) -> str:
     """The launch script without its newline."""
     return decode_text(field.split(b"\0", 1)[0].rstrip(b"\n"))
 

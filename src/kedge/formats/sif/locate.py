@@ -36,7 +36,7 @@ _MACHINES = {
 }
 
 
-class SifPlaces:
+class _SifPlaces:
     """Where the parts that a container needs are."""
 
     def __init__(self) -> None:
@@ -70,9 +70,9 @@ def table_size(start: bytes, file_size: int) -> tuple[int, int]:
     return (table, total) if 0 < total <= _MAXIMUM_DESCRIPTORS and fits else (0, 0)
 
 
-def locate_parts(start: bytes, table: bytes, file_size: int) -> SifPlaces | None:
+def locate_parts(start: bytes, table: bytes, file_size: int) -> _SifPlaces | None:
     """What the table says; None when there is no root file system here that can be mounted or read."""
-    found = SifPlaces()
+    found = _SifPlaces()
     found.identity = start[48:64] + start[72:80]
     for place in range(0, len(table), DESCRIPTOR_SIZE):
         if not table[place + 4]:  # a free slot
@@ -88,7 +88,7 @@ def locate_parts(start: bytes, table: bytes, file_size: int) -> SifPlaces | None
     return found if found.file_system else None
 
 
-def _take_partition(found: SifPlaces, table: bytes, place: int) -> bool:
+def _take_partition(found: _SifPlaces, table: bytes, place: int) -> bool:
     """Note a partition; False when it is one that nobody can use here."""
     extra = place + 201
     kind = int.from_bytes(table[extra : extra + 4], "little")

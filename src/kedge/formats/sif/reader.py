@@ -27,9 +27,9 @@ from kedge.formats.sif.layout import (
     decode_text,
 )
 
-MAXIMUM_DESCRIPTORS = 16384  # writers make 48; the bound keeps a false count from costing memory
-MAXIMUM_OBJECT = 64 << 20  # bytes that are read into memory at once: definition files, JSON, signatures
-CHUNK = 1 << 20
+_MAXIMUM_DESCRIPTORS = 16384  # writers make 48; the bound keeps a false count from costing memory
+_MAXIMUM_OBJECT = 64 << 20  # bytes that are read into memory at once: definition files, JSON, signatures
+_CHUNK = 1 << 20
 
 # offsets of the header's number fields, for messages
 _HEADER_FIELDS = {
@@ -139,7 +139,7 @@ class SifReader:
 
     # ---- reading objects
 
-    def read_object(self, descriptor: SifDescriptor, limit: int = MAXIMUM_OBJECT) -> bytes:
+    def read_object(self, descriptor: SifDescriptor, limit: int = _MAXIMUM_OBJECT) -> bytes:
         """The whole object; one larger than `limit` is refused."""
         if descriptor.size > limit:
             raise UnsupportedFormat(
@@ -153,7 +153,7 @@ class SifReader:
         position = descriptor.offset
         while position < descriptor.end:
             self.file.seek(position)
-            chunk = self.file.read(min(CHUNK, descriptor.end - position))
+            chunk = self.file.read(min(_CHUNK, descriptor.end - position))
             if not chunk:
                 raise CorruptImage(
                     f"{self.where} ends inside object {descriptor.id}",
@@ -164,7 +164,7 @@ class SifReader:
 
     def open_object(self, descriptor: SifDescriptor) -> io.BufferedReader:
         """The object as a seekable file of its own; it shares this file's position, so use one at a time."""
-        return io.BufferedReader(_Window(self.file, descriptor.offset, descriptor.size), CHUNK >> 3)
+        return io.BufferedReader(_Window(self.file, descriptor.offset, descriptor.size), _CHUNK >> 3)
 
     # ---- checks
 
@@ -189,8 +189,8 @@ class SifReader:
         total = header.descriptors_total
         if header.descriptors_free > total:
             raise self._damaged("descriptors_free", 80, f"is {header.descriptors_free}, more than all {total}")
-        if total > MAXIMUM_DESCRIPTORS:
-            raise self._damaged("descriptors_total", 88, f"is {total}; no file has more than {MAXIMUM_DESCRIPTORS}")
+        if total > _MAXIMUM_DESCRIPTORS:
+            raise self._damaged("descriptors_total", 88, f"is {total}; no file has more than {_MAXIMUM_DESCRIPTORS}")
         if header.table_size < total * DESCRIPTOR.size:
             need = total * DESCRIPTOR.size
             raise self._damaged("table_size", 104, f"is {header.table_size}, but {total} descriptors need {need}")

@@ -143,7 +143,7 @@ class SifBuilder:
             magic=MAGIC,
             version=VERSION,
             architecture_code=encode_architecture(self._architecture if primary else "unknown"),
-            identity=derive_identity(self._seed or self._content.digest()),
+            identity=_derive_identity(self._seed or self._content.digest()),
             created=self._created,
             modified=self._created,
             descriptors_free=TABLE_SLOTS - len(self._descriptors),
@@ -155,6 +155,6 @@ class SifBuilder:
         )
 
 
-def derive_identity(seed: bytes) -> bytes:
+def _derive_identity(seed: bytes) -> bytes:
     """The 16 bytes of a name-based UUID (version 5) for `seed`."""
     return uuid.uuid5(_NAMESPACE, hashlib.sha256(seed).hexdigest()).bytes

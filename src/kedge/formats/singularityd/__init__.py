@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.formats.singularityd.record import ImageRecord, SourceRecord
+from kedge.formats.singularityd.record import ConversionRecord, SourceRecord
 from kedge.formats.singularityd.tree import decorate, describe
 
-__all__ = ["ImageRecord", "SourceRecord", "decorate", "describe"]
+__all__ = ["ConversionRecord", "SourceRecord", "decorate", "describe"]

@@ -15,7 +15,7 @@ from kedge.formats.singularityd.go_json import encode_json
 SCRIPTS = ("runscript", "startscript", "test", "helpfile")
 _FILES = {"runscript": "runscript", "startscript": "startscript", "test": "test", "helpfile": "runscript.help"}
 _ENVIRONMENT_FILES = ("10-docker*.sh", "9?-environment.sh")
-MAXIMUM_APPS = 1000
+_MAXIMUM_APPS = 1000
 
 
 class FileView(Protocol):
@@ -31,7 +31,7 @@ class FileView(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class AppReport:
+class _AppReport:
     """One SCIF app of an image."""
 
     environment: dict[str, str] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class InspectReport:
     helpfile: str = ""
     deffile: str = ""
     startscript: str = ""
-    apps: dict[str, AppReport] = field(default_factory=dict)
+    apps: dict[str, _AppReport] = field(default_factory=dict)
 
     def as_document(self) -> dict[str, Any]:
         """The whole report in the shape of inspect-metadata.json."""
@@ -76,7 +76,7 @@ class InspectReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class ReportSelection:
     """What of a report is wanted; nothing chosen means the labels."""
 
     parts: frozenset[str] = frozenset()
@@ -94,7 +94,7 @@ def _wrap(attributes: dict[str, Any]) -> dict[str, Any]:
     return {"data": {"attributes": attributes}, "type": "container"}
 
 
-def select_document(report: InspectReport, selection: Selection) -> dict[str, Any]:
+def select_document(report: InspectReport, selection: ReportSelection) -> dict[str, Any]:
     """The JSON form of what is wanted."""
     attributes = report.as_attributes()
     if selection.everything:
@@ -114,13 +114,13 @@ def render_document(document: dict[str, Any]) -> str:
     return encode_json(document, indent="\t")
 
 
-def render_text(report: InspectReport, selection: Selection) -> str:
+def render_text(report: InspectReport, selection: ReportSelection) -> str:
     """The text form of what is wanted, in Apptainer's order."""
     if selection.list_apps:
         return "".join(f"{name}\n" for name in sorted(report.apps))
-    source: InspectReport | AppReport = report
+    source: InspectReport | _AppReport = report
     if selection.app:
-        source = report.apps.get(selection.app, AppReport())
+        source = report.apps.get(selection.app, _AppReport())
     wanted = selection.wanted
     text = f"{report.deffile}\n" if "deffile" in wanted and report.deffile else ""
     for name in SCRIPTS:
@@ -160,10 +160,10 @@ def parse_metadata(raw: bytes, where: str) -> InspectReport:
     )
 
 
-def _parse_app(app: object, where: str) -> AppReport:
+def _parse_app(app: object, where: str) -> _AppReport:
     if not isinstance(app, dict):
         raise CorruptImage(f"{where}: inspect-metadata.json: an app must be an object")
-    return AppReport(
+    return _AppReport(
         environment=_texts(app, "environment", where),
         labels=_texts(app, "labels", where),
         runscript=_text(app, "runscript", where),
@@ -201,14 +201,14 @@ def read_report(view: FileView, where: str) -> InspectReport:
         helpfile=script("helpfile"),
         deffile=(view.read_text(f"{folder}/Singularity") or "").rstrip("\n"),
         startscript=script("startscript"),
-        apps={name: _read_app(view, name, where) for name in view.list_names("/scif/apps")[:MAXIMUM_APPS]},
+        apps={name: _read_app(view, name, where) for name in view.list_names("/scif/apps")[:_MAXIMUM_APPS]},
     )
 
 
-def _read_app(view: FileView, name: str, where: str) -> AppReport:
+def _read_app(view: FileView, name: str, where: str) -> _AppReport:
     folder = f"/scif/apps/{name}/scif"
     script = _reader(view, folder)
-    return AppReport(
+    return _AppReport(
         environment=_read_environment(view, f"{folder}/env"),
         labels=_read_labels(view, f"{folder}/labels.json", where),
         runscript=script("runscript"),

@@ -21,7 +21,7 @@ class SourceRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class ImageRecord:
+class ConversionRecord:
     """The documents of a converted image, and what could not be carried over."""
 
     definition: bytes

@@ -45,14 +45,14 @@ def render_runscript(entrypoint: Sequence[str], command: Sequence[str]) -> str:
     if entrypoint:
         literal += f'    set -- {quote_words(entrypoint)} "$@"\n'
     return _TEMPLATE.format(
-        entrypoint=quote_single(join_evaluated(entrypoint)),
-        command=quote_single(join_evaluated(command)),
+        entrypoint=_quote_single(_join_evaluated(entrypoint)),
+        command=_quote_single(_join_evaluated(command)),
         literal=literal,
         evaluate=EVAL_LINE,
     )
 
 
-def join_evaluated(words: Sequence[str]) -> str:
+def _join_evaluated(words: Sequence[str]) -> str:
     """Words that survive one evaluation: each in double quotes, joined by spaces."""
     return " ".join(f'"{escape_double(word)}"' for word in words)
 
@@ -62,11 +62,11 @@ def escape_double(text: str) -> str:
     return "".join(f"\\{character}" if character in '\\"`$' else character for character in text)
 
 
-def quote_single(text: str) -> str:
+def _quote_single(text: str) -> str:
     """Text in single quotes; a single quote inside is written as '"'"'."""
     return "'" + text.replace("'", "'\"'\"'") + "'"
 
 
 def quote_words(words: Sequence[str]) -> str:
     """Words in single quotes, joined by spaces."""
-    return " ".join(quote_single(word) for word in words)
+    return " ".join(_quote_single(word) for word in words)

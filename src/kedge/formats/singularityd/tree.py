@@ -14,19 +14,19 @@ from kedge.formats.singularityd.environment import render_environment
 from kedge.formats.singularityd.go_json import encode_json, encode_text
 from kedge.formats.singularityd.inspect import InspectReport
 from kedge.formats.singularityd.labels import make_labels, render_labels
-from kedge.formats.singularityd.record import ImageRecord, SourceRecord, render_definition
+from kedge.formats.singularityd.record import ConversionRecord, SourceRecord, render_definition
 from kedge.formats.singularityd.runscript import render_runscript
 from kedge.model.manifest import ImageConfig
-from kedge.model.tree import ContentSink, Kind, Node
+from kedge.model.tree import ContentSink, Node, NodeKind
 
 _LINK_HOPS = 40  # the kernel's own limit
 _FOLDER = b".singularity.d/"
 
 
-def describe(config: ImageConfig, record: SourceRecord) -> ImageRecord:
+def describe(config: ImageConfig, record: SourceRecord) -> ConversionRecord:
     """The documents of the SIF, from the config alone: they stand before the partition."""
     section = config.section
-    return ImageRecord(
+    return ConversionRecord(
         definition=encode_text(render_definition(record)),
         inspect_metadata=encode_text(encode_json(report_config(config, record).as_document())),
         oci_config=encode_text(encode_json(_sorted(section))) if section else None,
@@ -50,7 +50,7 @@ def report_config(config: ImageConfig, record: SourceRecord) -> InspectReport:
     )
 
 
-def decorate(root: Node, sink: ContentSink, config: ImageConfig, record: SourceRecord) -> ImageRecord:
+def decorate(root: Node, sink: ContentSink, config: ImageConfig, record: SourceRecord) -> ConversionRecord:
     """Change the tree in place; returns what `describe` gives, with the warnings of the tree added."""
     documents = describe(config, record)
     editor = TreeEditor(root, sink, record.created)
@@ -72,7 +72,7 @@ def decorate(root: Node, sink: ContentSink, config: ImageConfig, record: SourceR
         editor.write(path.encode(), b"", 0o644)
     for name, target in files.LINKS.items():
         editor.link(name.encode(), target.encode())
-    return ImageRecord(
+    return ConversionRecord(
         documents.definition,
         documents.inspect_metadata,
         documents.oci_config,
@@ -101,7 +101,7 @@ class TreeEditor:
         parent_path, _, name = path.rpartition(b"/")
         parent = self.need_folder(parent_path) if parent_path else self.root
         node = parent.children.get(name)
-        if node is not None and node.kind is Kind.SYMLINK and not path.startswith(_FOLDER):
+        if node is not None and node.kind is NodeKind.SYMLINK and not path.startswith(_FOLDER):
             return self._follow(path)  # var/tmp -> /nowhere is the image's own business
         return self.need_folder(path)
 
@@ -109,7 +109,7 @@ class TreeEditor:
         """Let everybody read a folder of the root and the folders in it: an image may have kept them for root."""
         top = self.root.children[name]
         for node in (top, *top.children.values()):
-            if node.kind is Kind.DIRECTORY:
+            if node.kind is NodeKind.DIRECTORY:
                 node.mode |= 0o555
 
     def need_folder(self, path: bytes) -> Node:
@@ -120,18 +120,18 @@ class TreeEditor:
         folder = self.root
         for part in path.split(b"/"):
             child = folder.children.get(part)
-            if child is None or child.kind is not Kind.DIRECTORY:
+            if child is None or child.kind is not NodeKind.DIRECTORY:
                 if child is not None:
                     shown = path.decode(errors="replace")
                     self.warnings.append(f"/{shown} was no folder in the image; it is one now")
-                child = folder.children[part] = Node(Kind.DIRECTORY, 0o755, mtime=self.mtime)
+                child = folder.children[part] = Node(NodeKind.DIRECTORY, 0o755, mtime=self.mtime)
             folder = child
         return folder
 
     def write(self, path: bytes, data: bytes, mode: int) -> None:
         """A file of root's at `path`, in place of whatever had that name."""
         parent, _, name = path.rpartition(b"/")
-        node = Node(Kind.FILE, mode, mtime=self.mtime)
+        node = Node(NodeKind.FILE, mode, mtime=self.mtime)
         node.size = len(data)
         node.content = self.sink.add(data) if data else None
         self.need_folder(parent).children[name] = node
@@ -139,9 +139,9 @@ class TreeEditor:
     def link(self, name: bytes, target: bytes) -> None:
         """A symbolic link in the root; another link of that name is replaced, anything else is left alone."""
         known = self.root.children.get(name)
-        if known is not None and (known.kind is not Kind.SYMLINK or known.target == target):
+        if known is not None and (known.kind is not NodeKind.SYMLINK or known.target == target):
             return
-        node = Node(Kind.SYMLINK, 0o777, mtime=self.mtime)
+        node = Node(NodeKind.SYMLINK, 0o777, mtime=self.mtime)
         node.target = target
         self.root.children[name] = node
 
@@ -161,14 +161,14 @@ class TreeEditor:
             if child is None:
                 if not create:
                     return None
-                child = trail[-1].children[part] = Node(Kind.DIRECTORY, 0o755, mtime=self.mtime)
-            if child.kind is Kind.SYMLINK:
+                child = trail[-1].children[part] = Node(NodeKind.DIRECTORY, 0o755, mtime=self.mtime)
+            if child.kind is NodeKind.SYMLINK:
                 hops += 1
                 if hops > _LINK_HOPS:
                     return None
                 trail = trail[:1] if child.target.startswith(b"/") else trail
                 parts.extend(child.target.split(b"/")[::-1])
-            elif child.kind is Kind.DIRECTORY:
+            elif child.kind is NodeKind.DIRECTORY:
                 trail.append(child)
             else:
                 return None

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kedge.errors import CorruptImage
-from kedge.model.tree import ContentSource, Kind, Node
+from kedge.model.tree import ContentSource, Node, NodeKind
 from kedge.posix.files import explain, explained
 
-MAXIMUM_FILE = 16 << 20  # scripts and labels; real ones have a few kB
+_MAXIMUM_FILE = 16 << 20  # scripts and labels; real ones have a few kB
 _LINK_HOPS = 40  # the kernel's own limit
 Parts = tuple[str, ...]
 
@@ -44,8 +44,8 @@ def resolve_inside(path: str, read_link: Callable[[Parts], str | None]) -> Parts
 
 
 def _decode(data: bytes, path: str) -> str:
-    if len(data) > MAXIMUM_FILE:
-        raise CorruptImage(f"{path} in the image has more than {MAXIMUM_FILE} bytes; it cannot be what its name says")
+    if len(data) > _MAXIMUM_FILE:
+        raise CorruptImage(f"{path} in the image has more than {_MAXIMUM_FILE} bytes; it cannot be what its name says")
     return data.decode("utf-8", "replace")
 
 
@@ -60,12 +60,12 @@ class TreeView:
     def read_text(self, path: str) -> str | None:
         """The text of a regular file, or None."""
         node = self._resolve(path)
-        if node is None or node.kind is not Kind.FILE:
+        if node is None or node.kind is not NodeKind.FILE:
             return None
         data = b""
         if node.size:
             chunks = self._source.chunks(node)
-            while len(data) <= MAXIMUM_FILE and (chunk := next(chunks, b"")):
+            while len(data) <= _MAXIMUM_FILE and (chunk := next(chunks, b"")):
                 data += chunk
         return _decode(data, path)
 
@@ -85,7 +85,7 @@ class TreeView:
 
     def _read_link(self, parts: Parts) -> str | None:
         node = self._find(parts)
-        return os.fsdecode(node.target) if node is not None and node.kind is Kind.SYMLINK else None
+        return os.fsdecode(node.target) if node is not None and node.kind is NodeKind.SYMLINK else None
 
 
 class FolderView:
@@ -111,7 +111,7 @@ class FolderView:
         with os.fdopen(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 return None
-            return _decode(file.read(MAXIMUM_FILE + 1), path)
+            return _decode(file.read(_MAXIMUM_FILE + 1), path)
 
     def list_names(self, path: str) -> list[str]:
         """The sorted names in a folder."""

@@ -11,11 +11,11 @@ from typing import NamedTuple, TypeVar
 
 from kedge.errors import CorruptImage
 from kedge.formats.compression import BlockCodec
-from kedge.formats.squashfs.imagefile import ImageFile, IndexedTable, corrupt
+from kedge.formats.squashfs.imagefile import ImageRange, IndexedTable, corrupt
 from kedge.formats.squashfs.layout import BLOCK_SIZE_MASK, BLOCK_STORED
 
 Result = TypeVar("Result")
-GROUP_SIZE = 1 << 20  # bytes that are read and decompressed in one go
+_GROUP_SIZE = 1 << 20  # bytes that are read and decompressed in one go
 CACHED_FRAGMENTS = 16
 
 
@@ -30,7 +30,7 @@ class BlockPlace(NamedTuple):
 class BlockReader:
     """Reads blocks of one image; with `threads` it decompresses ahead, in memory bounded by threads × 2 groups."""
 
-    def __init__(self, image: ImageFile, codec: BlockCodec, block_size: int, threads: int) -> None:
+    def __init__(self, image: ImageRange, codec: BlockCodec, block_size: int, threads: int) -> None:
         self._image = image
         self._codec = codec
         self._block_size = block_size
@@ -67,7 +67,7 @@ class BlockReader:
         group: list[BlockPlace] = []
         for place in places:
             group.append(place)
-            if len(group) * self._block_size >= GROUP_SIZE:
+            if len(group) * self._block_size >= _GROUP_SIZE:
                 yield group
                 group = []
         if group:

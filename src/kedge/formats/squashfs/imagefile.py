@@ -16,7 +16,7 @@ from kedge.errors import CorruptImage
 from kedge.formats.compression import BlockCodec
 from kedge.formats.squashfs.layout import METADATA_SIZE, METADATA_STORED
 
-CACHED_BLOCKS = 256  # metadata blocks, 2 MiB
+_CACHED_BLOCKS = 256  # metadata blocks, 2 MiB
 
 
 def corrupt(table: str, offset: int, message: str) -> CorruptImage:
@@ -28,7 +28,7 @@ def corrupt(table: str, offset: int, message: str) -> CorruptImage:
     )
 
 
-class ImageFile:
+class ImageRange:
     """A range of a file; safe for several threads."""
 
     def __init__(self, file: BinaryIO, offset: int, size: int | None) -> None:
@@ -62,7 +62,7 @@ class ImageFile:
 class MetadataReader:
     """One table of metadata blocks between two offsets of the image."""
 
-    def __init__(self, image: ImageFile, codec: BlockCodec, name: str, start: int, end: int) -> None:
+    def __init__(self, image: ImageRange, codec: BlockCodec, name: str, start: int, end: int) -> None:
         self._image = image
         self._codec = codec
         self._cache: dict[int, tuple[bytes, int]] = {}
@@ -75,7 +75,7 @@ class MetadataReader:
         found = self._cache.get(position)
         if found is None:
             found = self._read_block(position)
-            if len(self._cache) >= CACHED_BLOCKS:
+            if len(self._cache) >= _CACHED_BLOCKS:
                 del self._cache[next(iter(self._cache))]
             self._cache[position] = found
         return found
@@ -144,7 +144,7 @@ class IndexedTable:
     """A table of equal entries in metadata blocks that are found through an index of u64."""
 
     def __init__(
-        self, metadata: MetadataReader, image: ImageFile, index: int, *, count: int, entry: struct.Struct
+        self, metadata: MetadataReader, image: ImageRange, index: int, *, count: int, entry: struct.Struct
     ) -> None:
         self._metadata = metadata
         self._entry = entry
@@ -153,7 +153,7 @@ class IndexedTable:
         blocks = -(-count // self._per_block)
         self._index = struct.unpack(f"<{blocks}Q", self._read_index(image, index, blocks * 8))
 
-    def _read_index(self, image: ImageFile, index: int, size: int) -> bytes:
+    def _read_index(self, image: ImageRange, index: int, size: int) -> bytes:
         if index + size > self._metadata.end:
             raise corrupt(self._metadata.name, index, f"an index for {self.count} entries does not fit in the image")
         return image.read(index, size, self._metadata.name)

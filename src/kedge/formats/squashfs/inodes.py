@@ -11,9 +11,9 @@ from kedge.errors import HostileImage
 from kedge.formats.squashfs import layout
 from kedge.formats.squashfs.imagefile import MetadataCursor, MetadataReader, corrupt
 from kedge.formats.squashfs.layout import INODE_HEADER, INVALID_XATTR, U32
-from kedge.model.tree import Kind
+from kedge.model.tree import NodeKind
 
-LARGEST_FILE = 1 << 44  # 16 TiB, as ext4; holes cost an attacker nothing
+_LARGEST_FILE = 1 << 44  # 16 TiB, as ext4; holes cost an attacker nothing
 
 
 class Inode(NamedTuple):
@@ -35,7 +35,7 @@ class Inode(NamedTuple):
     target: bytes = b""
 
 
-class Entry(NamedTuple):
+class DirectoryEntry(NamedTuple):
     """One name in a directory."""
 
     name: bytes
@@ -122,7 +122,7 @@ class InodeReader:
         return self._check_file(cursor, inode._replace(blocks=cursor.address))
 
     def _check_file(self, cursor: MetadataCursor, inode: Inode) -> Inode:
-        if inode.size > LARGEST_FILE:
+        if inode.size > _LARGEST_FILE:
             raise HostileImage(
                 f"SquashFS inode table at offset {cursor.where}: a file claims {inode.size} bytes",
                 context={"table": self._table.name, "offset": str(cursor.where), "field": "file_size"},
@@ -161,7 +161,7 @@ def _take_xattr(cursor: MetadataCursor, kind: int) -> int:
     return int(xattr)
 
 
-def read_entries(table: MetadataReader, inode: Inode) -> Iterator[Entry]:
+def read_entries(table: MetadataReader, inode: Inode) -> Iterator[DirectoryEntry]:
     """The entries of a directory, in the order they are stored."""
     remaining = inode.size
     if not remaining:
@@ -184,9 +184,9 @@ def read_entries(table: MetadataReader, inode: Inode) -> Iterator[Entry]:
                 raise corrupt(table.name, cursor.where, "a directory's entries do not fit in its size")
             if b"/" in name or b"\0" in name or name in (b".", b".."):
                 raise _hostile_name(table, cursor, name)
-            if not 1 <= kind <= Kind.SOCKET:
+            if not 1 <= kind <= NodeKind.SOCKET:
                 raise corrupt(table.name, cursor.where, f"{name[:80]!r} has the unknown type {kind}")
-            yield Entry(name, kind, block | offset)
+            yield DirectoryEntry(name, kind, block | offset)
 
 
 def _hostile_name(table: MetadataReader, cursor: MetadataCursor, name: bytes) -> HostileImage:

@@ -14,7 +14,7 @@ from kedge.formats.squashfs.layout import PADDING
 from kedge.model.tree import Buffer
 
 
-class Output:
+class OutputFile:
     """Positions are relative to where the file stood; works on descriptors, or through seek on files without one.
 
     While an image is being written nobody else may use the file; `leave_at` puts its position back in order.

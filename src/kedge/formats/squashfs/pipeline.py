@@ -14,13 +14,13 @@ from queue import SimpleQueue
 
 from kedge.formats.compression import BlockCodec
 from kedge.formats.squashfs.layout import BLOCK_SIZE_MASK, BLOCK_STORED
-from kedge.formats.squashfs.output import Output
+from kedge.formats.squashfs.output import OutputFile
 from kedge.model.tree import Buffer
 
-BATCH_SIZE = 2 << 20
-WIDE_BATCH_SIZE = 1 << 20  # with many threads: memory is threads × this
-BATCH_ENTRIES = 4096  # holes take no room in a batch, but memory elsewhere
-SPARSE = (0, 0)
+_BATCH_SIZE = 2 << 20
+_WIDE_BATCH_SIZE = 1 << 20  # with many threads: memory is threads × this
+_BATCH_ENTRIES = 4096  # holes take no room in a batch, but memory elsewhere
+_SPARSE = (0, 0)
 
 
 class Batch:
@@ -54,7 +54,7 @@ class BlockPipeline:
     Not to be shared: one thread puts blocks in. An error of a worker (no space left) is raised by the next call.
     """
 
-    def __init__(self, output: Output, codec: BlockCodec, block_size: int, threads: int, *, start: int) -> None:
+    def __init__(self, output: OutputFile, codec: BlockCodec, block_size: int, threads: int, *, start: int) -> None:
         self.positions = array("Q")
         self.sizes = array("I")
         self.end = start  # where the next batch is written
@@ -66,7 +66,7 @@ class BlockPipeline:
         self._jobs: SimpleQueue[Batch | None] = SimpleQueue()
         self._in_flight: deque[Batch] = deque()
         self._free: list[Batch] = []
-        self._capacity = max(block_size, BATCH_SIZE if threads <= 8 else WIDE_BATCH_SIZE)
+        self._capacity = max(block_size, _BATCH_SIZE if threads <= 8 else _WIDE_BATCH_SIZE)
         self._limit = max(threads + min(threads, 4), 1)
         self._committing = threading.Lock()
         self._changed = threading.Condition()
@@ -83,7 +83,7 @@ class BlockPipeline:
     def slot(self) -> memoryview:
         """Where the bytes of the next block belong: `block_size` bytes, valid until the next call of this."""
         batch = self._batch
-        if batch.used + self.block_size > self._capacity or len(batch.entries) >= BATCH_ENTRIES:
+        if batch.used + self.block_size > self._capacity or len(batch.entries) >= _BATCH_ENTRIES:
             self._submit()
             batch = self._batch
         return batch.view[batch.used : batch.used + self.block_size]
@@ -98,7 +98,7 @@ class BlockPipeline:
 
     def add_sparse(self) -> None:
         """A block of zeros, which takes no room. The slot stays as it is."""
-        self._batch.entries.append(SPARSE)
+        self._batch.entries.append(_SPARSE)
 
     def add_same(self, block: int) -> None:
         """A block with the bytes of an earlier one. The slot stays as it is."""

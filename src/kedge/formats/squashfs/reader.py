@@ -16,16 +16,16 @@ from kedge.errors import HostileImage, UnsupportedFormat
 from kedge.formats.compression import codec_of_image
 from kedge.formats.squashfs import layout
 from kedge.formats.squashfs.blockreader import BlockPlace, BlockReader
-from kedge.formats.squashfs.imagefile import ImageFile, IndexedTable, MetadataCursor, MetadataReader, corrupt
-from kedge.formats.squashfs.inodes import Entry, FileContent, Inode, InodeReader, read_entries
+from kedge.formats.squashfs.imagefile import ImageRange, IndexedTable, MetadataCursor, MetadataReader, corrupt
+from kedge.formats.squashfs.inodes import DirectoryEntry, FileContent, Inode, InodeReader, read_entries
 from kedge.formats.squashfs.layout import INVALID_FRAGMENT, INVALID_TABLE, INVALID_XATTR, Superblock
 from kedge.formats.squashfs.xattrs import XattrReader
-from kedge.model.tree import Kind, Node
+from kedge.model.tree import Node, NodeKind
 
-MAXIMUM_NAMES = 4_000_000
+_MAXIMUM_NAMES = 4_000_000
 MAXIMUM_DEPTH = 2048  # PATH_MAX is 4096: nothing deeper can be named
-WORDS_AT_ONCE = 2048
-_KINDS = {kind.value: kind for kind in Kind}  # calling an enumeration is slow
+_WORDS_AT_ONCE = 2048
+_KINDS = {kind.value: kind for kind in NodeKind}  # calling an enumeration is slow
 
 
 class SquashReader:
@@ -35,8 +35,8 @@ class SquashReader:
     """
 
     def __init__(self, file: BinaryIO, offset: int = 0, size: int | None = None, *, threads: int = 1) -> None:
-        image = ImageFile(file, offset, size)
-        self.superblock = superblock = read_superblock(image)
+        image = ImageRange(file, offset, size)
+        self.superblock = superblock = _read_superblock(image)
         codec = codec_of_image(superblock.compressor)
         self._image, self._codec = image, codec
         inodes = self._table("inode table", superblock.inode_table, superblock.directory_table)
@@ -151,7 +151,7 @@ class SquashReader:
         block_size = self.superblock.block_size
         position = content.start
         while count:
-            step = min(count, WORDS_AT_ONCE)
+            step = min(count, _WORDS_AT_ONCE)
             for word in struct.unpack(f"<{step}I", cursor.take(4 * step)):
                 length = min(block_size, size)
                 stored = self._blocks.check_word(word, position, "data block")
@@ -183,24 +183,24 @@ class SquashReader:
             raise corrupt("superblock", 32, "the root is no directory")
         return inode
 
-    def _read_entry(self, entry: Entry) -> Inode:
+    def _read_entry(self, entry: DirectoryEntry) -> Inode:
         inode = self._inodes.read(entry.address)
         if inode.kind != entry.kind:
             raise self._type_mismatch(entry)
         return inode
 
-    def _type_mismatch(self, entry: Entry) -> Exception:
+    def _type_mismatch(self, entry: DirectoryEntry) -> Exception:
         where = self._inode_table.start + (entry.address >> 16)
         return corrupt("directory table", where, f"{entry.name[:80]!r} and its inode differ in type")
 
-    def _check_growth(self, names: int, depth: int, entry: Entry, directory: Node) -> None:
-        if names > MAXIMUM_NAMES or depth > MAXIMUM_DEPTH:
-            limit = f"{MAXIMUM_NAMES} names" if names > MAXIMUM_NAMES else f"{MAXIMUM_DEPTH} levels of directories"
+    def _check_growth(self, names: int, depth: int, entry: DirectoryEntry, directory: Node) -> None:
+        if names > _MAXIMUM_NAMES or depth > MAXIMUM_DEPTH:
+            limit = f"{_MAXIMUM_NAMES} names" if names > _MAXIMUM_NAMES else f"{MAXIMUM_DEPTH} levels of directories"
             raise HostileImage(f"the SquashFS image has more than {limit}", hint="do not use this image")
         if entry.name in directory.children:
             raise HostileImage(f"{entry.name[:80]!r} is twice in one directory", hint="do not use this image")
 
-    def _check_directory(self, entry: Entry, seen: set[int]) -> None:
+    def _check_directory(self, entry: DirectoryEntry, seen: set[int]) -> None:
         if entry.address in seen:
             raise HostileImage(
                 f"directory {entry.name[:80]!r} has several parents",
@@ -220,18 +220,18 @@ class SquashReader:
         node = Node(kind, inode.mode, self._owner(inode.uid), self._owner(inode.gid), inode.mtime)
         if inode.xattr != INVALID_XATTR and self._xattrs is not None:
             node.xattrs = self._xattrs.get(inode.xattr)
-        if kind is Kind.FILE:
+        if kind is NodeKind.FILE:
             node.size = inode.size
             if inode.size:
                 node.content = FileContent(inode.start, inode.blocks, inode.fragment, inode.offset)
-        elif kind is Kind.SYMLINK:
+        elif kind is NodeKind.SYMLINK:
             node.target = inode.target
         else:
             node.rdev = inode.device
         return node
 
 
-def read_superblock(image: ImageFile) -> Superblock:
+def _read_superblock(image: ImageRange) -> Superblock:
     """The superblock, every field of it plausible."""
     fields = layout.SUPERBLOCK.unpack(image.read(0, layout.SUPERBLOCK_SIZE, "superblock"))
     magic, inodes, mtime, block_size, fragments, compressor, log, flags, ids, major, minor = fields[:11]

@@ -18,10 +18,10 @@ from kedge.formats.squashfs import layout
 from kedge.formats.squashfs.content import OFFSET_BITS, FileBlocks
 from kedge.formats.squashfs.layout import DIRECTORY_ENTRY, DIRECTORY_HEADER, DIRECTORY_RUN, INVALID_XATTR, U32
 from kedge.formats.squashfs.tables import IdTable, MetadataWriter, XattrTable
-from kedge.model.tree import Kind, Node
+from kedge.model.tree import Node, NodeKind
 
-UNPLACED = 0xFFFFFFFFFFFFFFFF
-OFFSET_MASK = (1 << OFFSET_BITS) - 1
+_UNPLACED = 0xFFFFFFFFFFFFFFFF
+_OFFSET_MASK = (1 << OFFSET_BITS) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class TreeTables:
         self._links: dict[Node, int] = {}  # of nodes with more than one name
         self._order: list[tuple[Node, Node | None]] = []  # directories with their parents, parents first
         self._number_nodes(root)
-        self.addresses = array("Q", [UNPLACED]) * len(self._numbers)
+        self.addresses = array("Q", [_UNPLACED]) * len(self._numbers)
         self.root = self._place_all(root)
 
     def _number_nodes(self, root: Node) -> None:
@@ -93,18 +93,18 @@ class TreeTables:
         """Store the inodes of the children, then the listing that points at them."""
         numbers, addresses, links = self._numbers, self.addresses, self._links
         number_of_directory = numbers[directory]
-        writer = ListingWriter()
+        writer = _ListingWriter()
         subdirectories = 0
         for name, child in directory.sorted_children():
             number = numbers[child]
-            address = UNPLACED
+            address = _UNPLACED
             if child.kind == 1:
                 subdirectories += 1
                 address = self._place(child, listings.pop(child), number_of_directory)
                 del parents[child]
             elif child in links:
                 address = addresses[number - 1]
-            if address == UNPLACED:
+            if address == _UNPLACED:
                 address = self._place(child, None, 0)
             writer.add(name, address, number, child.kind)
         return writer.store(self.directories, subdirectories)
@@ -132,7 +132,7 @@ class TreeTables:
         blocks = b""
         start, sparse, fragment, offset = 0, 0, layout.INVALID_FRAGMENT, 0
         if isinstance(content, int):
-            fragment, offset = content >> OFFSET_BITS, content & OFFSET_MASK
+            fragment, offset = content >> OFFSET_BITS, content & _OFFSET_MASK
         elif isinstance(content, FileBlocks):
             start, sparse, blocks = self._block_list(node, content)
         elif node.size:
@@ -168,12 +168,12 @@ def _pack_special(header: tuple[int, ...], node: Node, links: int, xattr: int) -
     if xattr != INVALID_XATTR:
         kind += layout.EXTENDED
         tail = U32.pack(xattr)
-    if node.kind is Kind.SYMLINK:
+    if node.kind is NodeKind.SYMLINK:
         target = node.target
         if len(target) > layout.TARGET_LIMIT:
             raise UnsupportedFormat(f"the target of a symbolic link has {len(target)} bytes: {target[:80]!r}...")
         return layout.SYMLINK.pack(kind, *header, links, len(target)) + target + tail
-    if node.kind in (Kind.FIFO, Kind.SOCKET):
+    if node.kind in (NodeKind.FIFO, NodeKind.SOCKET):
         return layout.IPC.pack(kind, *header, links) + tail
     try:
         device = layout.encode_device(node.rdev, os.major(node.rdev), os.minor(node.rdev))
@@ -182,7 +182,7 @@ def _pack_special(header: tuple[int, ...], node: Node, links: int, xattr: int) -
     return layout.DEVICE.pack(kind, *header, links, device) + tail
 
 
-class ListingWriter:
+class _ListingWriter:
     """The listing of one directory: runs of entries, each run under a header with what its entries share."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from kedge.errors import InvalidSetting
 from kedge.formats.compression import BlockCodec, open_codec
 from kedge.formats.squashfs import layout
 from kedge.formats.squashfs.content import ContentStore
-from kedge.formats.squashfs.output import Output
+from kedge.formats.squashfs.output import OutputFile
 from kedge.formats.squashfs.pipeline import BlockPipeline
 from kedge.formats.squashfs.tables import pack_table
 from kedge.formats.squashfs.treetables import BlockMap, TreeTables
@@ -47,7 +47,7 @@ class SquashWriter:
         self._options = options
         self._codec: BlockCodec = open_codec(options.codec)
         self._codec.compress_block(b"\0")  # refuses codecs that only read before anything is written
-        self._output = Output(file)
+        self._output = OutputFile(file)
         self._pipeline = BlockPipeline(
             self._output, self._codec, size, options.threads, start=layout.SUPERBLOCK_SIZE + len(self._options_block())
         )

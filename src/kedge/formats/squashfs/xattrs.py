@@ -6,19 +6,19 @@ from __future__ import annotations
 from kedge.errors import CorruptImage
 from kedge.formats.compression import BlockCodec
 from kedge.formats.squashfs import layout
-from kedge.formats.squashfs.imagefile import ImageFile, IndexedTable, MetadataCursor, MetadataReader, corrupt
+from kedge.formats.squashfs.imagefile import ImageRange, IndexedTable, MetadataCursor, MetadataReader, corrupt
 from kedge.model.tree import Xattrs
 
 TABLE = "xattr table"
-MAXIMUM_ENTRIES = 4096  # of one file; Linux's listxattr can name no more than 65536 bytes of names
-MAXIMUM_BYTES = 1 << 20  # of one file
-CACHED_SETS = 4096
+_MAXIMUM_ENTRIES = 4096  # of one file; Linux's listxattr can name no more than 65536 bytes of names
+_MAXIMUM_BYTES = 1 << 20  # of one file
+_CACHED_SETS = 4096
 
 
 class XattrReader:
     """Finds the set with a number; sets that were read lately are remembered."""
 
-    def __init__(self, image: ImageFile, codec: BlockCodec, start: int, used: int) -> None:
+    def __init__(self, image: ImageRange, codec: BlockCodec, start: int, used: int) -> None:
         header = image.read(start, layout.XATTR_TABLE.size, TABLE)
         entries, count, _ = layout.XATTR_TABLE.unpack(header)
         if not layout.SUPERBLOCK_SIZE <= entries <= start:
@@ -33,7 +33,7 @@ class XattrReader:
         found = self._cache.get(number)
         if found is None:
             found = self._read(number)
-            if len(self._cache) >= CACHED_SETS:
+            if len(self._cache) >= _CACHED_SETS:
                 self._cache.clear()
             self._cache[number] = found
         return found
@@ -41,15 +41,15 @@ class XattrReader:
     def _read(self, number: int) -> Xattrs:
         address, count, _ = self._ids.get(number, asked_by="an inode")
         cursor = MetadataCursor(self._entries, address)
-        if count > MAXIMUM_ENTRIES:
+        if count > _MAXIMUM_ENTRIES:
             raise corrupt(TABLE, cursor.where, f"one file with {count} extended attributes")
         total = 0
         result: list[tuple[bytes, bytes]] = []
         for _ in range(count):
             name, value = self._read_entry(cursor)
             total += len(name) + len(value)
-            if total > MAXIMUM_BYTES:
-                raise corrupt(TABLE, cursor.where, f"one file with more than {MAXIMUM_BYTES} bytes of attributes")
+            if total > _MAXIMUM_BYTES:
+                raise corrupt(TABLE, cursor.where, f"one file with more than {_MAXIMUM_BYTES} bytes of attributes")
             result.append((name, value))
         return tuple(sorted(result))
 

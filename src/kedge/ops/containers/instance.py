@@ -15,7 +15,7 @@ from kedge.posix.files import explained, write_atomically
 from kedge.posix.spawn import start_of
 from kedge.runtime.facts import ImageFacts
 from kedge.runtime.gather import gather_host
-from kedge.runtime.processes.instances import Folder, Instance, check_name
+from kedge.runtime.processes.instances import Instance, InstanceDirectory, check_name
 from kedge.runtime.processes.join import join
 from kedge.runtime.processes.sharing import shapes_container
 from kedge.runtime.processes.supervise import run_supervised
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     Say = Callable[[str, str], None]
 
-SCHEME = "instance://"
+_SCHEME = "instance://"
 _KEPT_OPTIONS = ("nv", "rocm", "device", "cdi_dirs", "fakeroot", "contain")  # programs that enter later need them too
 _GLANCE = 0.1  # seconds: a start script that fails at once is said at once
 
@@ -48,7 +48,7 @@ def start_instance(options: RunOptions, name: str, environ: Mapping[str, str], s
         )
     settle_options(options, environ, CONTAINER_SETTINGS)
     options.instance = name
-    folder = Folder(environ)
+    folder = InstanceDirectory(environ)
     options.pid = True
     own = os.getpid()
     outputs = folder.logs_of(name)
@@ -62,7 +62,7 @@ def start_instance(options: RunOptions, name: str, environ: Mapping[str, str], s
         raise
 
 
-def _start_claimed(options: RunOptions, folder: Folder, instance: Instance, say: Say) -> Instance:
+def _start_claimed(options: RunOptions, folder: InstanceDirectory, instance: Instance, say: Say) -> Instance:
     # late, both: commands in an instance need none of it
     from kedge.ops.containers.services import StartServices
     from kedge.runtime.start.detach import start_detached
@@ -85,7 +85,7 @@ def _start_claimed(options: RunOptions, folder: Folder, instance: Instance, say:
     )
     try:
         if options.pid_file:
-            write_pid_file(Path(options.pid_file), running)
+            _write_pid_file(Path(options.pid_file), running)
         folder.write(running)
         _warn_of_failure(running, say)
     except BaseException:
@@ -103,7 +103,7 @@ def _open_log(path: Path) -> int:
 
 
 def _add_log(problem: BaseException, path: Path) -> None:
-    said = read_tail(path)
+    said = _read_tail(path)
     if said and hasattr(problem, "context"):
         problem.context.setdefault("log", said)
 
@@ -111,12 +111,12 @@ def _add_log(problem: BaseException, path: Path) -> None:
 def _warn_of_failure(instance: Instance, say: Say) -> None:
     """The instance stays when its script has ended, but one that ended with complaints is worth a word."""
     time.sleep(_GLANCE)
-    said = read_tail(Path(instance.log_err))
+    said = _read_tail(Path(instance.log_err))
     if said and not _has_children(instance.pid):
         say("warn", f"the script of instance '{instance.name}' has ended already; it said:\n{said}")
 
 
-def read_tail(path: Path, limit: int = 1000) -> str:
+def _read_tail(path: Path, limit: int = 1000) -> str:
     """The end of a log."""
     try:
         with path.open("rb") as file:
@@ -126,7 +126,7 @@ def read_tail(path: Path, limit: int = 1000) -> str:
         return ""
 
 
-def write_pid_file(path: Path, instance: Instance) -> None:
+def _write_pid_file(path: Path, instance: Instance) -> None:
     """The number of the first process, for whoever watches it."""
     write_atomically(path, f"{instance.pid}\n".encode())  # in place of a link that another user left in /tmp
 
@@ -134,7 +134,7 @@ def write_pid_file(path: Path, instance: Instance) -> None:
 def run_in_instance(options: RunOptions, say: Say) -> int:
     """Become a program in a running instance."""
     settle_options(options, os.environ, ("keep",))
-    instance = Folder(os.environ).find(options.image.removeprefix(SCHEME))
+    instance = InstanceDirectory(os.environ).find(options.image.removeprefix(_SCHEME))
     for name, flag in options.given.items():
         if shapes_container(name) and name not in _KEPT_OPTIONS:
             say("warn", f"{flag} changes nothing: the instance '{instance.name}' is as it was started")
@@ -144,7 +144,7 @@ def run_in_instance(options: RunOptions, say: Say) -> int:
         say("out", f"enter the instance '{instance.name}' of {instance.image} (process {instance.pid})")
         return 0
     options.instance = instance.name
-    joined = Joined(instance, options)
+    joined = _Joined(instance, options)
     try:
         if join(instance.pid, start=instance.start):
             joined.enter()
@@ -156,7 +156,7 @@ def run_in_instance(options: RunOptions, say: Say) -> int:
         raise
 
 
-class Joined:
+class _Joined:
     """This process on its way into an instance; made before it joins."""
 
     def __init__(self, instance: Instance, options: RunOptions) -> None:
@@ -184,19 +184,19 @@ class Joined:
 
 def find_instance(environ: Mapping[str, str], name: str) -> Instance:
     """One that runs; InstanceProblem where there is none."""
-    return Folder(environ).find(name)
+    return InstanceDirectory(environ).find(name)
 
 
 def list_instances(environ: Mapping[str, str], pattern: str = "*") -> list[Instance]:
     """Those that run on this host, by name."""
-    return Folder(environ).list(pattern)
+    return InstanceDirectory(environ).list(pattern)
 
 
 def stop_instances(
     environ: Mapping[str, str], pattern: str, *, number: int = signal.SIGINT, patience: float = 10
 ) -> list[tuple[Instance, bool]]:
     """Ask them to end, and end them when they do not; returns each with whether it had to be killed."""
-    folder = Folder(environ)
+    folder = InstanceDirectory(environ)
     found = folder.list(pattern)
     if not found:
         others = ", ".join(each.name for each in folder.list()) or "none"
@@ -221,7 +221,7 @@ def stop_instances(
     return stopped
 
 
-def _forget(folder: Folder, instance: Instance) -> None:
+def _forget(folder: InstanceDirectory, instance: Instance) -> None:
     """Remove what was made for an instance that has ended."""
     if instance.passing:
         from kedge.runtime.start.one_time_image import remove_passing  # late: only with --disable-cache
@@ -300,7 +300,7 @@ def parse_signal(text: str) -> int:
 
 def find_logs(environ: Mapping[str, str], name: str) -> tuple[Path, Path]:
     """The logs of an instance, standard output first; it may have ended."""
-    paths = Folder(environ).logs_of(check_name(name))
+    paths = InstanceDirectory(environ).logs_of(check_name(name))
     if not all(path.is_file() for path in paths):
         raise InstanceProblem(
             f"there are no logs of an instance '{name}' on {os.uname().nodename}",

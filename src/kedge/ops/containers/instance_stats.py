@@ -17,7 +17,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class InstanceUsage:
     """One look at an instance."""
 
     when: float
@@ -28,16 +28,16 @@ class Usage:
     written: int
     processes: int
 
-    def cpu_share(self, before: Usage) -> float:
+    def cpu_share(self, before: InstanceUsage) -> float:
         """How many processors were busy since an earlier look, in percent of one."""
         return 100 * max(0.0, self.cpu - before.cpu) / max(1e-3, self.when - before.when)
 
 
-def measure(instance: Instance) -> Usage:
+def measure(instance: Instance) -> InstanceUsage:
     """Look at all processes of an instance now."""
     family = _list_members(instance.pid)
     blocks = [_read_blocks(each.pid) for each in family]
-    return Usage(
+    return InstanceUsage(
         time.monotonic(),
         sum(_read_seconds(each.pid) for each in family),
         count_memory(family),

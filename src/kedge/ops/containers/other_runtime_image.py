@@ -26,7 +26,7 @@ from kedge.settings import SETTINGS, Settings
 Say = Callable[[str, str], None]
 
 
-class SayingProgress(Silent):
+class _SayingProgress(Silent):
     """Hands notes and warnings on."""
 
     def __init__(self, say: Say) -> None:
@@ -128,7 +128,7 @@ def _have_file(kind: str, options: RunOptions, found: ImageFile | None, say: Say
     from kedge.ops.images.write_image import write_sif, write_squashfs  # late: what a runtime takes as it is needs none
 
     shape = Shape("sif", write_sif) if kind == "sif" else Shape("squashfs", write_squashfs)
-    workplace = _make_workplace(options, SayingProgress(say))
+    workplace = _make_workplace(options, _SayingProgress(say))
     reference = Reference(Transport.FILE, path=found.path) if found else Reference.parse(options.image)
     if workplace.settings.disable_cache:
         raise UsageError(

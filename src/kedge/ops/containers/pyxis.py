@@ -30,7 +30,7 @@ from kedge.store.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Got:
+class _Got:
     """A file for Enroot."""
 
     reference: str
@@ -48,14 +48,14 @@ class Got:
         }
 
 
-def get_image(uri: str, workplace: Workplace, environ: Mapping[str, str]) -> Got:
+def get_image(uri: str, workplace: Workplace, environ: Mapping[str, str]) -> _Got:
     """Have the image as a file that stays until `release_images`; made by one node for all, and kept for the next job.
 
     Where the registry cannot be reached, what its answer was last time counts.
     """
     reference = Reference.parse(uri)
     workplace = replace(workplace, access=AccessOptions(username=reference.user))
-    owner = name_owner(environ)
+    owner = _name_owner(environ)
     holds = _open_holds(workplace)
     name = reference.default_name(".sqsh")
     with workplace.open_store() as store:
@@ -66,15 +66,15 @@ def get_image(uri: str, workplace: Workplace, environ: Mapping[str, str]) -> Got
                 path = _build_alone(source, store, workplace, holds.place(owner, name))
             else:
                 path = holds.hold(_build(source, store, workplace, was_stored), owner, name)
-    return Got(reference.redacted, path, was_stored, owner)
+    return _Got(reference.redacted, path, was_stored, owner)
 
 
 def release_images(workplace: Workplace, environ: Mapping[str, str]) -> bool:
     """Let go of what this job step holds on this node; whether it held anything."""
-    return _open_holds(workplace).release(name_owner(environ))
+    return _open_holds(workplace).release(_name_owner(environ))
 
 
-def name_owner(environ: Mapping[str, str]) -> str:
+def _name_owner(environ: Mapping[str, str]) -> str:
     """Who holds an image: a step of a job on one node."""
     job, step = environ.get("SLURM_JOB_ID", ""), environ.get("SLURM_STEP_ID", "")
     node = environ.get("SLURMD_NODENAME") or os.uname().nodename

@@ -36,7 +36,7 @@ def _check_image(reference: Reference, surroundings: Surroundings) -> list[Findi
     settings, environ = surroundings.settings, surroundings.environ
     try:
         tables = load_known_tables(environ, Silent())
-        target = choose_target(surroundings, tables)
+        target = _choose_target(surroundings, tables)
         found = _explain(reference, surroundings, target, tables)
     except KedgeError as problem:
         return [explain_problem(reference.redacted, problem)]
@@ -56,7 +56,7 @@ def explain_checked(text: str, surroundings: Surroundings) -> tuple[Explanation,
     settings, environ = surroundings.settings, surroundings.environ
     try:
         tables = load_known_tables(environ, Silent())
-        target = choose_target(surroundings, tables)
+        target = _choose_target(surroundings, tables)
         found = explain(Reference.parse(text), Workplace(settings), target=target, offline=True, tables=tables)
         return found, chart_explanation(found, tables)
     except KedgeError:
@@ -82,7 +82,7 @@ def _explain(reference: Reference, surroundings: Surroundings, target: Target, t
     return answer or f"{reference.registry} did not tell of {reference.name} within {seconds:g} s"
 
 
-def choose_target(surroundings: Surroundings, tables: Tables) -> Target:
+def _choose_target(surroundings: Surroundings, tables: Tables) -> Target:
     """What it is judged for: the site that was asked for, or this machine; where that has no GPU, its site's queues."""
     settings, environ, site = surroundings.settings, surroundings.environ, surroundings.site
     name = settings.site if settings.site and settings.sources["site"].kind in ("flag", "environment") else ""

@@ -21,7 +21,7 @@ from kedge.host.memory import describe_killed, list_attempts
 from kedge.host.space import find_mount
 from kedge.ops.diagnose.report_secrets import Censor, show_environment
 from kedge.ops.setup.config import list_settings
-from kedge.posix.bounded import ANSWERED, LATE, Task, run_bounded
+from kedge.posix.bounded import ANSWERED, LATE, BoundedTask, run_bounded
 from kedge.posix.ourselves import own_interpreter
 from kedge.release import VERSION
 from kedge.settings import home_directory, xdg_directory
@@ -43,7 +43,7 @@ def make_report(diagnosis: Diagnosis, surroundings: Surroundings, *, command: st
         "Work that was killed, or is under way": partial(_show_attempts, surroundings),
         "The newest log of a bug": partial(_show_log, surroundings.environ),
     }
-    tasks = [Task(title, partial(_write, lines), _SECTION_SECONDS) for title, lines in sections.items()]
+    tasks = [BoundedTask(title, partial(_write, lines), _SECTION_SECONDS) for title, lines in sections.items()]
     outcomes = run_bounded(tasks, seconds=_SECTION_SECONDS)
     made = time.strftime("%Y-%m-%d %H:%M:%S %z")
     parts = [f"kedge doctor: report of {made}\n\nkedge {VERSION}\ncommand: {command}\n{diagnosis.summary}"]

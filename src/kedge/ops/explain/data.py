@@ -29,7 +29,7 @@ def learned_path(environ: Mapping[str, str]) -> Path:
 
 
 @frozen
-class TableSummary:
+class _TableSummary:
     """One table, or the rows of one image."""
 
     name: str
@@ -40,11 +40,11 @@ class TableSummary:
 
 
 @frozen
-class DataSummary:
+class _DataSummary:
     """What there is."""
 
-    tables: tuple[TableSummary, ...]
-    images: tuple[TableSummary, ...]
+    tables: tuple[_TableSummary, ...]
+    images: tuple[_TableSummary, ...]
     learned: str  # path of the learned rows
     learned_rows: int
     learned_when: str  # empty: nothing was learned yet
@@ -65,7 +65,7 @@ class Section:
 
 
 @frozen
-class CheckedFile:
+class _CheckedFile:
     """What a file of rows is worth."""
 
     path: str
@@ -76,7 +76,7 @@ class CheckedFile:
     notes: tuple[str, ...]  # rows that say what a shipped one says, too
 
 
-def summarize_tables(environ: Mapping[str, str]) -> DataSummary:
+def summarize_tables(environ: Mapping[str, str]) -> _DataSummary:
     """How many rows there are, how new, and what was learned when."""
     path = learned_path(environ)
     tables = load_tables(path)
@@ -84,12 +84,12 @@ def summarize_tables(environ: Mapping[str, str]) -> DataSummary:
     counts = {CUDA.name: len(tables.cuda), GPUS.name: len(tables.gpus), RELEASES.name: len(tables.releases)}
     learned = {RELEASES.name: len(tables.learned)}
     listed = [
-        TableSummary(
+        _TableSummary(
             kind.name, counts[kind.name], newest.get(kind.name, ""), str(SHIPPED / kind.file), learned.get(kind.name, 0)
         )
         for kind in TABLE_KINDS
     ]
-    return DataSummary(
+    return _DataSummary(
         tables=tuple(listed),
         images=tuple(_summarize_image(image, tables) for image in tables.images),
         learned=str(path),
@@ -99,11 +99,11 @@ def summarize_tables(environ: Mapping[str, str]) -> DataSummary:
     )
 
 
-def _summarize_image(image: str, tables: Tables) -> TableSummary:
+def _summarize_image(image: str, tables: Tables) -> _TableSummary:
     rows = [row for row in tables.releases if row.image == image]
     learned = sum(row.image == image for row in tables.learned)
     newest = _newest(row.tag for row in rows)
-    return TableSummary(image, len(rows), newest, "", learned)
+    return _TableSummary(image, len(rows), newest, "", learned)
 
 
 def _newest(names: Iterable[str]) -> str:
@@ -187,7 +187,7 @@ def _propose(word: str, tables: Tables) -> str:
     return propose(word, known) or "name a table (cuda, gpus, releases), an image, a GPU or a CUDA version"
 
 
-def check_rows(path: Path) -> CheckedFile:
+def check_rows(path: Path) -> _CheckedFile:
     """Whether rows that somebody wants to contribute are good: each by itself, and beside those that are shipped."""
     tables = load_tables()
     with explained(path):
@@ -203,7 +203,7 @@ def check_rows(path: Path) -> CheckedFile:
             there = tables.find_release(row.image, row.tag)  # by a pattern
         new += there is None
         notes += [f"line {line}: {text}" for text in _compare(row, there)] if there is not None else []
-    return CheckedFile(str(path), table.kind.name, len(table.rows), new, table.problems, tuple(notes))
+    return _CheckedFile(str(path), table.kind.name, len(table.rows), new, table.problems, tuple(notes))
 
 
 def _key_of(row: Any, kind: TableKind) -> tuple[str, ...]:

@@ -66,7 +66,7 @@ class ImageUpdate:
 
 
 @frozen
-class UpdateResult:
+class _UpdateResult:
     """What became of all of them; `stopped` says why the rest was not asked."""
 
     path: str
@@ -79,7 +79,7 @@ class UpdateResult:
         return sum(len(each.learned) for each in self.images)
 
 
-def update_tables(workplace: Workplace, environ: Mapping[str, str], request: UpdateRequest) -> UpdateResult:
+def update_tables(workplace: Workplace, environ: Mapping[str, str], request: UpdateRequest) -> _UpdateResult:
     """Read the configs of tags that the tables do not know in full, and keep what they say."""
     if request.since:
         read_since(request.since)
@@ -94,7 +94,7 @@ def update_tables(workplace: Workplace, environ: Mapping[str, str], request: Upd
             update.learn(repository)
             if update.stopped is not None:
                 break
-        return UpdateResult(str(path), tuple(update.images), update.stopped)
+        return _UpdateResult(str(path), tuple(update.images), update.stopped)
 
 
 class _Learned:

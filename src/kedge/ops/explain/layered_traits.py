@@ -25,7 +25,7 @@ def read_registry_traits(resolved: Resolved, store: Store, tables: Tables) -> Im
     traits = read_layered_traits(name_reference(resolved.reference), resolved.manifest, config, tables)
     if resolved.index is None:
         return traits
-    return replace(traits, architectures=list_index_architectures(resolved.index) or traits.architectures)
+    return replace(traits, architectures=_list_index_architectures(resolved.index) or traits.architectures)
 
 
 def read_layered_traits(name: str, manifest: Manifest, config: ImageConfig, tables: Tables) -> ImageTraits:
@@ -47,7 +47,7 @@ def name_reference(reference: Reference) -> str:
     return reference.path if reference.transport is Transport.FILE else reference.redacted
 
 
-def list_index_architectures(index: Index) -> tuple[str, ...]:
+def _list_index_architectures(index: Index) -> tuple[str, ...]:
     """The architectures that an index has images for, in its order."""
     platforms = [entry.platform for entry in index.manifests if entry.platform is not None]
     usable = [each.architecture for each in platforms if each.os == "linux" and each.architecture != "unknown"]

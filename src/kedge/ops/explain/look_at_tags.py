@@ -18,11 +18,11 @@ from kedge.ops.explain.layered_traits import read_registry_traits
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.resolve import resolve
 
-MOST_LOOKS = 100  # two or three requests each
+_MOST_LOOKS = 100  # two or three requests each
 
 
 @frozen
-class Look:
+class _TagFacts:
     """What one tag's config tells; `problem` where it could not be read."""
 
     tag: str
@@ -32,13 +32,13 @@ class Look:
 
 def look_at_tags(
     tags: Sequence[str], repository: Repository, workplace: Workplace, tables: Tables, *, architecture: str = ""
-) -> list[Look]:
+) -> list[_TagFacts]:
     """The config of each tag, read a few at a time; a tag that cannot be read says why, and stops nobody."""
     from kedge.registry.client import RegistryClient
 
-    if len(tags) > MOST_LOOKS:
+    if len(tags) > _MOST_LOOKS:
         raise UsageError(
-            f"--look reads up to {MOST_LOOKS} images, and these are {len(tags)}",
+            f"--look reads up to {_MOST_LOOKS} images, and these are {len(tags)}",
             hint="narrow it: --limit, --since, --match",
         )
     if architecture:
@@ -47,13 +47,13 @@ def look_at_tags(
     with workplace.hurry().open_access() as access, workplace.open_store() as store:
         client = RegistryClient(repository.registry, access)
 
-        def look(tag: str) -> Look:
+        def look(tag: str) -> _TagFacts:
             reference = Reference.parse(f"docker://{repository.name}:{tag}")
             try:
                 resolved = resolve(reference, workplace, store, any_platform=True, client=client)
-                return Look(tag, read_registry_traits(resolved, store, tables))
+                return _TagFacts(tag, read_registry_traits(resolved, store, tables))
             except KedgeError as problem:
-                return Look(tag, problem=problem.message)
+                return _TagFacts(tag, problem=problem.message)
             finally:
                 task.advance(1)
 

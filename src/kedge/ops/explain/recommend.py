@@ -10,8 +10,8 @@ from kedge.compat.recommend import (
     NO_KERNELS,
     NOT_KNOWN,
     OTHER_MAKER,
-    Choice,
     Recommendation,
+    TagChoice,
     recommend,
     tell_other_image,
 )
@@ -34,7 +34,7 @@ class Advice:
     """What to take, how to get it, and what else there is."""
 
     recommendation: Recommendation
-    best: Choice | None  # None: it depends on the driver, which is not known
+    best: TagChoice | None  # None: it depends on the driver, which is not known
     name: str  # nvcr.io/nvidia/pytorch:24.03-py3; nvcr.io/nvidia/pytorch where there is no one tag
     command: str  # to pull it; empty where there is no one tag
     is_from_registry: bool  # the registry was asked, so it can be pulled

@@ -43,7 +43,7 @@ def search(
         raise UsageError(
             f"a search takes some words, up to {_LONGEST_QUERY} characters", hint="as in: kedge search pytorch"
         )
-    known = search_tables(text.split(), tables)
+    known = _search_tables(text.split(), tables)
     if not catalogs:
         return SearchResult(tuple(known[:limit]), {TABLES: len(known)})
     answers, problems = _ask(text, workplace, catalogs, limit)
@@ -55,7 +55,7 @@ def search(
     return SearchResult(_merge(found, known), totals, silent)
 
 
-def search_tables(words: Sequence[str], tables: Tables) -> list[CatalogEntry]:
+def _search_tables(words: Sequence[str], tables: Tables) -> list[CatalogEntry]:
     """The repositories of the tables whose name or framework has all the words."""
     from kedge.registry.catalog import CatalogEntry
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from kedge.errors import UsageError
 from kedge.model.form import Form
 from kedge.model.reference import Reference
-from kedge.ops.images.output_name import Output, choose_tag, read_output
+from kedge.ops.images.output_name import ImageOutput, choose_tag, read_output
 from kedge.ops.images.repack import is_sif_file, repack_sif
 from kedge.ops.images.write_image import choose_options, write_image
 from kedge.ops.setup.workplace import Workplace
@@ -22,7 +22,7 @@ class ConvertRequest:
     """What to convert, where to, and as what."""
 
     source: Reference
-    target: Output
+    target: ImageOutput
     force: bool = False
 
 
@@ -40,11 +40,11 @@ class Converted:
         return {"source": self.source, "output": str(self.output), "format": str(self.form), "size": self.size}
 
 
-def read_target(text: str, form: Form | None = None, tag: str | None = None) -> Output:
+def read_target(text: str, form: Form | None = None, tag: str | None = None) -> ImageOutput:
     """The target of a conversion: as `read_output`, and a name without any ending is a folder."""
     found = read_output(text, form)
     named = found.form or (Form.SANDBOX if "." not in Path(text).name else None)
-    return Output(found.path, Output(found.path, named).require_form(), tag or found.tag)
+    return ImageOutput(found.path, ImageOutput(found.path, named).require_form(), tag or found.tag)
 
 
 def convert(request: ConvertRequest, workplace: Workplace, *, dry_run: bool = False) -> Converted:

@@ -70,7 +70,7 @@ def _inspect_sif(reference: Reference, workplace: Workplace, store: Store) -> In
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteInspection:
+class _RemoteInspection:
     """What a SIF elsewhere says of itself; `path` is the stored copy, where there is one."""
 
     inspection: Inspection
@@ -81,21 +81,21 @@ class RemoteInspection:
 
 def inspect_remote_sif(
     reference: Reference, workplace: Workplace, store: Store, *, offline: bool = False
-) -> RemoteInspection:
+) -> _RemoteInspection:
     """Inspect a SIF where it is, by a few range requests, or its copy in the store."""
     source = find_sif_source(reference, workplace, store, offline=offline)
     stored = store.find_image(source.key) or (store.images.find_delivered(source.key) if offline else None)
     if stored is not None:
-        return RemoteInspection(inspect_path(stored), stored, source.size)
+        return _RemoteInspection(inspect_path(stored), stored, source.size)
     if offline:
         raise ImageNotFound(f"{reference.redacted} is not in the store, and --offline forbids to ask for it")
     if source.size is None:
         raise _pull_first(reference.redacted, "its server does not say how long it is")
-    file = cast("BinaryIO", RemoteFile(source, source.size, reference.redacted))
+    file = cast("BinaryIO", _RemoteImageFile(source, source.size, reference.redacted))
     inspection = inspect_file(file, reference.redacted)
     is_sif = identify_file(file) is FileKind.SIF
     architecture = SifReader(file, reference.redacted).header.architecture if is_sif else "unknown"
-    return RemoteInspection(inspection, None, source.size, "" if architecture == "unknown" else architecture)
+    return _RemoteInspection(inspection, None, source.size, "" if architecture == "unknown" else architecture)
 
 
 def _pull_first(where: str, why: str) -> UnsupportedFormat:
@@ -105,7 +105,7 @@ def _pull_first(where: str, why: str) -> UnsupportedFormat:
     )
 
 
-class RemoteFile(io.RawIOBase):
+class _RemoteImageFile(io.RawIOBase):
     """A file elsewhere, read in a few large windows; nothing of it is verified."""
 
     def __init__(self, source: SifSource, size: int, where: str) -> None:

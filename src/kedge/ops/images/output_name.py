@@ -28,7 +28,7 @@ _TAGGED = (Form.OCI, Form.OCI_ARCHIVE, Form.DOCKER_ARCHIVE)
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class ImageOutput:
     """A target: its path, its form where the text says it, and what OCI forms call the image."""
 
     path: Path
@@ -53,7 +53,7 @@ class Output:
         require_writable(path.parent)
 
 
-def read_output(text: str, form: Form | None = None) -> Output:
+def read_output(text: str, form: Form | None = None) -> ImageOutput:
     """Read a target; `form` is what `--format` says. `./oci:x` is a plain file name, and so is `pytorch:21.08.sif`."""
     if text == "-":
         raise UsageError("an image cannot be written to standard output", hint="name a file; ./- is one, too")
@@ -63,16 +63,16 @@ def read_output(text: str, form: Form | None = None) -> Output:
         )
     prefix, colon, rest = text.partition(":")
     if not colon or prefix not in set(Form):
-        return Output(Path(text), form or _guess_form(text))
+        return ImageOutput(Path(text), form or _guess_form(text))
     named = Form(prefix)
     if form not in (None, named):
         raise UsageError(f"'{text}' is an {named} image, but --format says {form}", hint="leave one of the two out")
     if named in _TAGGED:
         reference = Reference.parse(text)
-        return Output(Path(reference.path), named, reference.tag)
+        return ImageOutput(Path(reference.path), named, reference.tag)
     if not rest:
         raise UsageError(f"'{text}' names no path", hint=f"write it as {prefix}:PATH")
-    return Output(Path(rest), named)
+    return ImageOutput(Path(rest), named)
 
 
 def _guess_form(text: str) -> Form | None:

@@ -20,7 +20,7 @@ from kedge.posix.files import atomic_output, explained, temporary_beside
 from kedge.posix.process import run_program
 from kedge.posix.programs import find_program
 
-SMALLEST = 64  # MiB, as Apptainer
+_SMALLEST = 64  # MiB, as Apptainer
 LAYERS = ("upper", "work")
 _IMAGE_MODE = 0o600  # it may hold what nobody else is to read
 _ENCRYPTED = (FileSystem.ENCRYPTED_SQUASHFS, FileSystem.GOCRYPTFS_SQUASHFS)
@@ -30,14 +30,14 @@ _ENCRYPTED = (FileSystem.ENCRYPTED_SQUASHFS, FileSystem.GOCRYPTFS_SQUASHFS)
 class OverlayOptions:
     """The flags of `overlay create`."""
 
-    size: int = SMALLEST  # MiB
+    size: int = _SMALLEST  # MiB
     is_sparse: bool = False
     for_fakeroot: bool = False  # the layer belongs to root, as which --fakeroot works
     folders: tuple[str, ...] = ()  # that are there from the beginning
 
 
 @dataclass(frozen=True, slots=True)
-class CreatedOverlay:
+class _CreatedOverlay:
     """What was made: a file, or a partition of one."""
 
     path: str
@@ -49,10 +49,12 @@ class CreatedOverlay:
         return {"file": self.path, "size": self.size, "partition": self.identifier}
 
 
-def create_overlay(path: Path, options: OverlayOptions) -> CreatedOverlay:
+def create_overlay(path: Path, options: OverlayOptions) -> _CreatedOverlay:
     """Make a new image file, or add an overlay partition where `path` is a SIF; raises before anything is changed."""
-    if options.size < SMALLEST:
-        raise UsageError(f"an overlay has {SMALLEST} MiB at least, not {options.size}", hint=f"give --size {SMALLEST}")
+    if options.size < _SMALLEST:
+        raise UsageError(
+            f"an overlay has {_SMALLEST} MiB at least, not {options.size}", hint=f"give --size {_SMALLEST}"
+        )
     folders = [_check_folder(folder) for folder in options.folders]
     require_programs(options)
     if path.is_file():
@@ -61,7 +63,7 @@ def create_overlay(path: Path, options: OverlayOptions) -> CreatedOverlay:
         raise _refuse_existing(path)
     with atomic_output(path, mode=_IMAGE_MODE) as file:
         _fill_image(Path(file.name), options, folders)
-    return CreatedOverlay(str(path), options.size << 20)
+    return _CreatedOverlay(str(path), options.size << 20)
 
 
 def require_programs(options: OverlayOptions) -> None:
@@ -74,7 +76,7 @@ def require_programs(options: OverlayOptions) -> None:
             )
 
 
-def _add_partition(path: Path, options: OverlayOptions, folders: Sequence[PurePosixPath]) -> CreatedOverlay:
+def _add_partition(path: Path, options: OverlayOptions, folders: Sequence[PurePosixPath]) -> _CreatedOverlay:
     with explained(path), path.open("rb") as file:
         if file.read(64)[32:41] != b"SIF_MAGIC":
             raise _refuse_existing(path)
@@ -93,7 +95,7 @@ def _add_partition(path: Path, options: OverlayOptions, folders: Sequence[PurePo
             added = append_object(path, item)
     finally:
         temporary.unlink(missing_ok=True)
-    return CreatedOverlay(str(path), added.size, added.id)
+    return _CreatedOverlay(str(path), added.size, added.id)
 
 
 def _check_sif(reader: SifReader, path: Path) -> SifDescriptor:

@@ -20,7 +20,7 @@ from kedge.model.digest import Digest
 from kedge.model.form import Form
 from kedge.model.platform import Platform
 from kedge.model.reference import Reference, Transport
-from kedge.ops.images.output_name import Output, choose_tag
+from kedge.ops.images.output_name import ImageOutput, choose_tag
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.resolve import Resolved, compare_platform, resolve
 from kedge.posix.files import explained
@@ -120,7 +120,7 @@ def _pull_as_needed(request: PullRequest, workplace: Workplace, *, dry_run: bool
 
 
 def _pull(request: PullRequest, workplace: Workplace, *, dry_run: bool) -> Pulled:
-    target = choose_output(request, workplace)
+    target = _choose_output(request, workplace)
     if request.reference.transport is Transport.INSTANCE:
         raise UsageError(f"{request.reference} is a running container; there is nothing to pull")
     plan = Pulled(request.reference.redacted, target, request.form)
@@ -145,10 +145,10 @@ def _pull_remote(request: PullRequest, plan: Pulled, workplace: Workplace, *, dr
         return puller.pull_sif(plan, dry_run=dry_run)
 
 
-def choose_output(request: PullRequest, workplace: Workplace) -> Path:
+def _choose_output(request: PullRequest, workplace: Workplace) -> Path:
     """The output path; refused at once when it exists, before anything is downloaded."""
     target = _name_output(request, workplace)
-    Output(target, request.form).refuse_existing(force=request.force)
+    ImageOutput(target, request.form).refuse_existing(force=request.force)
     return target
 
 
@@ -330,7 +330,7 @@ class _Puller:
         what = f"the pull of {self.request.reference.redacted}"
         is_passing = self.workplace.settings.disable_cache
         result = estimate_size(resolved.compressed_size, self.request.form)
-        together = same_device(self.store.root, target.parent)
+        together = _same_device(self.store.root, target.parent)
         is_kept = self.request.form is Form.SIF and not is_passing
         needed = missing + (result if together or is_kept else 0)
         require_space(self.store.root, needed, what, choice=self.workplace.store_choice)
@@ -343,7 +343,7 @@ class _Puller:
 
         size, what = source.size or 0, f"the pull of {self.request.reference.redacted}"
         require_space(self.store.root, size, what, choice=self.workplace.store_choice)
-        if self.request.form is Form.SIF and not same_device(self.store.root, target.parent):
+        if self.request.form is Form.SIF and not _same_device(self.store.root, target.parent):
             require_space(target.parent, size, what, choice="--dir {}")
 
 
@@ -352,12 +352,12 @@ def estimate_size(compressed: int, form: Form) -> int:
     return compressed * 3 if form is Form.SANDBOX else compressed * 11 // 10 + (1 << 20)
 
 
-def same_device(one: Path, other: Path) -> bool:
+def _same_device(one: Path, other: Path) -> bool:
     """Whether two places are on one file system; a place that does not exist yet is where its parent is."""
-    return nearest_existing(one).stat().st_dev == nearest_existing(other).stat().st_dev
+    return _nearest_existing(one).stat().st_dev == _nearest_existing(other).stat().st_dev
 
 
-def nearest_existing(path: Path) -> Path:
+def _nearest_existing(path: Path) -> Path:
     """The path, or the first of its parents that exists."""
     path = path.absolute()
     return next(place for place in (path, *path.parents) if place.exists())

@@ -37,7 +37,7 @@ _ASKED = 500  # remembered names that are looked at for a repository to mount fr
 
 
 @dataclass(frozen=True, slots=True)
-class PushedBlob:
+class _PushedBlob:
     """One blob of the image and what became of it."""
 
     digest: Digest
@@ -52,7 +52,7 @@ class Pushed:
     source: str
     target: str
     digest: Digest
-    blobs: tuple[PushedBlob, ...]
+    blobs: tuple[_PushedBlob, ...]
 
     @property
     def sent(self) -> int:
@@ -78,7 +78,7 @@ class Pushed:
 
 def push(source: Reference, target: Reference, workplace: Workplace, *, dry_run: bool = False) -> Pushed:
     """Send the image; raises before anything is sent when it cannot be pushed there."""
-    check_target(target)
+    _check_target(target)
     with workplace.open_access() as access, workplace.open_store() as store:
         client = RegistryClient(target.registry, access)
         sender = _Sender(client, target, workplace, store, dry_run)
@@ -97,7 +97,7 @@ def push(source: Reference, target: Reference, workplace: Workplace, *, dry_run:
             image.close()
 
 
-def check_target(target: Reference) -> None:
+def _check_target(target: Reference) -> None:
     """Refuse what cannot be pushed to."""
     if target.transport not in (Transport.DOCKER, Transport.ORAS):
         raise UsageError(
@@ -117,11 +117,11 @@ class _Sender:
     workplace: Workplace
     store: Store
     dry_run: bool
-    blobs: list[PushedBlob] = field(default_factory=list)
+    blobs: list[_PushedBlob] = field(default_factory=list)
 
     def push_layers(self, source: Reference, image: StoredImage) -> Pushed:
         """Layers first, then the config, then the manifest."""
-        origins = find_origins(self.store, self.target)
+        origins = _find_origins(self.store, self.target)
         for layer, descriptor in zip(image.layers, image.manifest.layers, strict=True):
             self._send(descriptor, partial(open_layer, layer), origins.get(descriptor.digest))
         self._send(image.manifest.config, lambda: io.BytesIO(image.config))
@@ -139,7 +139,7 @@ class _Sender:
             layer = sif_layer(_hash(file), os.fstat(file.fileno()).st_size)
         self._send(sif_config(), lambda: io.BytesIO(SIF_CONFIG_BYTES))
         self._send(
-            layer, lambda: _open_unchanged(path, layer.size), find_origins(self.store, self.target).get(layer.digest)
+            layer, lambda: _open_unchanged(path, layer.size), _find_origins(self.store, self.target).get(layer.digest)
         )
         return self._finish(source, sif_manifest(layer, path.name), OCI_MANIFEST)
 
@@ -149,12 +149,12 @@ class _Sender:
         repository = self.target.repository
         if self.dry_run:
             state = "there" if self.client.has_blob(repository, blob.digest) else "to send"
-            self.blobs.append(PushedBlob(blob.digest, blob.size, state))
+            self.blobs.append(_PushedBlob(blob.digest, blob.size, state))
             return
         task = self.workplace.progress.task(f"push {blob.digest.hex[:12]}", blob.size)
         was_sent = self.client.upload_blob(repository, blob, open_content, origin, advance=task.advance)
         task.finish()
-        self.blobs.append(PushedBlob(blob.digest, blob.size, "sent" if was_sent else "there"))
+        self.blobs.append(_PushedBlob(blob.digest, blob.size, "sent" if was_sent else "there"))
 
     def _finish(self, source: Reference, raw: bytes, media_type: str) -> Pushed:
         digest = Digest.of(raw)
@@ -168,10 +168,10 @@ class _Sender:
 
 def open_layer(layer: StoredLayer) -> BinaryIO:
     """The layer's bytes as a file, without a copy on disk."""
-    return cast("BinaryIO", LayerFile(layer))
+    return cast("BinaryIO", _LayerFile(layer))
 
 
-class LayerFile(io.RawIOBase):
+class _LayerFile(io.RawIOBase):
     """A layer as a file for uploads: read from its stream; going back means to begin the stream again.
 
     It reads one piece ahead, so that a layer which fails its own check at the end is never sent whole.
@@ -210,7 +210,7 @@ class LayerFile(io.RawIOBase):
         return count
 
 
-def find_origins(store: Store, target: Reference) -> dict[Digest, str]:
+def _find_origins(store: Store, target: Reference) -> dict[Digest, str]:
     """Blobs that other repositories of the target's registry have, as far as the store remembers pulls and pushes."""
     found: dict[Digest, str] = {}
     for record in store.names.list_newest(_ASKED):

@@ -75,13 +75,13 @@ def add_object(path: Path, source: Path, options: AddOptions) -> SifDescriptor:
             name=source.name if options.name is None else options.name,
             group=options.group,
             link=options.link,
-            extra=make_extra(options, source),
+            extra=_make_extra(options, source),
             alignment=options.alignment,
         )
         return append_object(path, item)
 
 
-def make_extra(options: AddOptions, source: Path) -> bytes:
+def _make_extra(options: AddOptions, source: Path) -> bytes:
     """The type-dependent field, from the flags that the type needs."""
     kind = _TYPE_BASE + options.data_type
     if kind not in set(DataType):

@@ -15,7 +15,7 @@ from kedge.errors import CorruptImage, UsageError
 from kedge.formats.oci.writer import convert_to_oci, write_docker_archive, write_layout, write_oci_archive
 from kedge.formats.sif.layout import DataType, SifDescriptor
 from kedge.formats.sif.writer import SifBuilder
-from kedge.formats.singularityd import ImageRecord, decorate, describe
+from kedge.formats.singularityd import ConversionRecord, decorate, describe
 from kedge.formats.singularityd.kept import keep_own_parts
 from kedge.formats.singularityd.views import TreeView
 from kedge.formats.squashfs.reader import SquashReader
@@ -24,7 +24,7 @@ from kedge.layers.sandbox import SandboxSink
 from kedge.model.form import Form
 from kedge.model.manifest import ImageConfig
 from kedge.model.progress import Progress, Silent
-from kedge.model.tree import ContentSink, Kind, Node, walk
+from kedge.model.tree import ContentSink, Node, NodeKind, walk
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.image_source import ImageSource, PackedTree, TreeImage
 from kedge.ops.sources.layered import LayerOptions, as_stored_image
@@ -67,7 +67,7 @@ def choose_options(workplace: Workplace, *, force: bool = False, tag: str | None
 def write_image(target: Path, form: Form, image: ImageSource, options: WriteOptions) -> None:
     """Write the image; refuses a target that exists unless `options.force`."""
     if form is Form.SANDBOX:
-        write_sandbox(target, image, options)
+        _write_sandbox(target, image, options)
     elif form in (Form.SIF, Form.SQUASHFS):
         write: Callable[[BinaryIO, ImageSource, WriteOptions], object] = (
             write_sif if form is Form.SIF else write_squashfs
@@ -99,7 +99,9 @@ def write_sif(file: BinaryIO, image: ImageSource, options: WriteOptions) -> None
     builder.finish()
 
 
-def _read_own_parts(file: BinaryIO, partition: SifDescriptor, objects: ImageRecord, progress: Progress) -> bytes | None:
+def _read_own_parts(
+    file: BinaryIO, partition: SifDescriptor, objects: ConversionRecord, progress: Progress
+) -> bytes | None:
     """The document of `inspect` with what only the files know, now that they are there."""
     file.flush()
     try:
@@ -118,7 +120,7 @@ def write_squashfs(file: BinaryIO, image: ImageSource, options: WriteOptions) ->
         and image.is_decorated
         and not (options.recompress or options.fix_permissions)
     ):
-        return copy_packed(image.packed, file)
+        return _copy_packed(image.packed, file)
     made = SquashOptions(codec=options.codec, threads=options.threads, mtime=max(image.record.created, 0))
     with SquashWriter(file, made) as writer:
         size = writer.finish(fill_decorated(image, writer, options))
@@ -129,7 +131,7 @@ def write_squashfs(file: BinaryIO, image: ImageSource, options: WriteOptions) ->
     return size
 
 
-def copy_packed(packed: PackedTree, file: BinaryIO) -> int:
+def _copy_packed(packed: PackedTree, file: BinaryIO) -> int:
     """The same file system at the file's position, byte for byte; its size, a multiple of 4096 as mounts need it."""
     copy_range(packed.file, file, packed.offset, packed.size)
     padding = bytes(-packed.size % _BLOCK)
@@ -137,7 +139,7 @@ def copy_packed(packed: PackedTree, file: BinaryIO) -> int:
     return packed.size + len(padding)
 
 
-def write_sandbox(target: Path, image: ImageSource, options: WriteOptions) -> None:
+def _write_sandbox(target: Path, image: ImageSource, options: WriteOptions) -> None:
     """Write a folder."""
     with SandboxSink(target, force=options.force, progress=options.progress) as sink:
         sink.finish(fill_decorated(image, sink, options))
@@ -156,9 +158,9 @@ def fill_decorated(image: ImageSource, sink: ContentSink, options: WriteOptions 
 def _open_to_owner(root: Node) -> None:
     """rwX for the owner, as `chmod -R u+rwX` gives it."""
     for node in (root, *(node for _, node in walk(root))):
-        if node.kind is Kind.DIRECTORY:
+        if node.kind is NodeKind.DIRECTORY:
             node.mode |= 0o700
-        elif node.kind is Kind.FILE:
+        elif node.kind is NodeKind.FILE:
             node.mode |= 0o700 if node.mode & 0o111 else 0o600
 
 
@@ -180,7 +182,7 @@ def _write_oci(target: Path, form: Form, image: ImageSource, options: WriteOptio
             write(file, [stored])
 
 
-def _find_objects(image: ImageSource) -> ImageRecord:
+def _find_objects(image: ImageSource) -> ConversionRecord:
     if isinstance(image, TreeImage) and image.objects is not None:
         return image.objects
     return describe(_require_config(image), image.record)

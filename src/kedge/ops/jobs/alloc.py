@@ -24,7 +24,7 @@ _ANY_SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash; exec sh")
 
 
 @frozen
-class Allocation:
+class _Allocation:
     """What will be run here, and what the user types on the node where the allocation takes no command."""
 
     argv: tuple[str, ...]
@@ -42,7 +42,7 @@ def plan_allocation(
     folder: str,
     *,
     has_terminal: bool = True,
-) -> Allocation:
+) -> _Allocation:
     """Decide everything; nothing is fetched or asked for yet."""
     if job.array or job.dependencies or job.parallel is not Parallel.SINGLE:
         raise UsageError("arrays, dependencies and ranks are for batch jobs", hint="'kedge submit' takes them")
@@ -56,10 +56,10 @@ def plan_allocation(
     takes_command = not inside or any(word == inside[-1] or inside[-1] in word for word in argv)
     step = ("srun", "--pty") if uses_pyxis(checked.job, cluster.site) else ()
     typed = () if takes_command else (*step, *inside)
-    return Allocation(tuple(argv), typed, image, (*checked.warnings, *doubts), checked.notes)
+    return _Allocation(tuple(argv), typed, image, (*checked.warnings, *doubts), checked.notes)
 
 
-def run_allocation(plan: Allocation, cluster: Cluster) -> NoReturn:
+def run_allocation(plan: _Allocation, cluster: Cluster) -> NoReturn:
     """Ask for it: the scheduler's command takes the place of this process, with its terminal and its signals."""
     cluster.require_configuration(os.environ)
     if plan.image.when == NOW:

@@ -27,7 +27,7 @@ def merge(record: Record, told: Sequence[JobStatus]) -> list[JobStatus]:
     endings = {each.index: each for each in record.read_endings()}
     if not told and not endings and not record.was_cancelled(None) and time.time() - record.submitted < _JUST_NOW:
         return [make_status(record, State.QUEUED, reason="just submitted")]
-    found = [_mend_lost(_add_ending(fill_in(each, record), endings.get(each.index)), record) for each in told]
+    found = [_mend_lost(_add_ending(_fill_in(each, record), endings.get(each.index)), record) for each in told]
     if found and not lacks_tasks(record, found):
         return sorted(found, key=lambda each: each.index or 0)
     known = {index for each in told for index in indices_of(each)}
@@ -77,7 +77,7 @@ def make_status(record: Record, state: State, reason: str = "") -> JobStatus:
     )
 
 
-def fill_in(status: JobStatus, record: Record) -> JobStatus:
+def _fill_in(status: JobStatus, record: Record) -> JobStatus:
     """With what only we know: the exact name, which a scheduler may have had to change."""
     return replace(status, name=record.name, submitted=status.submitted or record.submitted)
 

@@ -64,7 +64,7 @@ def place_image(job: Job, site: Site, settings: Settings, environ: Mapping[str, 
     _require_meant(job, reference, settings)
     if (job.runtime or site.runtime) == "pyxis" and reference.transport is Transport.DOCKER:
         return StagedImage(job.image)
-    target = find_image_folder(site, settings, environ).joinpath(*_name_parts(reference))
+    target = _find_image_folder(site, settings, environ).joinpath(*_name_parts(reference))
     is_certain = reference.digest is not None or reference.transport not in (Transport.DOCKER, Transport.ORAS)
     if is_certain and target.exists():  # a tag may have moved since
         return StagedImage(str(target))
@@ -137,7 +137,7 @@ def _require_meant(job: Job, reference: Reference, settings: Settings) -> None:
     )
 
 
-def find_image_folder(site: Site, settings: Settings, environ: Mapping[str, str]) -> Path:
+def _find_image_folder(site: Site, settings: Settings, environ: Mapping[str, str]) -> Path:
     """Where images for jobs are kept: what the site says, else on its scratch, else among the user's data."""
     if settings.pull_directory is not None:
         return settings.pull_directory

@@ -13,11 +13,11 @@ from pathlib import Path
 from kedge.errors import FileProblem, InvalidJob, JobFailed, JobNotFound, KedgeError, UsageError
 from kedge.frozen import replace
 from kedge.localqueue.directives import apply_options, read_directives
-from kedge.localqueue.folder import Queue, StoredJob, request_cancel
+from kedge.localqueue.folder import LocalQueue, StoredJob, request_cancel
 from kedge.localqueue.machine import read_machine, refuse_too_much
 from kedge.localqueue.report import describe_job
-from kedge.localqueue.request import Request
-from kedge.localqueue.runner import Task, make_environment, run_here, run_task
+from kedge.localqueue.request import LocalRequest
+from kedge.localqueue.runner import RunningTask, make_environment, run_here, run_task
 from kedge.localqueue.task_file import RUNNING, read_task
 from kedge.localqueue.turn import WAITER, grant_task, keep_turning, make_survey, take_turn
 from kedge.model.job_state import JobStatus, State
@@ -38,12 +38,12 @@ _ARRAY_OUTPUT = "{name}-{id}_{index}.out"
 
 def submit_script(
     script: Path, options: Mapping[str, str], arguments: Sequence[str], environ: Mapping[str, str]
-) -> tuple[Queue, int]:
+) -> tuple[LocalQueue, int]:
     """Put a script into the queue; options beat its own lines. The turn that may start it is the caller's to take."""
     text = _read_script(script)
     given = {**read_directives(text.decode(errors="surrogateescape")), **options}
     request = _complete(apply_options(_make_request(arguments, name=script.name), given))
-    queue = Queue.find(environ)
+    queue = LocalQueue.find(environ)
     _check_request(queue, request, environ)
     with queue.draft(request) as folder:
         write_atomically(folder / "script", text, mode=0o700)
@@ -61,7 +61,7 @@ def run_command(command: Sequence[str], options: Mapping[str, str], environ: Map
     request = replace(request, is_interactive=True, arguments=(str(Path(path).absolute()), *command[1:]))
     if request.array:
         raise InvalidJob("a command at the terminal has no array", context={"key": "array"}, hint="leave out --array")
-    queue = Queue.find(environ)
+    queue = LocalQueue.find(environ)
     _check_request(queue, request, environ)
     with _wait_for_turn(queue, request, environ) as task:
         try:
@@ -77,7 +77,7 @@ def run_command(command: Sequence[str], options: Mapping[str, str], environ: Map
 
 
 @contextlib.contextmanager
-def _wait_for_turn(queue: Queue, request: Request, environ: Mapping[str, str]) -> Iterator[Task]:
+def _wait_for_turn(queue: LocalQueue, request: LocalRequest, environ: Mapping[str, str]) -> Iterator[RunningTask]:
     """The task, once it has its part of the machine; whoever is killed meanwhile leaves the queue."""
     with queue.draft(request) as folder:
         _write_environment(folder)
@@ -101,7 +101,7 @@ def _wait_for_turn(queue: Queue, request: Request, environ: Mapping[str, str]) -
         os.close(waiter)
 
 
-def _try_turn(queue: Queue, id: int, environ: Mapping[str, str]) -> Task | None:
+def _try_turn(queue: LocalQueue, id: int, environ: Mapping[str, str]) -> RunningTask | None:
     if (id, None) not in take_turn(queue, environ).plan.starts:
         found = queue.find_job(id)
         if found is None or found.is_cancelled:
@@ -113,12 +113,12 @@ def _try_turn(queue: Queue, id: int, environ: Mapping[str, str]) -> Task | None:
         if job is None or (id, None) not in survey.plan.starts:
             return None
         file = grant_task(queue, job, None, survey, environ)
-    return Task(job, None, file) if file is not None else None
+    return RunningTask(job, None, file) if file is not None else None
 
 
 def list_jobs(environ: Mapping[str, str], *, everything: bool = False) -> list[JobStatus]:
     """The jobs that wait and run, and those that ended a short while ago or, with `everything`, ever."""
-    queue = Queue.find(environ)
+    queue = LocalQueue.find(environ)
     if not queue.exists:
         return []
     take_turn(queue, environ)
@@ -131,7 +131,7 @@ def list_jobs(environ: Mapping[str, str], *, everything: bool = False) -> list[J
 
 def show_jobs(words: Sequence[str], environ: Mapping[str, str]) -> list[JobStatus]:
     """What is known about these jobs; those that are not there are left out."""
-    queue = Queue.find(environ)
+    queue = LocalQueue.find(environ)
     if not queue.exists:
         return []
     take_turn(queue, environ)
@@ -148,7 +148,7 @@ def show_jobs(words: Sequence[str], environ: Mapping[str, str]) -> list[JobStatu
 
 def cancel_jobs(words: Sequence[str], signal: str, environ: Mapping[str, str]) -> None:
     """End jobs, or send a signal to what runs of them; a job that is over already is no mistake, one unknown is."""
-    queue = Queue.find(environ)
+    queue = LocalQueue.find(environ)
     number = _parse_signal(signal) if signal else None
     unknown = []
     for word in words:
@@ -177,14 +177,14 @@ def serve_keeper(root: Path, file: int, environ: Mapping[str, str]) -> None:
     keep_turning(_reopen(root), environ, file)
 
 
-def _reopen(root: Path) -> Queue:
+def _reopen(root: Path) -> LocalQueue:
     """The queue that started this process."""
-    queue = Queue(root)
+    queue = LocalQueue(root)
     queue.refuse_intruders()
     return queue
 
 
-def start_waiting(queue: Queue, environ: Mapping[str, str]) -> None:
+def start_waiting(queue: LocalQueue, environ: Mapping[str, str]) -> None:
     """Let begin who may."""
     take_turn(queue, environ)
 
@@ -199,10 +199,10 @@ def _read_script(path: Path) -> bytes:
     return data
 
 
-def _make_request(arguments: Sequence[str], name: str) -> Request:
+def _make_request(arguments: Sequence[str], name: str) -> LocalRequest:
     umask = os.umask(0o077)  # there is no other way to ask
     os.umask(umask)
-    return Request(
+    return LocalRequest(
         name=name,
         arguments=tuple(arguments),
         directory=str(Path.cwd()),
@@ -212,7 +212,7 @@ def _make_request(arguments: Sequence[str], name: str) -> Request:
     )
 
 
-def _complete(request: Request) -> Request:
+def _complete(request: LocalRequest) -> LocalRequest:
     """With absolute names of files."""
     directory = Path(request.directory).absolute()
     output = request.output or (_ARRAY_OUTPUT if request.array else _OUTPUT)
@@ -220,7 +220,7 @@ def _complete(request: Request) -> Request:
     return replace(request, directory=str(directory), output=str(directory / output), error=error)
 
 
-def _check_request(queue: Queue, request: Request, environ: Mapping[str, str]) -> None:
+def _check_request(queue: LocalQueue, request: LocalRequest, environ: Mapping[str, str]) -> None:
     """Refuse now what could never begin."""
     refuse_too_much(request, read_machine(environ))
     if not Path(request.directory).is_dir():

@@ -33,7 +33,7 @@ class _Listener(Silent):
 
 
 @frozen
-class Pin:
+class _Pin:
     """What was found out about a tag; nothing where there was nothing to ask."""
 
     reference: str = ""  # the job's own words with the digest behind them
@@ -41,18 +41,18 @@ class Pin:
     warnings: tuple[str, ...] = ()
 
 
-def pin_image(word: str, image: StagedImage, settings: Settings, architecture: str) -> Pin:
+def pin_image(word: str, image: StagedImage, settings: Settings, architecture: str) -> _Pin:
     """Look a tag up once, for nodes of `architecture`; empty: this machine's. `word` is how the job names the image."""
     reference = _find_tagged(image)
     if reference is None:
-        return Pin()
+        return _Pin()
     try:
         digest, warnings = _ask(reference, settings, architecture)
     except KedgeError as problem:
         if isinstance(problem, _IN_VAIN) and image.when == NOW:
             raise
         return _do_without(problem, word, image)
-    return Pin(_add_digest(word, reference, digest), warnings=warnings)
+    return _Pin(_add_digest(word, reference, digest), warnings=warnings)
 
 
 def _find_tagged(image: StagedImage) -> Reference | None:
@@ -86,13 +86,13 @@ def _add_digest(word: str, reference: Reference, digest: Digest) -> str:
     return f"{text}{'' if reference.tag else ':latest'}@{digest}"
 
 
-def _do_without(problem: KedgeError, word: str, image: StagedImage) -> Pin:
+def _do_without(problem: KedgeError, word: str, image: StagedImage) -> _Pin:
     """The newest image of the tag that was pulled before; else the tag itself, for whoever pulls it."""
     pulled = _list_pulled(Path(image.path)) if image.reference else []
     if pulled:
         said = f"{problem.message}; the job runs {pulled[-1]}, which may not be what {word} means now"
-        return Pin(path=str(pulled[-1]), warnings=(said,))
-    return Pin(warnings=(f"{problem.message}; the job runs whatever {word} means when the image is pulled",))
+        return _Pin(path=str(pulled[-1]), warnings=(said,))
+    return _Pin(warnings=(f"{problem.message}; the job runs whatever {word} means when the image is pulled",))
 
 
 def _list_pulled(target: Path) -> list[Path]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.batchscript.convert import Conversion, convert_script
-from kedge.batchscript.findings import Finding, Severity
+from kedge.batchscript.findings import ScriptFinding, Severity
 from kedge.batchscript.reader import read_script
 from kedge.batchscript.rules import check_script, know_nothing
 from kedge.batchscript.script import TITLES, BatchScript
@@ -26,7 +26,7 @@ from kedge.settings import Settings
 from kedge.sites.detect import detect_site
 from kedge.sites.profile import find_folders, list_signs, list_sites, load_site
 
-MOST_BYTES = 1 << 20  # far more than any script that people write has
+_MOST_BYTES = 1 << 20  # far more than any script that people write has
 TARGETS = ("toml", "slurm", "gridengine", "pbs", "local")
 
 
@@ -38,7 +38,7 @@ class CheckedScript:
     script: BatchScript
     site: Site | None
     site_reason: str
-    findings: tuple[Finding, ...]
+    findings: tuple[ScriptFinding, ...]
 
     @property
     def has_errors(self) -> bool:
@@ -89,7 +89,7 @@ def _keep_job(job: Job) -> Job:
 def check_file(name: str, settings: Settings, environ: Mapping[str, str]) -> CheckedScript:
     """What is wrong with the script in a file, or on standard input for `-`."""
     script = read_script(read_text(name))
-    site, reason, is_here = find_site(script, settings, environ)
+    site, reason, is_here = _find_site(script, settings, environ)
     has_file = _has_file if is_here else know_nothing
     return CheckedScript(name, script, site, reason, tuple(check_script(script, site, has_file)))
 
@@ -141,7 +141,7 @@ def write_text(path: Path, text: str, *, is_script: bool, force: bool) -> None:
         stream.write(text.encode())
 
 
-def find_site(script: BatchScript, settings: Settings, environ: Mapping[str, str]) -> tuple[Site | None, str, bool]:
+def _find_site(script: BatchScript, settings: Settings, environ: Mapping[str, str]) -> tuple[Site | None, str, bool]:
     """The site a script is for, why, and whether it is this machine's."""
     here = detect_here(settings, environ)
     if settings.site:
@@ -161,8 +161,8 @@ def find_site(script: BatchScript, settings: Settings, environ: Mapping[str, str
 def read_text(name: str, *, strict: bool = False) -> str:
     """The text of a file, or of standard input for `-`."""
     data = _read_stream() if name == "-" else _read_file(Path(name))
-    if len(data) > MOST_BYTES:
-        raise FileProblem(f"{name} is too large for a batch script", context={"limit": f"{MOST_BYTES >> 20} MB"})
+    if len(data) > _MOST_BYTES:
+        raise FileProblem(f"{name} is too large for a batch script", context={"limit": f"{_MOST_BYTES >> 20} MB"})
     if b"\0" in data:
         raise FileProblem(f"{name} is no text, so it is no batch script", context={"path": name})
     if not data.strip():
@@ -180,7 +180,7 @@ def read_text(name: str, *, strict: bool = False) -> str:
 
 
 def _read_stream() -> bytes:
-    return sys.stdin.buffer.read(MOST_BYTES + 1)
+    return sys.stdin.buffer.read(_MOST_BYTES + 1)
 
 
 def _read_file(path: Path) -> bytes:
@@ -188,7 +188,7 @@ def _read_file(path: Path) -> bytes:
         if path.is_dir():
             raise FileProblem(f"{path} is a folder", context={"path": str(path)}, hint="name a script in it")
         with path.open("rb") as stream:
-            return stream.read(MOST_BYTES + 1)
+            return stream.read(_MOST_BYTES + 1)
 
 
 def _has_file(path: str) -> bool | None:
@@ -237,7 +237,7 @@ def _render(job: Job, site: Site, environ: Mapping[str, str]) -> tuple[str, tupl
     """The script that `kedge submit` would write, without a record; it runs in the folder we are in."""
     from kedge.model.job_rules import check_job
     from kedge.ops.jobs.submit import find_kedge
-    from kedge.schedulers.backend import Place
+    from kedge.schedulers.backend import ScriptContext
     from kedge.schedulers.choose import find_backend
     from kedge.sites.checks import check_request
 
@@ -248,7 +248,7 @@ def _render(job: Job, site: Site, environ: Mapping[str, str]) -> tuple[str, tupl
         kedge = find_kedge()
     except KedgeError:
         kedge = "kedge"
-    place = Place(
+    place = ScriptContext(
         record="",
         kedge=kedge,
         image=job.image,

@@ -53,7 +53,7 @@ def survey(cluster: Cluster, *, everything: bool = False) -> list[JobView]:
     over = _read_records(cluster, {id: key for id, key in ended.items() if id not in listed})
     finals = [(record, record.read_final()) for record in over]
     forgotten += [record for record, final in finals if not final]  # they began once more
-    for record, statuses in resolve_forgotten(cluster, [*forgotten, *partly.values()], listed):
+    for record, statuses in _resolve_forgotten(cluster, [*forgotten, *partly.values()], listed):
         views += [JobView(each, record.key) for each in statuses]
     views += [JobView(each, record.key) for record, final in finals for each in final]
     _close_listed(cluster, listed, ours)
@@ -86,7 +86,7 @@ def look_up(cluster: Cluster, record: Record) -> list[JobStatus]:
             raise
         return told
     if not listed or lacks_tasks(record, listed):
-        return resolve_forgotten(cluster, [record], {record.id: listed})[0][1]
+        return _resolve_forgotten(cluster, [record], {record.id: listed})[0][1]
     found = merge(record, listed)
     if is_settled(record, found):
         cluster.records.close(record, found)
@@ -118,7 +118,7 @@ def look_up_many(cluster: Cluster, records: Sequence[Record]) -> dict[str, list[
             forgotten.append(record)
         else:
             found[record.key] = look_up(cluster, record)
-    return found | {record.key: statuses for record, statuses in resolve_forgotten(cluster, forgotten)}
+    return found | {record.key: statuses for record, statuses in _resolve_forgotten(cluster, forgotten)}
 
 
 def look_up_foreign(cluster: Cluster, id: str) -> list[JobStatus]:
@@ -134,7 +134,7 @@ def look_up_foreign(cluster: Cluster, id: str) -> list[JobStatus]:
     return found
 
 
-def resolve_forgotten(
+def _resolve_forgotten(
     cluster: Cluster, records: Sequence[Record], listed: Mapping[str, list[JobStatus]] | None = None
 ) -> list[tuple[Record, list[JobStatus]]]:
     """What became of jobs that the scheduler no longer lists: from its accounts, else from what their scripts wrote.

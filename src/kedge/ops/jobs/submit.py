@@ -29,7 +29,7 @@ from kedge.posix.files import require_writable
 from kedge.posix.private import read_own_file
 from kedge.posix.process import run_into_files
 from kedge.posix.programs import find_program
-from kedge.schedulers.backend import Place
+from kedge.schedulers.backend import ScriptContext
 from kedge.settings import Settings
 from kedge.sites.checks import check_request
 from kedge.sites.rules import find_hidden_root
@@ -41,13 +41,13 @@ _DEFAULT_ARRAY_OUTPUT = "{name}-{id}_{index}.out"
 
 
 @frozen
-class Plan:
+class SubmitPlan:
     """All that a submission will do; `--dry-run` shows it."""
 
     job: Job  # with what the site filled in
     cluster: Cluster
     key: str
-    place: Place
+    place: ScriptContext
     image: StagedImage
     script: str
     argv: tuple[str, ...]
@@ -77,7 +77,7 @@ class Submitted:
         }
 
 
-def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping[str, str], folder: str) -> Plan:
+def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping[str, str], folder: str) -> SubmitPlan:
     """Decide everything: tags are looked up, nothing is pulled or submitted. `folder` is where relative names begin."""
     directory = str(Path(folder, job.directory)) if job.directory else folder
     if not Path(directory).is_dir():
@@ -99,7 +99,7 @@ def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping
     kedge = find_kedge()
     if image.path:
         _require_seen(kedge, cluster.site, environ)
-    place = Place(
+    place = ScriptContext(
         record=str(record),
         kedge=kedge,
         image=image.path,
@@ -113,7 +113,7 @@ def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping
     script = cluster.backend.render(ready, cluster.site, place)
     argv = cluster.backend.submit_argv(str(record / "script.sh"), ready, cluster.site)
     warnings = (*checked.warnings, *pinned.warnings, *doubts)
-    return Plan(ready, cluster, key, place, image, script, tuple(argv), warnings, checked.notes)
+    return SubmitPlan(ready, cluster, key, place, image, script, tuple(argv), warnings, checked.notes)
 
 
 @frozen
@@ -187,7 +187,7 @@ def _find_output_folder(pattern: str, name: str) -> Path:
     return Path(fill_pattern(folder, name=name, id="", index=None))
 
 
-def submit(plan: Plan) -> Submitted:
+def submit(plan: SubmitPlan) -> Submitted:
     """Do what was planned: pull, write the record, hand the script to the scheduler, note its id."""
     if plan.image.when == NOW:
         queue = plan.cluster.site.find_queue(plan.job.queue)

@@ -15,7 +15,7 @@ from kedge.ops.jobs.clusters import Cluster
 from kedge.ops.jobs.control import FoundJob, choose_tasks, has_ended, read_status
 from kedge.ops.jobs.status import look_up, look_up_many
 
-Notice = Callable[[FoundJob, Sequence[JobStatus]], None]
+_Notice = Callable[[FoundJob, Sequence[JobStatus]], None]
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0  # seconds between two questions to the scheduler
 _SILENCE = 1800.0  # seconds for which a scheduler that has answered before may be silent
@@ -24,7 +24,7 @@ _WAITING = (State.QUEUED, State.HELD)
 
 
 @dataclass(slots=True)
-class Outcome:
+class _WaitOutcome:
     """What became of one job that was waited for; `problem` where it never begins."""
 
     job: FoundJob
@@ -44,11 +44,11 @@ def wait_for(cluster: Cluster, job: FoundJob, *, timeout: float | None = None) -
 
 
 def wait_for_all(
-    cluster: Cluster, jobs: Sequence[FoundJob], *, timeout: float | None = None, notice: Notice | None = None
-) -> list[Outcome]:
+    cluster: Cluster, jobs: Sequence[FoundJob], *, timeout: float | None = None, notice: _Notice | None = None
+) -> list[_WaitOutcome]:
     """Wait for all of them at once; `notice` hears every answer. What is not over after `timeout` raises JobFailed."""
     end = None if timeout is None else time.monotonic() + timeout
-    outcomes = [Outcome(job) for job in jobs]
+    outcomes = [_WaitOutcome(job) for job in jobs]
     pause, answered = _FIRST_PAUSE, 0.0
     while waiting := [each for each in outcomes if not each.is_settled]:
         try:
@@ -84,7 +84,7 @@ def explain_stuck(cluster: Cluster, job: FoundJob, statuses: Sequence[JobStatus]
     )
 
 
-def _ask(cluster: Cluster, waiting: Sequence[Outcome]) -> None:
+def _ask(cluster: Cluster, waiting: Sequence[_WaitOutcome]) -> None:
     """One question for all, and one more for each that kedge did not submit."""
     records = [each.job.record for each in waiting if each.job.record is not None]
     many = look_up_many(cluster, records) if len(records) > 1 else {}
@@ -96,7 +96,7 @@ def _ask(cluster: Cluster, waiting: Sequence[Outcome]) -> None:
             each.statuses = read_status(cluster, each.job)
 
 
-def _judge(cluster: Cluster, outcome: Outcome) -> None:
+def _judge(cluster: Cluster, outcome: _WaitOutcome) -> None:
     """Whether nothing more is to be expected of a job."""
     statuses = outcome.statuses
     if all(each.state.is_over for each in statuses):
@@ -142,7 +142,7 @@ def _list_awaited(cluster: Cluster, record: Record) -> Iterator[tuple[Record, Jo
         yield from ((other, status) for status in statuses if status.state in _WAITING)
 
 
-def _refuse_late(outcome: Outcome, end: float | None) -> None:
+def _refuse_late(outcome: _WaitOutcome, end: float | None) -> None:
     if end is not None and time.monotonic() >= end:
         job = outcome.job
         raise JobFailed(

@@ -13,7 +13,7 @@ from kedge.host.space import Space, free_space
 from kedge.model.progress import Progress
 from kedge.model.size import format_size
 from kedge.settings import Settings
-from kedge.store.eviction import Entry, Kind, Usage
+from kedge.store.eviction import CacheItem, ItemKind, KindUsage
 from kedge.store.layout import explain_root
 from kedge.store.store import Store, Verified
 
@@ -23,14 +23,14 @@ _QUOTA_FRACTION = 0.25  # of the quota: what the store takes at most, unless som
 
 
 @dataclass(frozen=True, slots=True)
-class CacheReport:
+class _CacheReport:
     """What `kedge cache show` says."""
 
     place: Path
     place_from: str
     limit: int | None
     limit_from: str
-    usage: dict[Kind, Usage]
+    usage: dict[ItemKind, KindUsage]
     space: Space | None
 
     @property
@@ -90,7 +90,7 @@ def _counts_stored_limit(settings: Settings, store: Store) -> bool:
     return settings.sources["cache_limit"].kind == "default" and store.has_stored_limit
 
 
-def report_cache(settings: Settings) -> CacheReport:
+def report_cache(settings: Settings) -> _CacheReport:
     """Look at the store without changing it."""
     store = open_store(settings)
     limit_from = str(settings.sources["cache_limit"])
@@ -101,7 +101,7 @@ def report_cache(settings: Settings) -> CacheReport:
     except KedgeError:
         space = None
     place_from = str(settings.sources["cache_directory"])
-    return CacheReport(store.root, place_from, store.limit, limit_from, store.usage(), space)
+    return _CacheReport(store.root, place_from, store.limit, limit_from, store.usage(), space)
 
 
 def respect_quota(store: Store, settings: Settings, progress: Progress) -> None:
@@ -121,12 +121,12 @@ def respect_quota(store: Store, settings: Settings, progress: Progress) -> None:
         )
 
 
-def list_cache(settings: Settings) -> list[Entry]:
+def list_cache(settings: Settings) -> list[CacheItem]:
     """Everything in the store, most recently used first."""
     return sorted(open_store(settings).entries(), key=lambda entry: (-entry.used, entry.name))
 
 
-def clean_cache(settings: Settings, kinds: list[Kind], days: float | None, *, dry_run: bool) -> list[Entry]:
+def clean_cache(settings: Settings, kinds: list[ItemKind], days: float | None, *, dry_run: bool) -> list[CacheItem]:
     """Remove what nobody uses, of these kinds, unused for so many days."""
     store = open_store(settings)
     if not dry_run:
@@ -134,7 +134,7 @@ def clean_cache(settings: Settings, kinds: list[Kind], days: float | None, *, dr
     return store.clean(kinds, unused_for=None if days is None else days * _DAY, dry_run=dry_run)
 
 
-def limit_cache(settings: Settings, limit: int | None) -> list[Entry]:
+def limit_cache(settings: Settings, limit: int | None) -> list[CacheItem]:
     """Keep a cap in the store, for everybody who uses it, and apply it; what was removed."""
     is_overruled = settings.sources["cache_limit"].kind != "default"
     counted = settings.cache_limit if is_overruled else limit
@@ -146,7 +146,7 @@ def limit_cache(settings: Settings, limit: int | None) -> list[Entry]:
 def verify_cache(settings: Settings, progress: Progress) -> Verified:
     """Hash every blob, every image, and what users were given; what was damaged, and what of the cache is gone now."""
     store = open_store(settings)
-    total = sum(entry.size for entry in store.entries() if entry.kind in (Kind.BLOB, Kind.IMAGE))
+    total = sum(entry.size for entry in store.entries() if entry.kind in (ItemKind.BLOB, ItemKind.IMAGE))
     task = progress.task("verifying the store", total)
     try:
         return store.verify(task.advance)

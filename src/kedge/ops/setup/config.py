@@ -40,10 +40,10 @@ def get_setting(settings: Settings, key: str) -> Shown:
     """One setting; an unknown key is an error that names the nearest."""
     setting = check_key(key, where="kedge config", writable=False)
     value = getattr(settings, key)
-    return Shown(key, value, format_value(setting, value), settings.sources[key])
+    return Shown(key, value, _format_value(setting, value), settings.sources[key])
 
 
-def format_value(setting: Setting, value: object) -> str:
+def _format_value(setting: Setting, value: object) -> str:
     """The value as it would be written in a file or a variable; `-` where there is none."""
     if value is None:
         return {"size": "none", "count or auto": "auto"}.get(setting.kind, "-")

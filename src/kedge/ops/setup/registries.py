@@ -50,7 +50,7 @@ class RegistryOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class LoggedIn:
+class _LoggedIn:
     """A login that was stored."""
 
     registry: str
@@ -60,7 +60,7 @@ class LoggedIn:
 
 
 @dataclass(frozen=True, slots=True)
-class LoggedOut:
+class _LoggedOut:
     """A login that was removed, if there was one, and where another one still is."""
 
     registry: str
@@ -70,7 +70,7 @@ class LoggedOut:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownLogin:
+class _KnownLogin:
     """A login as `registry list` shows it: never the secret."""
 
     registry: str
@@ -91,7 +91,7 @@ def parse_registry(text: str) -> str:
     return host
 
 
-def log_in(registry: str, username: str, password: Secret, options: RegistryOptions) -> LoggedIn:
+def log_in(registry: str, username: str, password: Secret, options: RegistryOptions) -> _LoggedIn:
     """Check a login with the registry and store it; nothing is stored when the registry refuses it."""
     host = parse_registry(registry)
     if not username or ":" in username or not username.isprintable():
@@ -105,7 +105,7 @@ def log_in(registry: str, username: str, password: Secret, options: RegistryOpti
     with options.open_access(credential) as access:
         was_checked = _check(RegistryClient(host, access), host)
     store_login(options.path, host, username, password)
-    return LoggedIn(host, username, options.path, was_checked)
+    return _LoggedIn(host, username, options.path, was_checked)
 
 
 def _check(client: RegistryClient, host: str) -> bool:
@@ -116,19 +116,19 @@ def _check(client: RegistryClient, host: str) -> bool:
         raise
 
 
-def log_out(registry: str, options: RegistryOptions) -> LoggedOut:
+def log_out(registry: str, options: RegistryOptions) -> _LoggedOut:
     """Forget a login of ours; logins of other programs stay, and the answer says where."""
     host = parse_registry(registry)
     was_there = remove_login(options.path, host)
     with options.open_access() as access:
         left = access.sources.find(host, "").credential
-    return LoggedOut(host, options.path, was_there, left.source if left else None)
+    return _LoggedOut(host, options.path, was_there, left.source if left else None)
 
 
-def list_known_logins(options: RegistryOptions) -> list[KnownLogin]:
+def list_known_logins(options: RegistryOptions) -> list[_KnownLogin]:
     """Every login there is for whichever registry, in the order they are looked for."""
     with options.open_access() as access:
-        return [KnownLogin(*each) for each in list_logins(access.sources, options.authfile)]
+        return [_KnownLogin(*each) for each in list_logins(access.sources, options.authfile)]
 
 
 def list_tags(reference: str, options: RegistryOptions) -> Iterator[str]:

@@ -25,7 +25,7 @@ from kedge.registry.remotes import (
 )
 from kedge.registry.secret import Secret
 from kedge.registry.services import SERVICES, find_services
-from kedge.registry.transport import Request, Transport
+from kedge.registry.transport import HttpRequest, HttpTransport
 from kedge.settings import apptainer_directory
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -34,7 +34,7 @@ _MAXIMUM = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class _Service:
     """One service of a remote."""
 
     name: str
@@ -44,14 +44,14 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteFile:
+class RemoteConfig:
     """The user's remote.yaml and what the site adds."""
 
     path: Path
     site_files: tuple[Path, ...] = SITE_FILES
 
     @classmethod
-    def of(cls, environ: Mapping[str, str], chosen: Path | None = None) -> RemoteFile:
+    def of(cls, environ: Mapping[str, str], chosen: Path | None = None) -> RemoteConfig:
         """The file of this user, or `chosen`."""
         return cls(chosen or apptainer_directory(environ) / FILE_NAME)
 
@@ -131,31 +131,31 @@ def make_remote(name: str, address: str, *, is_insecure: bool) -> Remote:
     return Remote(name, uri, is_insecure=is_insecure)
 
 
-def check_services(transport: Transport, remote: Remote) -> list[Service]:
+def check_services(transport: HttpTransport, remote: Remote) -> list[_Service]:
     """Ask each service of a remote for its version."""
     return [_check_service(transport, SERVICES[name], uri) for name, uri in find_services(transport, remote).items()]
 
 
-def _check_service(transport: Transport, name: str, uri: str) -> Service:
+def _check_service(transport: HttpTransport, name: str, uri: str) -> _Service:
     try:
-        with transport.send(Request("GET", f"{uri}/version", {"Accept": "application/json"})) as response:
+        with transport.send(HttpRequest("GET", f"{uri}/version", {"Accept": "application/json"})) as response:
             raw = response.read_all(_MAXIMUM, f"the version of {uri}")
             if response.status != 200:
-                return Service(name, uri, "", f"status {response.status}")
-        return Service(name, uri, str(json.loads(raw)["data"]["version"]))
+                return _Service(name, uri, "", f"status {response.status}")
+        return _Service(name, uri, str(json.loads(raw)["data"]["version"]))
     except KedgeError as problem:
-        return Service(name, uri, "", problem.message)
+        return _Service(name, uri, "", problem.message)
     except (ValueError, KeyError, TypeError, RecursionError):
-        return Service(name, uri, "", "no version in its answer")
+        return _Service(name, uri, "", "no version in its answer")
 
 
-def check_token(transport: Transport, remote: Remote, token: Secret) -> None:
+def check_token(transport: HttpTransport, remote: Remote, token: Secret) -> None:
     """Raise unless the remote knows the token."""
     uri = find_services(transport, remote).get("tokenAPI")
     if uri is None:
         raise InvalidSetting(f"{remote.name} has no token service, so nobody can log in there")
     authorization = Secret(f"Bearer {token.reveal()}")
-    with transport.send(Request("GET", f"{uri}/v1/token-status", authorization=authorization)) as response:
+    with transport.send(HttpRequest("GET", f"{uri}/v1/token-status", authorization=authorization)) as response:
         if response.status != 200:
             raise AuthenticationFailed(
                 f"{remote.name} refuses the token (status {response.status})",

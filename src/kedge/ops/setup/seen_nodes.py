@@ -71,7 +71,7 @@ class Remembered:
 
 
 @frozen
-class JobPlace:
+class _JobPlace:
     """The site and the queue of the job that this is."""
 
     site: Site
@@ -84,13 +84,13 @@ def find_job_queue(environ: Mapping[str, str]) -> str:
     return job.queue if job is not None else ""
 
 
-def find_job_place(environ: Mapping[str, str], settings: Settings) -> JobPlace | None:
+def find_job_place(environ: Mapping[str, str], settings: Settings) -> _JobPlace | None:
     """The site and the queue of the job that this runs in; None outside a job, and where the site is not known."""
     queue = find_job_queue(environ)
     if not queue:
         return None
     try:
-        return JobPlace(choose_site(settings, environ), queue)
+        return _JobPlace(choose_site(settings, environ), queue)
     except KedgeError:
         return None
 
@@ -136,7 +136,7 @@ def find_node_folder(settings: Settings, site: Site, environ: Mapping[str, str])
     return find_record_root(settings, site, environ) / "nodes"
 
 
-def _encode(place: JobPlace, facts: NodeFacts) -> dict[str, Any]:
+def _encode(place: _JobPlace, facts: NodeFacts) -> dict[str, Any]:
     host = os.uname().nodename
     return {
         "version": _VERSION,

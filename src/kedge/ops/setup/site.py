@@ -13,7 +13,7 @@ from kedge.frozen import frozen
 from kedge.model.site import Site
 from kedge.posix.programs import find_program
 from kedge.settings import Settings
-from kedge.sites.detect import FILES, PROGRAMS, Candidate, Machine, detect_site, list_names
+from kedge.sites.detect import FILES, PROGRAMS, Candidate, HostSigns, detect_site, list_names
 from kedge.sites.profile import SiteSummary, find_folders, list_signs, list_sites, load_site
 
 
@@ -55,12 +55,12 @@ def list_known(environ: Mapping[str, str]) -> list[SiteSummary]:
     return list_sites(find_folders(environ))
 
 
-def look_around(environ: Mapping[str, str]) -> Machine:
+def look_around(environ: Mapping[str, str]) -> HostSigns:
     """What tells one site from another on this machine."""
     names = list_names(os.uname().nodename, _read_text("/etc/hosts"), _read_text("/etc/resolv.conf"))
     programs = frozenset(name for name in PROGRAMS if find_program(name))
     files = frozenset(name for name in FILES if Path(name).exists())
-    return Machine(names, environ, programs, files)
+    return HostSigns(names, environ, programs, files)
 
 
 def require_slurm_conf(environ: Mapping[str, str]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from kedge.errors import InvalidReference
 from kedge.formats.elf import identify_machine
 from kedge.model.platform import Platform
-from kedge.model.tree import ContentSource, Kind, Node, find
+from kedge.model.tree import ContentSource, Node, NodeKind, find
 
 _FOLDERS = (b"usr/bin", b"bin", b"usr/sbin", b"sbin", b"usr/local/bin", b"usr/lib", b"lib", b"")
 _TRIES = 50  # files looked at per folder
@@ -29,5 +29,5 @@ def find_architecture(root: Node, source: ContentSource) -> Platform | None:
 def _list_programs(root: Node) -> Iterator[Node]:
     for folder in _FOLDERS:
         place = find(root, folder)
-        files = [n for _, n in place.sorted_children() if n.kind is Kind.FILE and n.size > 64] if place else []
+        files = [n for _, n in place.sorted_children() if n.kind is NodeKind.FILE and n.size > 64] if place else []
         yield from [node for node in files if node.mode & 0o111][:_TRIES]

@@ -33,8 +33,8 @@ def open_remote_image(resolved: Resolved, workplace: Workplace, store: Store) ->
     raw, config = read_config(resolved, store)
     compare_platform(config.platform, resolved.reference, workplace)  # one without an index may be for anything
     manifest = resolved.manifest
-    diff_ids = pair_diff_ids(resolved, config)
-    ingests = start_downloads(resolved, manifest.layers, store, workplace)
+    diff_ids = _pair_diff_ids(resolved, config)
+    ingests = _start_downloads(resolved, manifest.layers, store, workplace)
     layers = tuple(
         LayerSource(short_name(layer), layer.digest, diff_id, _follow(ingests[layer.digest.hex]))
         for layer, diff_id in zip(manifest.layers, diff_ids, strict=True)
@@ -44,7 +44,7 @@ def open_remote_image(resolved: Resolved, workplace: Workplace, store: Store) ->
     return LayeredImage(manifest, raw, config, layers, record, options, on_close=store.close)
 
 
-def pair_diff_ids(resolved: Resolved, config: ImageConfig) -> tuple[Digest | None, ...]:
+def _pair_diff_ids(resolved: Resolved, config: ImageConfig) -> tuple[Digest | None, ...]:
     """The digest of each layer's tar; None for all where the config (of a very old tool) has none."""
     found, layers = config.diff_ids, resolved.manifest.layers
     if found and len(found) != len(layers):
@@ -56,7 +56,7 @@ def pair_diff_ids(resolved: Resolved, config: ImageConfig) -> tuple[Digest | Non
     return found or (None,) * len(layers)
 
 
-def start_downloads(
+def _start_downloads(
     resolved: Resolved, layers: tuple[Descriptor, ...], store: Store, workplace: Workplace
 ) -> dict[str, Ingest]:
     """Begin to fetch every layer, the last (topmost) first, each digest once."""
@@ -65,7 +65,7 @@ def start_downloads(
         if layer.digest.hex in ingests:
             continue
         task = workplace.progress.task(f"layer {short_name(layer)}", layer.size)
-        options = choose_ingest(workplace, count_down(task, layer.size))
+        options = choose_ingest(workplace, _count_down(task, layer.size))
         ingests[layer.digest.hex] = store.ingest(layer, _opener(resolved, layer), options)
     return ingests
 
@@ -75,7 +75,7 @@ def choose_ingest(workplace: Workplace, advance: Callable[[int], None]) -> Inges
     return IngestOptions(tries=workplace.settings.retries + 1, advance=advance, notify=workplace.progress.note)
 
 
-def count_down(task: Task, total: int) -> Callable[[int], None]:
+def _count_down(task: Task, total: int) -> Callable[[int], None]:
     """`task.advance`, which finishes the task when all of `total` is done: nobody else knows when that is."""
     left = total
 

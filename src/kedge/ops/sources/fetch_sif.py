@@ -25,7 +25,7 @@ from kedge.registry.download import download_url, open_url
 from kedge.registry.library import KNOWN_LIBRARY, LibraryClient, find_library
 from kedge.registry.oras import find_sif
 from kedge.registry.stream import BlobStream
-from kedge.registry.transport import Transport as HttpTransport
+from kedge.registry.transport import HttpTransport
 from kedge.settings import home_directory
 from kedge.store.download import OpenAt
 from kedge.store.store import Store

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
-from kedge.formats.singularityd import ImageRecord, SourceRecord
+from kedge.formats.singularityd import ConversionRecord, SourceRecord
 from kedge.layers.flatten import flatten
 from kedge.layers.limits import FlattenOptions
 from kedge.layers.source import LayerSource
@@ -87,7 +87,7 @@ class TreeImage:
     source: ContentSource
     record: SourceRecord
     config: ImageConfig | None = None
-    objects: ImageRecord | None = None  # what a SIF carries beside its file system
+    objects: ConversionRecord | None = None  # what a SIF carries beside its file system
     packed: PackedTree | None = None
     on_close: Callable[[], None] | None = None
     is_decorated: bool = True

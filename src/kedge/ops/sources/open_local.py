@@ -17,7 +17,7 @@ from kedge.formats.oci.source import open_images
 from kedge.formats.sif.identify import ARCHIVES, FileKind, find_payload, identify_file, refuse_as_sif
 from kedge.formats.sif.layout import DataType
 from kedge.formats.sif.reader import SifReader
-from kedge.formats.singularityd import ImageRecord, SourceRecord
+from kedge.formats.singularityd import ConversionRecord, SourceRecord
 from kedge.formats.singularityd.derive import derive_section, read_oci_words
 from kedge.formats.singularityd.go_json import encode_json, encode_text
 from kedge.formats.singularityd.inspect import InspectReport, read_report
@@ -87,7 +87,7 @@ def open_path(path: Path, reference: Reference, workplace: Workplace) -> ImageSo
     if kind is FileKind.SIF:
         return open_sif(path, workplace.threads, workplace.progress)
     if kind is FileKind.SQUASHFS:
-        return open_squashfs(path, workplace.threads)
+        return _open_squashfs(path, workplace.threads)
     if kind in ARCHIVES:
         return _open_archive(path, reference, workplace)
     with path.open("rb") as file:
@@ -132,7 +132,7 @@ def _tell_left_out(reader: SifReader, progress: Progress) -> None:
         progress.warn(f"{reader.where}: its {signatures} signature(s) stay behind: only SIF files hold signatures")
 
 
-def open_squashfs(path: Path, threads: int = 1) -> TreeImage:
+def _open_squashfs(path: Path, threads: int = 1) -> TreeImage:
     """The file tree of a bare SquashFS file."""
     with _opened(path) as (file, closing):
         offset = find_payload(file.read(2048))
@@ -169,7 +169,7 @@ def _describe_tree(root: Node, source: ContentSource, path: Path, created: int) 
     report = _read_tree_report(root, source, str(path))
     definition = report.deffile or render_definition(record)
     section = encode_text(encode_json(derive_section(report)[0])) if read_oci_words(report.runscript) else None
-    documents = ImageRecord(encode_text(definition), encode_text(encode_json(report.as_document())), section)
+    documents = ConversionRecord(encode_text(definition), encode_text(encode_json(report.as_document())), section)
     return TreeImage(root, source, record, _parse_section(section, platform.architecture), documents)
 
 
@@ -177,14 +177,14 @@ def _read_tree_report(root: Node, source: ContentSource, where: str) -> InspectR
     return read_report(TreeView(lambda path: find(root, path), source), where)
 
 
-def _read_documents(reader: SifReader, root: Node, source: ContentSource) -> ImageRecord:
+def _read_documents(reader: SifReader, root: Node, source: ContentSource) -> ConversionRecord:
     """The documents of a SIF, as they are; a missing one is made from the files."""
     definition = reader.find_type(DataType.DEFFILE)
     metadata = reader.find_named(DataType.GENERIC_JSON, "inspect-metadata.json")
     config = reader.find_named(DataType.GENERIC_JSON, "oci-config.json")
     if metadata is None:  # Singularity before 3.5 kept it in the file system only
         report = _read_tree_report(root, source, reader.where)
-    return ImageRecord(
+    return ConversionRecord(
         reader.read_object(definition) if definition else f"bootstrap: localimage\nfrom: {reader.where}\n\n".encode(),
         reader.read_object(metadata) if metadata else encode_text(encode_json(report.as_document())),
         reader.read_object(config) if config else None,

@@ -20,7 +20,7 @@ from kedge.signing.openpgp.generate import Owner, generate_key
 from kedge.signing.openpgp.judgement import judge
 from kedge.signing.openpgp.keys import KeyBlock, armor_block, make_public, read_keys
 
-MAXIMUM_ANSWER = 8 << 20
+_MAXIMUM_ANSWER = 8 << 20
 
 Answer = TypeVar("Answer")
 
@@ -124,10 +124,10 @@ def make_key(ring: KeyRing, new: NewKey) -> KeySummary:
 
 def import_keys(ring: KeyRing, path: Path) -> list[Imported]:
     """Put the keys of a file into the rings; secret keys go into both."""
-    return store_keys(ring, read_keys(read_key_file(path), str(path)), str(path))
+    return _store_keys(ring, read_keys(read_key_file(path), str(path)), str(path))
 
 
-def store_keys(ring: KeyRing, blocks: Sequence[KeyBlock], where: str) -> list[Imported]:
+def _store_keys(ring: KeyRing, blocks: Sequence[KeyBlock], where: str) -> list[Imported]:
     """Put key blocks into the rings; a key that proves nothing about itself is refused."""
     now = int(time.time())
     if not blocks:
@@ -221,7 +221,7 @@ def _fetch_from(fetch: Fetch, server: str, digits: str) -> KeyBlock:
 
 def pull_key(ring: KeyRing, fetch: Fetch, server: str, fingerprint: str) -> Imported:
     """Get a key from a key server into the public ring."""
-    return store_keys(ring, [fetch_key(fetch, server, fingerprint)], server)[0]
+    return _store_keys(ring, [fetch_key(fetch, server, fingerprint)], server)[0]
 
 
 def push_key(fetch: Fetch, servers: str, block: KeyBlock) -> str:
@@ -244,14 +244,14 @@ def _check_answer(status: int, server: str, body: bytes) -> None:
 def open_fetch(environ: Mapping[str, str], ca_bundle: Path | None = None) -> Fetch:
     """A way to key servers over HTTP."""
     from kedge.registry.proxies import Proxies  # late: only commands that go online need the network code
-    from kedge.registry.transport import Request, Transport, TransportOptions
+    from kedge.registry.transport import HttpRequest, HttpTransport, TransportOptions
 
     options = TransportOptions(retries=1, ca_bundle=ca_bundle, proxies=Proxies.from_environment(environ))
-    transport = Transport(options)
+    transport = HttpTransport(options)
 
     def fetch(method: str, url: str, body: bytes | None) -> tuple[int, bytes]:
         headers = {"Content-Type": "application/x-www-form-urlencoded"} if body is not None else {}
-        with transport.send(Request(method, url, headers=headers, body=body)) as response:
-            return response.status, response.read_all(MAXIMUM_ANSWER, "the key server's answer")
+        with transport.send(HttpRequest(method, url, headers=headers, body=body)) as response:
+            return response.status, response.read_all(_MAXIMUM_ANSWER, "the key server's answer")
 
     return fetch

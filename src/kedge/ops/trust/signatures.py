@@ -22,10 +22,10 @@ from kedge.signing.keyfiles import read_key_file
 from kedge.signing.keyring import KeyRing, find_in_blocks, locate_folder, select_key
 from kedge.signing.keyserver import DEFAULT_SERVER
 from kedge.signing.openpgp.keys import KeyBlock, merge_blocks
-from kedge.signing.sign import AskPassphrase, DocumentSigner, PemSigner, Selection, sign_image, unlock_key
-from kedge.signing.verify import REMOTE, Choice, FindKeys, KnownKey, Material, VerifyReport, verify_image
+from kedge.signing.sign import AskPassphrase, DocumentSigner, PemSigner, SignSelection, sign_image, unlock_key
+from kedge.signing.verify import REMOTE, FindKeys, KnownKey, Material, VerifyReport, VerifySelection, verify_image
 
-ChooseKey = Callable[[Sequence[KeySummary]], int | None]  # None: nobody chose
+_ChooseKey = Callable[[Sequence[KeySummary]], int | None]  # None: nobody chose
 _PREFIXES = ("KEDGE_", "APPTAINER_", "SINGULARITY_")
 
 
@@ -34,7 +34,7 @@ class SignRequest:
     """What to sign, and with what: PEM files, or a key of the ring by index or fingerprint."""
 
     path: Path
-    selection: Selection = field(default_factory=Selection)
+    selection: SignSelection = field(default_factory=SignSelection)
     pem_files: tuple[Path, ...] = ()
     index: int | None = None
     fingerprint: str | None = None
@@ -45,7 +45,7 @@ class VerifyRequest:
     """What to verify, and with what: PEM files, a certificate, or the rings when neither is given."""
 
     path: Path
-    choice: Choice = field(default_factory=Choice)
+    choice: VerifySelection = field(default_factory=VerifySelection)
     pem_files: tuple[Path, ...] = ()
     certificate: CertificateFiles | None = None
     server: str | None = None  # None: only keys of the rings
@@ -59,7 +59,7 @@ class Trust:
     ring: KeyRing
     site_ring: KeyRing | None = None
     ask: AskPassphrase | None = None
-    choose: ChooseKey | None = None
+    choose: _ChooseKey | None = None
     fetch: Fetch | None = None
     progress: Progress = field(default_factory=Silent)
 
@@ -81,7 +81,7 @@ def sign_file(request: SignRequest, trust: Trust) -> list[SifDescriptor]:
     if request.pem_files:
         signer = PemSigner(tuple(_load_private(path, trust.ask) for path in request.pem_files))
     else:
-        block = choose_secret(request, trust, now)
+        block = _choose_secret(request, trust, now)
         signer = unlock_key(block, trust.ask or _nobody, now)
     return sign_image(request.path, [signer], request.selection, now, trust.progress)
 
@@ -98,7 +98,7 @@ def _load_private(path: Path, ask: AskPassphrase | None) -> SigningKey:
         return load_private_pem(data, (ask or _nobody)(f"Passphrase of {path}: "), where=str(path))
 
 
-def choose_secret(request: SignRequest, trust: Trust, now: int) -> KeyBlock:
+def _choose_secret(request: SignRequest, trust: Trust, now: int) -> KeyBlock:
     """The secret key to sign with: the one named, the only one, or the one the user chooses."""
     blocks = trust.ring.load_secret()
     if request.fingerprint is not None:
@@ -107,7 +107,7 @@ def choose_secret(request: SignRequest, trust: Trust, now: int) -> KeyBlock:
 
 
 def choose_block(
-    blocks: Sequence[KeyBlock], index: int | None, choose: ChooseKey | None, now: int, where: str
+    blocks: Sequence[KeyBlock], index: int | None, choose: _ChooseKey | None, now: int, where: str
 ) -> KeyBlock:
     """A key by its index, the only one, or the one the user chooses."""
     if not blocks:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from kedge.errors import UsageError
 from kedge.runtime.adapters import apptainer, charliecloud, enroot, podman
-from kedge.runtime.adapters.request import Adapter, ForeignImage, ForeignPlan, Request
+from kedge.runtime.adapters.request import Adapter, ForeignImage, ForeignPlan, RuntimeCall
 from kedge.runtime.adapters.rules import HONOURED, IGNORED, OWN, REFUSED, flag_name, is_given, option_names, show_option
 from kedge.runtime.facts import Additions, Bind, HostFacts
 from kedge.runtime.options import RunOptions
@@ -15,7 +15,7 @@ __all__ = [
     "Adapter",
     "ForeignImage",
     "ForeignPlan",
-    "Request",
+    "RuntimeCall",
     "apply_rules",
     "find_adapter",
     "plan_foreign",
@@ -58,7 +58,7 @@ def plan_foreign(
     plan = ForeignPlan(runtime)
     words = apply_rules(runtime, options, plan)
     find_adapter(runtime).fill(
-        Request(options, binds, image, host, additions or Additions(), has_terminal), words, plan
+        RuntimeCall(options, binds, image, host, additions or Additions(), has_terminal), words, plan
     )
     return plan
 

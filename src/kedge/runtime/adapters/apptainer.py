@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kedge.runtime.adapters.request import ForeignPlan, Request
-from kedge.runtime.adapters.rules import EXPANDED, OWN_RULES, Rule, each, flag, honoured, ignored, refused, valued
+from kedge.runtime.adapters.request import ForeignPlan, RuntimeCall
+from kedge.runtime.adapters.rules import EXPANDED, OWN_RULES, FieldRule, each, flag, honoured, ignored, refused, valued
 from kedge.runtime.environment.env_requests import REQUEST_PREFIXES
 from kedge.runtime.facts import Bind
 from kedge.runtime.words.flag_table import FLAGS
@@ -15,19 +15,19 @@ _PREFIXES = ("APPTAINER_", "SINGULARITY_")
 _BINDS = ("BIND", "BINDPATH", "MOUNT")
 
 
-def _choose_root(unpack: str) -> Rule:
-    return Rule(
+def _choose_root(unpack: str) -> FieldRule:
+    return FieldRule(
         "honoured",
         f"`{unpack}` for `unpack`; else its own choice",
         lambda value: [unpack] if value == "unpack" else [],
     )
 
 
-def _join(word: str) -> Rule:
-    return Rule("honoured", f"`{word}`", lambda values: [word, ",".join(values)])
+def _join(word: str) -> FieldRule:
+    return FieldRule("honoured", f"`{word}`", lambda values: [word, ",".join(values)])
 
 
-_RULES: dict[str, Rule] = {
+_RULES: dict[str, FieldRule] = {
     **OWN_RULES,
     "verb": honoured("`exec`, `run`, `shell`, `test`"),
     "cleanenv": flag("--cleanenv"),
@@ -62,16 +62,16 @@ _RULES: dict[str, Rule] = {
     "uts": flag("--uts"),
     "hostname": valued("--hostname"),
     "net": flag("--net"),
-    "network": Rule("honoured", "`--network`", lambda value: [] if value == "host" else ["--network", value]),
+    "network": FieldRule("honoured", "`--network`", lambda value: [] if value == "host" else ["--network", value]),
     "no_init": flag("--no-init"),
     "no_umask": flag("--no-umask"),
     "no_privs": flag("--no-privs"),
     "keep_privs": flag("--keep-privs"),
     "drop_caps": _join("--drop-caps"),
-    "limits": Rule("honoured", "as they are", lambda values: [f"--{value}" for value in values]),
+    "limits": FieldRule("honoured", "as they are", lambda values: [f"--{value}" for value in values]),
     "passphrase": flag("--passphrase"),
     "pem_path": valued("--pem-path"),
-    "passed_on": Rule("honoured", "as they are; it may have what kedge lacks", list),
+    "passed_on": FieldRule("honoured", "as they are; it may have what kedge lacks", list),
     "dns": valued("--dns"),
     "sharens": flag("--sharens"),
     "nv": flag("--nv"),
@@ -98,21 +98,21 @@ class Apptainer:
     requests = "APPTAINERENV_"  # how it calls the variables that are asked for
 
     @property
-    def rules(self) -> Mapping[str, Rule]:
+    def rules(self) -> Mapping[str, FieldRule]:
         """All of Apptainer's own options are known to it."""
         return _RULES
 
-    def fill(self, request: Request, words: list[str], plan: ForeignPlan) -> None:
+    def fill(self, request: RuntimeCall, words: list[str], plan: ForeignPlan) -> None:
         """`apptainer exec OPTIONS --bind … IMAGE PROGRAM …`."""
         options = request.options
         binds = [word for bind in request.binds for word in ("--bind", show_bind(bind))]
         quiet = ["--quiet"] if options.quiet else []
         plan.argv = [self.program, *quiet, options.verb, *words, *binds, request.image.path, *options.arguments]
-        dropped = list_twins()
+        dropped = _list_twins()
         dropped.update(name.strip() for names in options.no_env for name in names.split(","))
         plan.environ = {
             name: value
-            for name, value in rename_requests(request.host.environ, self.requests).items()
+            for name, value in _rename_requests(request.host.environ, self.requests).items()
             if name not in dropped and not name.startswith("KEDGE_")
         }
 
@@ -125,7 +125,7 @@ class Singularity(Apptainer):
     requests = "SINGULARITYENV_"
 
     @property
-    def rules(self) -> Mapping[str, Rule]:
+    def rules(self) -> Mapping[str, FieldRule]:
         """As Apptainer's, less what only that has."""
         return {
             **_RULES,
@@ -137,13 +137,13 @@ class Singularity(Apptainer):
         }
 
 
-def list_twins() -> set[str]:
+def _list_twins() -> set[str]:
     """The variables whose values are among the words already, and would be added to them a second time."""
     names = {*_BINDS, *(name for flag in FLAGS if flag.kind == "list" for name in flag.variables)}
     return {prefix + name for prefix in _PREFIXES for name in names}
 
 
-def rename_requests(environ: Mapping[str, str], prefix: str) -> dict[str, str]:
+def _rename_requests(environ: Mapping[str, str], prefix: str) -> dict[str, str]:
     """The environment with KEDGEENV_X and its relatives called as the runtime calls them; the first that has X wins."""
     asked: dict[str, str] = {}
     for known in reversed(REQUEST_PREFIXES):

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kedge.runtime.adapters.mounts import plan_mounts
-from kedge.runtime.adapters.request import ForeignPlan, Request
-from kedge.runtime.adapters.rules import EXPANDED, OWN_RULES, Rule, flag, honoured, ignored, refused
+from kedge.runtime.adapters.request import ForeignPlan, RuntimeCall
+from kedge.runtime.adapters.rules import EXPANDED, OWN_RULES, FieldRule, flag, honoured, ignored, refused
 from kedge.runtime.adapters.start import Started, merge_environment, plan_start
 from kedge.runtime.facts import Bind
 
@@ -20,7 +20,7 @@ _BOUND = honoured("libraries and programs bound one by one")
 _NONE = honoured("nothing is added unasked")
 _NO_NAMESPACE = "it makes user and mount namespaces only"
 
-_RULES: dict[str, Rule] = {
+_RULES: dict[str, FieldRule] = {
     **OWN_RULES,
     "verb": honoured("`exec`, `run`, `shell`, `test`, as kedge does it"),
     "cleanenv": _LIKE_KEDGE,
@@ -93,11 +93,11 @@ class Charliecloud:
     reads_scripts = False
 
     @property
-    def rules(self) -> Mapping[str, Rule]:
+    def rules(self) -> Mapping[str, FieldRule]:
         """One for each option."""
         return _RULES
 
-    def fill(self, request: Request, words: list[str], plan: ForeignPlan) -> None:
+    def fill(self, request: RuntimeCall, words: list[str], plan: ForeignPlan) -> None:
         """`ch-run OPTIONS --bind … IMAGE -- /bin/sh -c … PROGRAM …`."""
         options, image = request.options, request.image
         mounts = plan_mounts(request)
@@ -116,7 +116,7 @@ class Charliecloud:
         own = {name: value for name, value in request.host.environ.items() if name in _NEEDED}
         plan.environ = merge_environment(own, started)
 
-    def _make_home(self, request: Request, started: Started) -> None:
+    def _make_home(self, request: RuntimeCall, started: Started) -> None:
         """ch-run has no empty folders, but the root can be written: the image's shell makes one."""
         view = request.image.facts.view
         has_shell = view.is_executable("/bin/sh") and any(map(view.is_executable, ("/bin/mkdir", "/usr/bin/mkdir")))
@@ -136,7 +136,7 @@ class Charliecloud:
             plan.notes.append(f"ch-run binds {bind.source} so that it can be written: it knows no read-only binds")
         return f"{bind.source}:{bind.destination}"
 
-    def _choose_writing(self, request: Request, plan: ForeignPlan) -> list[str]:
+    def _choose_writing(self, request: RuntimeCall, plan: ForeignPlan) -> list[str]:
         options = request.options
         if not options.writable:
             return [f"--write-fake={options.tmpfs_size}" if options.tmpfs_size else "--write-fake"]

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from kedge.runtime.adapters.mounts import plan_mounts
-from kedge.runtime.adapters.request import ForeignPlan, Request
-from kedge.runtime.adapters.rules import EXPANDED, OWN_RULES, Rule, flag, honoured, ignored, refused
+from kedge.runtime.adapters.request import ForeignPlan, RuntimeCall
+from kedge.runtime.adapters.rules import EXPANDED, OWN_RULES, FieldRule, flag, honoured, ignored, refused
 from kedge.runtime.adapters.start import Started, merge_environment, plan_start
 from kedge.runtime.facts import Additions, Bind
 
@@ -17,7 +17,7 @@ _LIKE_KEDGE = honoured("as kedge does it")
 _MOUNTED = honoured("libraries and programs, `--mount` for each")
 _NONE = honoured("nothing is added unasked")
 
-_RULES: dict[str, Rule] = {
+_RULES: dict[str, FieldRule] = {
     **OWN_RULES,
     "verb": honoured("`exec`, `run`, `shell`, `test`, as kedge does it"),
     "cleanenv": _LIKE_KEDGE,
@@ -89,11 +89,11 @@ class Enroot:
     reads_scripts = False
 
     @property
-    def rules(self) -> Mapping[str, Rule]:
+    def rules(self) -> Mapping[str, FieldRule]:
         """One for each option."""
         return _RULES
 
-    def fill(self, request: Request, words: list[str], plan: ForeignPlan) -> None:
+    def fill(self, request: RuntimeCall, words: list[str], plan: ForeignPlan) -> None:
         """`enroot start OPTIONS --mount … --env … IMAGE /bin/sh -c … PROGRAM …`."""
         options = request.options
         if options.network not in ("", "none", "host"):
@@ -117,7 +117,7 @@ class Enroot:
         own = {"ENROOT_ROOTFS_WRITABLE": "n", "ENROOT_MOUNT_HOME": "n", "ENROOT_REMAP_ROOT": "n"}
         plan.environ = {**merge_environment(request.host.environ, started), **own}
 
-    def _enter_folder(self, request: Request, started: Started, plan: ForeignPlan) -> list[str]:
+    def _enter_folder(self, request: RuntimeCall, started: Started, plan: ForeignPlan) -> list[str]:
         """Enroot knows no folder to begin in, and keeps variables in lines: the image's shell sees to both."""
         torn = {name: value for name, value in started.inherited.items() if _is_torn(value)}
         if not torn and started.folder == "/":
@@ -145,7 +145,7 @@ class Enroot:
         optional = ",nofail,silent" if bind.is_optional else ""
         return f"{bind.source}:{bind.destination}:none:{_OPTIONS},{'ro' if bind.readonly else 'rw'}{optional}"
 
-    def _choose_devices(self, request: Request) -> dict[str, str]:
+    def _choose_devices(self, request: RuntimeCall) -> dict[str, str]:
         options, environ = request.options, request.host.environ
         if options.no_nv:
             return {"NVIDIA_VISIBLE_DEVICES": "void"}

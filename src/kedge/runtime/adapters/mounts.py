@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kedge.runtime.adapters.request import Request
+from kedge.runtime.adapters.request import RuntimeCall
 from kedge.runtime.environment.home import choose_home
 from kedge.runtime.facts import LIBRARIES, Bind
 from kedge.runtime.mounts.scratch import list_scratch
@@ -23,7 +23,7 @@ class Mounts:
     notes: list[str] = field(default_factory=list)
 
 
-def plan_mounts(request: Request) -> Mounts:
+def plan_mounts(request: RuntimeCall) -> Mounts:
     """Everything to mount; devices are the runtime's business."""
     options, host = request.options, request.host
     absent = set(list_names(options.no_mount))
@@ -48,7 +48,7 @@ def plan_mounts(request: Request) -> Mounts:
     return mounts
 
 
-def _add_temporary(request: Request, mounts: Mounts, absent: set[str]) -> None:
+def _add_temporary(request: RuntimeCall, mounts: Mounts, absent: set[str]) -> None:
     for folder in ("/tmp", "/var/tmp"):
         if request.options.contain:
             mounts.empty.append(folder)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from kedge.runtime.adapters.mounts import plan_mounts
-from kedge.runtime.adapters.request import ForeignPlan, Request
-from kedge.runtime.adapters.rules import EXPANDED, OWN_RULES, Rule, each, flag, honoured, ignored, refused, valued
+from kedge.runtime.adapters.request import ForeignPlan, RuntimeCall
+from kedge.runtime.adapters.rules import EXPANDED, OWN_RULES, FieldRule, each, flag, honoured, ignored, refused, valued
 from kedge.runtime.adapters.start import merge_environment, plan_start
 from kedge.runtime.facts import Additions, Bind
 
@@ -22,13 +22,13 @@ _INITS = (
 _CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 
 
-def _split_commas(word: str) -> Rule:
-    return Rule(
+def _split_commas(word: str) -> FieldRule:
+    return FieldRule(
         "honoured", f"`{word}`", lambda values: [f"{word}={part}" for text in values for part in text.split(",")]
     )
 
 
-_RULES: dict[str, Rule] = {
+_RULES: dict[str, FieldRule] = {
     **OWN_RULES,
     "verb": honoured("`exec`, `run`, `shell`, `test`, as kedge does it"),
     "cleanenv": _LIKE_KEDGE,
@@ -69,11 +69,11 @@ _RULES: dict[str, Rule] = {
     "no_privs": honoured("`--cap-drop=all`, always"),
     "keep_privs": honoured("no `--cap-drop=all`"),
     "drop_caps": _split_commas("--cap-drop"),
-    "limits": Rule("honoured", "as they are", lambda values: [f"--{value}" for value in values]),
+    "limits": FieldRule("honoured", "as they are", lambda values: [f"--{value}" for value in values]),
     "passphrase": refused("it reads no encrypted images"),
     "pem_path": refused("it reads no encrypted images"),
     "passed_on": refused("only Apptainer and Singularity know it"),
-    "dns": Rule("honoured", "`--dns`", lambda value: [f"--dns={part}" for part in value.split(",")]),
+    "dns": FieldRule("honoured", "`--dns`", lambda value: [f"--dns={part}" for part in value.split(",")]),
     "sharens": ignored("every process gets a container of its own"),
     "nv": honoured("`--device nvidia.com/gpu=all` where there is a CDI file, else `--volume` and `--device` for each"),
     "no_nv": honoured("nothing is added unasked"),
@@ -98,11 +98,11 @@ class Podman:
     reads_scripts = False
 
     @property
-    def rules(self) -> Mapping[str, Rule]:
+    def rules(self) -> Mapping[str, FieldRule]:
         """One for each option."""
         return _RULES
 
-    def fill(self, request: Request, words: list[str], plan: ForeignPlan) -> None:
+    def fill(self, request: RuntimeCall, words: list[str], plan: ForeignPlan) -> None:
         """`podman run OPTIONS --volume … --env … --rootfs FOLDER /bin/sh -c … PROGRAM …`."""
         options, image = request.options, request.image
         use_cdi = options.nv and _has_nvidia_file(request)
@@ -138,7 +138,7 @@ class PodmanHpc(Podman):
     program = "podman-hpc"
 
 
-def _basic_flags(request: Request) -> list[str]:
+def _basic_flags(request: RuntimeCall) -> list[str]:
     options, host = request.options, request.host
     flags = ["--rm", "--interactive", "--log-driver=none", "--cgroups=disabled", "--security-opt=label=disable"]
     if request.has_terminal:
@@ -150,7 +150,7 @@ def _basic_flags(request: Request) -> list[str]:
     return flags
 
 
-def _namespace_flags(request: Request) -> list[str]:
+def _namespace_flags(request: RuntimeCall) -> list[str]:
     options = request.options
     flags = ["--userns=keep-id"] if _has_range(request) and not options.fakeroot else []
     flags += [f"--{name}=host" for name in ("ipc", "uts") if not getattr(options, name)]
@@ -161,7 +161,7 @@ def _namespace_flags(request: Request) -> list[str]:
     return flags
 
 
-def _privilege_flags(request: Request) -> list[str]:
+def _privilege_flags(request: RuntimeCall) -> list[str]:
     options = request.options
     flags = ["--security-opt=no-new-privileges"]
     if not (options.fakeroot or options.keep_privs):
@@ -178,12 +178,12 @@ def show_volume(bind: Bind) -> str:
     return f"--mount=type=bind,{','.join(quoted)}"
 
 
-def _has_nvidia_file(request: Request) -> bool:
+def _has_nvidia_file(request: RuntimeCall) -> bool:
     view = request.host.view
     return any("nvidia" in name for folder in _CDI_FOLDERS for name in view.names(folder))
 
 
-def _has_range(request: Request) -> bool:
+def _has_range(request: RuntimeCall) -> bool:
     """Whether Podman can map other users than root, which keeping one's own number needs."""
     host = request.host
     text = (host.view.read("/etc/subuid") or b"").decode(errors="replace")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from kedge.errors import RuntimeUnsuited
-from kedge.runtime.adapters.rules import Rule
+from kedge.runtime.adapters.rules import FieldRule
 from kedge.runtime.facts import Additions, Bind, HostFacts, ImageFacts
 from kedge.runtime.options import RunOptions
 
@@ -23,7 +23,7 @@ class ForeignImage:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RuntimeCall:
     """Everything that a command line is made from."""
 
     options: RunOptions
@@ -83,10 +83,10 @@ class Adapter(Protocol):
         ...
 
     @property
-    def rules(self) -> Mapping[str, Rule]:
+    def rules(self) -> Mapping[str, FieldRule]:
         """One rule for every attribute of RunOptions."""
         ...
 
-    def fill(self, request: Request, words: list[str], plan: ForeignPlan) -> None:
+    def fill(self, request: RuntimeCall, words: list[str], plan: ForeignPlan) -> None:
         """Put `argv` and `environ` into the plan; `words` are those that the rules made. Adds notes and refusals."""
         ...

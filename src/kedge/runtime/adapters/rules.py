@@ -25,7 +25,7 @@ _STANDS_FOR_OTHERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class FieldRule:
     """One field of the table."""
 
     how: str
@@ -33,39 +33,39 @@ class Rule:
     words: Callable[[Any], list[str]] | None = None  # from the option's value to words of the command line
 
 
-def flag(*words: str, since: str = "") -> Rule:
+def flag(*words: str, since: str = "") -> FieldRule:
     """Passed on as a flag without a value."""
     text = f"`{' '.join(words)}`" + (f" ({since} and newer)" if since else "")
-    return Rule(HONOURED, text, lambda _: list(words))
+    return FieldRule(HONOURED, text, lambda _: list(words))
 
 
-def valued(word: str, text: str = "") -> Rule:
+def valued(word: str, text: str = "") -> FieldRule:
     """Passed on with its value."""
-    return Rule(HONOURED, text or f"`{word}`", lambda value: [word, str(value)])
+    return FieldRule(HONOURED, text or f"`{word}`", lambda value: [word, str(value)])
 
 
-def each(word: str, text: str = "") -> Rule:
+def each(word: str, text: str = "") -> FieldRule:
     """Passed on once for every value."""
-    return Rule(HONOURED, text or f"`{word}`", lambda values: [part for value in values for part in (word, value)])
+    return FieldRule(HONOURED, text or f"`{word}`", lambda values: [part for value in values for part in (word, value)])
 
 
-def honoured(text: str) -> Rule:
+def honoured(text: str) -> FieldRule:
     """Done by other means than one flag; the runtime's file sees to it."""
-    return Rule(HONOURED, text)
+    return FieldRule(HONOURED, text)
 
 
-def ignored(reason: str) -> Rule:
+def ignored(reason: str) -> FieldRule:
     """Said, and left out."""
-    return Rule(IGNORED, reason)
+    return FieldRule(IGNORED, reason)
 
 
-def refused(reason: str) -> Rule:
+def refused(reason: str) -> FieldRule:
     """Without it something else would run than was asked for."""
-    return Rule(REFUSED, reason)
+    return FieldRule(REFUSED, reason)
 
 
 EXPANDED = honoured("as the options it stands for")
-_OWN = Rule(OWN, "kedge's own")
+_OWN = FieldRule(OWN, "kedge's own")
 # what kedge sees to itself, whatever the runtime
 OWN_RULES = {
     name: _OWN

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kedge.runtime.adapters.mounts import Mounts
-from kedge.runtime.adapters.request import ForeignPlan, Request
+from kedge.runtime.adapters.request import ForeignPlan, RuntimeCall
 from kedge.runtime.environment.payload import plan_payload
 
 # Variables that a runtime's own program, or the shell or loader under it, would take for itself.
@@ -36,7 +36,7 @@ class Started:
         return sorted({*self.inherited, *self.spelled})
 
 
-def plan_start(request: Request, mounts: Mounts, plan: ForeignPlan) -> Started:
+def plan_start(request: RuntimeCall, mounts: Mounts, plan: ForeignPlan) -> Started:
     """What is to be started; says on the way what there is to say about it."""
     options, facts = request.options, request.image.facts
     payload = plan_payload(options, request.host, facts, request.additions, request.binds)
@@ -48,7 +48,7 @@ def plan_start(request: Request, mounts: Mounts, plan: ForeignPlan) -> Started:
         argv[0] = next(
             (path for folder in payload.search if facts.view.is_executable(path := f"{folder}/{argv[0]}")), argv[0]
         )
-    started = Started(argv, options.pwd or payload.workdir or choose_folder(request, mounts))
+    started = Started(argv, options.pwd or payload.workdir or _choose_folder(request, mounts))
     for name, value in payload.environ.items():
         if name == "PWD":
             continue  # every runtime sets it itself
@@ -57,7 +57,7 @@ def plan_start(request: Request, mounts: Mounts, plan: ForeignPlan) -> Started:
     return started
 
 
-def choose_folder(request: Request, mounts: Mounts) -> str:
+def _choose_folder(request: RuntimeCall, mounts: Mounts) -> str:
     """The current folder where it is inside as well, else the home folder, else the root."""
     view = request.image.facts.view
     wanted = [mounts.home] if request.options.contain else [request.host.cwd, mounts.home]

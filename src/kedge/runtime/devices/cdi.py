@@ -49,7 +49,7 @@ def plan_cdi(options: RunOptions, host: HostFacts, image: ImageFacts) -> Additio
     used: list[Specification] = []
     edits: list[dict[str, Any]] = []
     for name in names:
-        specification, edit = find_device(name, specifications, problems, folders)
+        specification, edit = _find_device(name, specifications, problems, folders)
         if specification not in used:
             used.append(specification)
             edits.append(specification.edits)
@@ -112,7 +112,7 @@ def _parse(view: View, path: str) -> dict[str, Any]:
     return content
 
 
-def find_device(
+def _find_device(
     name: str, specifications: list[Specification], problems: list[str], folders: list[str]
 ) -> tuple[Specification, dict[str, Any]]:
     """The specification that has a device, and the device's own edits; the folder that comes last wins."""

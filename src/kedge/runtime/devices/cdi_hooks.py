@@ -31,15 +31,15 @@ def apply_hooks(
     folders: list[str] = []
     links: list[tuple[str, str]] = []
     version: str | None = None
-    for words in iterate_hooks(edits):
+    for words in _iterate_hooks(edits):
         name = next((word for word in words if word.rpartition("/")[2] not in _PROGRAMS), words[0])
         if name in ("update-ldcache", "create-soname-symlinks"):
-            folders += list_values(words, "folder")
+            folders += _list_values(words, "folder")
         elif name == "create-symlinks":
-            pairs = [value.partition("::") for value in list_values(words, "link")]
+            pairs = [value.partition("::") for value in _list_values(words, "link")]
             links += [(target, path) for target, found, path in pairs if found]
         elif name == "enable-cuda-compat":
-            version = next(iter(list_values(words, "host-driver-version")), "")
+            version = next(iter(_list_values(words, "host-driver-version")), "")
         elif name not in _NEEDLESS:
             additions.warnings.append(f"--device: the hook '{name}' of the specification is not run (it is for root)")
     files = {bind.destination: bind.source for bind in additions.binds}
@@ -49,7 +49,7 @@ def apply_hooks(
         _choose_libcuda(additions, options, host, image, version or "")
 
 
-def iterate_hooks(edits: list[dict[str, Any]]) -> Iterator[list[str]]:
+def _iterate_hooks(edits: list[dict[str, Any]]) -> Iterator[list[str]]:
     """The arguments of each hook, the program's own name first."""
     for edit in edits:
         for hook in as_mappings(edit.get("hooks")):
@@ -67,7 +67,7 @@ def as_mappings(value: Any) -> list[dict[str, Any]]:
     return [each for each in as_list(value) if isinstance(each, dict)]
 
 
-def list_values(words: list[str], option: str) -> list[str]:
+def _list_values(words: list[str], option: str) -> list[str]:
     """The values of `--option value` and `--option=value`."""
     values = [word[len(option) + 3 :] for word in words if word.startswith(f"--{option}=")]
     return values + [words[at + 1] for at, word in enumerate(words[:-1]) if word == f"--{option}"]

@@ -35,7 +35,7 @@ _TOOLKITS = "/usr/local"
 _SECTION, _OWNER = ".note.cuda.fwd_compatibility", "NVIDIA Corporation"
 
 
-class Carried:
+class _Carried:
     """The driver libraries inside an image."""
 
     __slots__ = ("branches", "cuda", "folder", "version")
@@ -69,19 +69,19 @@ def decide_libcuda(view: View, version: str, cards: list[Card], library_path: st
         return decision
     # the image's own folders come before the host's libraries in LD_LIBRARY_PATH
     folders = [*library_path.split(":"), *find_library_folders(view)]
-    foreign = [folder for folder in folders if folder.startswith("/") and has_libcuda(view, folder)]
+    foreign = [folder for folder in folders if folder.startswith("/") and _has_libcuda(view, folder)]
     if foreign and version:
         decision.prepend = [LIBRARIES]
         decision.note = decision.note or f"host libcuda {version} is used, not the one of the image in {foreign[0]}"
     return decision
 
 
-def has_libcuda(view: View, folder: str) -> bool:
+def _has_libcuda(view: View, folder: str) -> bool:
     """Whether the dynamic loader finds a libcuda in a folder of the image."""
     return folder.rstrip("/") != LIBRARIES and view.kind(folder.rstrip("/") + "/libcuda.so.1") == "f"
 
 
-def find_carried(view: View) -> Carried | None:
+def find_carried(view: View) -> _Carried | None:
     """The compat libraries of an image, of the toolkit that /usr/local/cuda means first."""
     toolkits = [name for name in view.names(_TOOLKITS) if name.startswith("cuda-")]
     places = [*_PLACES, *(f"{_TOOLKITS}/{name}/compat" for name in reversed(toolkits))]
@@ -89,11 +89,11 @@ def find_carried(view: View) -> Carried | None:
         for name in view.names(folder):
             stem, suffix = split_name(name)
             if stem == "libcuda" and is_version(suffix) and view.kind(f"{folder}/{name}") == "f":
-                return Carried(folder, suffix)
+                return _Carried(folder, suffix)
     return None
 
 
-def compare_drivers(view: View, carried: Carried, version: str, cards: list[Card]) -> Decision:
+def compare_drivers(view: View, carried: _Carried, version: str, cards: list[Card]) -> Decision:
     """Which of the two libcuda it is, by the rule that `kedge explain` tells beforehand."""
     ours, theirs = order(version), order(carried.version)
     if ours and ours < theirs:
@@ -102,7 +102,7 @@ def compare_drivers(view: View, carried: Carried, version: str, cards: list[Card
     is_behind = 0 < offered < wanted
     others = [card.model for card in cards if card.model and not is_data_center(card.model)]
     takes = False if others else True if any(card.model for card in cards) else None
-    last = find_last_branch(cards) if ours and ours < theirs and takes else None
+    last = _find_last_branch(cards) if ours and ours < theirs and takes else None
     choice = choose_libcuda(
         ours, theirs, carried.branches, takes_forward_compat=takes, is_behind=is_behind, last_branch=last
     )
@@ -113,7 +113,7 @@ def compare_drivers(view: View, carried: Carried, version: str, cards: list[Card
         return Decision(f"{host}: it is {'the same as' if ours == theirs else 'newer than'} {libraries}")
     if choice == KIND_NOT_KNOWN:
         return Decision(f"{host}: it runs CUDA {wanted} too, and the kind of card is not known")
-    obstacle = describe_obstacle(choice, libraries, carried, others)
+    obstacle = _describe_obstacle(choice, libraries, carried, others)
     if obstacle:
         needs = f"It needs CUDA {wanted}, driver {version} of this node offers CUDA {offered}, and {obstacle}."
         return Decision(
@@ -125,7 +125,7 @@ def compare_drivers(view: View, carried: Carried, version: str, cards: list[Card
     return Decision(f"libcuda {carried.version} of the image is used ({carried.folder}): {reason}", uses_image=True)
 
 
-def find_last_branch(cards: list[Card]) -> int | None:
+def _find_last_branch(cards: list[Card]) -> int | None:
     """The last driver branch that drives all the cards; None: current ones do, or it is not known."""
     from kedge.compat.tables.gpu_index import (
         find_capability,  # late: few images carry a libcuda that is newer than the host's
@@ -135,7 +135,7 @@ def find_last_branch(cards: list[Card]) -> int | None:
     return min((each[3] for each in known if each is not None and each[3] is not None), default=None)
 
 
-def describe_obstacle(choice: str, libraries: str, carried: Carried, others: list[str]) -> str:
+def _describe_obstacle(choice: str, libraries: str, carried: _Carried, others: list[str]) -> str:
     """Why newer libraries of the image cannot run on this host's driver branch and cards; empty when they can."""
     if choice == NOT_DATA_CENTER:
         return f"{libraries} run on data-center cards only, not on {others[0]}"
@@ -148,7 +148,7 @@ def describe_obstacle(choice: str, libraries: str, carried: Carried, others: lis
     return ""
 
 
-def read_branches(view: View, carried: Carried) -> None:
+def read_branches(view: View, carried: _Carried) -> None:
     """Fill in what the library says about itself, if it says anything that can be read."""
     import json  # late: only where the image's driver is newer than the host's
 

@@ -35,16 +35,16 @@ class Driver:
     """The running kernel module and what it drives."""
 
     def __init__(self, view: View) -> None:
-        self.version = read_version(view)  # empty where the kernel does not say
+        self.version = _read_version(view)  # empty where the kernel does not say
         self.nodes = [name for name in view.names("/dev") if name.startswith("nvidia")]
-        self.cards = read_cards(view, self.nodes)
+        self.cards = _read_cards(view, self.nodes)
         present = [card for card in self.cards if view.kind(card.node)]
         # A job's control group lets it use only its own cards, and numbers count those: the others are not looked at.
         self.usable = [card for card in present if view.can_use(card.node)]
         self.refused = [card for card in present if card not in self.usable]
 
 
-def read_version(view: View) -> str:
+def _read_version(view: View) -> str:
     """The version of the loaded kernel module; empty when there is none or it does not say."""
     for path in _VERSION_FILES:
         line = (view.read(path, 4096) or b"").decode(errors="replace").partition("\n")[0]
@@ -60,7 +60,7 @@ def is_version(text: str) -> bool:
     return 2 <= len(parts) <= 4 and all(part.isascii() and part.isdigit() and len(part) < 6 for part in parts)
 
 
-def read_cards(view: View, nodes: list[str]) -> list[Card]:
+def _read_cards(view: View, nodes: list[str]) -> list[Card]:
     """The cards in the order of their numbers: by place on the bus. Where /proc does not tell, by their nodes."""
     cards = []
     for bus in view.names(_CARDS):

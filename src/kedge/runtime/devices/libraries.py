@@ -95,10 +95,10 @@ class Libraries:
         )
         for path, names in self.names.items():
             stem = split_name(names[0])[0]
-            if stem in _NEVER or stem in taken or not capabilities & groups_of(stem):
+            if stem in _NEVER or stem in taken or not capabilities & _groups_of(stem):
                 continue
             taken.add(stem)  # the loader takes the first of two as well
-            chosen += [(path, name) for name in complete_names(stem, names, has_links)]
+            chosen += [(path, name) for name in _complete_names(stem, names, has_links)]
         return chosen
 
 
@@ -113,7 +113,7 @@ def find_libraries(host: HostFacts, version: str) -> Libraries:
     found = _take_all(entries, version)
     if all(found.has(stem) for stem in _BOTH):
         return found
-    for folder in list_folders(host):
+    for folder in _list_folders(host):
         more = [(name, follow_links(view, f"{folder}/{name}")) for name in view.names(folder) if _is_wanted(name)]
         entries += [(name, path) for name, path in more if _fits_machine(view, path, host.machine)]
         if not more:
@@ -148,7 +148,7 @@ def _take_nested(entries: list[tuple[str, str]], version: str) -> Libraries:
     return found
 
 
-def list_folders(host: HostFacts) -> list[str]:
+def _list_folders(host: HostFacts) -> list[str]:
     """Where a driver's libraries lie when the cache does not know them."""
     multiarch = _MULTIARCH.get(host.machine, f"{host.machine}-linux-gnu")
     folders = [
@@ -175,7 +175,7 @@ def split_name(name: str) -> tuple[str, str]:
     return stem, suffix[1:]
 
 
-def groups_of(stem: str) -> set[str]:
+def _groups_of(stem: str) -> set[str]:
     """The capabilities that bring a library."""
     if stem in _UTILITY:
         return {"utility"}
@@ -190,7 +190,7 @@ def groups_of(stem: str) -> set[str]:
     return {"compute"}
 
 
-def complete_names(stem: str, names: list[str], has_links: bool = True) -> list[str]:
+def _complete_names(stem: str, names: list[str], has_links: bool = True) -> list[str]:
     """A library's names with those that programs open and that the host may lack; a bare folder has no soname's."""
     complete = list(names)
     if not has_links:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from kedge.runtime.devices.driver import Driver
 from kedge.runtime.devices.image_variables import read_image_variable, read_user_variable
 from kedge.runtime.devices.libraries import Libraries, find_libraries
-from kedge.runtime.devices.selection import VARIABLE, Selection, select_cards
+from kedge.runtime.devices.selection import VARIABLE, CardSelection, select_cards
 from kedge.runtime.facts import Additions, Bind
 
 TYPE_CHECKING = False
@@ -49,7 +49,7 @@ def plan_nvidia(options: RunOptions, host: HostFacts, image: ImageFacts) -> Addi
     additions = Additions()
     driver = Driver(host.view)
     libraries = find_libraries(host, driver.version)
-    capabilities = read_capabilities(options, host, image, additions)
+    capabilities = _read_capabilities(options, host, image, additions)
     selection = select_cards(options, host, driver)
     additions.libraries = libraries.list_for(capabilities)
     if libraries.version:
@@ -58,8 +58,8 @@ def plan_nvidia(options: RunOptions, host: HostFacts, image: ImageFacts) -> Addi
         additions.notes.append(f"NVIDIA driver {libraries.version}: {count} libraries from {where or 'nowhere'}")
     additions.binds += list_programs(host, capabilities)
     additions.binds += list_files(host, capabilities, libraries.version)
-    additions.binds += list_sockets(options, host)
-    additions.devices += list_nodes(host, driver, selection, capabilities)
+    additions.binds += _list_sockets(options, host)
+    additions.devices += _list_nodes(host, driver, selection, capabilities)
     _add_variables(additions, host, selection)
     _add_libcuda(additions, options, image, libraries, selection)
     lacks = _explain_lacks(host, driver, libraries)
@@ -84,7 +84,7 @@ def _plan_special(host: HostFacts) -> Additions | None:
     return None
 
 
-def read_capabilities(options: RunOptions, host: HostFacts, image: ImageFacts, additions: Additions) -> set[str]:
+def _read_capabilities(options: RunOptions, host: HostFacts, image: ImageFacts, additions: Additions) -> set[str]:
     """The groups of driver files that are wanted: NVIDIA_DRIVER_CAPABILITIES of the user, or of the image."""
     name = "NVIDIA_DRIVER_CAPABILITIES"
     own = read_user_variable(options, host.environ, name) or host.environ.get(name) or ""
@@ -138,7 +138,7 @@ def list_files(host: HostFacts, capabilities: set[str], version: str) -> list[Bi
     return binds
 
 
-def list_sockets(options: RunOptions, host: HostFacts) -> list[Bind]:
+def _list_sockets(options: RunOptions, host: HostFacts) -> list[Bind]:
     """Ways to the driver's services: persistence, fabric manager, multi-process service."""
     view = host.view
     binds = [_bind(view.resolve(path), path) for path in _SOCKETS if view.kind(path) == "c"]
@@ -149,7 +149,7 @@ def list_sockets(options: RunOptions, host: HostFacts) -> list[Bind]:
     return binds
 
 
-def list_nodes(host: HostFacts, driver: Driver, selection: Selection, capabilities: set[str]) -> list[str]:
+def _list_nodes(host: HostFacts, driver: Driver, selection: CardSelection, capabilities: set[str]) -> list[str]:
     """The device nodes a private /dev needs."""
     wanted = [name for name in _NODES if name in driver.nodes]
     wanted += [
@@ -167,7 +167,7 @@ def _bind(source: str, destination: str) -> Bind:
     return Bind(source, destination, readonly=True, is_optional=True, origin="--nv")
 
 
-def _add_variables(additions: Additions, host: HostFacts, selection: Selection) -> None:
+def _add_variables(additions: Additions, host: HostFacts, selection: CardSelection) -> None:
     for name in _KEPT:
         if name in host.environ:
             additions.variables[name] = host.environ[name]
@@ -178,7 +178,7 @@ def _add_variables(additions: Additions, host: HostFacts, selection: Selection) 
 
 
 def _add_libcuda(
-    additions: Additions, options: RunOptions, image: ImageFacts, libraries: Libraries, selection: Selection
+    additions: Additions, options: RunOptions, image: ImageFacts, libraries: Libraries, selection: CardSelection
 ) -> None:
     from kedge.runtime.devices.compat import decide_libcuda  # late: --device decides with it too, --rocm does not
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kedge.compat.rules.capability_rule import NO as NO_KERNELS
 from kedge.compat.rules.capability_rule import judge_kernels
-from kedge.compat.rules.driver_rule import NO, Answer, Machine, Need, judge_driver
+from kedge.compat.rules.driver_rule import NO, DriverAnswer, DriverNeed, HostDriver, judge_driver
 from kedge.runtime.devices.image_variables import read_image_variable
 
 TYPE_CHECKING = False
@@ -30,7 +30,7 @@ def check_start(
     if problem is None:
         return
     sentence, remedy = problem
-    if options.force or options.dry_run or is_look(options):
+    if options.force or options.dry_run or _is_look(options):
         additions.warnings.append(f"GPU programs of this image will fail here. {sentence} {remedy}".rstrip())
         return
     from kedge.errors import WillNotRun  # late: only for an error
@@ -42,7 +42,7 @@ def check_start(
     )
 
 
-def is_look(options: RunOptions) -> bool:
+def _is_look(options: RunOptions) -> bool:
     """Whether somebody only looks: CUDA is not needed for it."""
     program = options.arguments[0] if options.verb == "exec" and options.arguments else ""
     return options.verb == "shell" or program.rpartition("/")[2] in _LOOKERS
@@ -53,8 +53,8 @@ def find_obstacle(image: ImageFacts, decision: Decision, driver: str, cards: lis
     if decision.obstacle:
         return decision.obstacle, decision.remedy
     cuda = read_image_variable(image, "CUDA_VERSION")
-    need, machine = Need(cuda, carries_compat=decision.uses_image), Machine(driver)
-    answer: Answer | None = None
+    need, machine = DriverNeed(cuda, carries_compat=decision.uses_image), HostDriver(driver)
+    answer: DriverAnswer | None = None
     if driver and not decision.uses_image:
         answer = judge_driver(need, machine)
         if answer.mode == NO:

@@ -22,7 +22,7 @@ _CAPABILITY_NODES = "/dev/nvidia-caps"
 _HIDING = ("", "-1", "nodevfiles", "none")
 
 
-class Selection:
+class CardSelection:
     """The chosen cards."""
 
     def __init__(self, cards: list[Card]) -> None:
@@ -79,9 +79,9 @@ class _Wish:
         return any(word.isascii() and word.isdigit() for word in self.words)
 
 
-def select_cards(options: RunOptions, host: HostFacts, driver: Driver) -> Selection:
+def select_cards(options: RunOptions, host: HostFacts, driver: Driver) -> CardSelection:
     """The cards for this container, by CUDA_VISIBLE_DEVICES, else NVIDIA_VISIBLE_DEVICES, else all."""
-    selection = Selection(driver.usable or driver.cards)
+    selection = CardSelection(driver.usable or driver.cards)
     selection.capabilities = [_CAPABILITY_NODES] if host.view.kind(_CAPABILITY_NODES) else []
     cuda, asked = host.environ.get(VARIABLE), host.environ.get("NVIDIA_VISIBLE_DEVICES", "").strip()
     own = read_user_variable(options, host.environ, VARIABLE)
@@ -98,7 +98,9 @@ def select_cards(options: RunOptions, host: HostFacts, driver: Driver) -> Select
     return selection
 
 
-def _follow_scheduler(selection: Selection, options: RunOptions, host: HostFacts, driver: Driver, value: str) -> None:
+def _follow_scheduler(
+    selection: CardSelection, options: RunOptions, host: HostFacts, driver: Driver, value: str
+) -> None:
     selection.variable = value
     if value.strip().lower() in _HIDING:
         shown = f"is '{value}'" if value else "is empty"
@@ -126,7 +128,9 @@ def _follow_scheduler(selection: Selection, options: RunOptions, host: HostFacts
     selection.notes.append(f"{VARIABLE}={selection.variable} holds in the container, with --cleanenv too")
 
 
-def _follow_injector(selection: Selection, options: RunOptions, host: HostFacts, driver: Driver, asked: str) -> None:
+def _follow_injector(
+    selection: CardSelection, options: RunOptions, host: HostFacts, driver: Driver, asked: str
+) -> None:
     if asked.lower() == "none":
         selection.cards, selection.capabilities, selection.variable = [], [], "-1"
         selection.notes.append("NVIDIA_VISIBLE_DEVICES=none: the driver's files are there, but no GPU")
@@ -154,7 +158,7 @@ def _follow_injector(selection: Selection, options: RunOptions, host: HostFacts,
     selection.notes.append(f"NVIDIA_VISIBLE_DEVICES={asked} chooses the GPUs ({VARIABLE}={selection.variable})")
 
 
-def _narrow(selection: Selection, host: HostFacts, wish: _Wish) -> None:
+def _narrow(selection: CardSelection, host: HostFacts, wish: _Wish) -> None:
     """Keep only the chosen nodes, and count anew where the choice was by number."""
     driver = wish.driver
     if any(parent is None for parent, _, _ in wish.parts) or not (wish.cards or wish.parts):

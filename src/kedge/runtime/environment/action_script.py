@@ -14,8 +14,8 @@ from kedge.runtime.facts import LIBRARIES, Payload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kedge.runtime.environment.entrypoint import Entry
-    from kedge.runtime.environment.env_settings import Settings
+    from kedge.runtime.environment.entrypoint import Entrypoint
+    from kedge.runtime.environment.env_settings import EnvironmentInputs
     from kedge.runtime.views import View
 
 _PIECE = 24_000  # characters, of at most 4 bytes; the kernel takes 128 KiB for one variable
@@ -98,10 +98,10 @@ exec "$kedge_program" "$@"
 """
 
 
-def make_shell_payload(settings: Settings, done: int, entry: Entry, view: View, verb: str) -> Payload:
+def make_shell_payload(settings: EnvironmentInputs, done: int, entry: Entrypoint, view: View, verb: str) -> Payload:
     """A payload whose shell takes the steps after the first `done` and then becomes the program."""
-    shell = choose_shell(settings, done, view)
-    script = render_script(settings, done, entry)
+    shell = _choose_shell(settings, done, view)
+    script = _render_script(settings, done, entry)
     pieces = [script[at : at + _PIECE] for at in range(0, len(script), _PIECE)]
     names = [f"KEDGE_ACTION_{number}" for number in range(len(pieces))]
     evaluate = "".join(f"${name}" for name in names)
@@ -116,7 +116,7 @@ def make_shell_payload(settings: Settings, done: int, entry: Entry, view: View, 
     return payload
 
 
-def choose_shell(settings: Settings, done: int, view: View) -> str:
+def _choose_shell(settings: EnvironmentInputs, done: int, view: View) -> str:
     """bash where a script uses its words and the image has it; else what the image calls sh."""
     paths = [path for kind, path in settings.steps[done:] if kind == "script"]
     wants_bash = any([uses_bash(read_script(view, path)) for path in paths])  # all of them are read: none is too large
@@ -133,7 +133,7 @@ def uses_bash(text: str) -> bool:
     return False
 
 
-def render_script(settings: Settings, done: int, entry: Entry) -> str:
+def _render_script(settings: EnvironmentInputs, done: int, entry: Entrypoint) -> str:
     """The whole script; every value in it is quoted."""
     lines = ["unset kedge_action\n", _START, _render_variables(settings)]
     for kind, path in settings.steps[done:]:
@@ -152,7 +152,7 @@ def render_script(settings: Settings, done: int, entry: Entry) -> str:
     return "".join([*lines, _EXEC])
 
 
-def _render_variables(settings: Settings) -> str:
+def _render_variables(settings: EnvironmentInputs) -> str:
     """The variables as our own reader left them."""
     variables = settings.variables
     lines = []
@@ -169,7 +169,7 @@ def _render_variables(settings: Settings) -> str:
     return "".join(lines)
 
 
-def _render_requests(settings: Settings) -> str:
+def _render_requests(settings: EnvironmentInputs) -> str:
     lines = ["kedge_default_path\n"]
     lines += [f"export {name}={quote(value)}\n" for name, value in settings.additions.items() if is_name(name)]
     own = PATH_REQUESTS.values()
@@ -190,7 +190,7 @@ def _render_requests(settings: Settings) -> str:
     return "".join(lines)
 
 
-def _render_libraries(settings: Settings) -> str:
+def _render_libraries(settings: EnvironmentInputs) -> str:
     lines = [_FINISH_LIBRARIES]
     if settings.library_path:
         path = quote(settings.library_path)
@@ -210,7 +210,7 @@ def _render_libraries(settings: Settings) -> str:
     return "".join(lines)
 
 
-def _render_restore(settings: Settings) -> str:
+def _render_restore(settings: EnvironmentInputs) -> str:
     """The host's variables where no script set them; what a script set to nothing is unset."""
     lines = []
     for name, value in settings.restored.items():

@@ -23,7 +23,7 @@ _KNOWN_STARTS = (
 )
 
 
-class Entry:
+class Entrypoint:
     """What is started: `words` (none: nothing, which is well), and variables that go with it."""
 
     def __init__(self, words: list[str], *, script: str = "") -> None:
@@ -34,12 +34,12 @@ class Entry:
         self.warnings: list[str] = []
 
 
-def choose_entry(options: RunOptions, image: ImageFacts) -> Entry:
+def choose_entry(options: RunOptions, image: ImageFacts) -> Entrypoint:
     """The program and its arguments for a verb."""
     if options.app and image.view.kind(f"/scif/apps/{options.app}") != "d":
         raise _refuse_app(f"there is no app {options.app} in {image.name}", image.view)
     if options.verb == "exec":
-        return Entry(list(options.arguments))
+        return Entrypoint(list(options.arguments))
     if options.verb == "shell":
         return _choose_shell(options, image.view)
     if options.app:
@@ -51,24 +51,24 @@ def choose_entry(options: RunOptions, image: ImageFacts) -> Entry:
         if name == "runscript":
             text = (image.view.read(path) or b"").decode(errors="surrogateescape")
             script = text if is_oci_script(text) else ""
-        return Entry([path, *options.arguments], script=script)
+        return Entrypoint([path, *options.arguments], script=script)
     return _choose_without_script(options, image)
 
 
-def _choose_without_script(options: RunOptions, image: ImageFacts) -> Entry:
+def _choose_without_script(options: RunOptions, image: ImageFacts) -> Entrypoint:
     view = image.view
     if options.verb != "run":
-        entry = Entry([])
+        entry = Entrypoint([])
         entry.notes.append(f"the image has no {_SCRIPT_NAMES[options.verb]} script: there is nothing to do")
         return entry
     for path in ("/singularity", "/apptainer"):  # images of Singularity 2
         if view.is_executable(path):
-            return Entry([path, *options.arguments])
-    words = read_config_words(image.oci_config, options.arguments)
+            return Entrypoint([path, *options.arguments])
+    words = _read_config_words(image.oci_config, options.arguments)
     if words:
-        return Entry(words)
+        return Entrypoint(words)
     if view.is_executable("/bin/sh"):
-        entry = Entry(["/bin/sh", *options.arguments])
+        entry = Entrypoint(["/bin/sh", *options.arguments])
         entry.notes.append("the image does not say what to run: /bin/sh is started")
         return entry
     from kedge.errors import CannotStart  # late: only for the message
@@ -79,12 +79,12 @@ def _choose_without_script(options: RunOptions, image: ImageFacts) -> Entry:
     )
 
 
-def _choose_shell(options: RunOptions, view: View) -> Entry:
+def _choose_shell(options: RunOptions, view: View) -> Entrypoint:
     if options.shell and view.is_executable(options.shell):
-        return Entry([options.shell, *options.arguments])
+        return Entrypoint([options.shell, *options.arguments])
     for path, flags in (("/bin/bash", ["--norc"]), ("/bin/sh", [])):
         if view.is_executable(path):
-            entry = Entry([path, *flags, *options.arguments])
+            entry = Entrypoint([path, *flags, *options.arguments])
             entry.variables["SHELL"] = path
             if options.shell:
                 entry.warnings.append(f"the image has no {options.shell}: {path} is started")
@@ -97,11 +97,11 @@ def _choose_shell(options: RunOptions, view: View) -> Entry:
     )
 
 
-def _choose_app_script(options: RunOptions, image: ImageFacts) -> Entry:
+def _choose_app_script(options: RunOptions, image: ImageFacts) -> Entrypoint:
     name = _SCRIPT_NAMES[options.verb]
     path = f"/scif/apps/{options.app}/scif/{name}"
     if image.view.is_executable(path):
-        return Entry([path, *options.arguments])
+        return Entrypoint([path, *options.arguments])
     raise _refuse_app(f"the app {options.app} of {image.name} has no {name}", image.view)
 
 
@@ -142,7 +142,7 @@ def _skip_words(text: str, at: int) -> int:
     return at + 1
 
 
-def resolve_oci_words(entry: Entry, lookup: Callable[[str], str | None], *, is_literal: bool) -> list[str]:
+def resolve_oci_words(entry: Entrypoint, lookup: Callable[[str], str | None], *, is_literal: bool) -> list[str]:
     """Entrypoint with the arguments or CMD; unless `is_literal` all of them go through one evaluation, as a shell does.
 
     Raises NotPlain where that needs a shell.
@@ -173,7 +173,7 @@ def _read_assigned(script: str) -> tuple[tuple[str, str], int]:
     return (texts[0], texts[1]), at
 
 
-def read_config_words(config: bytes, arguments: list[str]) -> list[str]:
+def _read_config_words(config: bytes, arguments: list[str]) -> list[str]:
     """Entrypoint and CMD from an OCI config, for a root file system that has no scripts; exactly as they are."""
     if b'"Entrypoint"' not in config and b'"Cmd"' not in config:
         return []

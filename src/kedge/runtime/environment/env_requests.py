@@ -62,7 +62,7 @@ def collect_requests(options: RunOptions, host: HostFacts, warnings: list[str]) 
             if name.startswith(prefix):
                 asked[name[len(prefix) :]] = host.environ[name]
     for path in (part for listed in options.env_file for part in listed.split(",")):
-        asked.update(read_environment_file(path, host))
+        asked.update(_read_environment_file(path, host))
     for text in options.env:
         asked.update(split_pairs(text))
     found: dict[str, str] = {}
@@ -134,7 +134,7 @@ def _refuse_quotes(text: str) -> Exception:
     )
 
 
-def read_environment_file(path: str, host: HostFacts) -> dict[str, str]:
+def _read_environment_file(path: str, host: HostFacts) -> dict[str, str]:
     """What a file of `NAME=VALUE` lines sets, evaluated as a shell does; it may use the host's variables."""
     data = _read_file(path, host)
     variables = Variables(dict(host.environ))

@@ -246,7 +246,7 @@ class _Reader:
         depth = 0
         while self._find_statement():
             start = self.at
-            word = find_branch_word(self._cut_statement())
+            word = _find_branch_word(self._cut_statement())
             depth += word == "if"
             if depth == 0 and word:
                 self.at = start + len(word)
@@ -301,7 +301,7 @@ class _Reader:
         raise NotPlain(" ".join(words))
 
 
-def find_branch_word(statement: str) -> str:
+def _find_branch_word(statement: str) -> str:
     """`if`, `elif`, `else` or `fi` when the statement begins with it, else the empty string.
 
     Text in which they could be anywhere else raises NotPlain: quotes that are not closed, here documents.

@@ -13,7 +13,7 @@ DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PROMPT = "Apptainer> "
 
 
-class Settings:
+class EnvironmentInputs:
     """Everything that both evaluators work from."""
 
     def __init__(self) -> None:

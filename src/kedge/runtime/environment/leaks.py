@@ -48,7 +48,7 @@ _ALWAYS_THERE = ("", "C", "POSIX", "C.UTF-8", "C.utf8")
 _LOCALES = "/usr/lib/locale"
 
 
-class Kept:
+class _Kept:
     """What the user let in with --keep; through a shim all, because scripts for Apptainer count on it."""
 
     def __init__(self, options: RunOptions) -> None:
@@ -64,7 +64,7 @@ def guard_variables(
     passed: dict[str, str], options: RunOptions, host: HostFacts, view: View, binds: Sequence[Bind] = ()
 ) -> tuple[list[str], list[str]]:
     """Take out of `passed` what leaks; returns warnings and notes about what was done."""
-    kept = Kept(options)
+    kept = _Kept(options)
     warnings: list[str] = []
     notes: list[str] = []
     guarded = {name: passed.pop(name) for name in list(passed) if is_guarded(name) and not kept.holds(name)}
@@ -111,7 +111,7 @@ def is_guarded(name: str) -> bool:
     return name in _GUARDED or name.startswith(_GUARDED_PREFIXES)
 
 
-def _guard_user_site(passed: dict[str, str], options: RunOptions, host: HostFacts, kept: Kept) -> bool:
+def _guard_user_site(passed: dict[str, str], options: RunOptions, host: HostFacts, kept: _Kept) -> bool:
     """Tell Python to leave ~/.local alone, unless the user said something about it."""
     if "PYTHONNOUSERSITE" in host.environ or kept.holds("user-site"):
         return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 from kedge.runtime.environment.entrypoint import choose_entry, read_workdir, resolve_oci_words
 from kedge.runtime.environment.env_requests import PATH_REQUESTS, collect_requests, select_host_variables
 from kedge.runtime.environment.env_scripts import Variables, list_scripts, read_script, run_script
-from kedge.runtime.environment.env_settings import DEFAULT_PATH, PROMPT, Settings
+from kedge.runtime.environment.env_settings import DEFAULT_PATH, PROMPT, EnvironmentInputs
 from kedge.runtime.environment.home import choose_home
 from kedge.runtime.environment.leaks import guard_variables
 from kedge.runtime.environment.shell_words import NotPlain, expand_quoted
@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kedge.runtime.environment.entrypoint import Entry
+    from kedge.runtime.environment.entrypoint import Entrypoint
     from kedge.runtime.environment.env_settings import Step
     from kedge.runtime.facts import Additions, Bind, HostFacts, ImageFacts
     from kedge.runtime.options import RunOptions
@@ -30,7 +30,7 @@ _FOLDER = "/.singularity.d/env"
 _TWINS = ("APPTAINER_", "SINGULARITY_")
 
 
-def warn_of_files(arguments: Sequence[str], host: HostFacts, view: View, workdir: str) -> list[str]:
+def _warn_of_files(arguments: Sequence[str], host: HostFacts, view: View, workdir: str) -> list[str]:
     """What is said where an argument names a file of the current folder, which the program will not find."""
     for word in arguments:
         if word.startswith(("-", "/")) or not word or "\n" in word or host.cwd == workdir:
@@ -45,15 +45,15 @@ def plan_payload(
 ) -> Payload:
     """The program, its arguments and its environment; `binds` are those that the user asks for."""
     entry = choose_entry(options, image)
-    settings = gather_settings(options, host, image, additions, binds)
-    settings.restored.update(name_binds(binds))
+    settings = _gather_settings(options, host, image, additions, binds)
+    settings.restored.update(_name_binds(binds))
     workdir = ""
     if options.verb == "run" and not options.no_workdir and not options.pwd:
         workdir = read_workdir(image.oci_config)
         if workdir:
             settings.notes.append(f"starts in {workdir}, the image's WORKDIR (--no-workdir: in the current folder)")
-            settings.warnings += warn_of_files(options.arguments, host, image.view, workdir)
-    start = options.pwd or workdir or (home_inside(options, host) if options.contain else host.cwd)
+            settings.warnings += _warn_of_files(options.arguments, host, image.view, workdir)
+    start = options.pwd or workdir or (_home_inside(options, host) if options.contain else host.cwd)
     settings.variables.assign("PWD", start, is_exported=True)
     done = run_steps(settings, image.view)
     if entry.words and done < len(settings.steps):
@@ -70,17 +70,17 @@ def plan_payload(
     return payload
 
 
-def home_inside(options: RunOptions, host: HostFacts) -> str:
+def _home_inside(options: RunOptions, host: HostFacts) -> str:
     """Where the home folder is in the container."""
     return choose_home(options, host)[1]
 
 
-def gather_settings(
+def _gather_settings(
     options: RunOptions, host: HostFacts, image: ImageFacts, additions: Additions, binds: Sequence[Bind] = ()
-) -> Settings:
+) -> EnvironmentInputs:
     """All that is known before the first script runs."""
-    settings = Settings()
-    settings.steps = list_steps(image.view)
+    settings = EnvironmentInputs()
+    settings.steps = _list_steps(image.view)
     settings.is_literal = options.no_eval
     settings.requests = collect_requests(options, host, settings.warnings)
     settings.additions = {name: value for name, value in additions.variables.items() if name not in settings.requests}
@@ -93,7 +93,7 @@ def gather_settings(
 
         settings.warnings += warn_of_lost_ranks(options, host.environ, {**passed, **settings.requests})
     settings.restored = {name: value for name, value in passed.items() if name not in settings.requests}
-    settings.restored.update(describe_container(options, image))
+    settings.restored.update(_describe_container(options, image))
     if additions.libraries:
         from kedge.runtime.environment.library_path import plan_library_path  # late: only with libraries of the host
 
@@ -103,12 +103,12 @@ def gather_settings(
     return settings
 
 
-def _start_variables(settings: Settings, options: RunOptions, host: HostFacts) -> None:
+def _start_variables(settings: EnvironmentInputs, options: RunOptions, host: HostFacts) -> None:
     """The few variables that an image's scripts see; UID and GID are a shell's own and not exported."""
     variables = settings.variables
     uid, gid = (0, 0) if options.fakeroot else (host.uid, host.gid)
     variables.values.update(UID=str(uid), GID=str(gid), EUID=str(uid))
-    variables.assign("HOME", home_inside(options, host), is_exported=True)
+    variables.assign("HOME", _home_inside(options, host), is_exported=True)
     for name in (
         "SINGULARITY_APPNAME",
         "SINGULARITY_SHELL",
@@ -118,7 +118,7 @@ def _start_variables(settings: Settings, options: RunOptions, host: HostFacts) -
             variables.assign(name, settings.restored[name], is_exported=True)
 
 
-def describe_container(options: RunOptions, image: ImageFacts) -> dict[str, str]:
+def _describe_container(options: RunOptions, image: ImageFacts) -> dict[str, str]:
     """The APPTAINER_ variables that say inside what runs here, and their old twins."""
     found = {"APPTAINER_COMMAND": options.command_name or options.verb, "APPTAINER_APPNAME": options.app}
     if options.app:
@@ -136,13 +136,13 @@ def describe_container(options: RunOptions, image: ImageFacts) -> dict[str, str]
     return found
 
 
-def name_binds(binds: Sequence[Bind]) -> dict[str, str]:
+def _name_binds(binds: Sequence[Bind]) -> dict[str, str]:
     """Where binds are inside, for a runtime that is started in this container."""
     shown = [bind.destination for bind in binds if not bind.outermost and not bind.destination.startswith(LIBRARIES)]
     return {f"{prefix}BIND": ",".join(shown) for prefix in _TWINS}
 
 
-def list_steps(view: View) -> list[Step]:
+def _list_steps(view: View) -> list[Step]:
     """What happens to the environment, in order."""
     steps: list[Step] = []
     if view.names(_FOLDER):
@@ -165,7 +165,7 @@ def list_steps(view: View) -> list[Step]:
     return steps
 
 
-def run_steps(settings: Settings, view: View) -> int:
+def run_steps(settings: EnvironmentInputs, view: View) -> int:
     """Take the steps that need no shell; returns how many that were, with the variables as they are then."""
     for number, (kind, path) in enumerate(settings.steps):
         before = settings.variables
@@ -185,33 +185,33 @@ def run_steps(settings: Settings, view: View) -> int:
     return len(settings.steps)
 
 
-def run_step(settings: Settings, kind: str, path: str, view: View) -> None:
+def run_step(settings: EnvironmentInputs, kind: str, path: str, view: View) -> None:
     """One step, by our own reader."""
     variables = settings.variables
     if kind == "script":
         run_script(read_script(view, path), variables, view)
     elif kind == "default-path":
-        set_default_path(variables)
+        _set_default_path(variables)
     elif kind == "repair-path":
         present = variables.values.get("PATH", "").split(":") if variables.values.get("PATH") else []
         missing = [folder for folder in DEFAULT_PATH.split(":") if folder not in present]
         variables.assign("PATH", ":".join([*present, *missing]), is_exported=True)
     elif kind == "requests":
-        run_requests(settings)
+        _run_requests(settings)
     else:
-        run_finish(settings)
+        _run_finish(settings)
 
 
-def set_default_path(variables: Variables) -> None:
+def _set_default_path(variables: Variables) -> None:
     """Images without a PATH of their own."""
     if "PATH" not in variables.values:
         variables.assign("PATH", DEFAULT_PATH, is_exported=True)
 
 
-def run_requests(settings: Settings) -> None:
+def _run_requests(settings: EnvironmentInputs) -> None:
     """What the user asked for, after one evaluation unless --no-eval."""
     variables = settings.variables
-    set_default_path(variables)
+    _set_default_path(variables)
     for name, value in settings.additions.items():
         variables.assign(name, value, is_exported=True)
     own = PATH_REQUESTS.values()
@@ -222,7 +222,7 @@ def run_requests(settings: Settings) -> None:
         variables.assign(name, value, is_exported=name not in own)
 
 
-def run_finish(settings: Settings) -> None:
+def _run_finish(settings: EnvironmentInputs) -> None:
     """Changes of paths, the host's variables, and what every container has."""
     variables = settings.variables
     values = variables.values
@@ -256,7 +256,7 @@ def _finish_path(variables: Variables, asked: dict[str, str]) -> None:
     variables.assign("PATH", asked["PATH"] or path, is_exported=True)
 
 
-def _finish_libraries(settings: Settings, asked: dict[str, str]) -> None:
+def _finish_libraries(settings: EnvironmentInputs, asked: dict[str, str]) -> None:
     """The image's own libraries before those of the host, devices' choices before both, the user's before all."""
     variables = settings.variables
     value = variables.values.get("LD_LIBRARY_PATH", "")
@@ -272,7 +272,7 @@ def _finish_libraries(settings: Settings, asked: dict[str, str]) -> None:
         variables.assign("LD_LIBRARY_PATH", value, is_exported=True)
 
 
-def make_plain_payload(settings: Settings, entry: Entry) -> Payload:
+def make_plain_payload(settings: EnvironmentInputs, entry: Entrypoint) -> Payload:
     """The payload where no shell was needed for the environment."""
     environ = settings.variables.exports()
     environ.update(entry.variables)

@@ -34,7 +34,7 @@ class Project:
     def _find_root(self) -> str:
         """The nearest folder above the current one with a mark of a project, else the current one; never the home."""
         host = self._host
-        usual = [folder for folder in climb(host.cwd) if not is_below(host.home, folder)]
+        usual = [folder for folder in climb(host.cwd) if not _is_below(host.home, folder)]
         marked = (folder for folder in usual if any(host.view.kind(f"{folder}/{mark}") for mark in _MARKS))
         return next(marked, "".join(usual[:1]))
 
@@ -43,7 +43,7 @@ class Project:
         passed, left = [], []
         for entry in filter(None, value.split(":")):
             path = os.path.normpath(os.path.join(self._host.cwd, entry))
-            if self.root and is_below(path, self.root) and self._is_own(path) and self._is_seen(path):
+            if self.root and _is_below(path, self.root) and self._is_own(path) and self._is_seen(path):
                 passed.append(path)
             else:
                 left.append(entry)
@@ -54,15 +54,15 @@ class Project:
         if any(name in _PACKAGES for name in path.split("/")):
             return False
         view = self._host.view
-        within = [folder for folder in climb(path) if is_below(folder, self.root)]
+        within = [folder for folder in climb(path) if _is_below(folder, self.root)]
         return not any(view.kind(f"{folder}/{mark}") for folder in within for mark in _INSTALLATIONS)
 
     def _is_seen(self, path: str) -> bool:
         """Whether the same files are at the same path in the container."""
         for bind in reversed(self._binds):
-            if is_below(path, bind.destination):
+            if _is_below(path, bind.destination):
                 return bind.source == bind.destination
-        return any(is_below(path, folder) for folder in self._shown)
+        return any(_is_below(path, folder) for folder in self._shown)
 
 
 def list_shown(options: RunOptions, host: HostFacts) -> list[str]:
@@ -85,6 +85,6 @@ def climb(path: str) -> Iterator[str]:
         path = path.rpartition("/")[0]
 
 
-def is_below(path: str, folder: str) -> bool:
+def _is_below(path: str, folder: str) -> bool:
     """Whether a path is a folder or lies in it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")

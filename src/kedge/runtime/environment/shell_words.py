@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     Lookup = Callable[[str], str | None]  # the value of a variable, None when it is unset
 
-BLANKS = " \t"
+_BLANKS = " \t"
 _ENDS = " \t\n;"
 _SHELL_ONLY = "`<>&|(){}~"  # outside quotes these mean work for a shell
 _PATTERNS = "*?["
@@ -63,7 +63,7 @@ def split_words(text: str, lookup: Lookup) -> list[str]:
     words: list[str] = []
     at = 0
     while True:
-        while at < len(text) and text[at] in BLANKS:
+        while at < len(text) and text[at] in _BLANKS:
             at += 1
         if at >= len(text):
             return words

@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-LIFETIME = 120  # seconds that an answer counts, unless the setting tag_lifetime says otherwise
+_LIFETIME = 120  # seconds that an answer counts, unless the setting tag_lifetime says otherwise
 _UNANSWERED = 3600.0  # seconds until a registry that could not be reached is asked again: the node may have no network
 _LOCAL = ("oci", "oci-archive", "docker-archive")  # known by the state of the file
 
@@ -37,16 +37,16 @@ def find_current(reference: str, machine: str, environ: Mapping[str, str], words
     if "--docker-login" in words or asked.login != describe_login(environ, words):
         return ""
     age = time.time() - asked.when
-    longest = _UNANSWERED if asked.is_unanswered else read_lifetime(environ)
+    longest = _UNANSWERED if asked.is_unanswered else _read_lifetime(environ)
     is_current = 0 <= age < longest and not _has_newer_login(asked.when, environ, words)
     return asked.root if is_current else ""
 
 
-def read_lifetime(environ: Mapping[str, str]) -> float:
+def _read_lifetime(environ: Mapping[str, str]) -> float:
     """For how many seconds an answer counts."""
     given = environ.get("KEDGE_TAG_LIFETIME") or read_configured("tag_lifetime", environ)
     if not given:
-        return LIFETIME
+        return _LIFETIME
     return float(given) if given.isascii() and given.isdigit() else 0.0  # who asks will say what is wrong with it
 
 

@@ -86,7 +86,7 @@ def _choose_for_user(image: ImageFile, options: RunOptions, environ: Mapping[str
         reason = f"{program} shows the files of an image as another's, so nothing above could be changed"
         unpacked = find_unpacked(image, environ)
         return Root("folder" if unpacked else "unpack", reason, unpacked)
-    if options.root == "squashfuse" or prefers_mount(image, environ):
+    if options.root == "squashfuse" or _prefers_mount(image, environ):
         return Root("squashfuse", f"{program} mounts it", program=program)
     return Root("unpack", f"{image.size >> 20} MiB are unpacked once on this node")
 
@@ -116,13 +116,13 @@ def can_be_changed(program: str) -> bool:
     return shows_owner(program)
 
 
-def prefers_mount(image: ImageFile, environ: Mapping[str, str]) -> bool:
+def _prefers_mount(image: ImageFile, environ: Mapping[str, str]) -> bool:
     """Whether an image is better mounted than unpacked: it is large, or the node's place is no disk."""
     place = choose_place(environ)
     while not os.path.isdir(place):  # it may not be made yet
         place = os.path.dirname(place)
     kept_on = describe_place(place)
-    return image.size > unpack_limit(environ) or kept_on in ("memory", "network")
+    return image.size > _unpack_limit(environ) or kept_on in ("memory", "network")
 
 
 def find_server() -> tuple[str, str]:
@@ -133,7 +133,7 @@ def find_server() -> tuple[str, str]:
     return ("", refusal) if refusal else (find_squashfuse()[0], "")
 
 
-def unpack_limit(environ: Mapping[str, str]) -> int:
+def _unpack_limit(environ: Mapping[str, str]) -> int:
     """Bytes of SquashFS up to which an image is unpacked at its first use."""
     text = environ.get("KEDGE_UNPACK_LIMIT", "")
     return int(text) << 20 if text.isdigit() else UNPACK_LIMIT

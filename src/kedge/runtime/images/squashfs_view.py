@@ -7,10 +7,10 @@ import os
 from typing import BinaryIO, Self
 
 from kedge.formats.squashfs.reader import SquashReader
-from kedge.model.tree import Kind, Node
+from kedge.model.tree import Node, NodeKind
 
 _MAXIMUM_LINKS = 40  # as the kernel
-_KINDS = {Kind.DIRECTORY: "d", Kind.FILE: "f"}
+_KINDS = {NodeKind.DIRECTORY: "d", NodeKind.FILE: "f"}
 
 
 class SquashView:
@@ -44,7 +44,7 @@ class SquashView:
                 done[-1:] = []
                 continue
             node = self._find("/".join([*done, name]))
-            if node is None or node.kind is not Kind.SYMLINK or links >= _MAXIMUM_LINKS:
+            if node is None or node.kind is not NodeKind.SYMLINK or links >= _MAXIMUM_LINKS:
                 done.append(name)
                 continue
             links += 1
@@ -56,12 +56,12 @@ class SquashView:
     def kind(self, path: str) -> str:
         """`d` folder, `f` file, `c` device, pipe or socket, or the empty string when there is nothing."""
         node = self._find(self.resolve(path)[1:])
-        return "" if node is None or node.kind is Kind.SYMLINK else _KINDS.get(node.kind, "c")
+        return "" if node is None or node.kind is NodeKind.SYMLINK else _KINDS.get(node.kind, "c")
 
     def read(self, path: str, limit: int = 1 << 20, offset: int = 0) -> bytes | None:
         """Up to `limit` bytes of a regular file; None when there is none."""
         node = self._find(self.resolve(path)[1:])
-        if node is None or node.kind is not Kind.FILE:
+        if node is None or node.kind is not NodeKind.FILE:
             return None
         data = bytearray()
         for piece in self._reader.chunks(node):
@@ -78,13 +78,13 @@ class SquashView:
     def is_executable(self, path: str) -> bool:
         """Whether it is a file with an execute bit."""
         node = self._find(self.resolve(path)[1:])
-        return node is not None and node.kind is Kind.FILE and bool(node.mode & 0o111)
+        return node is not None and node.kind is NodeKind.FILE and bool(node.mode & 0o111)
 
     def read_link(self, path: str) -> str:
         """Where a link points, without following it; empty when it is no link."""
         folder, _, name = path.rstrip("/").rpartition("/")
         node = self._find(f"{self.resolve(folder)}/{name}".lstrip("/"))
-        return os.fsdecode(node.target) if node is not None and node.kind is Kind.SYMLINK else ""
+        return os.fsdecode(node.target) if node is not None and node.kind is NodeKind.SYMLINK else ""
 
     def can_use(self, path: str) -> bool:
         """Whether it is there: devices of an image are never used."""

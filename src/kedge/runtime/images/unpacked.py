@@ -140,7 +140,7 @@ def find_named(reference: str, machine: str, environ: Mapping[str, str]) -> str:
     return asked.root if asked else ""
 
 
-class Asked:
+class _ResolvedReference:
     """What a reference meant when it was last asked for."""
 
     def __init__(self, root: str, answer: str, when: float) -> None:
@@ -150,7 +150,7 @@ class Asked:
         self.is_unanswered = word == "unanswered"
 
 
-def read_asked(reference: str, machine: str, environ: Mapping[str, str]) -> Asked | None:
+def read_asked(reference: str, machine: str, environ: Mapping[str, str]) -> _ResolvedReference | None:
     """What a reference meant, and when that was asked; None when it never was."""
     place = choose_place(environ)
     try:
@@ -160,7 +160,7 @@ def read_asked(reference: str, machine: str, environ: Mapping[str, str]) -> Aske
     except OSError:
         return None
     name = describe_name(reference, machine)  # long names are cut, so that two may have one file
-    return Asked(_find_root(place, identity), rest[len(name) :], when) if rest.startswith(name) else None
+    return _ResolvedReference(_find_root(place, identity), rest[len(name) :], when) if rest.startswith(name) else None
 
 
 def is_volatile(reference: str) -> bool:

@@ -51,7 +51,7 @@ _FIRST_FILES = 1 << 20  # bytes: what is written before it is known how much an 
 
 
 @dataclass(frozen=True, slots=True)
-class NodeEntry:
+class _NodeEntry:
     """One image that is unpacked here."""
 
     identity: str
@@ -144,7 +144,7 @@ class NodeStore:
         lines = "".join(f"{line}\n" for line in (identity, *others[-_MOST_PATHS:], own))
         write_atomically(path, lines.encode("utf-8", "surrogateescape"), mode=0o600)
 
-    def entries(self) -> list[NodeEntry]:
+    def entries(self) -> list[_NodeEntry]:
         """All images, those used last first."""
         try:
             names = [each.name for each in os.scandir(self.images) if each.is_dir(follow_symlinks=False)]
@@ -154,14 +154,14 @@ class NodeStore:
         found = [self._describe(name, mounts) for name in names if not name.startswith(TEMPORARY_PREFIX)]
         return sorted(found, key=lambda entry: (-entry.used, entry.identity))
 
-    def _describe(self, identity: str, mounts: bytes) -> NodeEntry:
+    def _describe(self, identity: str, mounts: bytes) -> _NodeEntry:
         folder = self.images / identity
         about = _read_info(folder)
         used, size = 0.0, 0
         with contextlib.suppress(OSError, ValueError):
             used = (folder / "lock").stat().st_mtime
             size = int((folder / "size").read_text())
-        return NodeEntry(identity, str(about.get("source", "?")), size, used, _is_used(folder, mounts), folder)
+        return _NodeEntry(identity, str(about.get("source", "?")), size, used, _is_used(folder, mounts), folder)
 
     # -- making
 
@@ -314,7 +314,7 @@ class NodeStore:
                 hint=f"choose a place on a disk: {_list_ways(what).format('PLACE')}",
             )
 
-    def remove(self, entry: NodeEntry) -> bool:
+    def remove(self, entry: _NodeEntry) -> bool:
         """Remove an image unless somebody uses it; whether it was removed."""
         with contextlib.suppress(OSError), (entry.path / "lock").open("ab") as file:
             try:
@@ -331,7 +331,7 @@ class NodeStore:
             return True
         return False
 
-    def clean(self, days: float | None, *, dry_run: bool) -> list[NodeEntry]:
+    def clean(self, days: float | None, *, dry_run: bool) -> list[_NodeEntry]:
         """Remove what nobody uses and nobody used for so many days."""
         before = time.time() - (days or 0) * _DAY
         chosen = [entry for entry in self.entries() if not entry.in_use and (days is None or entry.used < before)]
@@ -362,7 +362,7 @@ class NodeStore:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeReport:
+class _NodeReport:
     """What `kedge cache show` says of the images on this node."""
 
     place: Path
@@ -376,17 +376,17 @@ class NodeReport:
         return {"place": str(self.place), "count": self.count, "size": self.size, "limit": self.limit}
 
 
-def report_node(settings: Settings) -> NodeReport | None:
+def report_node(settings: Settings) -> _NodeReport | None:
     """Look without changing anything; None where there is no place for images."""
     with contextlib.suppress(KedgeError):
         node = NodeStore(settings)
         entries = node.entries()
         kind = describe_place(str(node.place)) or "not used yet"
-        return NodeReport(node.place, kind, len(entries), sum(entry.size for entry in entries), node.limit)
+        return _NodeReport(node.place, kind, len(entries), sum(entry.size for entry in entries), node.limit)
     return None
 
 
-def list_node(settings: Settings) -> list[NodeEntry]:
+def list_node(settings: Settings) -> list[_NodeEntry]:
     """The images on this node; none where there is no place for them."""
     with contextlib.suppress(KedgeError):
         return NodeStore(settings).entries()

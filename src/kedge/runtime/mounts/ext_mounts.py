@@ -55,7 +55,7 @@ def mount_ext(
         return
     from kedge.runtime.mounts.loop import mount_loop  # late: only real root can use loop devices
 
-    hold_lock(lock_image(image))
+    _hold_lock(_lock_image(image))
     mount_loop(file, offset, size, target, "ext4", writable=writable)
 
 
@@ -84,7 +84,7 @@ class ExtServers:
         self._images = images
         self._mounts: dict[tuple[str, int], int] = {}
         program = find_server(images)
-        locks = [lock_image(image) for image in images]
+        locks = [_lock_image(image) for image in images]
         libc.unshare(constants.CLONE_NEWNS)
         libc.mount("none", "/", "", constants.MS_REC | constants.MS_SLAVE)
         libc.mount("kedge", base, "tmpfs", constants.MS_NOSUID | constants.MS_NODEV, "mode=755")
@@ -206,7 +206,7 @@ def find_server(images: list[ExtImage]) -> str:
     return program
 
 
-def lock_image(image: ExtImage) -> int:
+def _lock_image(image: ExtImage) -> int:
     """Open the file under a lock, as Apptainer does: one writer, or readers only. Raises FileProblem when it is taken.
 
     File systems without locks are used without.
@@ -232,7 +232,7 @@ def lock_image(image: ExtImage) -> int:
     return file
 
 
-def hold_lock(file: int) -> None:
+def _hold_lock(file: int) -> None:
     """Keep a lock until the program in the container ends, under a number that programs do not use."""
     import fcntl  # late: only where an ext3 image is used
 
@@ -241,7 +241,7 @@ def hold_lock(file: int) -> None:
     os.set_inheritable(kept, True)
 
 
-def find_users(path: str) -> list[str]:
+def _find_users(path: str) -> list[str]:
     """Processes of this machine that have the file in their command lines, as fuse2fs has, in words."""
     found = []
     for name in filter(str.isdecimal, os.listdir("/proc")):
@@ -266,7 +266,7 @@ def _knows_ext() -> bool:
 def _explain_lock(image: ExtImage) -> KedgeError:
     from kedge.errors import FileProblem  # late: only when something is wrong
 
-    context = {"used by": ", ".join(find_users(image.path)) or "a process on another node, or not visible here"}
+    context = {"used by": ", ".join(_find_users(image.path)) or "a process on another node, or not visible here"}
     if image.writable:
         message = f"{image.path} is in use, and an ext3 image can be written to only while nobody else uses it"
         hint = f"wait for the other container to end, use '--overlay {image.path}:ro' in all of them, or a copy of it"

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from kedge.runtime.options import RunOptions
 
 FOLDER, SQUASHFS, EXT3 = "folder", "squashfs", "ext3"
-SMALLEST_TMPFS = 64 << 20
+_SMALLEST_TMPFS = 64 << 20
 
-NO_UPPER = {0x4D44: "FAT", 0x2011BAB0: "exFAT"}  # no owners, modes and links: nothing can keep a layer there
+_NO_UPPER = {0x4D44: "FAT", 0x2011BAB0: "exFAT"}  # no owners, modes and links: nothing can keep a layer there
 _READONLY_FILE_SYSTEM = 1  # ST_RDONLY of statvfs
 
 
@@ -72,7 +72,7 @@ def plan_overlays(options: RunOptions, host: HostFacts, image_file: str = "") ->
     layers = _plan_own_partitions(identify(image_file), options) if image_file else []
     for given in options.overlay:
         for text in _split_list(given, host):
-            layers += parse_overlay(text, host)
+            layers += _parse_overlay(text, host)
     writable = [layer for layer in layers if layer.writable]
     if writable:
         _check_single(writable, options)
@@ -109,9 +109,9 @@ def explain_readonly_image(path: str, kind: str) -> KedgeError:
     )
 
 
-def parse_overlay(text: str, host: HostFacts) -> list[OverlayLayer]:
+def _parse_overlay(text: str, host: HostFacts) -> list[OverlayLayer]:
     """The layers that one `PATH[:ro|:rw]` names; a SIF may hold several."""
-    path, mode = split_mode(text)
+    path, mode = _split_mode(text)
     if "://" in path:
         _refuse_address(path)
     where = make_absolute(os.path.join(host.cwd, path))
@@ -136,7 +136,7 @@ def _refuse_address(path: str) -> None:
         raise UsageError(f"--overlay takes a file or a directory, and {path} is neither", hint="pull the image first")
 
 
-def split_mode(text: str) -> tuple[str, str]:
+def _split_mode(text: str) -> tuple[str, str]:
     """The path and `ro`, `rw` or nothing; a colon that nothing of the kind follows belongs to the path."""
     path, colon, mode = text.rpartition(":")
     if colon and path and mode in ("ro", "rw"):
@@ -144,7 +144,7 @@ def split_mode(text: str) -> tuple[str, str]:
     return text, ""
 
 
-def list_partitions(image: ImageFile) -> list[OverlayLayer]:
+def _list_partitions(image: ImageFile) -> list[OverlayLayer]:
     """The overlay partitions of a SIF file, read-only; none for any other image."""
     return [
         OverlayLayer(image.path, kind, offset=offset, size=size, folder=UPPER if kind == EXT3 else "")
@@ -156,7 +156,7 @@ def choose_tmpfs_size(options: RunOptions, host: HostFacts) -> int:
     """Bytes that layers in memory may take: --tmpfs-size, else a quarter of the memory; 64 MiB at least."""
     text = options.tmpfs_size.strip()
     if not text:
-        return max(host.memory // 4, SMALLEST_TMPFS)
+        return max(host.memory // 4, _SMALLEST_TMPFS)
     number, unit = text, ""
     while number and not number[-1].isdecimal():
         number, unit = number[:-1], number[-1] + unit
@@ -185,7 +185,7 @@ def _split_list(given: str, host: HostFacts) -> list[str]:
 
 def _plan_own_partitions(image: ImageFile, options: RunOptions) -> list[OverlayLayer]:
     """The overlay partitions of the image; with --writable the last one is written to, or the image refused."""
-    layers = list_partitions(image)
+    layers = _list_partitions(image)
     for layer in layers:
         layer.given = "image"
     if options.writable and image.kind in ("sif", SQUASHFS):
@@ -218,8 +218,8 @@ def _check_folder(layer: OverlayLayer) -> None:
         raise FileProblem(f"the overlay folder {where} cannot be used: {problem.strerror}", hint=hint) from None
     if is_readonly:
         raise FileProblem(f"the overlay folder {where} is on a read-only file system", hint=hint)
-    if kind in NO_UPPER:
-        message = f"the overlay folder {where} is on {NO_UPPER[kind]}, which cannot hold a writable layer"
+    if kind in _NO_UPPER:
+        message = f"the overlay folder {where} is on {_NO_UPPER[kind]}, which cannot hold a writable layer"
         raise FileProblem(message, hint="use a folder on the node's own disk, or --writable-tmpfs")
     for name in (UPPER, WORK):
         place = f"{where}/{name}"
@@ -241,7 +241,7 @@ def _read_image(where: str) -> list[OverlayLayer]:
     if image.kind != "sif":
         folder = UPPER if image.kind == EXT3 else ""
         return [OverlayLayer(where, image.kind, offset=image.offset, size=image.size, folder=folder)]
-    layers = list_partitions(image)
+    layers = _list_partitions(image)
     if layers:
         return layers
     from kedge.errors import UnsupportedFormat  # late: only when something is wrong

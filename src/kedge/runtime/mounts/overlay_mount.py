@@ -58,8 +58,8 @@ def mount_overlay(lowers: list[str], upper: str, work: str, target: str, *, is_w
     ]
     _check_folders([*lowers, upper, work])
     _check_owner(upper)
-    refusal = refuse_kernel(lowers, upper)
-    doubt = "" if refusal else doubt_kernel(lowers, upper, is_written=is_written)
+    refusal = _refuse_kernel(lowers, upper)
+    doubt = "" if refusal else _doubt_kernel(lowers, upper, is_written=is_written)
     reasons = []
     if refusal or doubt:
         reasons.append(f"kernel overlay: {refusal or doubt}")
@@ -75,7 +75,7 @@ def mount_overlay(lowers: list[str], upper: str, work: str, target: str, *, is_w
     raise _explain(reasons, upper)
 
 
-def refuse_kernel(lowers: list[str], upper: str) -> str:
+def _refuse_kernel(lowers: list[str], upper: str) -> str:
     """Why the kernel's overlay must not be tried; the empty string when it may."""
     for lower in lowers:
         name = _NO_KERNEL_LOWER.get(libc.file_system_type(lower))
@@ -85,11 +85,11 @@ def refuse_kernel(lowers: list[str], upper: str) -> str:
     return f"{name} cannot take its changes" if name else ""
 
 
-def doubt_kernel(lowers: list[str], upper: str, *, is_written: bool) -> str:
+def _doubt_kernel(lowers: list[str], upper: str, *, is_written: bool) -> str:
     """Why fuse-overlayfs is better; the empty string when it is not."""
     layers = [upper, *lowers]
     for number, layer in enumerate(layers):
-        if layer.endswith("/" + UPPER) and has_whiteout_files(layer, layers[number + 1 :]):
+        if layer.endswith("/" + UPPER) and _has_whiteout_files(layer, layers[number + 1 :]):
             return "a layer was written by fuse-overlayfs, which notes deleted files in its own way"
     if not is_written:
         return ""
@@ -106,7 +106,7 @@ def doubt_kernel(lowers: list[str], upper: str, *, is_written: bool) -> str:
 
 def mount_kernel(lowers: list[str], upper: str, work: str, target: str) -> None:
     """The kernel's overlay; raises OSError."""
-    with SafeNames([*lowers, upper, work]) as names:
+    with _SafeNames([*lowers, upper, work]) as names:
         *safe_lowers, safe_upper, safe_work = names
         options = f"lowerdir={':'.join(safe_lowers)},upperdir={safe_upper},workdir={safe_work}"
         if not is_privileged():
@@ -131,10 +131,10 @@ def mount_fuse(lowers: list[str], upper: str, work: str, target: str) -> None:
         if b"noacl" in file.read():
             options += ",noacl"  # else folders of a layer that knows no access lists, as SquashFS, cannot be opened
     argv = [program, "-f", "-o", options]
-    serve_fuse(argv, target, "fuse-overlayfs", lambda: bind_folders([top, *lowers], names))
+    serve_fuse(argv, target, "fuse-overlayfs", lambda: _bind_folders([top, *lowers], names))
 
 
-def bind_folders(folders: list[str], names: list[str]) -> None:
+def _bind_folders(folders: list[str], names: list[str]) -> None:
     """Let folders appear under other names, which hide what was in their place."""
     files = [os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for folder in folders]
     libc.mount("kedge", _SAFE_PLACE, "tmpfs", constants.MS_NOSUID | constants.MS_NODEV, "mode=755")
@@ -143,7 +143,7 @@ def bind_folders(folders: list[str], names: list[str]) -> None:
         libc.mount(f"/proc/self/fd/{file}", name, "", constants.MS_BIND | constants.MS_REC)
 
 
-def has_whiteout_files(layer: str, below: list[str]) -> bool:
+def _has_whiteout_files(layer: str, below: list[str]) -> bool:
     """Whether fuse-overlayfs noted deletions in the layer as files `.wh.NAME`, which mean nothing to the kernel.
 
     They can only be in folders that a layer below has too, so this looks into few; where there are very many, yes.
@@ -167,7 +167,7 @@ def has_whiteout_files(layer: str, below: list[str]) -> bool:
     return False
 
 
-class SafeNames:
+class _SafeNames:
     """Paths fit for mount options: through descriptors where they have special characters or are too long together,
     and where they are in a folder of the user's, in which somebody might put a link in their place.
     """
@@ -178,7 +178,7 @@ class SafeNames:
 
     def __enter__(self) -> list[str]:
         is_long = sum(len(os.fsencode(path)) + 1 for path in self._paths) > _LONGEST_OPTIONS
-        return [self._name(path) if is_long or needs_descriptor(path) else path for path in self._paths]
+        return [self._name(path) if is_long or _needs_descriptor(path) else path for path in self._paths]
 
     def _name(self, path: str) -> str:
         file = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -190,7 +190,7 @@ class SafeNames:
             os.close(file)
 
 
-def needs_descriptor(path: str) -> bool:
+def _needs_descriptor(path: str) -> bool:
     """Whether a path is not to be named in options as it is."""
     return path.endswith(("/" + UPPER, "/" + WORK)) or any(c in path for c in _UNSAFE)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kedge.runtime.options import RunOptions
 
 
-class ScratchPlan:
+class _ScratchPlan:
     """What the two options come to."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class ScratchPlan:
         """Make what is missing on the host; raises FileProblem."""
         for path, mode in self.folders:
             try:
-                make_own_folder(path, mode)
+                _make_own_folder(path, mode)
             except OSError as problem:
                 raise _problem(f"the folder {path} cannot be made: {problem.strerror}") from None
             if not os.path.isdir(path) or (self._is_deep(path) and os.path.islink(path)):
@@ -41,7 +41,7 @@ class ScratchPlan:
         return path.startswith(f"{self.workdir}/scratch/") and "/" in path[len(f"{self.workdir}/scratch/") :]
 
 
-def make_own_folder(path: str, mode: int) -> None:
+def _make_own_folder(path: str, mode: int) -> None:
     """Make a folder with exactly these permissions; one that is there is left as it is."""
     before = os.umask(0)
     try:
@@ -52,9 +52,9 @@ def make_own_folder(path: str, mode: int) -> None:
         os.umask(before)
 
 
-def plan_scratch(options: RunOptions, host: HostFacts) -> ScratchPlan:
+def plan_scratch(options: RunOptions, host: HostFacts) -> _ScratchPlan:
     """Where scratch folders come from, and the folders that --contain finds below --workdir."""
-    plan = ScratchPlan()
+    plan = _ScratchPlan()
     destinations = list_scratch(options)
     if not options.workdir:
         plan.memory = destinations

@@ -45,7 +45,7 @@ _CALLS = {
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 
 
-def refuse_with(number: int) -> int:
+def _refuse_with(number: int) -> int:
     """The verdict that lets a call fail with an error number."""
     return _REFUSE | number
 
@@ -92,7 +92,7 @@ def make_containing_filter(machine: str) -> bytes:
     for kind in (machine, *_SECOND_KINDS.get(machine, ())):
         rules = _refuse_calls(kind, is_big=machine == "s390x")
         lines += [equals(AUDIT_ARCHITECTURES[kind], skip_unless=len(rules)), *rules]
-    lines.append(give(refuse_with(errno.ENOSYS)))  # no other kind of program can be judged
+    lines.append(give(_refuse_with(errno.ENOSYS)))  # no other kind of program can be judged
     return assemble(lines)
 
 
@@ -100,9 +100,9 @@ def _refuse_calls(kind: str, *, is_big: bool) -> list[Line]:
     ioctl, keys = _CALLS[kind]
     lines = [load(NUMBER)]
     if kind == "x86_64":
-        lines += [(_AT_LEAST, 0, 1, _X32), give(refuse_with(errno.ENOSYS))]
+        lines += [(_AT_LEAST, 0, 1, _X32), give(_refuse_with(errno.ENOSYS))]
     for number in keys:
-        lines += [equals(number, skip_unless=1), give(refuse_with(errno.ENOSYS))]
+        lines += [equals(number, skip_unless=1), give(_refuse_with(errno.ENOSYS))]
     return [
         *lines,
         equals(ioctl, skip_if=1),
@@ -110,6 +110,6 @@ def _refuse_calls(kind: str, *, is_big: bool) -> list[Line]:
         load(ARGUMENTS + 8 + (4 if is_big else 0)),  # the kernel looks at the lower half of the request only
         equals(_TIOCSTI, skip_if=1),
         equals(_TIOCLINUX, skip_unless=1),
-        give(refuse_with(errno.EPERM)),
+        give(_refuse_with(errno.EPERM)),
         give(ALLOW),
     ]

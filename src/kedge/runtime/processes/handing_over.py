@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 
-from kedge.posix.handover import Attempt, hand_over, is_own_program
+from kedge.posix.handover import StartAttempt, hand_over, is_own_program
 from kedge.runtime.start.become import refuse_text
 
 _GLANCE = 4096
@@ -37,9 +37,9 @@ class HandingOver:
             return OSError(number, os.strerror(number), place)
         start = _read_start(path)
         try:
-            attempts = [Attempt(path, [path, *arguments], environ)]
+            attempts = [StartAttempt(path, [path, *arguments], environ)]
             if start and start[:2] != b"#!" and start[:4] != b"\x7fELF":  # the shell's business, as in every shell
-                attempts.append(Attempt(_SHELL, [_SHELL, path, *arguments], environ))
+                attempts.append(StartAttempt(_SHELL, [_SHELL, path, *arguments], environ))
         except ValueError:
             return refuse_text()
         is_doubtful = self._explains or attempts[0].size > _MUCH or not _looks_fit(start)

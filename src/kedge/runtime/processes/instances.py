@@ -51,7 +51,7 @@ class Instance:
         return self.machine == machine_name() and start_of(self.pid) == self.start
 
 
-class Folder:
+class InstanceDirectory:
     """Where the files are: below the user's state folder, by host name."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _KEEP = b"k"
 
 
-class Detached:
+class _Detached:
     """A container that was started, and ends with this process unless it is to be kept."""
 
     def __init__(self, container: Container, starter: int, going: int) -> None:
@@ -62,7 +62,7 @@ class Detached:
             remove_passing(self.passing)
 
 
-def start_detached(options: RunOptions, say: Say, services: FindServices, log_out: int, log_err: int) -> Detached:
+def start_detached(options: RunOptions, say: Say, services: FindServices, log_out: int, log_err: int) -> _Detached:
     """Start the container and return when its program has begun; raises what prevented it, with nothing left behind."""
     callers = list_inherited()  # locks and pipes of the caller, which an instance must not keep
     container = Container(options, say, services)
@@ -76,7 +76,7 @@ def start_detached(options: RunOptions, say: Say, services: FindServices, log_ou
         container.say = lambda level, text: _tell(writing, {"say": [level, text]})
         _run_apart(container, callers, (log_out, log_err), writing, going_out)
     close_all([writing, going_out])
-    started = Detached(container, child, going_in)
+    started = _Detached(container, child, going_in)
     news = _News(say)
     try:
         news.listen(reading)
@@ -124,7 +124,7 @@ def _run_apart(container: Container, callers: list[int], logs: tuple[int, int], 
             os.waitpid(first, 0)
         os._exit(0)
     except BaseException as problem:  # in whichever of the processes: the starter reports it
-        _tell(writing, describe_problem(problem))
+        _tell(writing, _describe_problem(problem))
         os._exit(255)
 
 
@@ -140,7 +140,7 @@ def _become_program(container: Container, begun: Begun) -> None:
         become(container, begun.payload)
 
 
-def describe_problem(problem: BaseException) -> dict[str, object]:
+def _describe_problem(problem: BaseException) -> dict[str, object]:
     """An error as one line of JSON can carry it."""
     if isinstance(problem, KedgeError):
         return {"problem": problem.as_dict()}

@@ -80,12 +80,12 @@ def locate(options: RunOptions, host: HostFacts, say: Say, services: FindService
         nonlocal mounted, passing
         say("note", f"{options.image}: {root.reason}")
         was_missing = root.way == "unpack"  # and not there, but about to be removed
-        program = find_substitute(options)
-        if keeps_nothing(options, host):
-            mounted, passing = program, "" if program else unpack_passing(options)
+        program = _find_substitute(options)
+        if _keeps_nothing(options, host):
+            mounted, passing = program, "" if program else _unpack_passing(options)
             return
         is_there = lambda: was_missing and bool(find_unpacked(image, host.environ))  # noqa: E731 - two of a kind
-        if prepare_once(options, say, image.state, is_there, may_mount=bool(program)):
+        if _prepare_once(options, say, image.state, is_there, may_mount=bool(program)):
             mounted = program
 
     root = find() if image.kind == "folder" else find_held(find, make_ready, options.image)
@@ -151,10 +151,10 @@ def _locate_reference(options: RunOptions, host: HostFacts, say: Say) -> Located
 
     def make_ready(root: Root) -> None:
         nonlocal is_asked, program, mounted, passing
-        if keeps_nothing(options, host):
-            passing = unpack_passing(options)
+        if _keeps_nothing(options, host):
+            passing = _unpack_passing(options)
             return
-        program = find_substitute(options)
+        program = _find_substitute(options)
         if not is_asked and not is_looked_up:
             is_asked = True
             mounted = prepare(options, reference, may_mount=bool(program))
@@ -162,7 +162,7 @@ def _locate_reference(options: RunOptions, host: HostFacts, say: Say) -> Located
         was_missing = root.way == "unpack"  # and not there, but about to be removed
         name = name_path("", reference, machine).rpartition("/")[2]
         is_there = lambda: was_missing and bool(look_on_node(options, host, is_asked=is_asked))  # noqa: E731 - as above
-        mounted = prepare_once(options, say, name, is_there, may_mount=bool(program))
+        mounted = _prepare_once(options, say, name, is_there, may_mount=bool(program))
         is_asked = True
 
     root = find_held(find, make_ready, reference)
@@ -180,7 +180,7 @@ def look_on_node(options: RunOptions, host: HostFacts, *, is_asked: bool) -> str
     return find_current(options.image, choose_machine(options, host), host.environ, options.pull_words)
 
 
-def keeps_nothing(options: RunOptions, host: HostFacts) -> bool:
+def _keeps_nothing(options: RunOptions, host: HostFacts) -> bool:
     """Whether nothing is to be left on this node: --disable-cache, its variables, or the setting."""
     if "--disable-cache" in options.pull_words:
         return True
@@ -189,7 +189,7 @@ def keeps_nothing(options: RunOptions, host: HostFacts) -> bool:
     return word.lower() in ("true", "yes", "on", "1")
 
 
-def unpack_passing(options: RunOptions) -> str:
+def _unpack_passing(options: RunOptions) -> str:
     """Have the image unpacked for this start alone; the folder of its root."""
     from kedge.runtime.start.one_time_image import name_passing  # late: only with --disable-cache
 
@@ -205,7 +205,7 @@ def make_passing(folder: str) -> Root:
     return root
 
 
-def find_substitute(options: RunOptions) -> str:
+def _find_substitute(options: RunOptions) -> str:
     """The squashfuse that stands in where an image cannot be unpacked; empty where there is none or none is wanted."""
     if options.root != "auto" or options.json:
         return ""
@@ -225,7 +225,7 @@ def choose_machine(options: RunOptions, host: HostFacts) -> str:
     return read_configured("architecture", host.environ) or host.machine
 
 
-def prepare_once(
+def _prepare_once(
     options: RunOptions, say: Say, name: str, is_there: Callable[[], bool], *, may_mount: bool = False
 ) -> str:
     """`prepare` the image by one of all who ask at the same time on this node: a child is large, and waits are long."""

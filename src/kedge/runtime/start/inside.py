@@ -12,7 +12,7 @@ import os
 from kedge.runtime.environment.payload import plan_payload
 from kedge.runtime.facts import Additions, ImageFacts
 from kedge.runtime.live_view import LiveView
-from kedge.runtime.plan import Request, plan_start_folder
+from kedge.runtime.plan import PlanRequest, plan_start_folder
 from kedge.runtime.way_back import change_folder
 from kedge.runtime.words.binds import collect_binds
 
@@ -66,8 +66,8 @@ class Inside:
         for level, texts in (("once", payload.warnings), ("note", payload.notes)):
             for text in texts:
                 say(level, text)
-        request = Request(options, host, image, additions, payload)
-        if options.fakeroot and knows_root_alone():
+        request = PlanRequest(options, host, image, additions, payload)
+        if options.fakeroot and _knows_root_alone():
             from kedge.runtime.processes.emulation import find_emulation  # late: only with --fakeroot
 
             self.emulate = find_emulation(host.machine)
@@ -76,7 +76,7 @@ class Inside:
         return payload
 
 
-def knows_root_alone() -> bool:
+def _knows_root_alone() -> bool:
     """Whether the user namespace has no user but root, so that changes of users must be made believe."""
     with open("/proc/self/uid_map", encoding="ascii") as file:
         words = file.read().split()

@@ -29,7 +29,7 @@ from kedge.runtime.namespaces import (
     try_namespaces,
     wants_user_namespace,
 )
-from kedge.runtime.plan import Request, plan_container
+from kedge.runtime.plan import PlanRequest, plan_container
 from kedge.runtime.start.become import Restraint, is_own_interpreter, start_program
 from kedge.runtime.start.find_image import locate, settle_overlays
 from kedge.runtime.way_back import WayBack
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from kedge.runtime.mounts.layering import Layering
     from kedge.runtime.operations import Operation
     from kedge.runtime.options import RunOptions
-    from kedge.runtime.plan import Plan
+    from kedge.runtime.plan import MountPlan
     from kedge.runtime.processes.sharing import Sharing
     from kedge.runtime.start.find_image import Located
     from kedge.runtime.start.services import FindServices, Say
@@ -136,14 +136,14 @@ def run_container(options: RunOptions, say: Say, services: FindServices) -> int:
         if container.located.root.is_passing:
             from kedge.runtime.start.one_time_image import run_and_remove  # late: only with --disable-cache
 
-            run_and_remove(lambda: end_with(start_container(container)), container.located.root.folder)
-        return start_container(container)
+            run_and_remove(lambda: end_with(_start_container(container)), container.located.root.folder)
+        return _start_container(container)
     except BaseException:
         container.way_back.take_if_inside()
         raise
 
 
-def start_container(container: Container) -> int:
+def _start_container(container: Container) -> int:
     """Join the container or build it, and become the program in it."""
     options = container.options
     if options.limits:
@@ -151,7 +151,7 @@ def start_container(container: Container) -> int:
 
         limit_resources(options)
     if not options.dry_run and is_shared(options, container.host) and share(container):
-        return finish_inside(container)
+        return _finish_inside(container)
     begun = begin(container, enter_namespaces(container))
     if options.pid:
         # late: only a process-id namespace needs a second process
@@ -221,7 +221,7 @@ def share(container: Container) -> bool:
     return is_inside
 
 
-def finish_inside(container: Container) -> int:
+def _finish_inside(container: Container) -> int:
     """In a container that was joined: become the program."""
     from kedge.runtime.start.inside import Inside  # late: as above
 
@@ -256,7 +256,7 @@ def end_with(status: int) -> None:
     os._exit(status)
 
 
-def stay_planned(_: list[Operation]) -> None:
+def _stay_planned(_: list[Operation]) -> None:
     """Does nothing: a dry run."""
 
 
@@ -264,7 +264,7 @@ def finish(container: Container, begun: Begun) -> int:
     """Complete the container and become its program."""
     complete(container, begun)
     if container.options.dry_run:
-        show_plan(container, begun.payload)
+        _show_plan(container, begun.payload)
         return 0
     return become(container, begun.payload)
 
@@ -284,7 +284,7 @@ def enter_namespaces(container: Container) -> list[FuseServer]:
                 from kedge.runtime.processes.emulation import find_emulation  # late: only with --fakeroot
 
                 container.restraint.emulate = find_emulation(host.machine)
-        servers = make_servers(container)
+        servers = _make_servers(container)
         refused = OTHER_NAMESPACES
         enter_other_namespaces(options)
     except OSError as problem:
@@ -304,7 +304,7 @@ def begin_processes(container: Container) -> None:
         leave_to_other_runtime(container.options, problem, container.say, OTHER_NAMESPACES, container.services())
 
 
-def make_servers(container: Container) -> list[FuseServer]:
+def _make_servers(container: Container) -> list[FuseServer]:
     """Plan what is mounted before the image can be looked into, and start one server for each FUSE mount in it."""
     located, layering = container.located, container.layering
     container.root_mounts = plan_root(located.image, located.root, is_writable=layering.is_direct)
@@ -327,7 +327,7 @@ def make_servers(container: Container) -> list[FuseServer]:
 class Begun:
     """A container whose root is in its place, with mount points for all the rest."""
 
-    def __init__(self, builder: Builder, planned: Plan, payload: Payload) -> None:
+    def __init__(self, builder: Builder, planned: MountPlan, payload: Payload) -> None:
         self.builder = builder
         self.planned = planned
         self.payload = payload
@@ -341,7 +341,7 @@ def begin(container: Container, servers: list[FuseServer]) -> Begun:
         container.ext_servers.adopt()
         builder.ext_servers = container.ext_servers
     builder.prepare()
-    perform_root(container, builder)
+    _perform_root(container, builder)
     view = builder.look()
     request, payload = plan(container, view)
     planned = plan_container(request)
@@ -352,7 +352,7 @@ def begin(container: Container, servers: list[FuseServer]) -> Begun:
         container.say("once", text)
     for text in (*request.additions.notes, *payload.notes):
         container.say("note", text)
-    make_points(container, builder, planned)
+    _make_points(container, builder, planned)
     return Begun(builder, planned, payload)
 
 
@@ -373,10 +373,10 @@ def add_inner(container: Starting) -> None:
     container.restraint.inner = InnerNamespaces()
 
 
-def make_points(container: Container, builder: Builder, planned: Plan) -> None:
+def _make_points(container: Container, builder: Builder, planned: MountPlan) -> None:
     """Make the mount points; where no layer takes them, the image's folders are rebuilt around them."""
     layering = container.layering
-    perform = builder.perform if not container.options.dry_run else stay_planned
+    perform = builder.perform if not container.options.dry_run else _stay_planned
     steps: list[list[Operation]] = []
     if layering.is_layered and layering.keeps_changes:
         builder.refused = planned.missing
@@ -396,7 +396,7 @@ def make_points(container: Container, builder: Builder, planned: Plan) -> None:
         container.performed += step
 
 
-def perform_root(container: Container, builder: Builder) -> None:
+def _perform_root(container: Container, builder: Builder) -> None:
     """The image, and the layers above it; without an overlay the missing mount points come from binds."""
     located, layering = container.located, container.layering
     container.say("note", f"root: {located.root.reason}")
@@ -427,7 +427,7 @@ def _mount_failed() -> type[Exception]:
     return MountFailed
 
 
-def plan(container: Container, view: LiveView) -> tuple[Request, Payload]:
+def plan(container: Container, view: LiveView) -> tuple[PlanRequest, Payload]:
     """Make the plan from what is in the root."""
     options, host, located = container.options, container.host, container.located
     image = ImageFacts(view=view, path=located.shown, kind=located.image.kind, oci_config=located.read_config(options))
@@ -436,8 +436,8 @@ def plan(container: Container, view: LiveView) -> tuple[Request, Payload]:
         from kedge.runtime.devices import plan_devices  # late: most containers ask for no device
 
         additions = plan_devices(options, host, image)
-    payload = plan_payload(options, host, see_binds(image, container), additions, container.asked)
-    request = Request(options, host, image, additions, payload)
+    payload = plan_payload(options, host, _see_binds(image, container), additions, container.asked)
+    request = PlanRequest(options, host, image, additions, payload)
     request.binds, request.scratch = container.binds, container.scratch
     request.is_writable, request.is_direct = container.layering.is_writable, container.layering.is_direct
     request.store = container.base[: -len("/session")] if container.base.endswith("/session") else ""
@@ -451,7 +451,7 @@ def plan(container: Container, view: LiveView) -> tuple[Request, Payload]:
     return request, payload
 
 
-def see_binds(image: ImageFacts, container: Container) -> ImageFacts:
+def _see_binds(image: ImageFacts, container: Container) -> ImageFacts:
     """The image as its scripts will be, where a bind brings one of them."""
     if not any(bind.destination.startswith(("/.singularity.d", "/scif")) for bind in container.binds):
         return image
@@ -482,7 +482,7 @@ def become(container: Starting, payload: Payload) -> int:
     raise explain_start(payload.argv[0], problem, container.host.machine)
 
 
-def show_plan(container: Container, payload: Payload) -> None:
+def _show_plan(container: Container, payload: Payload) -> None:
     """Say what would be done."""
     from kedge.runtime.start.show_plan import render_plan  # late: only for a dry run
 

@@ -40,7 +40,7 @@ def collect_binds(options: RunOptions, environ: Mapping[str, str], cwd: str) -> 
     for origin, spec in _list_specs(options.mount, "--mount", environ, ("MOUNT",)):
         found += _read(parse_mount, origin, spec, cwd)
     for spec in options.contain_libs:
-        found += _read(parse_libraries, options.given.get("contain_libs", "--containlibs"), spec, cwd)
+        found += _read(_parse_libraries, options.given.get("contain_libs", "--containlibs"), spec, cwd)
     return _drop_repeated(found, options.warnings)
 
 
@@ -75,7 +75,7 @@ def parse_mount(spec: str, cwd: str) -> list[Bind]:
     return [_make_mount(fields, cwd) for fields in _read_csv(spec)]
 
 
-def parse_libraries(spec: str, cwd: str) -> list[Bind]:
+def _parse_libraries(spec: str, cwd: str) -> list[Bind]:
     """The binds of one `--containlibs` value."""
     paths = [_make_absolute(path, cwd) for path in map(str.strip, spec.split(",")) if path]
     return [Bind(path, f"{LIBRARIES}/{os.path.basename(path)}", readonly=True) for path in paths]
@@ -84,7 +84,7 @@ def parse_libraries(spec: str, cwd: str) -> list[Bind]:
 _GRAMMARS: dict[Callable[[str, str], list[Bind]], str] = {
     parse_bind: BIND_GRAMMAR,
     parse_mount: MOUNT_GRAMMAR,
-    parse_libraries: "PATH[,PATH...]",
+    _parse_libraries: "PATH[,PATH...]",
 }
 
 

@@ -13,7 +13,7 @@ from kedge.frozen import replace
 from kedge.model.job import Job
 from kedge.model.job_state import JobStatus
 from kedge.model.site import Site
-from kedge.schedulers.backend import Dialect, Place, Query
+from kedge.schedulers.backend import Dialect, Query, ScriptContext
 from kedge.schedulers.gridengine.accounts import parse_accounts
 from kedge.schedulers.gridengine.detail import parse_job_detail
 from kedge.schedulers.gridengine.explanation import explain_status, is_in_error
@@ -43,18 +43,18 @@ _ID = re.compile(r"^\s*(\d+)(?:\.\d+-\d+:\d+)?\s*$|^Your job(?:-array)? (\d+)[. 
 _DIRECTIVE_IN_TEXT = re.compile(r"^#\$", re.MULTILINE)
 
 
-class GridEngine:
+class _GridEngine:
     """See `kedge.schedulers.backend.Backend`."""
 
     name = "gridengine"
 
-    def make_dialect(self, job: Job, place: Place) -> Dialect:
+    def make_dialect(self, job: Job, place: ScriptContext) -> Dialect:
         """The dialect of one job's script."""
         if needs_redirection(job, place, DIALECT):
             return replace(DIALECT, opening=redirect_output(job, place))
         return DIALECT
 
-    def render(self, job: Job, site: Site, place: Place) -> str:
+    def render(self, job: Job, site: Site, place: ScriptContext) -> str:
         """The script."""
         dialect = self.make_dialect(job, place)
         lines = [*collect_request(job, site), *collect_batch(job, place, dialect)]
@@ -143,4 +143,4 @@ def _hide(lines: Sequence[str]) -> tuple[str, ...]:
     return tuple(_DIRECTIVE_IN_TEXT.sub(" #$", line) for line in lines)
 
 
-GRIDENGINE = GridEngine()
+GRIDENGINE = _GridEngine()

@@ -10,7 +10,7 @@ from kedge.model.duration import format_duration
 from kedge.model.job import DependencyKind, Job
 from kedge.model.output_pattern import make_file_name, split_pattern
 from kedge.model.site import Queue, Site
-from kedge.schedulers.backend import Dialect, Place
+from kedge.schedulers.backend import Dialect, ScriptContext
 from kedge.schedulers.qsub_directives import (
     Grammar,
     Words,
@@ -64,7 +64,7 @@ def collect_request(job: Job, site: Site) -> list[Words]:
     return lines
 
 
-def collect_batch(job: Job, place: Place, dialect: Dialect) -> list[Words]:
+def collect_batch(job: Job, place: ScriptContext, dialect: Dialect) -> list[Words]:
     """Directives that only a script has: its files, array, dependencies, mail."""
     # Grid Engine replaces $JOB_ID and the like in the name of a folder too; the script goes there by itself
     folder = ("-wd", "/") if _UNSAYABLE.search(place.directory) else ("-cwd",)
@@ -89,7 +89,7 @@ def collect_batch(job: Job, place: Place, dialect: Dialect) -> list[Words]:
     return lines
 
 
-def needs_redirection(job: Job, place: Place, dialect: Dialect) -> bool:
+def needs_redirection(job: Job, place: ScriptContext, dialect: Dialect) -> bool:
     """Whether the script must open its files itself: their names cannot be said, or have an index it looks up."""
     patterns = [place.output, place.error]
     if job.array is not None and needs_lookup(job, dialect) and any("{index}" in each for each in patterns):
@@ -98,13 +98,13 @@ def needs_redirection(job: Job, place: Place, dialect: Dialect) -> bool:
     return any(_UNSAYABLE.search(each) for each in filled)
 
 
-def slots_per_node(job: Job) -> int:
+def _slots_per_node(job: Job) -> int:
     """A slot is a processor."""
     return job.tasks_on_node * (job.cpus_per_task or 1)
 
 
 def _ask_slots(job: Job, site: Site, queue: Queue | None) -> list[Words]:
-    slots, nodes = slots_per_node(job), job.node_count
+    slots, nodes = _slots_per_node(job), job.node_count
     if slots * nodes == 1:
         return []
     pattern = queue.parallel_environment if queue is not None else ""
@@ -136,7 +136,7 @@ def _ask_gpus(job: Job, site: Site, queue: Queue | None) -> list[Words]:
         raise RequestRefused(f"the site '{site.name}' wants to know which GPUs", hint="name the type: --gpu-type TYPE")
     count = job.gpus_per_node
     if site.option("gpu_per_slot").lower() in _TRUE:
-        count = _share_gpus(count, slots_per_node(job), site)
+        count = _share_gpus(count, _slots_per_node(job), site)
     filled = pattern.replace("{count}", str(count)).replace("{type}", require_word(kind, "gpu_type"))
     return read_directive(filled, GRAMMAR)
 
@@ -156,7 +156,7 @@ def _ask_memory(job: Job, site: Site) -> list[Words]:
     if site.memory_directive == "":
         return []
     is_per_slot = site.option("memory_per_slot", "yes").lower() in _TRUE
-    slots = slots_per_node(job)
+    slots = _slots_per_node(job)
     whole = job.memory or (job.memory_per_gpu or 0) * (job.gpus_per_node or 0) or (job.memory_per_cpu or 0) * slots
     if not whole:
         return []

@@ -9,7 +9,7 @@ from kedge.errors import RequestRefused
 from kedge.model.duration import format_duration
 from kedge.model.job import Job, Parallel
 from kedge.model.site import Queue, Site
-from kedge.schedulers.backend import Dialect, Place
+from kedge.schedulers.backend import Dialect, ScriptContext
 from kedge.schedulers.qsub_directives import (
     Grammar,
     Words,
@@ -47,7 +47,7 @@ def collect_request(job: Job, site: Site) -> list[Words]:
     return lines
 
 
-def collect_batch(job: Job, place: Place, dialect: Dialect) -> list[Words]:
+def collect_batch(job: Job, place: ScriptContext, dialect: Dialect) -> list[Words]:
     """Directives that only a script has. Its output the script opens itself: PBS would bring it at the end."""
     remains = "/dev/null" if not place.record or _UNSAYABLE.search(place.record) else f"{place.record}/"
     lines: list[Words] = [("-S", "/bin/bash"), ("-j", "oe"), ("-o", remains)]

@@ -10,7 +10,7 @@ from kedge.errors import SchedulerFailed
 from kedge.model.job import Job
 from kedge.model.job_state import JobStatus
 from kedge.model.site import Site
-from kedge.schedulers.backend import Dialect, Place, Query
+from kedge.schedulers.backend import Dialect, Query, ScriptContext
 from kedge.schedulers.pbs.explanation import explain_status, is_stuck
 from kedge.schedulers.pbs.request import GRAMMAR, collect_batch, collect_request, is_scheduler_array
 from kedge.schedulers.pbs.status import parse_job_status
@@ -21,12 +21,12 @@ _ID = re.compile(r"^\s*(\d+(?:\[\])?(?:\.[\w.-]+)?)\s*$", re.MULTILINE)
 _SUBJOB = re.compile(r"(\d+)\[\](.*)_(\d+)")
 
 
-class Pbs:
+class _Pbs:
     """See `kedge.schedulers.backend.Backend`."""
 
     name = "pbs"
 
-    def make_dialect(self, job: Job, place: Place) -> Dialect:
+    def make_dialect(self, job: Job, place: ScriptContext) -> Dialect:
         """The dialect of one job's script."""
         index = "PBS_ARRAY_INDEX"
         if job.array is not None and not is_scheduler_array(job):
@@ -43,7 +43,7 @@ class Pbs:
             opening=redirect_output(job, place),
         )
 
-    def render(self, job: Job, site: Site, place: Place) -> str:
+    def render(self, job: Job, site: Site, place: ScriptContext) -> str:
         """The script."""
         dialect = self.make_dialect(job, place)
         lines = [*collect_request(job, site), *collect_batch(job, place, dialect)]
@@ -113,4 +113,4 @@ def _account_words(job: Job, site: Site) -> list[str]:
     return [site.account_option or "-A", require_word(account, "account")]
 
 
-PBS = Pbs()
+PBS = _Pbs()

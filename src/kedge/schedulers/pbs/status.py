@@ -82,7 +82,7 @@ def _split_jobs(output: str) -> Iterator[dict[str, str]]:
         yield fields
 
 
-def split_id(text: str) -> tuple[str, int | None] | None:
+def _split_id(text: str) -> tuple[str, int | None] | None:
     """`12[3].pbs1` is the task 3 of the job `12[].pbs1`."""
     found = _ID.fullmatch(text)
     if found is None:
@@ -94,7 +94,7 @@ def split_id(text: str) -> tuple[str, int | None] | None:
 
 
 def _read_job(fields: Mapping[str, str]) -> JobStatus | None:
-    name = split_id(fields[_HEADER])
+    name = _split_id(fields[_HEADER])
     if name is None:
         return None
     letter = fields.get("job_state", "")
@@ -171,7 +171,7 @@ def _read_table(output: str) -> Iterator[JobStatus]:
     """The columns of `qstat -u`, which a qstat prints that knows no -w beside -f."""
     for line in output.splitlines():
         words = line.split()
-        name = split_id(words[0]) if len(words) >= 10 else None
+        name = _split_id(words[0]) if len(words) >= 10 else None
         if name is None or len(words[9]) != 1 or words[9] in _OVER:
             continue
         yield JobStatus(

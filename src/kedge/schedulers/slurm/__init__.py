@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from kedge.model.job import Job
 from kedge.model.job_state import JobStatus
 from kedge.model.site import Site
-from kedge.schedulers.backend import Backend, Place, Query
+from kedge.schedulers.backend import Backend, Query, ScriptContext
 
 
 class _Slurm:
     name = "slurm"
 
-    def render(self, job: Job, site: Site, place: Place) -> str:
+    def render(self, job: Job, site: Site, place: ScriptContext) -> str:
         from kedge.schedulers.slurm.directives import render
 
         return render(job, site, place)

@@ -9,9 +9,9 @@ from kedge.errors import RequestRefused, SchedulerFailed
 from kedge.model.job import Job
 from kedge.model.output_pattern import make_file_name, split_pattern
 from kedge.model.site import Site
-from kedge.schedulers.backend import Dialect, Place
+from kedge.schedulers.backend import Dialect, ScriptContext
 from kedge.schedulers.script import render_body
-from kedge.schedulers.slurm.options import Directive, find_name, make_directive, parse_directives
+from kedge.schedulers.slurm.options import SlurmOption, find_name, make_directive, parse_directives
 from kedge.schedulers.slurm.request import batch_directives, command_line_directives
 
 DIALECT = Dialect(
@@ -29,7 +29,7 @@ DIALECT = Dialect(
 _SUBMITTED = re.compile(r"^\s*(?:(\d+)(?:;[\w.-]+)?|Submitted batch job (\d+)(?: on cluster \S+)?)\s*$", re.MULTILINE)
 
 
-def render(job: Job, site: Site, place: Place) -> str:
+def render(job: Job, site: Site, place: ScriptContext) -> str:
     """The whole script."""
     files = [make_directive("output", _make_pattern(place.output, job, site))]
     if place.error:
@@ -55,7 +55,7 @@ def parse_submit(output: str) -> str:
     return found[-1]
 
 
-def _words(directives: list[Directive]) -> list[str]:
+def _words(directives: list[SlurmOption]) -> list[str]:
     return [word for each in directives for word in each.words]
 
 

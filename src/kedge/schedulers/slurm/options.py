@@ -36,7 +36,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 @frozen
-class Directive:
+class SlurmOption:
     """One option, as the words of a command line."""
 
     words: tuple[str, ...]
@@ -62,12 +62,12 @@ class Directive:
         return frozenset((name,))
 
 
-def make_directive(name: str, value: object = None) -> Directive:
+def make_directive(name: str, value: object = None) -> SlurmOption:
     """`--name=value`; a value over several lines becomes one, because a directive ends with its line."""
-    return Directive((f"--{name}" if value is None else f"--{name}={_CONTROL.sub(' ', str(value))}",))
+    return SlurmOption((f"--{name}" if value is None else f"--{name}={_CONTROL.sub(' ', str(value))}",))
 
 
-def parse_directives(text: str) -> list[Directive]:
+def parse_directives(text: str) -> list[SlurmOption]:
     """The options in a line of the user or of a site, `#SBATCH` before them or not."""
     words = split_words(text.strip().removeprefix("#SBATCH"))
     if not words or not _is_option(words[0]):
@@ -80,7 +80,7 @@ def parse_directives(text: str) -> list[Directive]:
             groups.append([word])
         else:
             groups[-1].append(word)
-    return [Directive(tuple(group)) for group in groups]
+    return [SlurmOption(tuple(group)) for group in groups]
 
 
 def find_name(word: str) -> str:
@@ -98,8 +98,8 @@ def find_name(word: str) -> str:
 
 
 def combine(
-    ours: Sequence[Directive], site: Iterable[str], user: Iterable[str], drop: Iterable[str]
-) -> list[Directive]:
+    ours: Sequence[SlurmOption], site: Iterable[str], user: Iterable[str], drop: Iterable[str]
+) -> list[SlurmOption]:
     """The user's directives replace ours, and ours the site's; dropped ones go, unless the user wrote them."""
     added = [each for line in user for each in parse_directives(line)]
     dropped = {find_name(word) for word in drop}

@@ -9,7 +9,7 @@ from itertools import groupby
 from kedge.errors import RequestRefused
 from kedge.model.job import Job, Parallel
 from kedge.model.site import Site
-from kedge.schedulers.slurm.options import Directive, combine, make_directive, parse_directives
+from kedge.schedulers.slurm.options import SlurmOption, combine, make_directive, parse_directives
 
 _MEBI = 1 << 20
 _SIZES = ((1 << 40, "T"), (1 << 30, "G"), (_MEBI, "M"))
@@ -18,14 +18,14 @@ _MAIL = {"begin": "BEGIN", "end": "END", "fail": "FAIL"}
 _BATCH_ONLY = ("output", "error", "input", "array", "requeue", "no-requeue", "open-mode", "wrap", "export", "parsable")
 
 
-def batch_directives(job: Job, site: Site, files: list[Directive]) -> list[Directive]:
+def batch_directives(job: Job, site: Site, files: list[SlurmOption]) -> list[SlurmOption]:
     """Everything between the first line of a script and its first command."""
     account = [] if site.account_on_command_line else list(_ask_account(job, site))
     ours = [*_ask_name(job), *account, *_ask_queue(job, job.queue), *_ask_resources(job, site), *_ask_when(job, site)]
     return _settle([*ours, *files], job, site)
 
 
-def command_line_directives(job: Job, site: Site) -> list[Directive]:
+def command_line_directives(job: Job, site: Site) -> list[SlurmOption]:
     """What the site takes on the command line of sbatch only."""
     if not site.account_on_command_line:
         return []
@@ -35,7 +35,7 @@ def command_line_directives(job: Job, site: Site) -> list[Directive]:
     return combine(list(_ask_account(job, site)), (), (), (*site.drop_directives, *job.drop_directives))
 
 
-def interactive_directives(job: Job, site: Site) -> list[Directive]:
+def interactive_directives(job: Job, site: Site) -> list[SlurmOption]:
     """The options of salloc or srun for the same request."""
     if job.array is not None:
         raise RequestRefused("an array cannot run on a terminal", hint="leave --array out, or use 'kedge submit'")
@@ -60,28 +60,28 @@ def format_time(seconds: int) -> str:
     return (f"{days}-" if days else "") + f"{hour:02}:{minute:02}:{second:02}"
 
 
-def _settle(ours: list[Directive], job: Job, site: Site) -> list[Directive]:
+def _settle(ours: list[SlurmOption], job: Job, site: Site) -> list[SlurmOption]:
     return combine(ours, site.directives, job.directives, (*site.drop_directives, *job.drop_directives))
 
 
-def _ask_name(job: Job) -> Iterator[Directive]:
+def _ask_name(job: Job) -> Iterator[SlurmOption]:
     if job.name.strip():
         yield make_directive("job-name", job.name)
 
 
-def _ask_account(job: Job, site: Site) -> Iterator[Directive]:
+def _ask_account(job: Job, site: Site) -> Iterator[SlurmOption]:
     account = job.account or site.account
     if account:
         yield make_directive("account", account)
 
 
-def _ask_queue(job: Job, queue: str) -> Iterator[Directive]:
+def _ask_queue(job: Job, queue: str) -> Iterator[SlurmOption]:
     for name, value in (("partition", queue), ("qos", job.qos), ("reservation", job.reservation)):
         if value:
             yield make_directive(name, value)
 
 
-def _ask_resources(job: Job, site: Site) -> Iterator[Directive]:
+def _ask_resources(job: Job, site: Site) -> Iterator[SlurmOption]:
     if job.nodes is not None or "nodes" in site.requires:
         yield make_directive("nodes", job.node_count)
     yield from _ask_tasks(job, site)
@@ -97,7 +97,7 @@ def _ask_resources(job: Job, site: Site) -> Iterator[Directive]:
         yield make_directive("constraint", job.constraint)
 
 
-def _ask_tasks(job: Job, site: Site) -> Iterator[Directive]:
+def _ask_tasks(job: Job, site: Site) -> Iterator[SlurmOption]:
     if job.parallel is Parallel.TORCHRUN:
         if job.node_count > 1 or "tasks" in site.requires:  # srun starts one torchrun on each node
             yield make_directive("ntasks-per-node", 1)
@@ -108,7 +108,7 @@ def _ask_tasks(job: Job, site: Site) -> Iterator[Directive]:
         yield make_directive("ntasks-per-node", job.tasks_per_node)
 
 
-def _ask_gpus(job: Job, site: Site) -> Iterator[Directive]:
+def _ask_gpus(job: Job, site: Site) -> Iterator[SlurmOption]:
     pattern = "--gpus-per-node={type}:{count}" if site.gpu_directive is None else site.gpu_directive
     if not job.wants_gpus or not pattern or "gpus" in site.refuses:
         return
@@ -123,7 +123,7 @@ def _ask_gpus(job: Job, site: Site) -> Iterator[Directive]:
     yield from parse_directives(pattern.replace("{type}", kind).replace("{count}", str(job.gpus_per_node)))
 
 
-def _ask_memory(job: Job, site: Site) -> Iterator[Directive]:
+def _ask_memory(job: Job, site: Site) -> Iterator[SlurmOption]:
     if site.memory_directive == "" or "memory" in site.refuses:
         return
     if job.memory is not None:
@@ -134,7 +134,7 @@ def _ask_memory(job: Job, site: Site) -> Iterator[Directive]:
             yield make_directive(name, format_size(size))
 
 
-def _ask_when(job: Job, site: Site) -> Iterator[Directive]:
+def _ask_when(job: Job, site: Site) -> Iterator[SlurmOption]:
     if job.array is not None:
         if "arrays" in site.refuses:
             raise RequestRefused(f"{site.name} takes no arrays of jobs", hint="submit a job for each task")

@@ -11,33 +11,33 @@ from kedge.signing import crypto
 from kedge.signing.openpgp.packets import ByteReader, write_integer
 
 RSA = 1
-RSA_ENCRYPT_ONLY = 2
+_RSA_ENCRYPT_ONLY = 2
 RSA_SIGN_ONLY = 3
-ELGAMAL = 16
+_ELGAMAL = 16
 DSA = 17
-ECDH = 18
+_ECDH = 18
 ECDSA = 19
 EDDSA = 22  # Ed25519 as GnuPG writes it, before RFC 9580 gave it a number of its own
-X25519 = 25
+_X25519 = 25
 ED25519 = 27
 
 NAMES = {
     RSA: "RSA",
-    RSA_ENCRYPT_ONLY: "RSA",
+    _RSA_ENCRYPT_ONLY: "RSA",
     RSA_SIGN_ONLY: "RSA",
-    ELGAMAL: "Elgamal",
+    _ELGAMAL: "Elgamal",
     DSA: "DSA",
-    ECDH: "ECDH",
+    _ECDH: "ECDH",
     ECDSA: "ECDSA",
     EDDSA: "EdDSA",
-    X25519: "X25519",
+    _X25519: "X25519",
     ED25519: "Ed25519",
 }
 SIGNING = frozenset({RSA, RSA_SIGN_ONLY, DSA, ECDSA, EDDSA, ED25519})
 
-HASHES = {8: "sha256", 9: "sha384", 10: "sha512", 11: "sha224"}
-HASH_NUMBERS = {name: number for number, name in HASHES.items()}
-WEAK_HASHES = {1: "MD5", 2: "SHA1", 3: "RIPEMD160"}
+_HASHES = {8: "sha256", 9: "sha384", 10: "sha512", 11: "sha224"}
+HASH_NUMBERS = {name: number for number, name in _HASHES.items()}
+_WEAK_HASHES = {1: "MD5", 2: "SHA1", 3: "RIPEMD160"}
 
 _CURVES = {
     bytes.fromhex("2a8648ce3d030107"): ("p256", 256),
@@ -75,18 +75,18 @@ class SecretNumbers:
 
 def read_public(reader: ByteReader, algorithm: int) -> PublicNumbers:
     """The public numbers at the reader's position; KeyUnusable for algorithms whose layout is not known."""
-    if algorithm in (RSA, RSA_ENCRYPT_ONLY, RSA_SIGN_ONLY):
+    if algorithm in (RSA, _RSA_ENCRYPT_ONLY, RSA_SIGN_ONLY):
         modulus, exponent = reader.take_integer(), reader.take_integer()
         return PublicNumbers(algorithm, modulus.bit_length(), (modulus, exponent))
     if algorithm == DSA:
         numbers = tuple(reader.take_integer() for _ in range(4))
         return PublicNumbers(algorithm, numbers[0].bit_length(), numbers)
-    if algorithm == ELGAMAL:
+    if algorithm == _ELGAMAL:
         numbers = tuple(reader.take_integer() for _ in range(3))
         return PublicNumbers(algorithm, numbers[0].bit_length(), numbers)
-    if algorithm in (ECDSA, EDDSA, ECDH):
+    if algorithm in (ECDSA, EDDSA, _ECDH):
         return _read_curve(reader, algorithm)
-    if algorithm in (ED25519, X25519):
+    if algorithm in (ED25519, _X25519):
         return PublicNumbers(algorithm, 256, (), "ed25519" if algorithm == ED25519 else "", reader.take(32))
     raise KeyUnusable(f"{reader.what} uses the public key algorithm {algorithm}, which is not known here")
 
@@ -95,7 +95,7 @@ def _read_curve(reader: ByteReader, algorithm: int) -> PublicNumbers:
     oid = reader.take(reader.take_number(1))
     encoded = reader.take_integer()
     point = encoded.to_bytes((encoded.bit_length() + 7) // 8, "big")
-    if algorithm == ECDH:
+    if algorithm == _ECDH:
         reader.take(reader.take_number(1))  # which hash and cipher wrap the session key: of no interest here
         return PublicNumbers(algorithm, len(point) * 4, (), "", point)
     if algorithm == EDDSA and oid == ED25519_OID:
@@ -187,11 +187,11 @@ def start_hash(number: int, *, what: str, allow_sha1: bool = False) -> tuple[str
     """The name of a hash algorithm and a fresh hash; weak and unknown ones are refused."""
     if number == 2 and allow_sha1:
         return "sha1", hashlib.new("sha1", usedforsecurity=False)
-    if number in WEAK_HASHES:
+    if number in _WEAK_HASHES:
         raise SignatureInvalid(
-            f"{what} uses the hash {WEAK_HASHES[number]}, which can be forged",
+            f"{what} uses the hash {_WEAK_HASHES[number]}, which can be forged",
             hint="have it made again with SHA-256 or better",
         )
-    if number not in HASHES:
+    if number not in _HASHES:
         raise SignatureInvalid(f"{what} uses the hash algorithm {number}, which is not known here")
-    return HASHES[number], hashlib.new(HASHES[number])
+    return _HASHES[number], hashlib.new(_HASHES[number])

@@ -14,7 +14,7 @@ PUBLIC_KEY_BLOCK = "PGP PUBLIC KEY BLOCK"
 PRIVATE_KEY_BLOCK = "PGP PRIVATE KEY BLOCK"
 SIGNATURE_BLOCK = "PGP SIGNATURE"
 
-MAXIMUM_ARMOR = 16 << 20  # the checksum is computed here at some MB/s, so the size is a bound on time
+_MAXIMUM_ARMOR = 16 << 20  # the checksum is computed here at some MB/s, so the size is a bound on time
 
 _BEGIN = re.compile(rb"^-----BEGIN (PGP [A-Z ]{1,40})-----[ \t\r]*$", re.MULTILINE)
 
@@ -35,7 +35,7 @@ def is_armored(data: bytes) -> bool:
 
 def decode_armor(text: bytes, what: str, *, start: int = 0) -> Block:
     """The first armored block at or after `start`; a checksum is checked when there is one."""
-    if len(text) > MAXIMUM_ARMOR:
+    if len(text) > _MAXIMUM_ARMOR:
         raise KeyUnusable(f"{what} is too large for a key or signature: {len(text)} bytes")
     found = _BEGIN.search(text, start)
     if found is None:

@@ -16,7 +16,7 @@ from kedge.signing.openpgp.keys import Component, KeyBlock, PublicKey, decode_us
 from kedge.signing.openpgp.packets import PUBLIC_SUBKEY, SECRET_SUBKEY, SIGNATURE, USER_ATTRIBUTE, USER_ID, Packet
 from kedge.signing.openpgp.signature import Signature, format_time
 
-CHECK_BUDGET = 1000  # signature checks spent on one key: a flooded key costs a second, not an hour
+_CHECK_BUDGET = 1000  # signature checks spent on one key: a flooded key costs a second, not an hour
 
 _REASONS = {1: "superseded", 2: "compromised", 3: "retired", 32: "the user id is no longer valid"}
 
@@ -45,7 +45,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class KeyJudgement:
     """A whole key block, judged."""
 
     block: KeyBlock
@@ -85,7 +85,7 @@ class _Checker:
     def __init__(self, primary: PublicKey, now: int) -> None:
         self.primary = primary
         self.now = now
-        self.left = CHECK_BUDGET
+        self.left = _CHECK_BUDGET
 
     def collect(self, packets: Iterable[Packet], content: bytes, kinds: frozenset[int]) -> list[Signature]:
         """The primary key's good signatures of some kinds over some content, newest first."""
@@ -119,7 +119,7 @@ class _Checker:
         return found.created >= self.primary.created or is_revocation
 
 
-def judge(block: KeyBlock, now: int) -> Judgement:
+def judge(block: KeyBlock, now: int) -> KeyJudgement:
     """Check a block's self-signatures and say what they amount to; KeyUnusable for foreign kinds of keys."""
     if block.key is None:
         raise KeyUnusable(block.problem)
@@ -139,7 +139,7 @@ def judge(block: KeyBlock, now: int) -> Judgement:
     )
     subkeys = tuple(_judge_subkey(part, checker) for part in block.components if _is_subkey(part))
     names = tuple(name for name, _ in named if name)
-    return Judgement(block, primary, tuple(item for item in subkeys if item is not None), names)
+    return KeyJudgement(block, primary, tuple(item for item in subkeys if item is not None), names)
 
 
 def _is_subkey(part: Component) -> bool:
@@ -233,7 +233,7 @@ def _has_back_signature(binding: Signature, key: PublicKey, content: bytes) -> b
     return False
 
 
-def check_document(judged: Judgement, found: Signature, content: bytes, now: int, what: str) -> Standing:
+def check_document(judged: KeyJudgement, found: Signature, content: bytes, now: int, what: str) -> Standing:
     """Refuse a document signature that is not a good one of a usable key of this block; gives the key that made it."""
     standing = judged.find(found.issuer_fingerprint or found.issuer_key_id or "none")
     if standing is None:

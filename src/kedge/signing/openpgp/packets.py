@@ -16,8 +16,8 @@ USER_ID = 13
 PUBLIC_SUBKEY = 14
 USER_ATTRIBUTE = 17
 
-MAXIMUM_MPI_BITS = 16400  # one signature number of the largest key accepted, and a little
-MAXIMUM_PACKETS = 100_000
+_MAXIMUM_MPI_BITS = 16400  # one signature number of the largest key accepted, and a little
+_MAXIMUM_PACKETS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class ByteReader:
     def take_integer(self) -> int:
         """A multiprecision integer: its length in bits, then its bytes."""
         bits = self.take_number(2)
-        if bits > MAXIMUM_MPI_BITS:
+        if bits > _MAXIMUM_MPI_BITS:
             raise KeyUnusable(f"{self.what} holds a number of {bits} bits, more than any key that is accepted")
         return self.take_number((bits + 7) // 8)
 
@@ -95,8 +95,8 @@ def read_packets(data: bytes, what: str) -> list[Packet]:
     packets: list[Packet] = []
     for packet in _iterate_packets(data, what):
         packets.append(packet)
-        if len(packets) > MAXIMUM_PACKETS:
-            raise KeyUnusable(f"{what} holds more than {MAXIMUM_PACKETS} packets")
+        if len(packets) > _MAXIMUM_PACKETS:
+            raise KeyUnusable(f"{what} holds more than {_MAXIMUM_PACKETS} packets")
     return packets
 
 

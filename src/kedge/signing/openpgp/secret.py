@@ -24,7 +24,7 @@ _REPROTECT = "set a new passphrase with gpg (--s2k-cipher-algo AES256 --edit-key
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Protection:
+class _Protection:
     """How the secret numbers of a packet are locked."""
 
     usage: int
@@ -41,7 +41,7 @@ class SecretKey:
     """A secret key packet, still locked."""
 
     public: PublicKey
-    protection: Protection
+    protection: _Protection
     content: bytes
 
     @property
@@ -73,7 +73,7 @@ class SecretKey:
         if size is None:
             name = _CIPHER_NAMES.get(self.protection.cipher, f"cipher {self.protection.cipher}")
             raise KeyUnusable(f"the secret key is locked with {name}; only AES can be unlocked here", hint=_REPROTECT)
-        return crypto.decrypt_cfb(derive_key(self.protection, passphrase, size), self.protection.vector, self.content)
+        return crypto.decrypt_cfb(_derive_key(self.protection, passphrase, size), self.protection.vector, self.content)
 
 
 def parse_secret_key(body: bytes, what: str) -> SecretKey:
@@ -83,14 +83,14 @@ def parse_secret_key(body: bytes, what: str) -> SecretKey:
     reader.take(len(public.body))
     usage = reader.take_number(1)
     if not usage:
-        return SecretKey(public, Protection(0), reader.take_rest())
+        return SecretKey(public, _Protection(0), reader.take_rest())
     if usage not in (254, 255):
         kind = "AEAD" if usage == 253 else "a method of the 1990s"
         raise KeyUnusable(f"{what} is locked with {kind}, which cannot be unlocked here", hint=_REPROTECT)
     cipher = reader.take_number(1)
     method = reader.take_number(1)
     if method == 101:
-        return SecretKey(public, Protection(usage, cipher, method), b"")
+        return SecretKey(public, _Protection(usage, cipher, method), b"")
     if method not in (0, 1, _ITERATED):
         raise KeyUnusable(f"{what} is locked with the passphrase method {method}, which is not known", hint=_REPROTECT)
     hash_number = reader.take_number(1)
@@ -98,10 +98,10 @@ def parse_secret_key(body: bytes, what: str) -> SecretKey:
     code = reader.take_number(1) if method == _ITERATED else 0
     count = (16 + (code & 15)) << ((code >> 4) + 6) if method == _ITERATED else 0
     vector = reader.take(16 if cipher in _AES_KEY_SIZES or cipher > 9 else 8)
-    return SecretKey(public, Protection(usage, cipher, method, hash_number, salt, count, vector), reader.take_rest())
+    return SecretKey(public, _Protection(usage, cipher, method, hash_number, salt, count, vector), reader.take_rest())
 
 
-def derive_key(protection: Protection, passphrase: str, size: int) -> bytes:
+def _derive_key(protection: _Protection, passphrase: str, size: int) -> bytes:
     """A passphrase made into a key: salted and hashed many times over."""
     name = _S2K_HASHES.get(protection.hash_number)
     if name is None:
@@ -150,8 +150,8 @@ def write_secret_body(public_body: bytes, numbers: tuple[int, ...], passphrase: 
         return public_body + b"\x00" + content + (sum(content) & 0xFFFF).to_bytes(2, "big")
     salt, vector = os.urandom(8), os.urandom(16)
     count = (16 + (_ITERATION_CODE & 15)) << ((_ITERATION_CODE >> 4) + 6)
-    protection = Protection(254, _AES256, _ITERATED, _SHA256, salt, count, vector)
+    protection = _Protection(254, _AES256, _ITERATED, _SHA256, salt, count, vector)
     checked = content + hashlib.sha1(content, usedforsecurity=False).digest()
-    locked = crypto.encrypt_cfb(derive_key(protection, passphrase, 32), vector, checked)
+    locked = crypto.encrypt_cfb(_derive_key(protection, passphrase, 32), vector, checked)
     head = bytes([254, _AES256, _ITERATED, _SHA256]) + salt + bytes([_ITERATION_CODE]) + vector
     return public_body + head + locked

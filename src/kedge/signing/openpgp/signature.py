@@ -26,7 +26,7 @@ CREATED = 2
 SIGNATURE_LIFETIME = 3
 KEY_LIFETIME = 9
 PREFERRED_CIPHERS = 11
-ISSUER_KEY_ID = 16
+_ISSUER_KEY_ID = 16
 NOTATION = 20
 PREFERRED_HASHES = 21
 PREFERRED_COMPRESSION = 22
@@ -35,14 +35,14 @@ KEY_FLAGS = 27
 REVOCATION_REASON = 29
 FEATURES = 30
 EMBEDDED_SIGNATURE = 32
-ISSUER_FINGERPRINT = 33
+_ISSUER_FINGERPRINT = 33
 # what a signature may call critical without making it worthless to us: kinds whose meaning is taken into account
 # or does not matter for judging a signature
 _UNDERSTOOD = frozenset({2, 3, 4, 7, 9, 11, 16, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 32, 33, 34})
 
 CAN_CERTIFY = 0x01
 CAN_SIGN = 0x02
-CLOCK_TOLERANCE = 24 * 3600  # nodes of a cluster do not all have the same time
+_CLOCK_TOLERANCE = 24 * 3600  # nodes of a cluster do not all have the same time
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Signature:
     def issuer_fingerprint(self) -> str | None:
         """The signer's fingerprint, upper-case hex, when the signature names it."""
         for item in (*self.hashed, *self.unhashed):
-            if item.kind == ISSUER_FINGERPRINT and len(item.body) == 21 and item.body[0] == 4:
+            if item.kind == _ISSUER_FINGERPRINT and len(item.body) == 21 and item.body[0] == 4:
                 return item.body[1:].hex().upper()
         return None
 
@@ -100,7 +100,7 @@ class Signature:
         if fingerprint is not None:
             return fingerprint[-16:]
         for item in (*self.hashed, *self.unhashed):
-            if item.kind == ISSUER_KEY_ID and len(item.body) == 8:
+            if item.kind == _ISSUER_KEY_ID and len(item.body) == 8:
                 return item.body.hex().upper()
         return None
 
@@ -187,7 +187,7 @@ def check_times(signature: Signature, now: int, what: str) -> None:
     """Refuse a signature that is from the future, has run out, or demands something unknown."""
     if not signature.created:
         raise SignatureInvalid(f"{what} does not say when it was made")
-    if signature.created > now + CLOCK_TOLERANCE:
+    if signature.created > now + _CLOCK_TOLERANCE:
         raise SignatureInvalid(
             f"{what} is dated {format_time(signature.created)}, in the future; check this node's clock"
         )
@@ -213,8 +213,8 @@ def make_signature(signer: Signer, kind: int, content: bytes, created: int, *mor
     fingerprint = bytes.fromhex(signer.fingerprint)
     statements = [
         Subpacket(CREATED, True, created.to_bytes(4, "big")),
-        Subpacket(ISSUER_FINGERPRINT, False, b"\x04" + fingerprint),
-        Subpacket(ISSUER_KEY_ID, False, fingerprint[-8:]),
+        Subpacket(_ISSUER_FINGERPRINT, False, b"\x04" + fingerprint),
+        Subpacket(_ISSUER_KEY_ID, False, fingerprint[-8:]),
         *more,
     ]
     hashed = b"".join(_write_subpacket(item) for item in statements)

@@ -17,7 +17,7 @@ from kedge.formats.sif.writer import SifBuilder
 from kedge.formats.singularityd import SourceRecord, describe
 from kedge.formats.singularityd.inspect import (
     InspectReport,
-    Selection,
+    ReportSelection,
     parse_metadata,
     read_report,
     render_document,
@@ -29,7 +29,7 @@ from kedge.formats.singularityd.views import FolderView, TreeView, resolve_insid
 from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
 from kedge.model.manifest import parse_config
 from kedge.model.platform import Platform
-from kedge.model.tree import Kind, Node, find
+from kedge.model.tree import Node, NodeKind, find
 from kedge.ops.images.inspect import inspect_config, inspect_path
 from tests.builders.sif import fixture_path
 
@@ -58,7 +58,7 @@ def write_image(path: Path, *, sif: bool, metadata: bytes | None = b"") -> None:
             builder.add_object(DataType.GENERIC_JSON, documents.oci_config or b"", "oci-config.json")
             builder.begin_partition()
         with SquashWriter(file, SquashOptions("gzip")) as squashfs:
-            root = Node(Kind.DIRECTORY)
+            root = Node(NodeKind.DIRECTORY)
             decorate(root, squashfs, CONFIG, RECORD)
             size = squashfs.finish(root)
         if sif:
@@ -203,20 +203,20 @@ class Contents:
 
 
 def make_file(data: bytes | None) -> Node:
-    node = Node(Kind.FILE)
+    node = Node(NodeKind.FILE)
     node.content, node.size = data, len(data) if data is not None else 1 << 60
     return node
 
 
 def test_tree_view_stops_at_giant_files() -> None:
-    root = Node(Kind.DIRECTORY)
+    root = Node(NodeKind.DIRECTORY)
     root.children[b"big"] = make_file(None)
     with pytest.raises(CorruptImage, match="more than"):
         TreeView(partial(find, root), Contents()).read_text("/big")  # type: ignore[arg-type]
 
 
 def test_tree_view_shows_bytes_that_are_no_text() -> None:
-    root = Node(Kind.DIRECTORY)
+    root = Node(NodeKind.DIRECTORY)
     root.children[b"a\xff"] = make_file(b"x\xff")
     view = TreeView(partial(find, root), Contents())  # type: ignore[arg-type]
     assert view.list_names("/") == ["a\udcff"]
@@ -224,7 +224,7 @@ def test_tree_view_shows_bytes_that_are_no_text() -> None:
 
 
 def test_views_of_nothing_report_nothing(tmp_path: Path) -> None:
-    root = Node(Kind.DIRECTORY)
+    root = Node(NodeKind.DIRECTORY)
     assert read_report(TreeView(partial(find, root), Contents()), "x") == InspectReport()  # type: ignore[arg-type]
     assert read_report(FolderView(tmp_path), "x") == InspectReport()
 
@@ -295,20 +295,20 @@ def test_metadata_with_parts_of_the_wrong_type_is_refused(part: str) -> None:
 
 def test_selection_text_and_json_are_apptainers(sandbox: Path) -> None:
     report = inspect_path(sandbox).report
-    assert render_text(report, Selection()) == "a: 1\nb: 2\nn: 3\n"
-    assert render_text(report, Selection(list_apps=True)) == "bar\nfoo\n"
-    assert render_text(report, Selection(frozenset({"labels"}), app="foo")) == "SCIF_APP_NAME: foo\n"
-    assert render_text(report, Selection(app="nope")) == ""
-    both = render_text(report, Selection(frozenset({"runscript", "environment", "deffile"}), app="foo"))
+    assert render_text(report, ReportSelection()) == "a: 1\nb: 2\nn: 3\n"
+    assert render_text(report, ReportSelection(list_apps=True)) == "bar\nfoo\n"
+    assert render_text(report, ReportSelection(frozenset({"labels"}), app="foo")) == "SCIF_APP_NAME: foo\n"
+    assert render_text(report, ReportSelection(app="nope")) == ""
+    both = render_text(report, ReportSelection(frozenset({"runscript", "environment", "deffile"}), app="foo"))
     assert both == (
         "bootstrap: docker\nfrom: x\n#!/bin/sh\n\n    echo app foo\n"
         "=== /scif/apps/foo/scif/env/90-environment.sh ===\n    export FOO=1\n\n"
     )
-    document = select_document(report, Selection(frozenset({"runscript"}), app="bar"))
+    document = select_document(report, ReportSelection(frozenset({"runscript"}), app="bar"))
     assert document == {"data": {"attributes": {"apps": {"bar": {}}}}, "type": "container"}
-    assert select_document(report, Selection(app="nope"))["data"]["attributes"] == {}
-    assert list(select_document(report, Selection(list_apps=True))["data"]["attributes"]) == ["apps"]
-    text = render_document(select_document(report, Selection(frozenset({"test"}))))
+    assert select_document(report, ReportSelection(app="nope"))["data"]["attributes"] == {}
+    assert list(select_document(report, ReportSelection(list_apps=True))["data"]["attributes"]) == ["apps"]
+    text = render_document(select_document(report, ReportSelection(frozenset({"test"}))))
     lines = ["{", '\t"data": {', '\t\t"attributes": {', '\t\t\t"test": "#!/bin/sh\\necho test"']
     lines += ["\t\t}", "\t},", '\t"type": "container"', "}"]
     assert text == "\n".join(lines)

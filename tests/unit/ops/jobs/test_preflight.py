@@ -14,7 +14,7 @@ from kedge.jobs.records import Records
 from kedge.model.job import Job
 from kedge.model.site import Queue, Site
 from kedge.ops.jobs.clusters import Cluster
-from kedge.ops.jobs.submit import Plan, plan_submit
+from kedge.ops.jobs.submit import SubmitPlan, plan_submit
 from kedge.schedulers.choose import find_backend
 from kedge.settings import Settings
 from tests.builders.images import kedge, make_config
@@ -34,12 +34,12 @@ def cluster(tmp_path: Path) -> Cluster:
     return Cluster(SITE, find_backend("slurm"), "me", Records(tmp_path / "jobs"))
 
 
-def plan(job: Job, cluster: Cluster, tmp_path: Path) -> Plan:
+def plan(job: Job, cluster: Cluster, tmp_path: Path) -> SubmitPlan:
     environ = {"HOME": str(tmp_path), "KEDGE_CACHEDIR": str(tmp_path / "store")}
     return plan_submit(job, cluster, Settings.load({}, environ), environ, str(tmp_path))
 
 
-def list_doubts(planned: Plan) -> tuple[str, ...]:
+def list_doubts(planned: SubmitPlan) -> tuple[str, ...]:
     """Its warnings, without the one that no registry can be asked from here."""
     return tuple(each for each in planned.warnings if "means when the image is pulled" not in each)
 
