@@ -25,7 +25,7 @@ def must_run() -> bool:
 
 
 def require_program(name: str) -> str:
-    """The path of a program, found like users do plus the sbin folders."""
+    """The path of a program, found like users do plus the sbin directories."""
     path = shutil.which(name) or shutil.which(name, path=SBIN)
     if path is None:
         _refuse(f"the program {name} is not installed ('make setup' as root installs it)")
@@ -61,7 +61,7 @@ def shared_folder() -> Path:
 
 
 def require_shared(name: str = ".") -> Path:
-    """A file or folder of the shared fixtures: KEDGE_SHARED, or `shared` beside the repository."""
+    """A file or directory of the shared fixtures: KEDGE_SHARED, or `shared` beside the repository."""
     path = shared_folder() / name
     if not path.exists():
         pytest.skip(SHARED_REASON)
@@ -93,7 +93,7 @@ def require_user_namespaces() -> None:
 
 
 def open_way(path: Path) -> None:
-    """Let other users reach what is in `path`, a folder of ours below pytest's private ones."""
+    """Let other users reach what is in `path`, a directory of ours below pytest's private ones."""
     for folder in (path, *path.parents):
         mode = folder.stat().st_mode
         if folder.stat().st_uid == os.getuid() and mode & 0o005 != 0o005:

@@ -198,7 +198,7 @@ class Executor(futures.Executor):
 
 
 def _list_files(pending: Sequence[_Pending]) -> set[Path]:
-    """All files that results and ends of tasks may be: one look at each folder, however many tasks there are."""
+    """All files that results and ends of tasks may be: one look at each directory, however many tasks there are."""
     folders = {folder for each in pending for folder in (each.result.parent, each.job.record.folder)}
     found: set[Path] = set()
     for folder in folders:

@@ -251,7 +251,7 @@ def user_file(environ: Mapping[str, str]) -> Path:
 
 
 def xdg_directory(environ: Mapping[str, str], variable: str, beside_home: str) -> Path:
-    """kedge's own folder below an XDG base folder; relative values are ignored, as the XDG specification asks."""
+    """kedge's own directory below an XDG base directory; relative values are ignored, as the XDG specification asks."""
     base = environ.get(variable, "")
     return (Path(base) if base.startswith("/") else home_directory(environ) / beside_home) / "kedge"
 
@@ -293,7 +293,7 @@ class _Merged:
                 continue
             value: object = self.environ[found]
             if setting.name == "cache_directory" and not found.startswith("KEDGE_"):
-                value = f"{value}/kedge"  # Apptainer cleans its own folder; ours stands apart in it
+                value = f"{value}/kedge"  # Apptainer cleans its own directory; ours stands apart in it
             self.put(setting.name, value, Source("environment", found))
 
     def add_flags(self, flags: Mapping[str, object]) -> None:
@@ -430,7 +430,7 @@ def _parse_path(value: object, environ: Mapping[str, str], is_file: bool) -> Pat
     if text == "~" or text.startswith("~/"):
         text = str(home_directory(environ)) + text[1:]
     if is_file and not text.startswith("/"):
-        return ValueRefused("a file counts in every folder, so the path must begin with '/', '~/' or a variable")
+        return ValueRefused("a file counts in every directory, so the path must begin with '/', '~/' or a variable")
     return Path(text).absolute()
 
 

@@ -84,7 +84,7 @@ CALL_OWNERS = {
     "eval": "nobody",
     "exec": "kedge.remote_call.runner",  # not in this process: the file is started by the image's Python
     "pickle.load": "kedge.remote_call.runner",
-    "pickle.loads": "kedge.remote_call",  # what the user's own jobs wrote into a folder that is theirs alone
+    "pickle.loads": "kedge.remote_call",  # what the user's own jobs wrote into a directory that is theirs alone
 }
 
 OURSELVES = "kedge.posix.ourselves"

@@ -22,7 +22,7 @@ TEXT_LIMIT = 2 << 20
 
 
 def tracked_files() -> list[Path]:
-    """The files of the repository, or of the folder where there is no repository (an unpacked release)."""
+    """The files of the repository, or of the directory where there is no repository (an unpacked release)."""
     git = shutil.which("git")
     if git and (REPOSITORY / ".git").exists():
         command = [git, "-c", f"safe.directory={REPOSITORY}", "-C", str(REPOSITORY), "ls-files", "-z"]

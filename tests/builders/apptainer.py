@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The real Apptainer, run as an ordinary user in a folder that it shares with the tests."""
+"""The real Apptainer, run as an ordinary user in a directory that it shares with the tests."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ class Apptainer:
         return done
 
     def own(self, path: Path) -> Path:
-        """Give a file or folder to its user."""
+        """Give a file or directory to its user."""
         for each in (path, *(path.rglob("*") if path.is_dir() else ())):
             os.chown(each, PEER_USER, PEER_USER, follow_symlinks=False)
         return path
 
 
 def make_peer_folder(tmp_path: Path) -> Path:
-    """A folder below the test's own that Apptainer's ordinary user may use; skips where there is no Apptainer."""
+    """A directory below the test's own that Apptainer's ordinary user may use; skips where there is no Apptainer."""
     require_peer()
     folder = tmp_path / "peer"
     folder.mkdir()
@@ -62,7 +62,7 @@ def make_peer_folder(tmp_path: Path) -> Path:
 
 @contextlib.contextmanager
 def apptainer_folder() -> Iterator[Apptainer]:
-    """A folder for Apptainer and us; removed with all that is in it."""
+    """A directory for Apptainer and us; removed with all that is in it."""
     script = require_peer()
     folder = Path(tempfile.mkdtemp(prefix="kedge-apptainer-"))
     folder.chmod(0o755)

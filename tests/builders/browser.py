@@ -131,7 +131,7 @@ class Browser:
 
 @contextlib.contextmanager
 def start_browser() -> Iterator[Browser]:
-    """A browser that has no network, keeps its files in a folder of its own, and is gone afterwards."""
+    """A browser that has no network, keeps its files in a directory of its own, and is gone afterwards."""
     program = require_browser()
     if os.geteuid() != 0:
         require_user_namespaces()

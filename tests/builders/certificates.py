@@ -12,7 +12,7 @@ from tests.requirements import require_program
 
 @dataclass(frozen=True)
 class Authority:
-    """A private authority in a folder."""
+    """A private authority in a directory."""
 
     folder: Path
 

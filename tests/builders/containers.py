@@ -44,7 +44,7 @@ APPLETS = (
 
 
 def make_sandbox(folder: Path, *, runscript: str = 'echo runs "$@"', environment: str = "") -> Path:
-    """A folder that is an image: busybox, the files of a distribution that matter, and `.singularity.d`."""
+    """A directory that is an image: busybox, the files of a distribution that matter, and `.singularity.d`."""
     from kedge.formats.singularityd import files
 
     for name in ("bin", "etc", "proc", "sys", "dev", "tmp", "var/tmp", "root", "home", ".singularity.d/env"):
@@ -94,7 +94,7 @@ class Runner:
 
     @property
     def home(self) -> Path:
-        """The home folder of who runs it."""
+        """The home directory of who runs it."""
         return self.folder / "home"
 
     def argv(self, *words: str) -> list[str]:
@@ -165,7 +165,7 @@ def run_after(
 
 
 def make_runner(folder: Path, uid: int) -> Runner:
-    """A runner whose folders its user owns."""
+    """A runner whose directories its user owns."""
     for name in ("home", "node", "cache"):
         (folder / name).mkdir(mode=0o700, exist_ok=True)
         if os.getuid() == 0:
@@ -177,7 +177,7 @@ def make_runner(folder: Path, uid: int) -> Runner:
 def each_role(role: str) -> Iterator[Runner]:
     """A fixture's body: `user` is an ordinary user, `root` is root where we are.
 
-    The folder is not pytest's: each start of pytest closes those to all others.
+    The directory is not pytest's: each start of pytest closes those to all others.
     """
     if role == "root" and os.getuid() != 0:
         pytest.skip("needs real root")

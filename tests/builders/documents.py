@@ -37,7 +37,7 @@ def list_running_pages() -> list[Path]:
 
 
 def read_steps(page: Path) -> list[Step]:
-    """The commands of all marked blocks of a page, in order: they share a folder and a home."""
+    """The commands of all marked blocks of a page, in order: they share a directory and a home."""
     steps: list[Step] = []
     for block in _FENCE.finditer(page.read_text()):
         if block["mark"] and block["kind"] == "console":

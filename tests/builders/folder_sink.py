@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A content sink that keeps bytes in memory, and a writer of small trees into real folders."""
+"""A content sink that keeps bytes in memory, and a writer of small trees into real directories."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class MemorySink:
 
 
 def write_tree(root: Node, target: Path) -> None:
-    """Make the tree a folder: files with content, links, folders; hard links stay hard links."""
+    """Make the tree a directory: files with content, links, directories; hard links stay hard links."""
     target.mkdir(parents=True)
     written: dict[int, Path] = {}
     for name, node in walk(root):

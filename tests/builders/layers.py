@@ -211,5 +211,5 @@ def contents(root: Node) -> dict[str, bytes | str]:
 
 
 def names_in(folder: Path) -> list[str]:
-    """What is in a folder on disk, hidden names too."""
+    """What is in a directory on disk, hidden names too."""
     return sorted(path.name for path in folder.iterdir())

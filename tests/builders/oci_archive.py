@@ -15,7 +15,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One member of the layer: a folder without data or target, a file with data, a link with a target."""
+    """One member of the layer: a directory without data or target, a file with data, a link with a target."""
 
     name: str
     data: bytes | None = None
@@ -62,7 +62,7 @@ class OciArchive:
         return out.getvalue()
 
     def write(self, path: Path) -> None:
-        """Write the archive, with the folder entries that strict readers want."""
+        """Write the archive, with the directory entries that strict readers want."""
         config = self._keep(self.config_bytes(), "application/vnd.oci.image.config.v1+json")
         layer = self._keep(gzip.compress(self.layer(), 1, mtime=0), "application/vnd.oci.image.layer.v1.tar+gzip")
         manifest = {"schemaVersion": 2, "config": config, "layers": [layer]}

@@ -78,5 +78,5 @@ def read_layers(image: StoredImage) -> list[bytes]:
 
 
 def rewrite_index(layout: Path, change: object) -> None:
-    """Replace index.json of a layout folder."""
+    """Replace index.json of a layout directory."""
     (layout / "index.json").write_text(change if isinstance(change, str) else json.dumps(change))

@@ -42,7 +42,7 @@ def make_image(
 def make_plain_image(
     entries: Mapping[str, bytes | str | None], *, executables: tuple[str, ...] = PROGRAMS, config: bytes = b""
 ) -> ImageFacts:
-    """A folder that no container tool made."""
+    """A directory that no container tool made."""
     return ImageFacts(view=TableView(entries, executables), path="/images/plain", oci_config=config)
 
 

@@ -28,7 +28,7 @@ _PATIENCE = 240  # seconds
 
 
 def require_tool(name: str, *more: str) -> Path:
-    """The folder with the programs of a tool; installed now where it is missing. Skips where it cannot be."""
+    """The directory with the programs of a tool; installed now where it is missing. Skips where it cannot be."""
     place = Path(f"/var/tmp/kedge-tools-{os.getuid()}")
     place.mkdir(mode=0o755, exist_ok=True)
     home = place / "-".join((name, *more))

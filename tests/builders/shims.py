@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The shims of this checkout, in a folder that a runner's user can reach."""
+"""The shims of this checkout, in a directory that a runner's user can reach."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.requirements import REPOSITORY
 
 
 def write_shims(folder: Path, python: str = sys.executable) -> Path:
-    """Write them as `kedge shim install` does; returns the folder, for PATH."""
+    """Write them as `kedge shim install` does; returns the directory, for PATH."""
     folder.mkdir(exist_ok=True)
     for program in PROGRAMS:
         path = folder / program

@@ -19,7 +19,7 @@ CAPABILITY = bytes.fromhex("0100000200200000000000000000000000000000")  # cap_ne
 def add_file(
     sink: ContentSink, folder: Node, name: bytes, data: bytes, *, mode: int = 0o644, owner: int = 0, mtime: int = 1
 ) -> Node:
-    """A regular file in a folder."""
+    """A regular file in a directory."""
     node = Node(NodeKind.FILE, mode, owner, owner, mtime)
     node.size = len(data)
     node.content = sink.add(data) if data else None
@@ -28,7 +28,7 @@ def add_file(
 
 
 def add_folder(folder: Node, name: bytes, mode: int = 0o755) -> Node:
-    """A folder in a folder."""
+    """A directory in a directory."""
     return add_special(folder, name, NodeKind.DIRECTORY, mode=mode)
 
 
@@ -81,7 +81,7 @@ def fill_sample(sink: ContentSink) -> Node:
     add_special(kinds, b"disk", NodeKind.BLOCK_DEVICE, mode=0o660, rdev=(8 << 8) | 1)
     add_special(kinds, b"pipe", NodeKind.FIFO, mode=0o600)
     add_special(kinds, b"socket", NodeKind.SOCKET)
-    add_special(kinds, b"empty", NodeKind.DIRECTORY, mode=0o700, xattrs=((b"user.note", b"a folder"),))
+    add_special(kinds, b"empty", NodeKind.DIRECTORY, mode=0o700, xattrs=((b"user.note", b"a directory"),))
     add_file(sink, kinds, b"name \xff\n\xe2\x82\xac", b"odd name")
     return root
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Private services of a test: a folder others can reach, free ports, and programs that all end with the test."""
+"""Private services of a test: a directory others can reach, free ports, and programs that all end with the test."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class DaemonFailed(AssertionError):
 
 @contextlib.contextmanager
 def private_folder(name: str) -> Iterator[Path]:
-    """A folder that every user can enter. It is not pytest's: each start of pytest closes those to all others."""
+    """A directory that every user can enter. It is not pytest's: each start of pytest closes those to all others."""
     folder = Path(tempfile.mkdtemp(prefix=f"kedge-{name}-"))
     try:
         open_way(folder)
@@ -113,7 +113,7 @@ def _end_child(process: subprocess.Popen[bytes], patience: float) -> None:
 
 
 def endprocesses_of(folder: Path) -> None:
-    """End every process whose environment names the folder: only programs that were started for it have its name."""
+    """End every process whose environment names the directory: only programs that were started for it have its name."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         found = processes_of(folder)
         for pid in found:
@@ -125,7 +125,7 @@ def endprocesses_of(folder: Path) -> None:
 
 
 def processes_of(folder: Path) -> list[int]:
-    """The processes whose environment names the folder."""
+    """The processes whose environment names the directory."""
     mark, found = os.fsencode(folder), []
     for place in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):

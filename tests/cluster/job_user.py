@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""An ordinary user who works with jobs by kedge's verbs; each test has one with a folder and records of its own."""
+"""An ordinary user who works with jobs by kedge's verbs; each test has one with a directory and records of its own."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class JobUser:
 
     @property
     def records(self) -> Path:
-        """The folders of this user's records."""
+        """The directories of this user's records."""
         return self.folder / "state/kedge/jobs/records"
 
     def with_environment(self, **variables: str) -> Self:
@@ -108,11 +108,11 @@ class JobUser:
         return self.status(job)
 
     def await_file(self, name: str) -> None:
-        """Wait until a file of the folder exists."""
+        """Wait until a file of the directory exists."""
         wait_until(f"{name} is there", (self.folder / name).exists)
 
     def write(self, name: str, text: str, *, mode: int = 0o755) -> Path:
-        """A file of the user in the folder."""
+        """A file of the user in the directory."""
         path = self.folder / name
         path.parent.mkdir(exist_ok=True, parents=True)
         path.write_text(text)
@@ -122,7 +122,7 @@ class JobUser:
 
 
 def make_job_user(cluster: SlurmCluster | GridEngineCell, **variables: str) -> JobUser:
-    """A user of the cluster with a fresh folder for files, records and images."""
+    """A user of the cluster with a fresh directory for files, records and images."""
     user = cluster.user()
     folder = user.home / f"work-{secrets.token_hex(4)}"
     folder.mkdir(mode=0o755)

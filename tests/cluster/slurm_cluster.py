@@ -46,7 +46,7 @@ SlurmdSpoolDir={folder}/spool/%n
 StateSaveLocation={folder}/state
 SlurmctldLogFile={folder}/log/slurmctld.log
 SlurmdLogFile={folder}/log/slurmd-%n.log
-# several nodes on one machine must not meet in one folder, or PMIx fails
+# several nodes on one machine must not meet in one directory, or PMIx fails
 TmpFS={folder}/tmp/%n
 ProctrackType=proctrack/linuxproc
 TaskPlugin={task}

@@ -23,7 +23,7 @@ TAKEN = [
 REFUSED = [
     "#$ -N foo bar\n",
     "#$ -foo 3\n",
-    "#$HOME is a folder\n",
+    "#$HOME is a directory\n",
     "#$ -l h_rt=1:30\n",
     "#$ -l h_rt=1d\n",
     "#$ -g group\n",

@@ -35,7 +35,7 @@ def me(slurm: SlurmCluster) -> Iterator[JobUser]:
 
 
 def list_held(user: JobUser) -> set[str]:
-    """The jobs of this test that Slurm knows: all of them have its folder."""
+    """The jobs of this test that Slurm knows: all of them have its directory."""
     lines = user.user.read_program("squeue", "-h", "--states=all", "-o", "%A|%Z").splitlines()
     return {line.partition("|")[0] for line in lines if line.endswith(f"|{user.folder}")}
 

@@ -16,7 +16,7 @@ NAME = 'we/ird %x {id} "n" it\'s $(id) `x` \\ # é日本 | second'
 
 @pytest.fixture(scope="module")
 def me(slurm: SlurmCluster) -> JobUser:
-    """Its folder has an image with Python."""
+    """Its directory has an image with Python."""
     user = make_job_user(slurm)
     user.read("pull", "py.sif", "host:python3,sh")
     return user

@@ -28,7 +28,7 @@ def make_reader(cluster: SlurmCluster | GridEngineCell, site: str, **variables: 
 
 
 def add_image(me: JobUser, name: str, runscript: str = 'exec "$@"') -> None:
-    """An image with the tutorials' programs; a folder is taken whatever processors nodes have."""
+    """An image with the tutorials' programs; a directory is taken whatever processors nodes have."""
     folder = make_sandbox(me.folder / name, runscript=runscript)
     for program, text in PROGRAMS.items():
         (folder / "bin" / program).write_text(f"#!/bin/sh\n{text}\n")

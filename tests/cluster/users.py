@@ -68,7 +68,7 @@ class ClusterUser(Runner):
 
 
 def make_user(folder: Path, uid: int, environment: Mapping[str, str], prefix: tuple[str, ...] = ()) -> ClusterUser:
-    """A user with this folder; where we are not root it is ourselves."""
+    """A user with this directory; where we are not root it is ourselves."""
     number = uid if os.getuid() == 0 else os.getuid()
     folder.mkdir(exist_ok=True, parents=True)
     make_runner(folder, number)

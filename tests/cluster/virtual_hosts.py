@@ -56,7 +56,7 @@ class VirtualHosts:
 
     @property
     def local_disk(self) -> Path:
-        """A folder at the same place on every host, whose files only that host sees."""
+        """A directory at the same place on every host, whose files only that host sees."""
         return self.folder / "local"
 
     def prefix(self, name: str) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ def run_demo(*before: str, home: Path) -> str:
     """What the demo prints; `before` is what starts it as somebody else."""
     if not (REPOSITORY / ".venv/bin/kedge").exists():
         pytest.skip("the demo runs from .venv ('make venv' makes it)")
-    # not the PATH of whoever tests: pip asks every rustc that it finds, and some leave files in the home folder
+    # not the PATH of whoever tests: pip asks every rustc that it finds, and some leave files in the home directory
     environ = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(home), "LC_ALL": "de_DE.UTF-8"}
     done = subprocess.run([*before, DEMO], env=environ, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -37,7 +37,7 @@ def judge(said: str, uid: int) -> None:
     assert "PYTHONPATH is [], MODEL is [small]" in said
     assert "\nchanged\n" in said
     assert re.findall(r"^status (\d+)$", said, re.MULTILINE) == ["7", "255"]
-    assert "make the folder session:/upper" in said  # the dry run
+    assert "make the directory session:/upper" in said  # the dry run
     assert "25.04-py3: does not run on Tesla V100 with driver 535.104.05: it has no kernels for that GPU" in said
     assert re.search(r"^nvcr\.io/nvidia/pytorch:\d\d\.\d\d-py3$", said, re.MULTILINE)  # recommend
     assert re.search(r"^\d+ checks, 0 problems", said, re.MULTILINE)  # doctor

@@ -82,7 +82,7 @@ def test_errors_of_files_are_explained(tmp_path: Path) -> None:
         "kedge: no-such-file: No such file or directory\n"
         "  path: no-such-file\n"
         "  errno: ENOENT\n"
-        "hint: check the spelling; relative names are looked up from the current folder\n"
+        "hint: check the spelling; relative names are looked up from the current directory\n"
     )
 
 
@@ -113,7 +113,7 @@ def test_errors_that_are_bugs_leave_a_log(tmp_path: Path) -> None:
 
 
 def test_errors_that_are_bugs_are_shown_when_no_log_can_be_written(tmp_path: Path) -> None:
-    (tmp_path / "state").write_text("a file where a folder is needed")
+    (tmp_path / "state").write_text("a file where a directory is needed")
     done = run_kedge(tmp_path, "fail", "unknown")
     assert done.returncode == 3
     assert "in fail_unknown" in done.stderr

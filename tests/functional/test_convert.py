@@ -73,7 +73,7 @@ def test_convert_each_form_into_each(images: Path, tmp_path: Path, source: str, 
     kedge("convert", FORMS[source], place, cache=tmp_path / "c", cwd=images)
     kedge("convert", place, tmp_path / "end.sif", cache=tmp_path / "c")
     expected, found = describe_sif(images / "x.sif"), describe_sif(tmp_path / "end.sif")
-    if os.geteuid() != 0:  # an ordinary user makes no devices: in a folder an empty file stands for them
+    if os.geteuid() != 0:  # an ordinary user makes no devices: in a directory an empty file stands for them
         del expected[b"data/null"], found[b"data/null"]
     assert found == expected
     for part in ("-r", "-e", "--oci"):
@@ -213,7 +213,7 @@ def test_convert_plain_folder_gets_what_apptainer_needs(tmp_path: Path) -> None:
     kedge("convert", "box", "x.sif", **here)
     found = describe_sif(tmp_path / "x.sif")
     assert {b".singularity.d/runscript", b".singularity.d/env/90-environment.sh", b"bin/tool", b"proc"} <= set(found)
-    assert not (box / ".singularity.d").exists()  # the folder itself is not touched
+    assert not (box / ".singularity.d").exists()  # the directory itself is not touched
     kedge("convert", "box", "x.oci.tar", **here)
     assert kedge("inspect", "x.oci.tar", **here).returncode == 0
 
@@ -287,7 +287,7 @@ def test_convert_is_reproducible(images: Path, tmp_path: Path) -> None:
         (("missing.sif", "y.sqsh"), FileProblem),
         (("x.sif", "x.sqsh"), OutputExists),
         (("x.sif", "box"), OutputExists),
-        (("--force", "x.sif", "box.sif"), OutputExists),  # a folder is never replaced by a file
+        (("--force", "x.sif", "box.sif"), OutputExists),  # a directory is never replaced by a file
         (("x.sif", "y.unknown"), UsageError),
         (("x.sif", "oci:"), None),
         (("x.sif", "sandbox:"), UsageError),

@@ -414,7 +414,7 @@ def test_data_update_refuses_words_that_make_no_sense(tmp_path: Path, words: tup
 
 
 def test_data_update_where_nothing_can_be_written(tmp_path: Path) -> None:
-    (tmp_path / "data").write_text("a file where a folder belongs")
+    (tmp_path / "data").write_text("a file where a directory belongs")
     with FakeRegistry() as registry:
         add_config(registry, "26.09-py3", *ENVIRONMENT)
         done = data(tmp_path, "update", f"{registry.host}/nvidia/pytorch", check=False)

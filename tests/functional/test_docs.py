@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Commands shown in README and docs/ are run, in a fresh home and folder per page, and show what the page says.
+"""Commands shown in README and docs/ are run, in a fresh home and directory per page, and show what the page says.
 
 Blocks below `<!-- run -->` are. docker.io, nvcr.io and registry.example.org lead to a registry in this process, by
 way of registries.conf. Needs openssl for the page about signatures, user namespaces for those that run containers.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge explain` of the fake nvcr.io's releases, of files, folders and archives. Needs openssl."""
+"""`kedge explain` of the fake nvcr.io's releases, of files, directories and archives. Needs openssl."""
 
 from __future__ import annotations
 
@@ -284,7 +284,7 @@ def test_explain_writes_a_page_once(ngc: NgcSite, tmp_path: Path) -> None:
     assert "one image" in several.stderr
 
 
-# files and folders
+# files and directories
 
 
 def make_sandbox(root: Path) -> Path:
@@ -355,7 +355,7 @@ def test_explain_of_a_sif_looks_at_its_files(tmp_path: Path) -> None:
 
 
 def test_explain_of_a_folder_does_not_leave_it(tmp_path: Path) -> None:
-    """Links out of the folder mean what they mean inside, and pipes are not waited for."""
+    """Links out of the directory mean what they mean inside, and pipes are not waited for."""
     import os
 
     box = tmp_path / "box"

@@ -83,7 +83,7 @@ def test_an_instance_of_root_is_entered_as_root(runner: Runner, image: str) -> N
 
 
 def make_outer_image(folder: Path) -> Path:
-    """An image in which this machine's programs run: their folder is to be bound to /usr."""
+    """An image in which this machine's programs run: their directory is to be bound to /usr."""
     for name in ("usr", "etc", "proc", "sys", "dev", "tmp", "var/tmp", "home", "root"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     for name in ("bin", "sbin", "lib", "lib64"):

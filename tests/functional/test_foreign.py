@@ -23,7 +23,7 @@ sys.exit(9)
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Path:
-    """A folder with a program for each runtime."""
+    """A directory with a program for each runtime."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for name in ("apptainer", "ch-run", "enroot", "podman"):

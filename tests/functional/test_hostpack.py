@@ -29,7 +29,7 @@ def pack(*programs: str) -> PackedHost:
 
 
 def enter(folder: Path, *argv: str, prefix: tuple[str, ...] = ()) -> str:
-    """Run a command with the folder as its root, and nothing of the machine's environment."""
+    """Run a command with the directory as its root, and nothing of the machine's environment."""
     require_user_namespaces()
     for name in ("unshare", "mount", "chroot"):
         require_program(name)

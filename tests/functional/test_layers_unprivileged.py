@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The tests of sandboxes and folders once more, as an ordinary user: root hides mistakes with permissions."""
+"""The tests of sandboxes and directories once more, as an ordinary user: root hides mistakes with permissions."""
 
 from __future__ import annotations
 

@@ -44,9 +44,9 @@ def enter_beside(image, offset=0, size=0, *, writable):
     servers.adopt()
     return servers
 
-def prepare(*folders):
+def prepare(*directories):
     libc.mount("kedge", base, "tmpfs", 0, "mode=755")
-    for folder in folders:
+    for directory in directories:
         os.makedirs(f"{base}/{folder}")
 
 def write(path, text="x"):
@@ -64,7 +64,7 @@ def answer(**values):
 
 @pytest.fixture
 def place():
-    """A folder that belongs to the ordinary user; not below pytest's, which other runs of pytest close to others."""
+    """A directory that belongs to the ordinary user; not below pytest's, which other runs of pytest close to others."""
     require_user_namespaces()
     with tempfile.TemporaryDirectory(prefix="kedge-overlay-") as name:
         folder = Path(name)
@@ -299,13 +299,13 @@ def test_a_layer_without_upper_is_refused_in_words(place):
             answer(text=problem.message, hint=problem.hint)
         """,
     )
-    assert found["text"] == "the overlay has no folder 'upper'"
+    assert found["text"] == "the overlay has no directory 'upper'"
     assert "kedge overlay create" in str(found["hint"])
 
 
 @pytest.mark.parametrize("name", ["upper", "work"])
 def test_a_layer_whose_folders_are_links_is_refused(place, name):
-    """An image that somebody else made must not bring folders of the host into the container."""
+    """An image that somebody else made must not bring directories of the host into the container."""
     found = perform(
         place,
         f"""
@@ -319,7 +319,7 @@ def test_a_layer_whose_folders_are_links_is_refused(place, name):
             answer(text=problem.message)
         """,
     )
-    assert found["text"] == f"the overlay has no folder '{name}'"
+    assert found["text"] == f"the overlay has no directory '{name}'"
 
 
 def test_an_underlay_shows_all_of_the_image_and_what_was_missing(place):
@@ -333,7 +333,7 @@ def test_an_underlay_shows_all_of_the_image_and_what_was_missing(place):
         builder = Builder(base, lambda level, text: answer(said=text))
         builder.prepare()
         libc.mount("image", base + "/lower", "tmpfs", 0, "")
-        for folder in ("etc/ssl", "usr/bin", "usr/lib/deep", "home", "var"):
+        for directory in ("etc/ssl", "usr/bin", "usr/lib/deep", "home", "var"):
             os.makedirs(f"{base}/lower/{folder}")
         for name in ("etc/passwd", "usr/bin/tool", "usr/lib/deep/lib"):
             write(f"{base}/lower/{name}", name)

@@ -68,7 +68,7 @@ def test_pull_says_where_signatures_are_dropped(
 
 @pytest.fixture(scope="module")
 def foreign(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an image for another machine in every form."""
+    """A directory with an image for another machine in every form."""
     folder = tmp_path_factory.mktemp("foreign")
     tar = build.layer(build.folder("bin"), build.file("bin/true", OTHER_ELF + bytes(100), mode=0o755))
     with FakeRegistry() as registry:

@@ -39,7 +39,7 @@ sys.exit(os.waitstatus_to_exitcode(status) % 256)
 
 
 def pull_measured(reference: str, folder: Path, *words: str) -> tuple[int, float]:
-    """Pull to x.sif in the folder; returns the peak RSS in bytes and the seconds."""
+    """Pull to x.sif in the directory; returns the peak RSS in bytes and the seconds."""
     argv = [sys.executable, "-c", MEASURE, sys.executable, "-m", "kedge", "-q", "pull", *words, "x.sif", reference]
     environment = {**os.environ, "KEDGE_CACHEDIR": str(folder / "cache")}
     begin = time.monotonic()

@@ -302,7 +302,7 @@ def test_pull_into_a_path_through_a_file_says_so(registry: FakeRegistry, tmp_pat
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """The folder of an ordinary user."""
+    """The directory of an ordinary user."""
     require_root()
     path = Path(tempfile.mkdtemp(prefix="kedge-space-"))
     (path / "tmp").mkdir()

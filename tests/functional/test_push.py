@@ -32,7 +32,7 @@ from tests.fakes.registry import FakeRegistry, Policy
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The rich image in every form, in one folder."""
+    """The rich image in every form, in one directory."""
     folder = tmp_path_factory.mktemp("images")
     with FakeRegistry() as registry:
         add_rich_image(registry)

@@ -226,7 +226,7 @@ def test_exec_leaves_nothing_behind(runner: Runner, image: str) -> None:
 
 
 def test_exec_cannot_change_unpacked_images(runner: Runner, image: str) -> None:
-    node = runner.home / "node"  # in a folder that every container has
+    node = runner.home / "node"  # in a directory that every container has
     node.mkdir(exist_ok=True, mode=0o700)
     os.chown(node, runner.uid, runner.uid)
     script = f"ls {node} && touch {node}/new"

@@ -63,11 +63,11 @@ def check_refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("/no/such.sif",), ("there is no file or folder /no/such.sif",)),
-        (("ubuntu",), ("there is no file or folder ubuntu", "docker://ubuntu")),
+        (("/no/such.sif",), ("there is no file or directory /no/such.sif",)),
+        (("ubuntu",), ("there is no file or directory ubuntu", "docker://ubuntu")),
         (("{folder}/empty",), ("is not a SIF image: it is an empty file", "empty")),
-        (("{folder}/text",), ("is not a SIF image", "a folder that holds a root file system")),
-        (("{folder}/nothing",), ("is an empty folder, not an image",)),
+        (("{folder}/text",), ("is not a SIF image", "a directory that holds a root file system")),
+        (("{folder}/nothing",), ("is an empty directory, not an image",)),
         (("{folder}/cut.sqsh",), ("cut.sqsh is truncated or damaged", "fetch the file again")),
         (("{folder}/damaged.sqsh",), ("damaged", "damaged.sqsh", "fetch it again")),
         (("--root-from", "unpack", "{folder}/damaged.sif"), ("damaged", "damaged.sif", "fetch it again")),
@@ -78,7 +78,7 @@ def check_refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
         (("--overlay", "/no/such", "{image}"), ("the overlay /no/such cannot be used", "kedge overlay create")),
         (("--overlay", "/proc/self", "{image}"), ("/proc/self", "--writable-tmpfs")),
         (("--overlay", "/usr", "{image}"), ("you may not write to /usr", "--overlay /usr:ro")),
-        (("--overlay", "{folder}/text", "{image}"), ("text", "an overlay is a folder")),
+        (("--overlay", "{folder}/text", "{image}"), ("text", "an overlay is a directory")),
         (("--writable", "{image}.sqsh"), ("--writable cannot change", "--overlay FOLDER")),
         (("--pwd", "/no/such", "{image}"), ("cannot go to /no/such", "another --pwd")),
         (("--root-from", "kernel", "{image}.sqsh"), ("--root-from kernel cannot be had here",)),
@@ -152,7 +152,7 @@ def test_exec_of_a_damaged_image_that_is_mounted_names_the_damage(runner: Runner
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Runner]:
-    """A user whose folders are not in /tmp, so that /tmp can be anything."""
+    """A user whose directories are not in /tmp, so that /tmp can be anything."""
     require_root()
     require_user_namespaces()
     if str(REPOSITORY).startswith(("/tmp/", "/var/tmp/")):

@@ -22,7 +22,7 @@ VERSION = "580.95.05"
 
 
 class Place:
-    """A folder with an image and a driver, and how to run kedge there."""
+    """A directory with an image and a driver, and how to run kedge there."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.image, self.driver = folder, folder / "image", folder / "driver"
@@ -44,7 +44,7 @@ class Place:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """An image of a few programs without any driver, and a driver folder with libcuda and libnvidia-ml."""
+    """An image of a few programs without any driver, and a driver directory with libcuda and libnvidia-ml."""
     if any(Path("/dev").glob("nvidia*")):
         pytest.skip("there is a real driver here: tests/gpu/run tries it")
     require_user_namespaces()

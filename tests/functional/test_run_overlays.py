@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge exec` with overlays, scratch folders and writable images, as root and as an ordinary user."""
+"""`kedge exec` with overlays, scratch directories and writable images, as root and as an ordinary user."""
 
 from __future__ import annotations
 

@@ -30,17 +30,17 @@ from kedge.posix.constants import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, MS_P
 from kedge.runtime.processes.sharing import Sharing
 from kedge.runtime.processes.supervise import run_supervised
 
-folder, key, built, kind, code = sys.argv[1:]
+directory, key, built, kind, code = sys.argv[1:]
 uid, gid, has_pid = os.getuid(), os.getgid(), kind == "pid"
 
 def program():
-    replace_process(sys.executable, [sys.executable, "-c", code, folder], os.environ)
+    replace_process(sys.executable, [sys.executable, "-c", code, directory], os.environ)
 
 def build():
     if os.path.exists(f"{folder}/slow"):
         os.write(1, b"building\\n")
         time.sleep(60)
-    libc.mount("shared", folder, "tmpfs", 0)
+    libc.mount("shared", directory, "tmpfs", 0)
     if has_pid:
         libc.mount("proc", "/proc", "proc", 0)
     open(f"{folder}/mounted", "w").close()
@@ -259,7 +259,7 @@ def test_sharing_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch
     monkeypatch.setattr(sharing, "_PLACES", (str(tmp_path / "missing"), str(bad), str(good)))
     assert sharing.find_private_folder() == f"{good}/kedge-{os.getuid()}"
     (good / f"kedge-{os.getuid()}").chmod(0o777)
-    with pytest.raises(Exception, match="a folder of our own"):
+    with pytest.raises(Exception, match="a directory of our own"):
         sharing.find_private_folder()
 
 

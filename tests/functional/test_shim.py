@@ -117,7 +117,7 @@ singularity remote logout docker://docker.io
 singularity remote list
 singularity build x.sif docker://ubuntu:22.04
 singularity build --fakeroot --force --tmpdir /tmp x.sif docker-daemon:me/app:latest
-singularity build -s folder library://alpine
+singularity build -s directory library://alpine
 singularity help exec
 """
 

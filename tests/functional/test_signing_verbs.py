@@ -439,7 +439,7 @@ def test_key_server_failure_is_said(ring: KeyRing) -> None:
 @pytest.mark.root
 def test_verbs_as_an_ordinary_user() -> None:
     require_root()
-    with tempfile.TemporaryDirectory() as name:  # not below pytest's folder, which others may not enter
+    with tempfile.TemporaryDirectory() as name:  # not below pytest's directory, which others may not enter
         folder = Path(name)
         image, ring = folder / "image.sif", KeyRing(folder / "keys")
         image.write_bytes(build_sif([(DataType.DEFFILE, b"from: x\n", b"")]))

@@ -90,7 +90,7 @@ def test_store_killed_downloads_are_resumed(tmp_path: Path) -> None:
 
 
 def test_store_killed_at_any_moment_serves_the_next_command(tmp_path: Path) -> None:
-    """From the very start of the process: while it makes folders, claims, resumes, commits."""
+    """From the very start of the process: while it makes directories, claims, resumes, commits."""
     root, log = tmp_path / "store", tmp_path / "log"
     began = time.monotonic()
     finish(start(tmp_path / "first", log, "ingest", 0.001))

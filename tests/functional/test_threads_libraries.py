@@ -127,7 +127,7 @@ def test_threads_forgotten_nv_is_said() -> None:
 
 @about(41)
 def test_threads_jetson_lends_its_files() -> None:
-    # where its own lists are missing the folder is enough; the lists: tests/unit/runtime/devices/test_nvidia.py
+    # where its own lists are missing the directory is enough; the lists: tests/unit/runtime/devices/test_nvidia.py
     tree: dict[str, bytes | str | None] = {
         "/etc/nv_tegra_release": "# R32",
         f"{ARM}/tegra/libcuda.so.1.1": make_elf(),

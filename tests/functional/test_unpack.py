@@ -65,7 +65,7 @@ def unpack(runner: Runner, *words: str | Path, env: dict[str, str] | None = None
 
 
 def images(runner: Runner) -> list[str]:
-    """What is in the folder of images, locks left out."""
+    """What is in the directory of images, locks left out."""
     return sorted(path.name for path in (runner.folder / "node/images").glob("*") if path.suffix != ".lock")
 
 

@@ -25,7 +25,7 @@ from tests.builders.oci_archive import Entry, OciArchive
 from tests.requirements import require_program
 
 SECRET = "text-of-the-canary"
-OUT = ("--no-mount", "tmp,home,cwd")  # nothing of the folder that the canary is in
+OUT = ("--no-mount", "tmp,home,cwd")  # nothing of the directory that the canary is in
 WAYS = ((), ("--contain",), ("--underlay",), ("--writable",), ("--writable-tmpfs",))
 # Every place that a start mounts on, reads or writes; those that can be broken together are.
 PLACES = (
@@ -54,7 +54,7 @@ def plain(runner: Runner) -> Path:
 
 
 class Canary:
-    """A folder of the caller's that nothing in an image may touch."""
+    """A directory of the caller's that nothing in an image may touch."""
 
     def __init__(self, runner: Runner) -> None:
         self.path = runner.folder / "canary"
@@ -351,10 +351,10 @@ def test_layers_that_lead_out_are_refused(runner: Runner, canary: Canary) -> Non
 SWAP = """\
 import ctypes, os, random, sys
 exchange = ctypes.CDLL(None).renameat2
-folder = os.open(sys.argv[1], os.O_RDONLY)
+directory = os.open(sys.argv[1], os.O_RDONLY)
 while True:
     for name in sys.argv[2:]:
-        exchange(folder, name.encode(), folder, b"link-" + name.encode(), 2)
+        exchange(directory, name.encode(), directory, b"link-" + name.encode(), 2)
         for _ in range(random.randrange(3000)):
             pass
 """

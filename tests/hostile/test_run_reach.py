@@ -163,7 +163,7 @@ def test_root_inside_is_kept_in_by_a_process_id_namespace(packed: str, runner: R
     assert SECRET not in done.stdout
 
 
-# -- the node's folders, and other users
+# -- the node's directories, and other users
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ def stranger() -> Iterator[Runner]:
 
 
 def attack(folder: Path, kind: str, victim: int) -> None:
-    """What another user may have put in place of a folder of ours."""
+    """What another user may have put in place of a directory of ours."""
     shutil.rmtree(folder, ignore_errors=True)
     if kind == "link":
         folder.symlink_to(folder.parent / "elsewhere")
@@ -226,7 +226,7 @@ def test_the_usual_node_folder_is_not_used_when_somebody_else_made_it(stranger: 
         attack(folders[2], "link", uid)
         done = victim.run(*words, env={"KEDGE_NODEDIR": ""})
         assert done.returncode == 255
-        assert "a folder of our own in memory is needed" in done.stderr
+        assert "a directory of our own in memory is needed" in done.stderr
     finally:
         for folder in folders:
             folder.unlink() if folder.is_symlink() else shutil.rmtree(folder, ignore_errors=True)
@@ -299,7 +299,7 @@ def test_unpacked_links_devices_and_bits_are_harmless(runner: Runner, canary: Pa
 
 
 def test_containers_of_others_are_not_joined(runner: Runner) -> None:
-    """A file in our own folder may name any process: the kernel lets nobody into those of others."""
+    """A file in our own directory may name any process: the kernel lets nobody into those of others."""
     if runner.uid == 0:
         return  # root may
     require_root()

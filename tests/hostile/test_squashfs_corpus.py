@@ -234,7 +234,7 @@ def test_squashfs_the_root_in_itself_is_hostile() -> None:
 
 
 def test_squashfs_two_folders_with_one_listing_are_bounded() -> None:
-    """Each folder may list the other's children, but no folder is entered twice."""
+    """Each directory may list the other's children, but no directory is entered twice."""
 
     def change(data: bytearray) -> None:
         first, second = inode_of(data, b"folder"), inode_of(data, b"inner")
@@ -268,7 +268,7 @@ def test_squashfs_entry_and_inode_of_different_type_are_corrupt() -> None:
         (b"attributes", 0, "<H", 15, CorruptImage),  # type
         (b"link", 20, "<I", 0xFFFFFFFF, CorruptImage),  # length of the target
         (b"link", 20, "<I", 0xFFFF, CorruptImage),
-        (b"folder", 24, "<H", 0xFFFF, HostileImage),  # size of the listing, which then holds the next folder's
+        (b"folder", 24, "<H", 0xFFFF, HostileImage),  # size of the listing, which then holds the next directory's
         (b"folder", 26, "<H", 0xFFFF, CorruptImage),  # its offset
         (b"folder", 16, "<I", 0xFFFFFFFF, CorruptImage),  # its block
     ],

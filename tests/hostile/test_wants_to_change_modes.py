@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Another user leaves a tree in a shared directory, named as a killed kedge would have, and swaps folders for links.
+"""Another user leaves a tree in a shared folder, named as a killed kedge would have, and swaps folders for links.
 
 It wants kedge, which cleans up there, to change the mode of files that it cannot reach itself.
 """

@@ -31,7 +31,7 @@ from tests.builders.pem_keys import make_pem
 from tests.builders.sif import fixture_path, name_fixtures
 from tests.requirements import require_program
 
-# Folders that an image without .singularity.d gets when it becomes one that runs, or that change with it.
+# Directories that an image without .singularity.d gets when it becomes one that runs, or that change with it.
 NEW_FOLDERS = r"(dev|etc|home|proc|root|sys|tmp|var|var/tmp)\Z"
 CHANGED = (
     NEW_FOLDERS + r"|\.singularity\.d|etc/(hosts|resolv\.conf)\Z"
@@ -144,7 +144,7 @@ def peer() -> Iterator[Apptainer]:
 
 @pytest.fixture(scope="module")
 def images(peer: Apptainer) -> dict[str, Path]:
-    """What Apptainer makes of an OCI archive, of a folder, of a definition file; and the fixture that runs."""
+    """What Apptainer makes of an OCI archive, of a directory, of a definition file; and the fixture that runs."""
     folder = peer.folder
     program = read_busybox()
     entries = [Entry("app"), Entry("app/busybox", program), Entry("bin")]

@@ -23,7 +23,7 @@ Peer = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
-    """A folder that the other user of the peer's tree can read and write."""
+    """A directory that the other user of the peer's tree can read and write."""
     with tempfile.TemporaryDirectory(prefix="kedge-peer-", dir="/var/tmp") as name:
         Path(name).chmod(0o777)
         yield Path(name)

@@ -82,7 +82,7 @@ def unpack(target: Path, tars: list[bytes]) -> Path:
 
 
 def read_back(path: Path) -> dict[str, tuple[object, ...]]:
-    """All that can be seen of a folder; which names are one file is told by the first of them."""
+    """All that can be seen of a directory; which names are one file is told by the first of them."""
     root, source = read_folder(path)
     firsts: dict[int, str] = {}
     out: dict[str, tuple[object, ...]] = {}

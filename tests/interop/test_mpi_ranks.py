@@ -31,7 +31,7 @@ def runner() -> Iterator[Runner]:
 
 @pytest.fixture(scope="module", params=["openmpi", "mpich"])
 def mpi(request: pytest.FixtureRequest, runner: Runner) -> str:
-    """The MPI's name; its program and its image are in the runner's folder."""
+    """The MPI's name; its program and its image are in the runner's directory."""
     name = str(request.param)
     program = runner.folder / f"ring-{name}"
     compiler = require_program(f"mpicc.{name}")

@@ -25,7 +25,7 @@ LENT = {"fuse2fs": "fuse2fs", "mkfs.ext3": "mke2fs"}  # the name it is called by
 
 
 class Pair:
-    """Apptainer and kedge, the same user in the same folder."""
+    """Apptainer and kedge, the same user in the same directory."""
 
     def __init__(self, apptainer: Apptainer, runner: Runner) -> None:
         self.apptainer = apptainer

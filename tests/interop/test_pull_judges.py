@@ -51,7 +51,7 @@ CHANGED = frozenset({b"", b"etc", b"tmp", b"data", b"data/full", b"lengths"})
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Path]:
-    """A folder for files of all owners and names, removed whatever is in it."""
+    """A directory for files of all owners and names, removed whatever is in it."""
     require_root()
     path = Path(tempfile.mkdtemp(prefix="kedge-judges-"))
     yield path
@@ -164,7 +164,7 @@ def test_unsquashfs_lists_what_the_kernel_sees(sif: Path, mounted: Seen) -> None
     wanted: Seen = {}
     for name, (mode, uid, gid, mtime, rdev, size, *_, content) in mounted.items():
         bits = int(str(mode), 8)
-        shown = size if size is not None else listed[name][4]  # the size of a folder is the tool's own affair
+        shown = size if size is not None else listed[name][4]  # the size of a directory is the tool's own affair
         when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(mtime))  # type: ignore[arg-type]
         target = content if stat.S_ISLNK(bits) else b""
         wanted[name] = (stat.filemode(bits), uid, gid, show_device(rdev) if rdev else None, shown, when, target)  # type: ignore[arg-type]

@@ -56,7 +56,7 @@ def layers_of(kind: str) -> list[bytes]:
         "etc is closed": [layer(folder("etc", mode=0))],
         "singularity.d is a link": [layer(link(".singularity.d", "/etc"))],
         "singularity.d is a file": [layer(file(".singularity.d", b"x"))],
-        "links are folders": [layer(folder(".exec"), folder("environment"), folder("singularity"))],
+        "links are directories": [layer(folder(".exec"), folder("environment"), folder("singularity"))],
         "tmp is a file": [layer(whiteout("tmp"), file("tmp", b"x"))],
         "dev and proc are files": [layer(file("dev", b"x"), file("proc", b"y"))],
         "resolv.conf is a link": [layer(link("etc/resolv.conf", "../run/systemd/resolve/stub-resolv.conf"))],
@@ -73,7 +73,7 @@ def layers_of(kind: str) -> list[bytes]:
 
 KINDS = [
     "empty and equal layers", "very many layers", "etc is a link", "etc is a link to nowhere", "etc is closed",
-    "singularity.d is a link", "singularity.d is a file", "links are folders", "tmp is a file",
+    "singularity.d is a link", "singularity.d is a file", "links are directories", "tmp is a file",
     "dev and proc are files",
     "resolv.conf is a link", "home and root are links", "the root has an entry", "names with dots", "bin is a link",
     "names are absolute",
@@ -95,7 +95,7 @@ CONFIGS: dict[str, tuple[dict[str, object], str]] = {  # what is changed in the 
     "no section": ({"config": None}, ""),
     "nulls": ({"config": {"Env": None, "Entrypoint": None, "Labels": None, "Cmd": PRINT}}, "hi"),
     "empty entrypoint": ({"config": {"Entrypoint": [], "Cmd": PRINT}}, "hi"),
-    "missing folder, unknown user": ({"config": {"WorkingDir": "/no/such", "User": "a:b", "Cmd": PRINT}}, "hi"),
+    "missing directory, unknown user": ({"config": {"WorkingDir": "/no/such", "User": "a:b", "Cmd": PRINT}}, "hi"),
     "time in words": ({"created": "yesterday"}, "hi"),
     "time before all": ({"created": "0001-01-01T00:00:00Z"}, "hi"),
     "time after all": ({"created": "9999-01-01T00:00:00Z"}, "hi"),

@@ -115,7 +115,7 @@ def test_converted_squashfs_is_extracted_by_unsquashfs(images: Path, tmp_path: P
 
 @pytest.fixture
 def shared_folder(tmp_path: Path) -> Path:
-    """A folder that the peer's ordinary user may use."""
+    """A directory that the peer's ordinary user may use."""
     return make_peer_folder(tmp_path)
 
 
@@ -143,7 +143,7 @@ def test_squashfs_and_sandbox_run_in_charliecloud(images: Path, shared_folder: P
 @pytest.mark.peer
 @pytest.mark.root
 def test_conversions_run_in_apptainer(images: Path, shared_folder: Path, tmp_path: Path) -> None:
-    """A SIF that went through a folder, an archive and another codec still runs as it did."""
+    """A SIF that went through a directory, an archive and another codec still runs as it did."""
     require_peer()
     here = {"cache": tmp_path / "c", "cwd": shared_folder}
     kedge("convert", images / "x.sif", "box", **here)

@@ -44,7 +44,7 @@ def make_sif(folder: Path) -> Path:
 
 @pytest.fixture
 def shared_folder(tmp_path: Path) -> Path:
-    """A folder that Apptainer's ordinary user may use."""
+    """A directory that Apptainer's ordinary user may use."""
     return make_peer_folder(tmp_path)
 
 

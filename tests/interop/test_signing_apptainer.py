@@ -41,7 +41,7 @@ BLOCKS = {
 
 
 class Peer:
-    """The real Apptainer, with the same key folder as ours."""
+    """The real Apptainer, with the same key directory as ours."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -49,7 +49,7 @@ class Peer:
         self.ring = KeyRing(self.keys)
 
     def run(self, *words: str | Path, data: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run it as its user; everything in the folder is that user's meanwhile."""
+        """Run it as its user; everything in the directory is that user's meanwhile."""
         for path in (self.folder, *self.folder.rglob("*")):
             os.chown(path, PEER_USER, PEER_USER)
         script = str(require_peer())

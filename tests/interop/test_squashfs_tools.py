@@ -42,7 +42,7 @@ def run(*argv: str | Path, check: bool = True) -> subprocess.CompletedProcess[st
 
 
 def fill(sink: ContentSink) -> Node:
-    """The sample, and folders long enough for an index and for several metadata blocks."""
+    """The sample, and directories long enough for an index and for several metadata blocks."""
     root = fill_sample(sink)
     many = add_folder(root, b"many")
     for number in range(3000):
@@ -63,7 +63,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def expect_same(tree: Path, image: Path, *, xattrs: bool = True) -> None:
-    """A folder on disk shows what our reader finds in the image."""
+    """A directory on disk shows what our reader finds in the image."""
     with image.open("rb") as file, SquashReader(file) as reader:
         root = reader.read_tree()
         paths = dict(walk(root))
@@ -216,7 +216,7 @@ def test_kernel_and_unsquashfs_take_many_owners(tmp_path: Path) -> None:
 
 
 def make_tree(base: Path) -> Path:
-    """A folder for mksquashfs; owners and attributes only where we may set them."""
+    """A directory for mksquashfs; owners and attributes only where we may set them."""
     tree = base / "tree"
     (tree / "deep" / "er").mkdir(parents=True)
     (tree / "empty").write_bytes(b"")

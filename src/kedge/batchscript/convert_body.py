@@ -182,7 +182,9 @@ def _convert_before(script: BatchScript, before: Sequence[Command], call: Contai
         elif words[:1] == ["export"] and _is_movable(command, index, before):
             environment |= dict(word.text.partition("=")[::2] for word in command.words[1:])
         elif words[:1] == ["cd"] and len(words) == 2 and _SUBMIT_FOLDER.match(command.words[1].raw):
-            body.remarks.append((command.line, "the folder it is submitted from is where jobs of kedge's run anyway"))
+            body.remarks.append(
+                (command.line, "the directory it is submitted from is where jobs of kedge's run anyway")
+            )
         elif is_module_setup(words) and has_plain_modules:
             body.remarks.append((command.line, "kedge's scripts set up modules themselves"))
         else:
@@ -325,7 +327,7 @@ def _export_names(used: Sequence[str], call: ContainerCall, body: Body) -> None:
 def _note_folder(call: ContainerCall, image: str, body: Body) -> None:
     changes = any(re.match(r"\s*(cd|pushd)\s", line) for line in body.fields["setup"])
     if changes and not image.startswith("/") and "://" not in image:
-        text = f"'kedge submit' looks for {image} where you submit; 'setup' goes to another folder first"
+        text = f"'kedge submit' looks for {image} where you submit; 'setup' goes to another directory first"
         body.remarks.append((call.line, text))
 
 
@@ -392,7 +394,7 @@ def _cut_at_set(script: BatchScript, text: str) -> str:
 
 
 def _interpreter_of(script: BatchScript) -> list[str]:
-    """The program of the first line, without its folder, and its arguments; bash when there is none."""
+    """The program of the first line, without its directory, and its arguments; bash when there is none."""
     words = script.shebang.removeprefix("#!").split()
     if words and words[0].endswith("/env"):
         words = [word for word in words[1:] if not word.startswith("-")]

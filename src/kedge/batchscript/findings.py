@@ -49,7 +49,7 @@ class Case:
     request: ScriptRequest
     site: Site | None
     queue: Queue | None  # the one that is asked for, when the site has it
-    has_file: Callable[[str], bool | None]  # whether a file or folder is there; None: nobody can know
+    has_file: Callable[[str], bool | None]  # whether a file or directory is there; None: nobody can know
 
     @property
     def has_gpus_unasked(self) -> bool:

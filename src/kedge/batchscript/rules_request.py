@@ -14,7 +14,7 @@ _STARTERS = re.compile(r"\b(srun|mpirun|mpiexec|ibrun|torchrun|torch\.distribute
 # of M:S, the minutes that are rather meant as hours; 15:00 and 30:00 are what they look like
 _LIKELY = (1, 2, 3, 4, 6, 8, 12, 18, 24, 36, 48, 72, 96, 120, 168)
 _HOURS = {"0", *(f"{hours:{form}}" for hours in _LIKELY for form in ("d", "02d"))}
-# a file by its name alone, or below the folder one is in
+# a file by its name alone, or below the directory one is in
 _RELATIVE = re.compile(r"(?:\.{1,2}/.*|[\w][\w.-]*(?:/[\w.-]+)*\.[A-Za-z]\w{0,4})")
 
 

@@ -284,7 +284,7 @@ RULES = (
     ScriptRule(
         "hidden-path",
         Severity.WARNING,
-        "a folder that compute nodes do not see (home folders at SDumont)",
+        "a directory that compute nodes do not see (home directories at SDumont)",
         "put it on the scratch file system",
         _check_hidden,
     ),

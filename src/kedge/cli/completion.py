@@ -20,7 +20,7 @@ _FILE_WORDS = ("image", "file", "path", "source", "target", "out", "output", "si
 _USAGE = """\
 to use it now:   bash: eval "$(kedge completion bash)"    zsh: eval "$(kedge completion zsh)"
 to keep it:      bash: kedge completion bash > ~/.local/share/bash-completion/completions/kedge
-                 zsh:  kedge completion zsh > a folder of $fpath, as _kedge
+                 zsh:  kedge completion zsh > a directory of $fpath, as _kedge
                  tcsh: kedge completion tcsh > ~/.kedge.tcsh, and 'source ~/.kedge.tcsh' in ~/.tcshrc
                  fish: kedge completion fish > ~/.config/fish/completions/kedge.fish
 """

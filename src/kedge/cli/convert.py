@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge convert SOURCE TARGET`: SIF, SquashFS, sandbox folder, OCI layout and archives, each into the others."""
+"""`kedge convert SOURCE TARGET`: SIF, SquashFS, sandbox directory, OCI layout and archives, each into the others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     """What, into what, and how."""
     parser.add_argument(
-        "source", metavar="SOURCE", help="a file, a folder, oci:PATH, docker-archive:PATH, host:PROGRAM …"
+        "source", metavar="SOURCE", help="a file, a directory, oci:PATH, docker-archive:PATH, host:PROGRAM …"
     )
     parser.add_argument("target", metavar="TARGET", help="a name whose ending says the form, or FORM:PATH[:TAG]")
     parser.add_argument("--format", choices=FORMS, help="the form, where the name does not say it")

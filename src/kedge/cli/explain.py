@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.add_argument(
-        "images", metavar="IMAGE", nargs="+", help="a reference, SIF file, folder or archive; several are compared"
+        "images", metavar="IMAGE", nargs="+", help="a reference, SIF file, directory or archive; several are compared"
     )
     add_target(parser)
     parser.add_argument("--check", action="store_true", help=f"end with {WillNotRun.exit_code} where it will not run")

@@ -31,7 +31,9 @@ _PARTS = {
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
-    parser.add_argument("image", metavar="IMAGE", help="a SIF file, SquashFS file, sandbox folder or image reference")
+    parser.add_argument(
+        "image", metavar="IMAGE", help="a SIF file, SquashFS file, sandbox directory or image reference"
+    )
     for name, (short, text) in _PARTS.items():
         parser.add_argument(short, f"--{name}", action="store_true", help=text)
     parser.add_argument("--list-apps", action="store_true", help="the names of the SCIF apps")

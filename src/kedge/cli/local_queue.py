@@ -44,7 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     serve = commands.add_parser("serve", help="what the queue starts in the background; not for people")
     serve.add_argument("--task", metavar="ID", default="", help="see to this job's task; without it, to all that wait")
     serve.add_argument("file", metavar="FILE", type=int, help="the number of the open file with the lock")
-    serve.add_argument("root", metavar="DIR", type=Path, help="the queue's folder")
+    serve.add_argument("root", metavar="DIR", type=Path, help="the queue's directory")
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:

@@ -24,7 +24,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     create.add_argument("-S", "--sparse", action="store_true", help="take space on the disk only when it is used")
     create.add_argument("-f", "--fakeroot", action="store_true", help="for use with --fakeroot: the layer is root's")
     create.add_argument(
-        "--create-dir", metavar="DIR", action="append", default=[], help="a folder to make in the overlay, repeatable"
+        "--create-dir",
+        metavar="DIR",
+        action="append",
+        default=[],
+        help="a directory to make in the overlay, repeatable",
     )
 
 

@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="where to (a name, or FORM:PATH[:TAG]), and what; docker:// by default",
     )
     parser.add_argument("--format", choices=FORMS, help="what to write (sif, or what OUTPUT says)")
-    parser.add_argument("--sandbox", action="store_const", const="sandbox", dest="format", help="write a folder")
+    parser.add_argument("--sandbox", action="store_const", const="sandbox", dest="format", help="write a directory")
     parser.add_argument("--name", help="output name, as a second way to give OUTPUT")
     parser.add_argument("-F", "--force", action="store_true", help="replace an output that exists")
     parser.add_argument("--fix-perms", action="store_true", help="give the owner rwX on everything in the image")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     """What, and where to."""
     parser.add_argument(
-        "source", metavar="SOURCE", help="a SIF or SquashFS file, a folder, oci:PATH, docker-archive:PATH"
+        "source", metavar="SOURCE", help="a SIF or SquashFS file, a directory, oci:PATH, docker-archive:PATH"
     )
     parser.add_argument("target", metavar="REFERENCE", help="docker://… for layers, oras://… for the SIF file")
     parser.add_argument(

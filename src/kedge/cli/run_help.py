@@ -23,7 +23,9 @@ _NOTHING_SAID = "No help sections were defined for this image"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
-    parser.add_argument("image", metavar="IMAGE", help="a SIF file, SquashFS file, sandbox folder or image reference")
+    parser.add_argument(
+        "image", metavar="IMAGE", help="a SIF file, SquashFS file, sandbox directory or image reference"
+    )
     parser.add_argument("--app", metavar="NAME", default="", help="the help of this SCIF app")
     add_login(parser)
     add_settings(parser, "architecture", "no_https", "ca_bundle", "library_url", "cache_directory")

@@ -205,7 +205,7 @@ def _search(words: list[str]) -> list[str]:
 
 
 def _build(words: list[str]) -> list[str]:
-    """An image that is there, here or in a registry, becomes a SIF or a folder; definitions cannot be built yet."""
+    """An image that is there, here or in a registry, becomes a SIF or a directory; definitions cannot be built yet."""
     if {"-h", "--help"} & set(words):
         return ["pull", "--help"]
     rule = _ShimRule(idle=_BUILD_IDLE, idle_values=_BUILD_IDLE_VALUES, refused=_BUILD_REFUSED)

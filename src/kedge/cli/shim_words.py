@@ -23,7 +23,7 @@ _GLOBALS = {
     **{"-d": "--debug", "--debug": "--debug", "-q": "--quiet", "--quiet": "--quiet", "-s": "--silent"},
     **{"--silent": "--silent", "-v": "--verbose", "--verbose": "--verbose", "--nocolor": "--nocolor"},
 }
-# Job scripts name files of the folder that they start in: `singularity run image.sif python train.py`.
+# Job scripts name files of the directory that they start in: `singularity run image.sif python train.py`.
 # Apptainer judges no image: a script that lives with one that does not fit is warned, and goes on.
 _CHANGED = {"run": ("--no-workdir", "--force")}
 _SAME = ("--force",)

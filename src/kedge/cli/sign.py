@@ -39,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def add_keysdir(parser: argparse.ArgumentParser, *short: str) -> None:
-    """The option that names the folder of the key rings."""
+    """The option that names the directory of the key rings."""
     parser.add_argument(
         *short, "--keysdir", metavar="DIR", type=Path, help="folder of the key rings (APPTAINER_KEYSDIR)"
     )

@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_job_options(check, without=("image",))
     init = commands.add_parser("init", help="write a profile of this cluster, from what its scheduler says")
     init.add_argument("name", metavar="NAME", nargs="?", help="what to call it (found out)")
-    init.add_argument("--output", metavar="FILE", help="where to, '-' for standard output (your folder of profiles)")
+    init.add_argument("--output", metavar="FILE", help="where to, '-' for standard output (your directory of profiles)")
     init.add_argument("--force", action="store_true", help="replace a profile that is there")
     add_dry_run(init)
 

@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="[IMAGE [COMMAND [ARGUMENT ...]]]",
         help="what to run; without it, what kedge.toml describes. '-' as IMAGE runs the command without a container",
     )
-    parser.add_argument("-f", "--file", metavar="FILE", help="the description to read (kedge.toml in this folder)")
+    parser.add_argument("-f", "--file", metavar="FILE", help="the description to read (kedge.toml in this directory)")
     parser.add_argument("-j", "--job", action="append", metavar="NAME", help="a job of the description; repeatable")
     parser.add_argument("--all", action="store_true", help="all jobs of the description")
     parser.add_argument("--script", metavar="FILE", help="write the script there too; '-' prints it")

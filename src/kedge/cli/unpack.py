@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge unpack IMAGE...`: make images ready on this node, so that containers start from a folder on its disk."""
+"""`kedge unpack IMAGE...`: make images ready on this node, so that containers start from a directory on its disk."""
 
 from __future__ import annotations
 

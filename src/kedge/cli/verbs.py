@@ -75,10 +75,10 @@ VERBS = {
     "data": Verb("kedge.cli.data", "the tables behind verdicts, where figures are from, and what is new", "Explain"),
     "doctor": Verb("kedge.cli.doctor", "what keeps containers and jobs from working here, and the remedy", "Explain"),
     "pull": Verb(
-        "kedge.cli.pull", "get an image from anywhere: SIF, sandbox folder, SquashFS or OCI layout", "Images", True
+        "kedge.cli.pull", "get an image from anywhere: SIF, sandbox directory, SquashFS or OCI layout", "Images", True
     ),
     "push": Verb("kedge.cli.push", "put an image into a registry", "Images", True),
-    "convert": Verb("kedge.cli.convert", "turn an image file or folder into another format", "Images", True),
+    "convert": Verb("kedge.cli.convert", "turn an image file or directory into another format", "Images", True),
     "unpack": Verb(
         "kedge.cli.unpack", "make images ready on this node, so that containers start at once", "Images", True
     ),

@@ -47,7 +47,7 @@ _ROWS: tuple[tuple[str | float, ...], ...] = (
     ("scheduler", "scheduler", "Cluster", "cluster.scheduler", "check_scheduler", 1.5),
     ("mpi-plugins", "MPI under srun", "Cluster", "cluster.scheduler", "check_mpi_plugins", 1.5),
     ("accounts", "accounts", "Cluster", "cluster.scheduler", "check_accounts", 1.5),
-    ("shared-folders", "shared folders", "Cluster", "cluster.site", "check_shared_folders"),
+    ("shared-folders", "shared directories", "Cluster", "cluster.site", "check_shared_folders"),
     ("job-records", "records of jobs", "Cluster", "cluster.site", "check_job_records"),
     ("proxies", "proxies", "Network", "network.reach", "check_proxies", 1.5),
     ("registries", "registries", "Network", "network.reach", "check_registries", 1.5),

@@ -60,7 +60,7 @@ def render_environment(entries: list[str]) -> tuple[str, list[str]]:
 
 
 def render_fstab(volumes: dict[str, Any]) -> str:
-    """Every volume is its own folder, bound where it can be written although the rest cannot."""
+    """Every volume is its own directory, bound where it can be written although the rest cannot."""
     lines = []
     for volume in sorted(volumes):
         whole = posixpath.normpath(f"/{volume}").lstrip("/")
@@ -71,7 +71,7 @@ def render_fstab(volumes: dict[str, Any]) -> str:
 
 
 def render_rc(section: dict[str, Any], source: str = "") -> str:
-    """The command script: go to the working folder, then be the entrypoint with the user's words or the default."""
+    """The command script: go to the working directory, then be the entrypoint with the user's words or the default."""
     workdir = shlex.quote(str(section.get("WorkingDir") or "/"))
     entrypoint = [str(word) for word in section.get("Entrypoint") or []]
     command = [str(word) for word in section.get("Cmd") or []]

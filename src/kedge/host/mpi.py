@@ -87,7 +87,7 @@ def _ask_launcher(launcher: str, environ: Mapping[str, str], deadline: float) ->
 
 
 def _read_files(launcher: Path) -> _HostMpi | None:
-    """By what lies beside the launcher, where it has a folder of its own or its name says whose it is."""
+    """By what lies beside the launcher, where it has a directory of its own or its name says whose it is."""
     try:
         real = launcher.resolve()
     except (OSError, RuntimeError):

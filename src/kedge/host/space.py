@@ -34,7 +34,7 @@ _SCRATCH_FOLDERS = ("/scratch/{user}", "/scratch", "/local/scratch", "/localscra
 class Space:
     """What can still be written at a place; `quota_left` is None where no quota is known."""
 
-    path: Path  # the folder that was asked about, or the nearest one that exists
+    path: Path  # the directory that was asked about, or the nearest one that exists
     free: int
     total: int
     quota_left: int | None = None
@@ -95,7 +95,7 @@ def require_space(
 
 
 def find_better_place(needed: int, avoid: Path, environ: Mapping[str, str]) -> Space | None:
-    """The first scratch folder of this user or site that is writable and has the room."""
+    """The first scratch directory of this user or site that is writable and has the room."""
     avoided = _device(avoid)
     for candidate in _list_candidates(environ):
         with contextlib.suppress(KedgeError, OSError):
@@ -129,7 +129,7 @@ def _find_existing(path: Path) -> Path:
 
 
 def read_quota(folder: Path) -> tuple[int | None, int | None]:
-    """Bytes left and allowed by the tightest quota of this user at a folder; (None, None) where none is known."""
+    """Bytes left and allowed by the tightest quota of this user at a directory; (None, None) where none is known."""
     mount = find_mount(folder)
     found = list(_ask_kernel(folder, mount))
     if not found and mount is not None:
@@ -183,7 +183,7 @@ def parse_quota(text: str, mount: Mount) -> Iterator[tuple[int, int]]:
 
 
 def find_mount(folder: Path, table: Path = Path("/proc/self/mountinfo")) -> Mount | None:
-    """The mount a folder is on: the longest mount point that contains it, the last one made if there are several."""
+    """The mount a directory is on: the longest mount point that contains it, the last one made if there are several."""
     with contextlib.suppress(OSError):
         real = os.path.realpath(folder)
         best: Mount | None = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What every image of `host:` programs has: folders to mount on, root and nobody, and name lookup that works."""
+"""What every image of `host:` programs has: directories to mount on, root and nobody, and name lookup that works."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _FILES = {
 
 
 def add_base(tree: HostTree) -> None:
-    """Add the folders and files; what the programs brought themselves is kept."""
+    """Add the directories and files; what the programs brought themselves is kept."""
     for path in _MERGED:
         if Path(path).is_symlink():
             tree.add(path)

@@ -2,7 +2,7 @@
 """A file tree filled with files of this machine, at the paths they have here.
 
 Symbolic links on the way are kept as links and what they lead to is added, so `/lib -> usr/lib` and `libx.so.1 ->
-libx.so.1.2` stay as they are. Owners become root, set-user bits go, times of folders follow their content: the same
+libx.so.1.2` stay as they are. Owners become root, set-user bits go, times of directories follow their content: the same
 files give the same tree. Nothing under the user's home is taken unless it was named.
 """
 
@@ -37,7 +37,7 @@ class HostTree:
         self._allowed: list[str] = []
 
     def allow(self, path: str) -> None:
-        """Let a file, or what is below a folder, be taken even from the user's home; never a whole home."""
+        """Let a file, or what is below a directory, be taken even from the user's home; never a whole home."""
         for place in {path.rstrip("/") + "/", os.path.realpath(path).rstrip("/") + "/"}:
             if not any(home.startswith(place) for home in self._homes):
                 self._allowed.append(place)
@@ -48,7 +48,7 @@ class HostTree:
         return inside and not any((path + "/").startswith(folder) for folder in self._allowed)
 
     def add(self, path: str) -> str:
-        """Add a file or folder (without its content) and all links on the way; returns the path behind the links."""
+        """Add a file or directory (without its content) and all links on the way; returns the path behind the links."""
         self.packed.add(path)
         real, node, parts = "", self.root, [part for part in path.split("/") if part]
         links = 0
@@ -72,7 +72,7 @@ class HostTree:
         return real
 
     def add_folder(self, path: str, skip: Callable[[str], bool], visit: Callable[[str], None] | None = None) -> None:
-        """Add everything below a folder; `skip` sees full paths, `visit` is called for every regular file."""
+        """Add everything below a directory; `skip` sees full paths, `visit` is called for every regular file."""
         stack = [self.add(path)]
         seen = set(stack)
         while stack:
@@ -104,14 +104,14 @@ class HostTree:
         self.files += 1
 
     def make_folder(self, path: str, mode: int = 0o755) -> Node:
-        """The folder at `path`, made when missing; links on the way are followed inside the tree."""
+        """The directory at `path`, made when missing; links on the way are followed inside the tree."""
         node = self._node_at(path, create=True)
         if mode != 0o755:
             node.mode = mode
         return node
 
     def finish(self) -> Node:
-        """The tree, with the time of each folder that of the newest thing in it."""
+        """The tree, with the time of each directory that of the newest thing in it."""
         _date_folders(self.root)
         return self.root
 
@@ -128,7 +128,7 @@ class HostTree:
             if child is None and create:
                 child = node.children[os.fsencode(part)] = Node(NodeKind.DIRECTORY, 0o755)
             if child is None or child.kind not in (NodeKind.DIRECTORY, NodeKind.SYMLINK):
-                raise FileProblem(f"{place}/{part} is not a folder")
+                raise FileProblem(f"{place}/{part} is not a directory")
             if child.kind is NodeKind.SYMLINK:
                 target = os.fsdecode(child.target)
                 base = "" if target.startswith("/") else place
@@ -144,7 +144,7 @@ class HostTree:
         if known is not None:
             return known
         if parent.kind is not NodeKind.DIRECTORY:
-            raise FileProblem(f"{path}: a part of this path is a file, not a folder")
+            raise FileProblem(f"{path}: a part of this path is a file, not a directory")
         try:
             status = os.lstat(path)
         except OSError as problem:
@@ -165,11 +165,11 @@ class HostTree:
                 node.target = os.fsencode(os.readlink(path))  # noqa: PTH115 - Path would tidy the target up
             return node
         if not stat.S_ISREG(status.st_mode):
-            raise FileProblem(f"{path} is neither a file nor a folder nor a link: it cannot be packed")
+            raise FileProblem(f"{path} is neither a file nor a directory nor a link: it cannot be packed")
         if self.is_private(path):
             raise FileProblem(
-                f"{path} is in your home folder, and was not named",
-                hint=f"a program of your home is packed with its folder when named in full: host:{path}",
+                f"{path} is in your home directory, and was not named",
+                hint=f"a program of your home is packed with its directory when named in full: host:{path}",
             )
         executable = 0o111 if status.st_mode & 0o111 else 0
         node = Node(NodeKind.FILE, (status.st_mode & 0o755) | 0o444 | executable, mtime=mtime)

@@ -2,7 +2,7 @@
 """Finds shared objects like the dynamic loader does, and writes the cache the loader will want in the image.
 
 The order is ld.so(8)'s: RPATH (of the object and of those that loaded it, unless it has a RUNPATH), RUNPATH, the cache
-of ldconfig, the default folders. LD_LIBRARY_PATH is not used: it is not there in the container. musl has its own.
+of ldconfig, the default directories. LD_LIBRARY_PATH is not used: it is not there in the container. musl has its own.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _expand(folder: str, needer: str, bits: int, architecture: str) -> str:
     library = "lib64" if bits == 64 and architecture not in ("arm64", "riscv64", "loong64") else "lib"
     for name, value in (("ORIGIN", origin), ("LIB", library), ("PLATFORM", os.uname().machine)):
         folder = folder.replace("${" + name + "}", value).replace("$" + name, value)
-    return folder  # `..` stays: behind a link it means another folder than the text says
+    return folder  # `..` stays: behind a link it means another directory than the text says
 
 
 def _is_musl(needer: Needer) -> bool:
@@ -140,7 +140,7 @@ def _read_musl_folders(needer: Needer) -> Sequence[str]:
 
 
 def name_musl_paths(interpreter: str) -> str:
-    """The file in which musl's loader finds the folders to search, where there is one."""
+    """The file in which musl's loader finds the directories to search, where there is one."""
     return f"/etc/{interpreter.rpartition('/')[2].partition('.')[0]}.path"
 
 

@@ -127,7 +127,7 @@ def _make_config(wanted: Sequence[_Wanted]) -> ImageConfig:
 
 
 def _list_folders(path: str, depth: int = 0) -> list[str]:
-    """The folders that have to be on PATH for a program: its own, and those where a script's env finds programs."""
+    """The directories that have to be on PATH for a program: its own, and those where a script's env finds programs."""
     found = [path.rpartition("/")[0]]
     if depth < _MAXIMUM_SCRIPTS:
         with contextlib.suppress(KedgeError):  # no script; what else is wrong with it shows when it is packed

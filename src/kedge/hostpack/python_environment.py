@@ -127,6 +127,6 @@ def _check_packages(interpreter: str, found: dict[str, Any]) -> None:
         )
     for name in found["editable"]:
         raise UnsupportedFormat(
-            f"the package '{name}' is installed as a link to its source folder (editable)",
+            f"the package '{name}' is installed as a link to its source directory (editable)",
             hint="install it properly first: pip install . (without -e)",
         )

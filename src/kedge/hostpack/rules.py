@@ -97,7 +97,7 @@ RULES = (
     PackRule("libmagic", files=("/usr/share/misc/magic.mgc", "/usr/lib/file/magic.mgc", "/usr/share/file/magic.mgc")),
 )
 
-# Programs written in Perl find their modules in these folders.
+# Programs written in Perl find their modules in these directories.
 PERL_FOLDERS = (
     "/usr/lib/*/perl-base",
     "/usr/lib/*/perl/[0-9]*",

@@ -3,7 +3,7 @@
 
 `[job]` holds what all jobs of the file share, or the only job there is; `[jobs.NAME]` is one job each; `site` may stand
 above them. A job's own values replace the shared ones, except lists and the environment, which add to them (an empty
-one removes them). Relative paths are relative to the folder of the file.
+one removes them). Relative paths are relative to the directory of the file.
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ class Description:
 
 
 def find_description(directory: Path | str) -> Path:
-    """The file of a folder; those above are another project's. Raises InvalidJob that says where it looked."""
+    """The file of a directory; those above are another project's. Raises InvalidJob that says where it looked."""
     path = Path(directory).absolute() / FILE_NAME
     if not path.exists():
         raise InvalidJob(
             f"there is no {FILE_NAME} in {path.parent}",
             context={"path": str(path)},
-            hint="go to the folder that has one, name it with --file, or say with flags what to run",
+            hint="go to the directory that has one, name it with --file, or say with flags what to run",
         )
     return path
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The records of submitted jobs: a folder of plain files for each, and a link by the scheduler's id.
+"""The records of submitted jobs: a directory of plain files for each, and a link by the scheduler's id.
 
     records/KEY/job.json    what was submitted, where and how; written before the scheduler hears of it
     records/KEY/script.sh   the script
@@ -153,7 +153,7 @@ class Record:
 
 
 class Records:
-    """The records of one user, in one folder."""
+    """The records of one user, in one directory."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -171,7 +171,7 @@ class Records:
         refuse_changed(self.calls, OTHERS_WRITE)  # older versions of kedge left its mode to the umask
 
     def place(self) -> tuple[str, Path]:
-        """A key that nobody has, and the folder it will get; nothing is made yet."""
+        """A key that nobody has, and the directory it will get; nothing is made yet."""
         now = time.time()
         # the order of the names is the order of submission: parts of a second, and no zone or summer time
         moment = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{int(now % 1 * 1e6):06}"
@@ -211,7 +211,7 @@ class Records:
         return _make_record(key, folder, "", fields)
 
     def prepare(self) -> None:
-        """Make the folders, which are the user's alone whatever the umask.
+        """Make the directories, which are the user's alone whatever the umask.
 
         Who could swap one of them could give the Executor pickles of their own.
         """
@@ -337,7 +337,7 @@ class Records:
 
 
 def _read_links(folder: Path, site: str, since: float = 0.0) -> dict[str, str]:
-    """What follows the colon to the key it links to; the time of a link is when it came into its folder."""
+    """What follows the colon to the key it links to; the time of a link is when it came into its directory."""
     found = {}
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:

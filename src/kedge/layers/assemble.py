@@ -22,7 +22,7 @@ class Assembler:
         self.root = _make_implicit_folder()
         self._ledger = ledger
         self._hidden: dict[bytes, Node] = {}  # targets of the layer's hard links that the layer itself hides
-        self._folders: dict[bytes, Node] = {}  # parents as resolved; dropped when a folder or link is replaced
+        self._folders: dict[bytes, Node] = {}  # parents as resolved; dropped when a directory or link is replaced
         self._followed = 0
         self._where = ""
 
@@ -50,7 +50,7 @@ class Assembler:
 
     def _replace(self, folder: Node, name: bytes, item: Node) -> None:
         if not name:
-            raise HostileImage(f"{self._where}: the root of the image is not a folder")
+            raise HostileImage(f"{self._where}: the root of the image is not a directory")
         if folder.children[name].kind in (NodeKind.DIRECTORY, NodeKind.SYMLINK):
             self._folders.clear()
         folder.children[name] = item
@@ -65,9 +65,9 @@ class Assembler:
         }
 
     def _hide(self, record: LayerRecord) -> None:
-        """Remove from the lower layers what whiteouts and opaque folders name.
+        """Remove from the lower layers what whiteouts and opaque directories name.
 
-        Where this layer puts a folder in place of a lower symbolic link, a whiteout below it says nothing: what it
+        Where this layer puts a directory in place of a lower symbolic link, a whiteout below it says nothing: what it
         would remove lies behind the link, which is gone.
         """
         named = {
@@ -85,9 +85,9 @@ class Assembler:
                 folder.children.pop(name, None)
 
     def _find_folder(self, parent: bytes, named: set[bytes] | None = None) -> Node | None:
-        """The folder at `parent`, links followed inside the root but not at paths in `named`; None if there is none.
+        """The directory at `parent`, links followed inside the root but not at paths in `named`; None if there is none.
 
-        Where there is nothing, an empty folder outside of the tree: a link's `..` may lead back from there.
+        Where there is nothing, an empty directory outside of the tree: a link's `..` may lead back from there.
         """
         walk = _Walk(self.root, parent)
         for part in walk:
@@ -129,9 +129,9 @@ class Assembler:
         """Put the folders that a walk has implied into the tree; those that its `..` left again are not among them."""
         if walk.depth >= self._ledger.options.maximum_depth:
             raise HostileImage(
-                f"{self._where}: its folders are more than {self._ledger.options.maximum_depth} levels deep",
+                f"{self._where}: its directories are more than {self._ledger.options.maximum_depth} levels deep",
                 context={"layer": self._where},
-                hint="no honest image has such folders; do not use it",
+                hint="no honest image has such directories; do not use it",
             )
         for folder, name, node in walk.steps():
             if folder.children.get(name) is not node:
@@ -155,7 +155,7 @@ class Assembler:
         if node is not None and node.kind is not NodeKind.DIRECTORY:
             return node
         path = show_name(parent + b"/" + name if parent else name)
-        why = "which is in no layer up to this one" if node is None else "which is a folder"
+        why = "which is in no layer up to this one" if node is None else "which is a directory"
         raise CorruptImage(
             f"{self._where}: '{path}' is a hard link to '{show_name(link.target)}', {why}",
             context={"layer": self._where, "path": path, "target": show_name(link.target)},
@@ -181,7 +181,7 @@ class _Walk:
     def __init__(self, root: Node, path: bytes) -> None:
         self._pending = path.split(b"/")[::-1] if path else []
         self._trail = [root]
-        self._names: list[bytes] = []  # of the trail's folders, all but the root
+        self._names: list[bytes] = []  # of the trail's directories, all but the root
         self._floor: int | None = None  # while more than this is pending, components come from a link's target
         self._hops = 0
         self.lexical = b""  # the part of `path` walked so far, as written
@@ -219,15 +219,15 @@ class _Walk:
 
     @property
     def depth(self) -> int:
-        """How many folders below the root the walk stands."""
+        """How many directories below the root the walk stands."""
         return len(self._names)
 
     def steps(self) -> Iterator[tuple[Node, bytes, Node]]:
-        """The way from the root to where the walk stands: folder, name in it, folder of that name."""
+        """The way from the root to where the walk stands: directory, name in it, directory of that name."""
         return zip(self._trail, self._names, self._trail[1:], strict=False)
 
     def enter(self, node: Node, name: bytes) -> None:
-        """Step into a folder."""
+        """Step into a directory."""
         self._trail.append(node)
         self._names.append(name)
 

@@ -21,18 +21,18 @@ from kedge.model.progress import Task
 from kedge.model.tree import ContentSink, Node, NodeKind, walk
 
 # The rules:
-#  1. A name in a higher layer hides the same name in lower ones. Two folders merge; the highest layer that names a
-#     folder gives its metadata.
-#  2. A folder that no layer names (an implied parent) is 0755, owner 0:0, time 0.
+#  1. A name in a higher layer hides the same name in lower ones. Two directories merge; the highest layer that names a
+#     directory gives its metadata.
+#  2. A directory that no layer names (an implied parent) is 0755, owner 0:0, time 0.
 #  3. `.wh.NAME` and `.wh..wh..opq` hide what is in lower layers, wherever they stand in their own tar. aufs's own
-#     `.wh..wh.` names are dropped, at last also its folders in the root: hard links lead into `.wh..wh.plnk`.
-#  4. A file over a folder hides all below it; a folder over a file begins empty, whatever was below the file.
+#     `.wh..wh.` names are dropped, at last also its directories in the root: hard links lead into `.wh..wh.plnk`.
+#  4. A file over a directory hides all below it; a directory over a file begins empty, whatever was below the file.
 #  5. Within a layer the last of several equal names wins; hard links made to an earlier one keep it.
 #  6. A hard link's target is looked up as the tree is at that point of that layer: in it, or in a lower one, and then
 #     among what the layer itself hides.
 #  7. An entry whose parent is a symbolic link (`lib/x` where lib -> usr/lib) goes where the link leads, inside the
 #     root; folders that are missing there are implied. If it leads out of the root, to a file or in a circle, the image
-#     is hostile. A named folder replaces a link.
+#     is hostile. A named directory replaces a link.
 #  8. `/` and `./` name the root, `/x` and `a/../x` mean `x`; a name that leads above the root is hostile. Owners,
 #     setuid bits, devices and extended attributes are kept as they are.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A folder on disk as a tree: names and metadata are read at once, contents when a writer asks for them.
+"""A directory on disk as a tree: names and metadata are read at once, contents when a writer asks for them.
 
 A file is recognised again by device, inode, size and time, so one that changed, or a link put in its way, is an error
 and never a mixture.
@@ -33,10 +33,10 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class FolderOptions:
-    """How a folder is read."""
+    """How a directory is read."""
 
     all_root: bool = False  # give everything to root: what a user's own files should look like in an image
-    one_file_system: bool = False  # leave folders empty that others are mounted on
+    one_file_system: bool = False  # leave directories empty that others are mounted on
     progress: Progress = field(default_factory=Silent)
 
 
@@ -91,7 +91,7 @@ class _FolderReading:
         with explained(os.fsdecode(path)):
             status = Path(os.fsdecode(path)).stat()
         if not stat.S_ISDIR(status.st_mode):
-            raise FileProblem(f"{os.fsdecode(path)} is not a folder", context={"path": os.fsdecode(path)})
+            raise FileProblem(f"{os.fsdecode(path)} is not a directory", context={"path": os.fsdecode(path)})
         self._device = status.st_dev
         root = self._make_node(path, status, NodeKind.DIRECTORY)
         pending = [(path, root)]

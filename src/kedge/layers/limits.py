@@ -23,7 +23,7 @@ class FlattenOptions:
     maximum_ratio: int = 200  # expanded : compressed, once above free_expansion
     maximum_entries: int = 5_000_000
     maximum_metadata: int = 512 << 20  # bytes of names, link targets and extended attributes
-    maximum_depth: int = 2048  # folders in one another: as many as a path of 4096 bytes can name
+    maximum_depth: int = 2048  # directories in one another: as many as a path of 4096 bytes can name
     progress: Progress = field(default_factory=Silent)
 
 

@@ -23,7 +23,7 @@ from kedge.model.tree import Buffer, Node, NodeKind, walk
 from kedge.posix.beneath import Descent, open_folder, remove_tree
 from kedge.posix.files import explained, refuse_existing, remove_abandoned, temporary_beside
 
-_PER_FOLDER = 4096  # spool files per folder: huge folders are slow on cluster file systems
+_PER_FOLDER = 4096  # spool files per directory: huge directories are slow on cluster file systems
 _HOLE = 65536  # runs of zeros from this size on become holes
 _LATEST = (1 << 63) - 1  # seconds that utimensat takes; a file system that ends earlier keeps the last it has
 
@@ -129,7 +129,7 @@ class SandboxSink:
 
 @dataclass(slots=True)
 class _Level:
-    """A folder being filled."""
+    """A directory being filled."""
 
     name: bytes
     node: Node
@@ -137,7 +137,7 @@ class _Level:
 
 
 class _TreeBuilder:
-    """Makes folders, moves spooled files into place and sets metadata, folders last: they may be read-only."""
+    """Makes directories, moves spooled files into place and sets metadata, directories last: they may be read-only."""
 
     def __init__(self, spool: Path, privileges: Privileges, names: Counter[int]) -> None:
         self._spool = os.fsencode(spool)
@@ -147,7 +147,7 @@ class _TreeBuilder:
         self._placed: dict[int, bytes] = {}  # files with several names: where the first is, in the spool
 
     def build(self, path: Path, root: Node) -> None:
-        """Fill the empty folder `path`."""
+        """Fill the empty directory `path`."""
         way = Descent(open_folder(path.parent))
         try:
             levels = [self._enter(way, os.fsencode(path.name), root)]

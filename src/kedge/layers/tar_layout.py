@@ -36,7 +36,7 @@ NODE_TYPES = {
     ord("6"): NodeKind.FIFO,
 }
 REFUSED_TYPES = {
-    ord("D"): "a GNU incremental dump folder",
+    ord("D"): "a GNU incremental dump directory",
     ord("M"): "the continuation of a multi-volume archive",
     ord("V"): "a volume label",
     ord("N"): "an old GNU long-name list",

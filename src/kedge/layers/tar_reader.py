@@ -275,7 +275,7 @@ class TarReader:
         if extensions is not None or self._globals or flag == TYPE_SPARSE:
             raw, link, size = self._extend(member, (raw, link, size), header, extensions or _Extensions())
         if flag == 0 and raw[-1:] == b"/":
-            member.kind = kind = NodeKind.DIRECTORY  # v7 had no type for folders
+            member.kind = kind = NodeKind.DIRECTORY  # v7 had no type for directories
         if kind is NodeKind.FILE:
             self._set_size(member, size)
         elif kind is not NodeKind.DIRECTORY:
@@ -410,7 +410,7 @@ class TarReader:
         head = raw.rpartition(b"/")[0]
         if head and raw[-len(name) :] == name:
             self._parents[head] = parent
-            # folders that only this name implies cost memory too
+            # directories that only this name implies cost memory too
             self._ledger.charge_member(len(parent), self._where, len(parts) - 1)
         return parent, name
 

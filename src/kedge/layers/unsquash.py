@@ -49,7 +49,7 @@ def make_usable(root: Node) -> None:
 
 
 def usable_mode(node: Node) -> int:
-    """The mode of a file or folder on a node; setuid and setgid bits would mean the wrong user there."""
+    """The mode of a file or directory on a node; setuid and setgid bits would mean the wrong user there."""
     return node.mode & 0o1777 | (0o500 if node.kind is NodeKind.DIRECTORY else 0o400)
 
 
@@ -65,7 +65,7 @@ def measure_tree(root: Node) -> int:
 
 
 class _Batch:
-    """Files of one folder that one process makes; or a stretch of one large file."""
+    """Files of one directory that one process makes; or a stretch of one large file."""
 
     __slots__ = ("folder", "length", "nodes", "size", "start")
 
@@ -78,14 +78,14 @@ class _Batch:
 
 
 class _Plan:
-    """A tree in the order it is made: folders, contents in batches, then what needs the rest to be there."""
+    """A tree in the order it is made: directories, contents in batches, then what needs the rest to be there."""
 
     def __init__(self, root: Node) -> None:
         self.folders: list[tuple[bytes, Node]] = [(b"", root)]
         self.batches: list[_Batch] = []
         self.specials: list[tuple[bytes, bytes, Node]] = []  # devices, pipes, sockets
         self.unfinished: list[tuple[bytes, bytes, Node]] = []  # files whose metadata is set when all of it is written
-        self.links: list[tuple[bytes, bytes, bytes, bytes]] = []  # folder and name of the first name, and of another
+        self.links: list[tuple[bytes, bytes, bytes, bytes]] = []  # directory and name of the first name, and of another
         self._first: dict[int, tuple[bytes, bytes]] = {}
         stack = [(b"", root)]
         while stack:
@@ -131,7 +131,7 @@ class _Plan:
 
 
 class TreeExtractor:
-    """Writes a tree that was read from an image into a new folder; `advance` counts the files' bytes."""
+    """Writes a tree that was read from an image into a new directory; `advance` counts the files' bytes."""
 
     def __init__(
         self, source: _StretchSource, progress: Progress, advance: Callable[[int], None], workers: int = 1
@@ -272,7 +272,7 @@ class TreeExtractor:
 
 
 class _Folder:
-    """A folder of the tree, opened; also where its path is longer than the kernel takes at once."""
+    """A directory of the tree, opened; also where its path is longer than the kernel takes at once."""
 
     def __init__(self, root: bytes, path: bytes) -> None:
         try:

@@ -47,12 +47,12 @@ class LayerRecord:
 
 
 class Above:
-    """One folder as the layers above know it: names that are taken, and whether anything lower shows through."""
+    """One directory as the layers above know it: names that are taken, and whether anything lower shows through."""
 
     __slots__ = ("names", "opaque")
 
     def __init__(self, *, opaque: bool = False) -> None:
-        self.names: dict[bytes, Above | None] = {}  # None: no folder, or whited out; hides all below
+        self.names: dict[bytes, Above | None] = {}  # None: no directory, or whited out; hides all below
         self.opaque = opaque
 
 
@@ -67,7 +67,7 @@ class Cover:
         self._root = Above()
 
     def find(self, parent: bytes) -> Above:
-        """The folder at `parent`: an opaque one if it is hidden, an empty one if no layer above knows it."""
+        """The directory at `parent`: an opaque one if it is hidden, an empty one if no layer above knows it."""
         above = self._root
         for part in parent.split(b"/") if parent else ():
             if above.opaque:
@@ -103,7 +103,7 @@ class Cover:
                 above.opaque = True
 
     def _open(self, parent: bytes) -> Above | None:
-        """The folder to note names in, made where it is missing; None when it is hidden already."""
+        """The directory to note names in, made where it is missing; None when it is hidden already."""
         above = self._root
         for part in parent.split(b"/") if parent else ():
             if above.opaque:
@@ -120,4 +120,4 @@ class Cover:
 def _hide(above: Above, name: bytes) -> None:
     folder = above.names.setdefault(name, None)
     if folder is not None:
-        folder.opaque = True  # a higher layer has a folder here: its own names stay, nothing lower is added
+        folder.opaque = True  # a higher layer has a directory here: its own names stay, nothing lower is added

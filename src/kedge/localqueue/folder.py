@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The files of the queue: a folder per job, in `active` until all its tasks are over, then in `ended`.
+"""The files of the queue: a directory per job, in `active` until all its tasks are over, then in `ended`.
 
-A job's folder has `job.json`, `script`, `environment`, a file per task that began (see task_file), and `cancel` or
+A job's directory has `job.json`, `script`, `environment`, a file per task that began (see task_file), and `cancel` or
 `cancel.INDEX` when it is to end. Ids are handed out, and tasks started, under one lock.
 """
 
@@ -76,7 +76,7 @@ class StoredJob:
 
 
 class LocalQueue:
-    """The queue below one folder."""
+    """The queue below one directory."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -106,7 +106,7 @@ class LocalQueue:
         return self.active.is_dir()
 
     def make(self) -> None:
-        """Make its folders."""
+        """Make its directories."""
         for folder in (self.root, self.active, self.ended):
             with explained(folder):
                 make_private(folder)
@@ -120,7 +120,7 @@ class LocalQueue:
 
     @contextlib.contextmanager
     def draft(self, request: LocalRequest) -> Iterator[Path]:
-        """A folder for a new job, gone when it was not submitted; `submit` gives it an id."""
+        """A directory for a new job, gone when it was not submitted; `submit` gives it an id."""
         self.make()
         self._remove_abandoned()
         folder = self.root / own_name(_DRAFT)
@@ -229,7 +229,7 @@ def _read_jobs(parent: Path, ids: Iterable[int]) -> list[StoredJob]:
 
 
 def _read_job(parent: Path, id: int) -> StoredJob | None:
-    """The job in a folder; None when it is not there, or no longer."""
+    """The job in a directory; None when it is not there, or no longer."""
     folder = parent / str(id)
     refuse_changed(folder)
     try:

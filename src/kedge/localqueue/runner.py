@@ -221,7 +221,7 @@ def _open_output(task: RunningTask, pattern: str) -> int:
 
 
 def _find_interpreter(script: Path) -> list[str]:
-    """The words that run a script, from its first line: its own folder may be one where nothing can be executed."""
+    """The words that run a script, from its first line: its own directory may be one where nothing can be executed."""
     with explained(script), os.fdopen(open_own_file(script), "rb") as file:
         first = file.readline(4096)
     words = os.fsdecode(first.removeprefix(b"#!").strip()).split(None, 1)

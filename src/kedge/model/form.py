@@ -23,7 +23,7 @@ class Form(StrEnum):
 
     @property
     def is_folder(self) -> bool:
-        """Whether the result is a folder and not a file."""
+        """Whether the result is a directory and not a file."""
         return self in (Form.SANDBOX, Form.OCI)
 
 

@@ -38,7 +38,7 @@ class Dependency:
 
     kind: DependencyKind
     job: str  # as the user says it: an id of the scheduler, or a job of kedge's; in what a backend sees, always an id
-    record: str = ""  # the folder of its record, where kedge knows it: schedulers without `afterok` look there
+    record: str = ""  # the directory of its record, where kedge knows it: schedulers without `afterok` look there
 
     def __str__(self) -> str:
         return self.job if self.kind is DependencyKind.AFTER_OK else f"{self.kind}:{self.job}"

@@ -53,7 +53,7 @@ class Reference:
     repository: str = ""  # also the name of an instance or of an image in a daemon
     tag: str | None = None  # None when absent; for archives the whole name inside the archive
     digest: Digest | None = None
-    path: str = ""  # file, folder or archive; http and https: the whole address
+    path: str = ""  # file, directory or archive; http and https: the whole address
     programs: tuple[str, ...] = ()  # host
     user: str | None = None  # Enroot's USER@
     engine: str = ""  # docker-daemon: 'docker' or 'podman'
@@ -83,7 +83,7 @@ class Reference:
         if self.transport is Transport.DOCKER_DAEMON:
             return ("podman://" if self.engine == "podman" else "docker-daemon:") + (self.name or str(self.digest))
         user = f"{self.user}@" if self.user else ""
-        # A one-word host such as `docker://registry#a` would read as a folder on Docker Hub with a slash.
+        # A one-word host such as `docker://registry#a` would read as a directory on Docker Hub with a slash.
         one_word = self.transport is Transport.DOCKER and not image_name.looks_like_registry(self.registry)
         separator = ("#" if self.user or one_word else "/") if self.registry else ""
         return f"{self.transport}://{user}{self.registry}{separator}{self.name}"
@@ -115,7 +115,7 @@ class Reference:
         )
 
     def default_name(self, extension: str = ".sif") -> str:
-        """The output name Apptainer would choose: `pytorch_24.03-py3.sif`; '' as extension for a folder."""
+        """The output name Apptainer would choose: `pytorch_24.03-py3.sif`; '' as extension for a directory."""
         if self.transport is Transport.HOST:
             return "-".join(program.rpartition("/")[2] for program in self.programs) + extension
         if self.transport is Transport.INSTANCE:

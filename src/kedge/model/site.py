@@ -100,7 +100,7 @@ class Site:
     scratch: str = ""  # seen by login and compute nodes
     image_directory: str = ""  # where pulled images go; empty: the store
     node_directory: str = ""  # a disk of the node
-    hidden_paths: tuple[str, ...] = ()  # folders that compute nodes do not see
+    hidden_paths: tuple[str, ...] = ()  # directories that compute nodes do not see
     pull: str = "now"  # or in-job: the login node must not
     pull_reason: str = ""
     internet_on_nodes: bool | None = None

@@ -54,7 +54,7 @@ class Node:
         self.uid = uid
         self.gid = gid
         self.mtime = mtime  # whole seconds
-        self.nanoseconds = 0  # of the time, which only folders on disk can hold
+        self.nanoseconds = 0  # of the time, which only directories on disk can hold
         self.xattrs: Xattrs = ()  # full names ("security.capability"), sorted by name
         self.size = 0  # of a regular file
         self.content: object = None  # of a regular file; None when it is empty
@@ -84,7 +84,7 @@ class ContentSink(Protocol):
 
 
 class ContentSource(Protocol):
-    """Gives the bytes of regular files back, for trees that were read from an image or folder."""
+    """Gives the bytes of regular files back, for trees that were read from an image or directory."""
 
     def chunks(self, node: Node) -> Iterator[bytes]:
         """The content of a regular file in order; the pieces add up to `node.size`."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Work below a folder that stays there: folders are opened one by one, never through a symbolic link."""
+"""Work below a directory that stays there: directories are opened one by one, never through a symbolic link."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import stat
 from pathlib import Path
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_KEPT_OPEN = 64  # of the folders on the way down: trees may be deeper than a process may have files open
+_KEPT_OPEN = 64  # of the directories on the way down: trees may be deeper than a process may have files open
 
 
 def open_folder(name: bytes | str | Path, *, at: int | None = None) -> int:
-    """A descriptor of the folder `name` (in the folder `at`); a symbolic link in its place is an error."""
+    """A descriptor of the directory `name` (in the directory `at`); a symbolic link in its place is an error."""
     return os.open(name, _FOLDER_FLAGS, dir_fd=at)
 
 
 def name_in(folder: int, name: bytes) -> bytes:
-    """A path for calls that take no folder descriptor (extended attributes): only its last component is ours."""
+    """A path for calls that take no directory descriptor (extended attributes): only its last component is ours."""
     return b"/proc/self/fd/%d/%s" % (folder, name)
 
 
@@ -35,10 +35,10 @@ def remove_tree(path: Path) -> None:
 
 
 class Descent:
-    """The way down a tree, by descriptors of its folders; it takes over those that it is given.
+    """The way down a tree, by descriptors of its directories; it takes over those that it is given.
 
-    Of a deep way only the last folders stay open. One above them is opened again from below, and must be the one it
-    was: who moves a folder while we are in it does not lead us elsewhere.
+    Of a deep way only the last directories stay open. One above them is opened again from below, and must be the one it
+    was: who moves a directory while we are in it does not lead us elsewhere.
     """
 
     def __init__(self, folder: int) -> None:
@@ -48,25 +48,25 @@ class Descent:
 
     @property
     def folder(self) -> int:
-        """The folder at the end of the way."""
+        """The directory at the end of the way."""
         return self._open[-1]
 
     def enter(self, folder: int) -> None:
-        """Go on to a folder in the last one."""
+        """Go on to a directory in the last one."""
         self._open.append(folder)
         self._known.append(_identify(folder))
         if len(self._open) > _KEPT_OPEN:
             os.close(self._open.pop(0))
 
     def leave(self) -> None:
-        """Go back to the folder above."""
+        """Go back to the directory above."""
         left = self._open.pop()
         self._known.pop()
         try:
             if not self._open and self._known:
                 self._open.append(open_folder("..", at=left))
                 if _identify(self._open[0]) != self._known[-1]:
-                    raise OSError(errno.ESTALE, "a folder was moved while kedge worked in it")
+                    raise OSError(errno.ESTALE, "a directory was moved while kedge worked in it")
         finally:
             os.close(left)
 
@@ -102,7 +102,7 @@ def _remove_entry(parent: int, name: bytes) -> None:
 
 
 def _remove_plain(folder: int) -> bytes | None:
-    """Delete what is no folder; returns the first folder met, None when nothing is left."""
+    """Delete what is no directory; returns the first directory met, None when nothing is left."""
     for name in os.listdir(folder):
         raw = os.fsencode(name)
         if not _unlink_if_plain(folder, raw):
@@ -121,7 +121,7 @@ def _unlink_if_plain(parent: int, name: bytes) -> bool:
 
 
 def _open_writable(parent: int, name: bytes) -> int:
-    """Open a folder after giving ourselves the right to read and change it."""
+    """Open a directory after giving ourselves the right to read and change it."""
     try:
         folder = open_folder(name, at=parent)
     except PermissionError:
@@ -133,7 +133,7 @@ def _open_writable(parent: int, name: bytes) -> int:
 
 
 def _allow(parent: int, name: bytes) -> None:
-    """Give ourselves the right to read a folder; by a descriptor, for a link may have taken its name by now."""
+    """Give ourselves the right to read a directory; by a descriptor, for a link may have taken its name by now."""
     file = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
         os.chmod(f"/proc/self/fd/{file}", 0o700)  # noqa: PTH101 - fchmod takes no such descriptor

@@ -28,14 +28,14 @@ def lock_beside(target: Path) -> Path:
     """The lock of a file. The file itself cannot be one: each change puts another in its place.
 
     It lies beside the file, so that all machines that see the one see the other, and it stays there: where a lock is
-    removed, two can hold it. Each file has its own, because a folder such as /tmp may be for several users.
+    removed, two can hold it. Each file has its own, because a directory such as /tmp may be for several users.
     """
     return target.parent / f"{_LOCK_PREFIX}{target.name[:_KEPT_NAME]}"
 
 
 @contextlib.contextmanager
 def sole_change(target: Path) -> Iterator[None]:
-    """Nobody else changes the file during the block, in which it is to be read, too; makes its folder.
+    """Nobody else changes the file during the block, in which it is to be read, too; makes its directory.
 
     `target` is the file that is replaced, not a link to it.
     """

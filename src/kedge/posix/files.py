@@ -18,11 +18,11 @@ from kedge.posix.owners import own_name, owner_is_gone
 TEMPORARY_PREFIX = ".kedge-tmp-"  # what a killed process leaves behind is found by this
 _KEPT_NAME = 32  # characters of the target's name in a temporary one, which may have 255 bytes
 _PIECE = 1 << 20
-_IMAGE_FOLDERS = (".singularity.d", "oci-layout", "ch")  # what the folders of images have, and homes have not
+_IMAGE_FOLDERS = (".singularity.d", "oci-layout", "ch")  # what the directories of images have, and homes have not
 
 
 def temporary_beside(target: Path) -> Path:
-    """A fresh name in the target's folder, so that the rename never crosses a file system; it says who made it."""
+    """A fresh name in the target's directory, so that the rename never crosses a file system; it says who made it."""
     return target.parent / own_name(_begin_temporary(target))
 
 
@@ -71,7 +71,7 @@ def atomic_output(target: Path, *, mode: int = 0o644, force: bool = False, exact
 def refuse_existing(target: Path, *, force: bool = False) -> None:
     """Raise OutputExists where a target may not be replaced: with `force` only what is no image, without it anything.
 
-    Replacing a folder deletes all that is in it, so only an empty one or one that holds an image is replaced.
+    Replacing a directory deletes all that is in it, so only an empty one or one that holds an image is replaced.
     """
     if not os.path.lexists(target):
         return
@@ -84,8 +84,8 @@ def refuse_existing(target: Path, *, force: bool = False) -> None:
         names = [path.name for path in target.iterdir()] if kind == stat.S_IFDIR else []
     if names and not any(mark in names for mark in _IMAGE_FOLDERS):
         raise OutputExists(
-            f"{target} is a folder of other things, not an image",
-            hint="--force replaces images only; choose another name, or remove the folder yourself",
+            f"{target} is a directory of other things, not an image",
+            hint="--force replaces images only; choose another name, or remove the directory yourself",
         )
 
 
@@ -174,11 +174,11 @@ def explain(problem: OSError, path: Path | str) -> KedgeError:
         return LimitReached(f"too many files are open to go on with {path}", context=context, hint=hint)
     hints = {
         errno.EFBIG: "'ulimit -f' shows how large a file may become here; raise it, or choose another file system",
-        errno.ENOENT: "check the spelling; relative names are looked up from the current folder",
+        errno.ENOENT: "check the spelling; relative names are looked up from the current directory",
         errno.EACCES: "you have no permission there; ask its owner, or choose a place of your own",
         errno.EROFS: "that file system is read-only; choose another place",
-        errno.EISDIR: "a file is expected there, not a folder",
-        errno.ENOTDIR: "a part of this path is a file, not a folder",
+        errno.EISDIR: "a file is expected there, not a directory",
+        errno.ENOTDIR: "a part of this path is a file, not a directory",
         errno.ENAMETOOLONG: "choose a shorter name",
     }
     return FileProblem(f"{path}: {reason}", context=context, hint=hints.get(problem.errno or 0))

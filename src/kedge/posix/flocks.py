@@ -44,7 +44,7 @@ def take_lock(file: int, path: Path, *, wait: bool = True) -> bool:
         raise FileProblem(
             f"files cannot be locked in {path.parent}: {problem.strerror}",
             context={"path": str(path)},
-            hint="choose a folder on a disk of this machine for it",
+            hint="choose a directory on a disk of this machine for it",
         ) from problem
     return True
 

@@ -68,7 +68,7 @@ class Quota:
 
 
 def get_quota(folder: int, device: str, kind: int, identity: int) -> Quota | None:
-    """The disk quota of a user or group on the file system of an open folder; raises OSError where there is none.
+    """The disk quota of a user or group on the file system of an open directory; raises OSError where there is none.
 
     `device` is used on kernels that do not know quotactl_fd.
     """
@@ -325,7 +325,7 @@ class _OpenHow(ctypes.Structure):
 
 
 def open_in_root(folder: int, path: str, flags: int) -> int:
-    """openat2(2): open a name as if the folder were the root, whatever links and other processes do meanwhile."""
+    """openat2(2): open a name as if the directory were the root, whatever links and other processes do meanwhile."""
     how = _OpenHow(flags, 0, _RESOLVE_IN_ROOT)
     found = _library.syscall(
         ctypes.c_long(_SYS_OPENAT2),

@@ -53,7 +53,7 @@ class Holder:
             return None
 
     def encode(self) -> bytes:
-        """One line of JSON, readable by a person who looks into the folder."""
+        """One line of JSON, readable by a person who looks into the directory."""
         return json.dumps({name: getattr(self, name) for name in self.__slots__}).encode() + b"\n"
 
     def __str__(self) -> str:

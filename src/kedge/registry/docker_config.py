@@ -99,7 +99,7 @@ def read_auth_file(path: Path) -> AuthFile | None:
 
 def store_login(path: Path, registry: str, username: str, password: Secret) -> None:
     """Write one login, atomically and readable for its owner only; every other entry stays as it is."""
-    target = path.resolve()  # a link into a dotfiles folder stays a link
+    target = path.resolve()  # a link into a dotfiles directory stays a link
     with sole_change(target):
         document = _load(target) or {}
         _put_login(document, path, registry, f"{username}:{password.reveal()}")

@@ -108,7 +108,7 @@ def load_registries(environ: Mapping[str, str], home: Path, system: Path = Path(
 
 
 def user_configuration(environ: Mapping[str, str], home: Path) -> Path:
-    """The user's folder of settings for container tools. A relative one would be the current directory's: mirrors and
+    """The user's folder of settings for container tools. A relative one would be the current folder's: mirrors and
     certificate authorities that whoever filled that directory chose.
     """
     base = environ.get("XDG_CONFIG_HOME", "")

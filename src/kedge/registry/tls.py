@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which certificate files go with a host: the user's bundle, certs.d folders, the system's authorities."""
+"""Which certificate files go with a host: the user's bundle, certs.d directories, the system's authorities."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class HostCertificates:
 
 
 def find_certificates(host: str, folders: Iterable[Path], bundle: Path | None) -> HostCertificates:
-    """What certs.d folders hold for `host` (with its port, when it has one), and the user's bundle."""
+    """What certs.d directories hold for `host` (with its port, when it has one), and the user's bundle."""
     authorities: list[Path] = []
     client: tuple[Path, Path] | None = None
     if bundle is not None:

@@ -443,9 +443,8 @@ def classify(problem: BaseException, *, proxied: bool = False) -> Trouble:
     detail = _describe(chain[-1])
     for cause in chain:
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return Trouble(
-                _CERTIFICATE_KINDS.get(cause.verify_code, TroubleKind.CERTIFICATE), cause.verify_message or detail
-            )
+            certificate_kind = _CERTIFICATE_KINDS.get(cause.verify_code, TroubleKind.CERTIFICATE)
+            return Trouble(certificate_kind, cause.verify_message or detail)
     if any(isinstance(cause, faults.ProxyError) for cause in chain) or (proxied and "Tunnel" in detail):
         return Trouble(TroubleKind.PROXY_LOGIN if "407" in detail else TroubleKind.PROXY, detail)
     for cause in chain:
@@ -477,9 +476,8 @@ _KINDS: tuple[tuple[TroubleKind, tuple[type[BaseException], ...]], ...] = (
 
 def _classify_tls(problem: ssl.SSLError) -> TroubleKind:
     reason = (problem.reason or str(problem)).upper().replace(" ", "_")
-    if any(
-        word in reason for word in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "PACKET_LENGTH")
-    ):
+    plain = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "PACKET_LENGTH")
+    if any(word in reason for word in plain):
         return TroubleKind.NOT_TLS
     if "CERTIFICATE_REQUIRED" in reason or "HANDSHAKE_FAILURE" in reason or "BAD_CERTIFICATE" in reason:
         return TroubleKind.CERTIFICATE_CLIENT
@@ -499,5 +497,4 @@ def _causes(problem: BaseException) -> Iterator[BaseException]:
 
 
 def _describe(problem: BaseException) -> str:
-    text = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
-    return str(text)[:300]
+    return str(getattr(problem, "strerror", None) or str(problem) or type(problem).__name__)[:300]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The folder on which a container is built: one that is ours or empty, for what is in it is covered meanwhile."""
+"""The directory on which a container is built: one that is ours or empty, for what is in it is covered meanwhile."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def _memory_directory(_: Mapping[str, str]) -> str:
 
 
 def own_folder(path: str) -> str:
-    """A folder that only this user can write, made where it is missing; raises OSError where it is another's."""
+    """A directory that only this user can write, made where it is missing; raises OSError where it is another's."""
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
         found = os.lstat(path)
-        # Whoever may write to it could put another folder in its place while the container is built there.
+        # Whoever may write to it could put another directory in its place while the container is built there.
         if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022:
             raise
     return path

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Performs the operations of a plan, one after the other, in the namespaces of the new container.
 
-While a container is built the host's tree stays where it is; everything new stands below one folder, the base, on
+While a container is built the host's tree stays where it is; everything new stands below one directory, the base, on
 which a file system in memory was put that only this process sees. What is inside the container is opened there, and
 used as it was opened: an image cannot make us mount or write outside, even if somebody changes it meanwhile.
 """
@@ -47,8 +47,8 @@ _ATTRIBUTES = ((MS_RDONLY, MOUNT_ATTR_RDONLY), (MS_NOSUID, MOUNT_ATTR_NOSUID), (
 _KEPT_FLAGS = (MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_NOATIME, MS_NODIRATIME)  # as ST_* of statvfs
 _ST_RELATIME = 4096  # which has another number
 _HINTS = {
-    "tmpfs": "the place must be a folder, in the image or below a bind",
-    "proc": "the image must have a folder /proc, or leave it out with --no-mount proc",
+    "tmpfs": "the place must be a directory, in the image or below a bind",
+    "proc": "the image must have a directory /proc, or leave it out with --no-mount proc",
     "squashfuse": "--root-from unpack does without squashfuse",
     "gocryptfs": "check the passphrase or the key",
     "loop": "--root-from unpack does without the kernel's help",
@@ -73,7 +73,7 @@ class Builder:
         self.servers = servers or []
         self.secret = ""  # what opens an encrypted image
         self.ext_servers: ExtServers | None = None
-        # Where an image that is a folder lies on the host: an overlay names it, so that it can be seen to be in use.
+        # Where an image that is a directory lies on the host: an overlay names it, so that it can be seen to be in use.
         self.image_folder = ""
         self.refused: list[tuple[str, str]] = []  # mount points that could not be made, and their shape
         self._performers: dict[str, Callable[[Operation], None]] = {
@@ -104,7 +104,7 @@ class Builder:
         return set(self._performers)
 
     def prepare(self) -> None:
-        """Put the file system in memory on the base and make the folders of the trees.
+        """Put the file system in memory on the base and make the directories of the trees.
 
         It cannot be bound: a bind of the folder that the base is in (/var/tmp) must not bring all this along. What is
         made for the container is bound, so it has a file system of its own.
@@ -182,7 +182,7 @@ class Builder:
             with _OpenPlace(self, operation[2]) as target:
                 if flags and _bind_restricted(source, target, flags):
                     return
-                # Recursive always: the kernel refuses to uncover what is below a folder of another user namespace.
+                # Recursive always: the kernel refuses to uncover what is below a directory of another user namespace.
                 libc.mount(source, target, "", MS_BIND | MS_REC)
             if flags:
                 self._restrict(operation, source, flags)
@@ -416,12 +416,12 @@ def _find_hint(operation: Operation, problem: OSError) -> str | None:
     """The remedy for the failures that users meet."""
     kind = operation[0]
     if kind == "chdir":
-        return "the folder must exist inside the container: bind it with -B, or give another --pwd"
+        return "the directory must exist inside the container: bind it with -B, or give another --pwd"
     if kind == "bind" and problem.errno == errno.ENOENT:
         inside = str(operation[2]).removeprefix(NEW)
         return f"--writable makes no mount points: mkdir -p IMAGE{inside} first, or use --overlay instead"
     if kind == "bind" and problem.errno == errno.ENOTDIR:
-        return "a file can be bound to a file only, and a folder to a folder only"
+        return "a file can be bound to a file only, and a directory to a directory only"
     if kind == "bind" and problem.errno in (errno.EACCES, errno.EPERM):
         return "you may not read it, or its file system refuses: try another path"
     if problem.errno == errno.ELOOP:

@@ -23,7 +23,7 @@ class HostFacts:
     home: str = "/home/user"
     login_shell: str = "/bin/sh"
     cwd: str = "/home/user"
-    has_folder: bool = True  # False: the current folder was deleted or may not be read, and `cwd` is `/`
+    has_folder: bool = True  # False: the current directory was deleted or may not be read, and `cwd` is `/`
     umask: int = 0o022
     machine: str = "x86_64"
     memory: int = 8 << 30  # bytes that this process may use
@@ -44,7 +44,7 @@ class ImageFacts:
         self.view = view
         self.path = path  # absolute path or reference: what APPTAINER_CONTAINER says
         self.name = name or path.rstrip("/").rpartition("/")[2]  # APPTAINER_NAME
-        self.kind = kind  # folder, sif, squashfs or ext3
+        self.kind = kind  # directory, sif, squashfs or ext3
         self.oci_config = oci_config  # the image's OCI config (JSON), empty where there is none
 
 
@@ -89,9 +89,9 @@ class Additions:
     def __init__(self) -> None:
         self.libraries: list[tuple[str, str]] = []  # (file on the host, name below /.singularity.d/libs)
         self.binds: list[Bind] = []
-        self.devices: list[str] = []  # nodes and folders below /dev that a private /dev must have too
+        self.devices: list[str] = []  # nodes and directories below /dev that a private /dev must have too
         self.variables: dict[str, str] = {}  # set unless the user sets them
-        self.prepend_library_path: list[str] = []  # folders inside the container that go first in LD_LIBRARY_PATH
+        self.prepend_library_path: list[str] = []  # directories inside the container that go first in LD_LIBRARY_PATH
         self.notes: list[str] = []  # decisions and their reasons, said with --verbose
         self.warnings: list[str] = []  # said always
 
@@ -112,7 +112,7 @@ class Payload:
     def __init__(self, argv: list[str], environ: dict[str, str]) -> None:
         self.argv = argv  # argv[0] is an absolute path inside the container, or a word that `search` finds
         self.environ = environ
-        self.search: list[str] = []  # folders of the container where a bare word is looked for; empty: not searched
+        self.search: list[str] = []  # directories of the container where a bare word is looked for; empty: not searched
         self.workdir = ""  # the image's WORKDIR, where it is honoured
         self.notes: list[str] = []
         self.warnings: list[str] = []

@@ -53,7 +53,7 @@ def copy_environ(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _find_folder(environ: Mapping[str, str]) -> str:
-    """The current folder as the shell calls it, with its links; empty when it was deleted or may not be read."""
+    """The current directory as the shell calls it, with its links; empty when it was deleted or may not be read."""
     try:
         real = os.getcwd()
     except OSError:

@@ -2,7 +2,7 @@
 """Finding and making things in a tree that others may change meanwhile: a link may be where a folder was a moment ago.
 
 So nothing is checked first and used later: the kernel finds each name, in one call that never leaves the root (Linux
-5.6); before that, and to make things, folders are opened one in the other. What is done is done to what was opened.
+5.6); before that, and to make things, directories are opened one in the other. What is done is done to what was opened.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ _KINDS = {stat.S_IFDIR: "d", stat.S_IFREG: "f"}
 
 
 def open_inside(root: int, path: str, flags: int = os.O_PATH) -> int:
-    """A descriptor of what a name leads to, as if the open folder `root` were the root; raises OSError."""
+    """A descriptor of what a name leads to, as if the open directory `root` were the root; raises OSError."""
     try:
         return libc.open_in_root(root, path, flags | os.O_CLOEXEC)
     except OSError as problem:
         if problem.errno in (errno.ENOENT, errno.ENOTDIR, errno.EACCES):
             raise
-    return Walk(root).go(path, flags)  # an old kernel, or one that gave up because somebody moves folders all the time
+    return Walk(root).go(
+        path, flags
+    )  # an old kernel, or one that gave up because somebody moves directories all the time
 
 
 def make_inside(root: int, path: str, maker: Maker) -> None:
-    """Make what is missing of a path, in whatever folders its links lead to inside of `root`; raises OSError."""
+    """Make what is missing of a path, in whatever directories its links lead to inside of `root`; raises OSError."""
     found = Walk(root, maker).go(path, os.O_PATH)
     try:
         if stat.S_ISDIR(os.fstat(found).st_mode) != (maker.shape == "d"):
@@ -44,7 +46,7 @@ def name_descriptor(descriptor: int) -> str:
 
 
 class Maker:
-    """Makes a folder or, for the shape `f`, a file, and the folders above it."""
+    """Makes a directory or, for the shape `f`, a file, and the directories above it."""
 
     def __init__(self, shape: str, mode: int = 0o755, *, is_exact: bool = False) -> None:
         self.shape = shape
@@ -52,7 +54,7 @@ class Maker:
         self._is_exact = is_exact  # whether the umask says nothing about it
 
     def make(self, folder: int, name: str, *, is_last: bool) -> None:
-        """Make one name in an open folder; that somebody was faster is fine."""
+        """Make one name in an open directory; that somebody was faster is fine."""
         before = os.umask(0) if self._is_exact else -1
         try:
             if is_last and self.shape == "f":
@@ -68,7 +70,7 @@ class Maker:
 
 
 class Walk:
-    """A way from a root down, on which every folder stays open: `..` leads to where it came from."""
+    """A way from a root down, on which every directory stays open: `..` leads to where it came from."""
 
     def __init__(self, root: int, maker: Maker | None = None) -> None:
         self._root = root
@@ -129,7 +131,7 @@ class Walk:
 
 
 class LiveView(FolderView):
-    """The tree of a container, whose root is the open folder `descriptor`."""
+    """The tree of a container, whose root is the open directory `descriptor`."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(name_descriptor(descriptor))
@@ -158,7 +160,7 @@ class LiveView(FolderView):
             os.close(file)
 
     def kind(self, path: str) -> str:
-        """`d` folder, `f` file, `c` device, pipe or socket, or the empty string when there is nothing."""
+        """`d` directory, `f` file, `c` device, pipe or socket, or the empty string when there is nothing."""
         mode = self._mode(path)
         return _KINDS.get(stat.S_IFMT(mode), "c") if mode else ""
 
@@ -186,7 +188,7 @@ class LiveView(FolderView):
             os.close(file)
 
     def names(self, path: str) -> list[str]:
-        """What is in a folder, sorted; empty when there is none or it cannot be read."""
+        """What is in a directory, sorted; empty when there is none or it cannot be read."""
         file = self._open(path, os.O_RDONLY | os.O_DIRECTORY)
         if file < 0:
             return []

@@ -6,9 +6,9 @@ plan is flat, comparable and quick to make. Paths begin with the name of the tre
 
     tmpfs     target, options, policy          proc, devpts, mqueue   target, policy
     bind      source, target, flags, policy    readonly               target
-    folder    path, mode, policy               hostname               name
+    directory    path, mode, policy               hostname               name
     file      path, policy                     umask                  number
-    write     path, text, mode                 chdir                  folders by preference, is_strict
+    write     path, text, mode                 chdir                  directories by preference, is_strict
     link      what it says, path               enter                  root
     overlay, relay   lowers, upper, work, target, is_written   (lowers and the folders of chdir are joined by newlines)
     squashfuse, gocryptfs, loop, fuse2fs   file, offset, size, target, program or type
@@ -36,7 +36,7 @@ LATER = "later"  # remembered: mount points that cannot be made come from an und
 _TEXTS = {
     "tmpfs": "put an empty file system in memory on {1} ({2})",
     "bind": "bind {1} to {2}{flags}",
-    "folder": "make the folder {1}",
+    "folder": "make the directory {1}",
     "file": "make the file {1}",
     "write": "write {1} ({size} bytes)",
     "link": "make the link {2} -> {1}",
@@ -62,7 +62,7 @@ def describe(operation: Operation) -> str:
     text = _TEXTS[str(operation[0])]
     kind = operation[0]
     parts = [_show_path(part) if isinstance(part, str) else part for part in operation]
-    if kind == "chdir":  # its folders are those of the container, and begin with the name of no tree
+    if kind == "chdir":  # its directories are those of the container, and begin with the name of no tree
         parts[1] = str(operation[1]).replace("\n", ", else ")
     elif kind == "overlay":
         parts[1] = " over ".join(map(_show_path, str(operation[1]).split("\n")))

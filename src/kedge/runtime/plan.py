@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kedge.runtime.views import View
 
 GUARDED = MS_NOSUID | MS_NODEV
-# A current folder that is one of these, or below one of the second, is the image's business.
+# A current directory that is one of these, or below one of the second, is the image's business.
 _SYSTEM_FOLDERS = ("/", "/etc", "/bin", "/mnt", "/usr", "/var", "/opt", "/sbin", "/lib", "/lib64")
 _SYSTEM_TREES = ("/sys", "/proc", "/dev")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
@@ -41,7 +41,7 @@ class PlanRequest:
         self.binds: list[Bind] = []  # --bind, --mount, --scratch and their variables
         self.scratch: list[str] = []  # places of --scratch that are in memory
         self.is_writable = False  # whether the root stays writable
-        self.is_direct = False  # whether the root is the user's own folder, in which no mount point is made
+        self.is_direct = False  # whether the root is the user's own directory, in which no mount point is made
         self.private_size = 0  # bytes that a private tmp, home and /dev/shm may hold
         self.passwd: bytes | None = None
         self.group: bytes | None = None
@@ -127,7 +127,7 @@ def plan_container(request: PlanRequest) -> MountPlan:
     for place in request.scratch:
         points.tmpfs(place, request.private_size, "755")
     _plan_identity(request, points, before)
-    # A folder before what lies in it, whatever the order of the options.
+    # A directory before what lies in it, whatever the order of the options.
     for bind in sorted(request.binds, key=lambda each: each.destination.rstrip("/").count("/")):
         _plan_bind(request, points, bind)
     _plan_current_folder(request, points)
@@ -215,14 +215,14 @@ def _is_same_place(view: View, path: str, other: str) -> bool:
 
 
 def _plan_home(request: PlanRequest, points: _Points) -> None:
-    """The home folder: the host's, or a private one."""
+    """The home directory: the host's, or a private one."""
     options, size = request.options, request.private_size
     source, destination = request.home
     if options.no_home or request.skips("home") or destination == "/":
         return
     parent = destination.rpartition("/")[0]
     if request.is_direct and parent and not request.image.view.kind(destination):
-        points.tmpfs(parent, 0, "755")  # nothing is made in the user's own folder, so what is above covers it
+        points.tmpfs(parent, 0, "755")  # nothing is made in the user's own directory, so what is above covers it
     if options.contain and not options.home:
         if options.workdir:
             points.bind(f"{options.workdir}/home", destination, "d")
@@ -263,7 +263,7 @@ def _plan_current_folder(request: PlanRequest, points: _Points) -> None:
     if source == above or any(destination == cwd for _, destination in covers):
         return  # it is shown already, at its own place; or something else was asked for there
     if any(bind.source == source for bind in request.binds) and not request.host.view.kind(source + cwd[len(above) :]):
-        return  # nothing is made in a folder that the user binds
+        return  # nothing is made in a directory that the user binds
     points.bind(cwd, cwd, "d", policy=MAY)
 
 
@@ -298,7 +298,7 @@ def _protect_store(request: PlanRequest, points: _Points) -> None:
 
 
 def is_systems(folder: str) -> bool:
-    """Whether a folder is a place of the system's, which an image has for itself."""
+    """Whether a directory is a place of the system's, which an image has for itself."""
     return folder in _SYSTEM_FOLDERS or any(folder == each or folder.startswith(each + "/") for each in _SYSTEM_TREES)
 
 
@@ -349,7 +349,7 @@ def list_servers(text: str) -> list[str]:
 
 
 def plan_start_folder(request: PlanRequest) -> Operation:
-    """Where the program starts: --pwd, the image's WORKDIR, the current folder, home, or the root."""
+    """Where the program starts: --pwd, the image's WORKDIR, the current directory, home, or the root."""
     options = request.options
     if options.pwd:
         return ("chdir", options.pwd, 1)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         """A tree that can be looked into; paths are absolute inside it, links are followed inside it."""
 
         def kind(self, path: str) -> str:
-            """`d` folder, `f` file, `c` device, pipe or socket, or the empty string when there is nothing."""
+            """`d` directory, `f` file, `c` device, pipe or socket, or the empty string when there is nothing."""
             ...
 
         def read(self, path: str, limit: int = 1 << 20, offset: int = 0) -> bytes | None:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
             ...
 
         def names(self, path: str) -> list[str]:
-            """What is in a folder, sorted; empty when there is none or it cannot be read."""
+            """What is in a directory, sorted; empty when there is none or it cannot be read."""
             ...
 
         def resolve(self, path: str) -> str:
@@ -52,11 +52,11 @@ _KINDS = {stat.S_IFDIR: "d", stat.S_IFREG: "f"}
 
 
 class FolderView:
-    """The tree below a folder of this machine; `/` is the host itself."""
+    """The tree below a directory of this machine; `/` is the host itself."""
 
     def __init__(self, root: str, *, is_still: bool = False) -> None:
         self.root = root.rstrip("/")
-        self._resolved: dict[str, str] | None = {} if is_still else None  # folders, where nothing changes meanwhile
+        self._resolved: dict[str, str] | None = {} if is_still else None  # directories, where nothing changes meanwhile
 
     def resolve(self, path: str) -> str:
         """The path with all links followed inside the tree; what does not exist is kept as it is."""
@@ -94,7 +94,7 @@ class FolderView:
         return self.root + self.resolve(path) if self.root else self.resolve(path)
 
     def kind(self, path: str) -> str:
-        """`d` folder, `f` file, `c` device, pipe or socket, or the empty string when there is nothing."""
+        """`d` directory, `f` file, `c` device, pipe or socket, or the empty string when there is nothing."""
         try:
             return _KINDS.get(stat.S_IFMT(os.lstat(self.locate(path)).st_mode), "c")
         except (OSError, ValueError):
@@ -123,7 +123,7 @@ class FolderView:
             os.close(file)
 
     def names(self, path: str) -> list[str]:
-        """What is in a folder, sorted; empty when there is none or it cannot be read."""
+        """What is in a directory, sorted; empty when there is none or it cannot be read."""
         try:
             return sorted(os.listdir(self.locate(path)))
         except (OSError, ValueError):
@@ -205,7 +205,7 @@ class TableView:
         return (found.encode() if isinstance(found, str) else found)[offset : offset + limit]
 
     def names(self, path: str) -> list[str]:
-        """What is in a folder, sorted."""
+        """What is in a directory, sorted."""
         start = self.resolve(path).rstrip("/") + "/"
         return sorted({each[len(start) :].split("/")[0] for each in self.entries if each.startswith(start)} - {""})
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The way back to the host's tree, for what must be said when a start fails inside the container.
 
-An image chooses names that are looked up there: its working folder, its program. Were the host's root an open file,
+An image chooses names that are looked up there: its working directory, its program. Were the host's root an open file,
 /proc/self/fd would lead to it. So it lies in the queue of a socket, which no name leads through. Modules are names
 too: Python would look for one that it still needs in the image, and run what it finds.
 """
@@ -26,7 +26,7 @@ class WayBack:
 
     def leave(self) -> None:
         """Called just before the root is another's: from here on no module is read from a file."""
-        # the finders of that module know what is built into Python; all others look into folders
+        # the finders of that module know what is built into Python; all others look into directories
         sys.meta_path[:] = [each for each in self._finders if each.__module__ == "_frozen_importlib"]
 
     def take(self) -> None:
@@ -48,7 +48,7 @@ class WayBack:
 
 
 def change_folder(path: str) -> None:
-    """Go to a folder of the container; one that lies outside is refused, however its name leads there."""
+    """Go to a directory of the container; one that lies outside is refused, however its name leads there."""
     os.chdir(path)
     try:
         os.getcwd()  # the kernel finds no name for what cannot be reached from the root

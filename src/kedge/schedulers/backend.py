@@ -16,7 +16,9 @@ from kedge.model.site import Site
 class ScriptContext:
     """What a script needs to know and the description does not say; paths are as compute nodes see them."""
 
-    record: str  # the folder of the job's record: the script leaves there how it began and ended; empty: there is none
+    record: (
+        str  # the directory of the job's record: the script leaves there how it began and ended; empty: there is none
+    )
     kedge: str  # the command, as a path
     image: str  # the image to start: a file, or a reference
     pull_from: str  # a reference to pull to `image` inside the job first; empty: it is there

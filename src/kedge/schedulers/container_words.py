@@ -47,7 +47,7 @@ def escape_value(value: str) -> str:
 
 
 def container_words(job: Job, site: Site, place: ScriptContext) -> list[str]:
-    """Fragments of shell before the command; the variables `kedge` and `image` are set, the folder is the job's."""
+    """Fragments of shell before the command; the variables `kedge` and `image` are set, the directory is the job's."""
     runtime = runtime_of(job, site)
     if runtime == "pyxis":
         return [*_pyxis_variables(job, place.inside_only), *_pyxis_words(job, site, place.directory)]
@@ -88,7 +88,7 @@ def pyxis_options(job: Job, site: Site, directory: str) -> list[str]:
 
 
 def _pyxis_words(job: Job, site: Site, directory: str) -> list[str]:
-    """The same as fragments of shell; where the script's own lines changed the folder, that one counts."""
+    """The same as fragments of shell; where the script's own lines changed the directory, that one counts."""
     _check_pyxis(job, site, directory)
     mounts = [quote(",".join(_list_pyxis_mounts(job, site)))] if (*site.binds, *job.binds) else []
     words = [f"--container-image={quote(_pyxis_name(job.image))}"]

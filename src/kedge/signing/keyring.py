@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Key rings on disk, shared with Apptainer: `pgp-public` and `pgp-secret` in one folder, and a site's public ring.
+"""Key rings on disk, shared with Apptainer: `pgp-public` and `pgp-secret` in one directory, and a site's public ring.
 
 A ring is replaced whole, under a lock, and what is not understood in it is written back byte for byte.
 """
@@ -30,7 +30,7 @@ _GLOBAL_FOLDERS = tuple(
 
 
 def locate_folder(environ: Mapping[str, str], home: Path) -> Path:
-    """The folder of the user's rings: the first variable that is set, or Apptainer's default."""
+    """The directory of the user's rings: the first variable that is set, or Apptainer's default."""
     for name in VARIABLES:
         if environ.get(name):
             return Path(environ[name]).absolute()
@@ -38,7 +38,7 @@ def locate_folder(environ: Mapping[str, str], home: Path) -> Path:
 
 
 def _locate_global(environ: Mapping[str, str]) -> Path:
-    """The folder of the site's public ring: the first that has one, or where Apptainer would look."""
+    """The directory of the site's public ring: the first that has one, or where Apptainer would look."""
     if environ.get("KEDGE_GLOBAL_KEYSDIR"):
         return Path(environ["KEDGE_GLOBAL_KEYSDIR"]).absolute()
     return next((folder for folder in _GLOBAL_FOLDERS if (folder / _GLOBAL_NAME).is_file()), _GLOBAL_FOLDERS[0])

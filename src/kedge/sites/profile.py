@@ -24,7 +24,7 @@ _DEEPEST = 8  # profiles that inherit from one another
 
 @frozen
 class ProfileDirectory:
-    """A folder with profiles, and whose they are: user, site or shipped."""
+    """A directory with profiles, and whose they are: user, site or shipped."""
 
     path: Path
     origin: str
@@ -53,7 +53,7 @@ class Sign:
 
 
 def find_folders(environ: Mapping[str, str]) -> tuple[ProfileDirectory, ...]:
-    """Where profiles are looked for, the first that has one wins; whether or not the folders exist."""
+    """Where profiles are looked for, the first that has one wins; whether or not the directories exist."""
     named = [Path(each) for each in environ.get("KEDGE_SITES", "").split(":") if each.startswith("/")]
     return (
         ProfileDirectory(user_folder(environ), "user"),
@@ -202,7 +202,7 @@ def _list_files(folders: Sequence[ProfileDirectory]) -> Iterator[Path]:
 
 
 def _find_profile(name: str, folders: Sequence[ProfileDirectory], *, behind: Path | None = None) -> Path | None:
-    """The first file of that name; with `behind`, the first in a folder after the one that file is in."""
+    """The first file of that name; with `behind`, the first in a directory after the one that file is in."""
     remaining = list(folders)
     if behind is not None:
         places = [number for number, each in enumerate(folders) if each.path == behind.parent]
@@ -213,7 +213,7 @@ def _find_profile(name: str, folders: Sequence[ProfileDirectory], *, behind: Pat
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # a folder that is not ours to read has nothing for us
+    except OSError:  # a directory that is not ours to read has nothing for us
         return False
 
 

@@ -269,7 +269,7 @@ def check_paths(request: QueueRequest) -> UnmetRequest | None:
 
 
 def _move(job: Job, path: str, moved: str) -> Job:
-    """The job with what lies at `path` somewhere else; its folder, where nothing in the job names it."""
+    """The job with what lies at `path` somewhere else; its directory, where nothing in the job names it."""
 
     def is_named(text: str) -> bool:
         return bool(text) and (text == path or path.endswith("/" + text.removeprefix("./")))
@@ -286,7 +286,7 @@ def _move(job: Job, path: str, moved: str) -> Job:
 
 
 def find_hidden_root(path: str, site: Site, environ: Mapping[str, str]) -> str | None:
-    """The folder that hides `path` from compute nodes, None where they see it."""
+    """The directory that hides `path` from compute nodes, None where they see it."""
     path = posixpath.normpath(path)
     scratch = expand_path(site.scratch, environ)
     if not path.startswith("/") or (scratch and _is_below(path, scratch)):

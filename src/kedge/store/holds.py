@@ -29,7 +29,7 @@ class Holds:
         self._layout = layout
 
     def place(self, owner: str, name: str) -> Path:
-        """Where the owner's image of that name stands; the folder is made."""
+        """Where the owner's image of that name stands; the directory is made."""
         self._sweep()
         return self._layout.folder("held", _clean(owner)) / _clean(name)
 
@@ -75,5 +75,5 @@ def find_held(layout: Layout) -> set[str]:
 
 
 def _clean(text: str) -> str:
-    """A file name; never one of the two that mean folders."""
+    """A file name; never one of the two that mean directories."""
     return re.sub(r"[^A-Za-z0-9._@+-]", "_", text).lstrip(".")[:200] or "_"

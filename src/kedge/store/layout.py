@@ -55,7 +55,7 @@ class Layout:
 
     @property
     def folder_mode(self) -> int:
-        """Permissions of folders, before the umask."""
+        """Permissions of directories, before the umask."""
         return 0o777 if self.shared else 0o700
 
     @property
@@ -64,7 +64,7 @@ class Layout:
         return 0o666 if self.shared else 0o600
 
     def folder(self, *names: str) -> Path:
-        """A folder of the store, made if it is missing."""
+        """A directory of the store, made if it is missing."""
         path = self.root.joinpath(*names)
         if not path.is_dir():
             self._make_folders(path)
@@ -133,7 +133,7 @@ def is_listed(path: Path) -> bool:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename in the folder durable, where the file system can."""
+    """Make a rename in the directory durable, where the file system can."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

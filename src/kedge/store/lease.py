@@ -184,7 +184,7 @@ class Watch:
 
 
 def read_clock(scratch: Path) -> float:
-    """The time now by the clock that stamps files in this folder, which on NFS is the server's."""
+    """The time now by the clock that stamps files in this directory, which on NFS is the server's."""
     probe = scratch / own_name("clock")
     try:
         probe.touch()

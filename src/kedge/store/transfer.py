@@ -134,7 +134,7 @@ def is_same_device(file: Path, folder: Path) -> bool:
 def move_image(temporary: Path, target: Path, *, force: bool) -> bool:
     """Give the file to the user without a copy; False where a file made over there would be another.
 
-    A folder may hand its group and its ACL to what is made in it; a file that is moved there does not get them. Two
+    A directory may hand its group and its ACL to what is made in it; a file that is moved there does not get them. Two
     mounts of one file system do not let files cross.
     """
     refuse_existing(target, force=force)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A PBS that is none: qsub, qstat, qdel and qsig that keep their jobs in a folder and really run them.
+"""A PBS that is none: qsub, qstat, qdel and qsig that keep their jobs in a directory and really run them.
 
-They answer as the documents and sources of OpenPBS 18 to 23 say that its programs do. FAKE_PBS names the folder;
+They answer as the documents and sources of OpenPBS 18 to 23 say that its programs do. FAKE_PBS names the directory;
 FAKE_PBS_HISTORY=off forgets jobs that have ended, as servers do whose job_history_enable is not set.
 """
 

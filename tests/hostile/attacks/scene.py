@@ -57,7 +57,7 @@ class Scene:
     temporary: Path
     servers: dict[str, str] = field(default_factory=dict)
     watched: Path | None = None  # the interpreter, where it is the user's own
-    images: list[Path] = field(default_factory=list)  # folders that containers run from
+    images: list[Path] = field(default_factory=list)  # directories that containers run from
 
     @property
     def home(self) -> Path:

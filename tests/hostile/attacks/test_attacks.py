@@ -20,7 +20,7 @@ from tests.requirements import require_program, require_root
 # How the root is made: the image's form, the flags, what the kernel is played to refuse, and what --verbose says of it
 BUILDS: dict[str, tuple[str, tuple[str, ...], str, str]] = {
     "overlay": ("sandbox", (), "", "kernel overlay"),
-    "underlay": ("sandbox", ("--underlay",), "", "the image is a folder"),
+    "underlay": ("sandbox", ("--underlay",), "", "the image is a directory"),
     "fuse-overlayfs": ("sandbox", (), "overlay", "root: fuse-overlayfs"),
     "squashfuse": ("packed", ("--root-from", "squashfuse"), "", "/squashfuse"),
     "unpacked": ("packed", ("--root-from", "unpack"), "", "unpacked"),

@@ -15,18 +15,18 @@ class Case:
     """One command line, what is around it, and what is looked at.
 
     The command is `words`, or for what one command line cannot say, the shell text `script` in which `$runtime` is the
-    runtime and `$shim` what is called apptainer. Both run in a folder of the case's own,
+    runtime and `$shim` what is called apptainer. Both run in a directory of the case's own,
     /srv/case/NAME, as an ordinary user.
     """
 
     name: str
     words: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)  # beyond PATH, HOME, USER, LOGNAME, LANG, TERM
-    setup: str = ""  # shell text, run in the folder before
-    after: str = ""  # shell text, run in the folder afterwards; what it prints is compared too
+    setup: str = ""  # shell text, run in the directory before
+    after: str = ""  # shell text, run in the directory afterwards; what it prints is compared too
     script: str = ""
     stdin: str = ""
-    cwd: str = ""  # instead of the case's own folder
+    cwd: str = ""  # instead of the case's own directory
     status: int = 0  # what Apptainer must exit with, so that a case with a mistake in it is noticed
     prints: str | None = None  # what Apptainer must print, where it matters that it is just this
     mentions: tuple[str, ...] = ()  # words that both must have on stderr

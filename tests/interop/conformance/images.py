@@ -75,7 +75,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 
 def base_entries() -> list[Entry]:
-    """A root with busybox and things for mounts to meet: links, a file, folders in folders."""
+    """A root with busybox and things for mounts to meet: links, a file, directories in directories."""
     return [
         *(Entry(name) for name in FOLDERS),
         Entry("tmp", mode=0o1777),

@@ -2,7 +2,7 @@
 """Runs a case through one of the two runtimes, each in a place of its own that looks the same from inside.
 
 A place is a mount namespace that a sleeping process keeps: the tree of the real Apptainer, or this machine with that
-tree's users. /srv, /home, /tmp and /var/tmp are folders of the place; entering costs a few milliseconds.
+tree's users. /srv, /home, /tmp and /var/tmp are directories of the place; entering costs a few milliseconds.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def hold_namespace(argv: list[str], script: str) -> Iterator[int]:
 
 
 def make_folders(place: Path, images: Path, kept: tuple[str, ...] = ()) -> str:
-    """The folders of a place, and the shell text that puts them where they belong; `kept` stay in sight."""
+    """The directories of a place, and the shell text that puts them where they belong; `kept` stay in sight."""
     for name in FOLDERS:
         (place / name).mkdir(parents=True)
         (place / name).chmod(0o1777 if "tmp" in name else 0o755)
@@ -156,7 +156,7 @@ def make_folders(place: Path, images: Path, kept: tuple[str, ...] = ()) -> str:
 
 
 def list_needed() -> tuple[str, ...]:
-    """Which of the folders hold the code or the interpreter that the tests run."""
+    """Which of the directories hold the code or the interpreter that the tests run."""
     needed = [Path(path).resolve() for path in (REPOSITORY, sys.executable, sys.prefix)]
     return tuple(folder for folder in FOLDERS.values() if any(each.is_relative_to(folder) for each in needed))
 
@@ -215,7 +215,9 @@ def open_places(*, with_subordinates: bool = True) -> Iterator[Places]:
     space.chmod(0o755)
     with contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, space, ignore_errors=True)
-        stack.callback(shutil.rmtree, tree / space.relative_to("/"), ignore_errors=True)  # an empty folder, to mount on
+        stack.callback(
+            shutil.rmtree, tree / space.relative_to("/"), ignore_errors=True
+        )  # an empty directory, to mount on
         images = space / "images"
         images.mkdir()
         make_images(images)

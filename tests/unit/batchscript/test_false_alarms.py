@@ -72,7 +72,7 @@ QUIET = {
     "options in a variable": ("srun-forgets-cpus", slurm("-n 4 -c 8", "srun $SRUN_ARGS ./a")),
     "a port of the job's own": ("fixed-port", slurm("", 'export MASTER_PORT="1${SLURM_JOB_ID:0-4}"')),
     "minutes that are meant": ("short-time", slurm("--time=30:00")),
-    "nothing in the folder": ("runs-in-home", "#!/bin/bash\n#PBS -N x\n/opt/a/bin/run /data/in.dat\n"),
+    "nothing in the directory": ("runs-in-home", "#!/bin/bash\n#PBS -N x\n/opt/a/bin/run /data/in.dat\n"),
     "ecFlow's own lines": ("runs-in-home", "#!/bin/bash\n#PBS -N x\n%include <head.h>\n/opt/run\n"),
     "PBS of NCI": ("runs-in-home", "#!/bin/bash\n#PBS -l walltime=1:00:00,wd\npython a.py\n"),
     "a dash in a remark": ("copied-dash", slurm("--mem=100 # see also \u2013mem-per-cpu")),

@@ -193,7 +193,7 @@ def test_loader_leaks_that_are_forced_into_containers_are_warnings() -> None:
         (finding,) = judge_loader_leaks({"LD_LIBRARY_PATH": searched})
         assert "current directory" in require_whole(finding, NOTE).what
     (finding,) = judge_loader_leaks({"LD_LIBRARY_PATH": "/a:/b"})
-    assert finding.what == "what LD_LIBRARY_PATH names stays outside: 2 folders"
+    assert finding.what == "what LD_LIBRARY_PATH names stays outside: 2 directories"
 
 
 def test_variables_that_are_misspelled_are_proposed() -> None:

@@ -23,7 +23,7 @@ SLURM_LIST = (
 
 
 class Machine:
-    """A folder that is the whole PATH, and a site."""
+    """A directory that is the whole PATH, and a site."""
 
     def __init__(self, folder: Path, site: str) -> None:
         self.folder = folder
@@ -41,7 +41,7 @@ class Machine:
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """A login node of zih-alpha without any program of Slurm."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    # those of this machine must not be found in the folders that users' PATHs lack
+    # those of this machine must not be found in the directories that users' PATHs lack
     monkeypatch.setattr("kedge.doctor.cluster.scheduler.find_program", lambda name: _find(tmp_path, name))
     return Machine(tmp_path, "zih-alpha")
 

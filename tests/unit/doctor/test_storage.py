@@ -117,7 +117,7 @@ def test_place_of_another_user_cannot_be_written(tmp_path: Path) -> None:
 def test_home_that_is_missing_full_or_closed_is_a_warning() -> None:
     home = StoragePlace(Path("/home/ada"), "HOME", "nfs4", ROOM, None, True, True)
     assert judge_home(home, True).level == OK
-    assert "there is no folder /home/ada" in require_whole(judge_home(home, False), WARNING).what
+    assert "there is no directory /home/ada" in require_whole(judge_home(home, False), WARNING).what
     assert "cannot be written" in require_whole(judge_home(replace(home, is_writable=False), True), WARNING).what
     full = require_whole(judge_home(replace(home, space=with_quota(GIGA, 50 * GIGA)), True), WARNING)
     assert "1 GB left of your quota of 50 GB" in full.what
@@ -172,7 +172,7 @@ def test_temporary_folder_mounted_noexec_is_seen(tmp_path: Path) -> None:
 
 
 def test_temporary_folder_that_cannot_be_looked_at_is_a_problem(tmp_path: Path) -> None:
-    name = "x" * 300  # longer than a name may be: asking for it is an error of its own, as with folders of others
+    name = "x" * 300  # longer than a name may be: asking for it is an error of its own, as with directories of others
     (finding,) = check_temporary(make_surroundings({"HOME": str(tmp_path), "TMPDIR": str(tmp_path / name)}))
     assert "does not exist" in require_whole(finding, FAIL).what
 

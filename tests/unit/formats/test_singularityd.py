@@ -331,7 +331,7 @@ def test_decorate_leaves_what_the_image_has() -> None:
 
 
 def test_decorate_lets_every_user_read_its_folders() -> None:
-    """A folder that the image kept for root would stop `apptainer run` of everybody else."""
+    """A directory that the image kept for root would stop `apptainer run` of everybody else."""
     kept = folder(env=folder())
     kept.mode = kept.children[b"env"].mode = 0o700
     root = folder()
@@ -408,7 +408,7 @@ def test_decorate_is_deterministic() -> None:
 
 
 def make_root(tmp_path: Path) -> Path:
-    """The scripts with every /.singularity.d and /scif replaced by a folder of this test."""
+    """The scripts with every /.singularity.d and /scif replaced by a directory of this test."""
     for name, text in {**fixed_files.ACTIONS, **fixed_files.ENVIRONMENT}.items():
         kind = "actions" if name in fixed_files.ACTIONS else "env"
         target = tmp_path / ".singularity.d" / kind / name

@@ -46,7 +46,7 @@ def at(root: Node, path: str) -> Node:
     return node
 
 
-# -- rules 1 and 2: names, folders, metadata -----------------------------------------------------------------------
+# -- rules 1 and 2: names, directories, metadata -----------------------------------------------------------------------
 
 
 def test_flatten_gives_an_empty_root_for_no_layers() -> None:
@@ -170,7 +170,7 @@ def test_flatten_gives_symbolic_links_the_only_mode_linux_knows() -> None:
     assert root.children[b"l"].mode == 0o777
 
 
-# -- rule 4: files and folders in each other's place ---------------------------------------------------------------
+# -- rule 4: files and directories in each other's place ---------------------------------------------------------------
 
 
 def test_flatten_puts_a_file_over_a_folder() -> None:

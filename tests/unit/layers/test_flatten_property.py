@@ -20,7 +20,7 @@ from tests.builders.layers import MemorySink, describe, sources
 
 @dataclass
 class Inode:
-    """What the reference keeps per file; folders are entries of the dictionary like any other."""
+    """What the reference keeps per file; directories are entries of the dictionary like any other."""
 
     kind: str
     meta: tuple[object, ...]

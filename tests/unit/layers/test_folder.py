@@ -124,7 +124,7 @@ def test_folder_must_be_one(tmp_path: Path, name: str) -> None:
 
 @contextlib.contextmanager
 def ordinary_user() -> Iterator[Path]:
-    """A folder of an ordinary user, who root becomes for a while: root can read everything."""
+    """A directory of an ordinary user, who root becomes for a while: root can read everything."""
     place = Path(tempfile.mkdtemp())
     is_root = os.geteuid() == 0
     if is_root:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Sandbox folders: built, published, cleaned up. Runs as anybody; what only root can do is checked as root."""
+"""Sandbox directories: built, published, cleaned up. Runs as anybody; what only root can do is checked as root."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Notes(Silent):
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path
-    remove_tree(tmp_path)  # pytest cannot remove read-only folders
+    remove_tree(tmp_path)  # pytest cannot remove read-only directories
 
 
 def unpack(target: Path, *tars: bytes, force: bool = False, progress: Notes | None = None) -> None:

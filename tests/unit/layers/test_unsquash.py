@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Unpacking a SquashFS tree to a folder: the same files by one process and by several, in stretches and whole."""
+"""Unpacking a SquashFS tree to a directory: the same files by one process and by several, in stretches and whole."""
 
 from __future__ import annotations
 

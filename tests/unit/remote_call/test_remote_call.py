@@ -33,10 +33,10 @@ def outer(offset):
         return Point(square(point.x) + math.floor(2.5) * times + offset) + Point(0)
     return inner
 
-folder = Path(sys.argv[1])
-packed = write_call(folder, outer(100), [[((Point(3),), {"times": 2})]])
+directory = Path(sys.argv[1])
+packed = write_call(directory, outer(100), [[((Point(3),), {"times": 2})]])
 subprocess.run([sys.argv[2], *packed.words], check=True, env={"PATH": os.environ["PATH"]})
-print(read_answer(folder / "result", packed.key).values[0].x)
+print(read_answer(directory / "result", packed.key).values[0].x)
 """
 
 
@@ -73,11 +73,11 @@ def double(x): return 2 * x
 def is_even(n): return True if n == 0 else is_odd(n - 1)
 def is_odd(n): return False if n == 0 else is_even(n - 1)
 def find(n): return n  # as a function of the runner is called
-folder = None  # a value of its own beside a variable of the same name
+directory = None  # a value of its own beside a variable of the same name
 @wrapping
 def compute(point: Point, more: Nothing | None = None, squares=[factorial(n) for n in (1, 2)]):
-    folder = sum(squares)
-    return Base().make() + point.x + factorial(5) + id(find(folder)) + double(4) + is_even(4) + Point.Inner.y
+    directory = sum(squares)
+    return Base().make() + point.x + factorial(5) + id(find(directory)) + double(4) + is_even(4) + Point.Inner.y
 
 place = Path(sys.argv[1])
 packed = write_call(place, compute, [[((Point(3),), {})]])

@@ -38,7 +38,7 @@ def test_bound_folder_hides_what_the_image_has_and_shows_what_lies_in_it(tmp_pat
 
 
 def test_bound_links_do_not_lead_to_files_of_the_host(tmp_path: Path) -> None:
-    """Whoever can write a bound folder must not get variables out of a file that only the host has."""
+    """Whoever can write a bound directory must not get variables out of a file that only the host has."""
     (tmp_path / "env").mkdir()
     (tmp_path / "secrets.env").write_text("TOKEN=x")
     (tmp_path / "env/10.sh").symlink_to(tmp_path / "secrets.env")

@@ -85,7 +85,7 @@ def test_identify_folder_and_refuses_empty_ones(tmp_path: Path) -> None:
     (tmp_path / "root/bin").mkdir(parents=True)
     (tmp_path / "empty").mkdir()
     assert identify(str(tmp_path / "root")).kind == "folder"
-    with pytest.raises(FileProblem, match="empty folder"):
+    with pytest.raises(FileProblem, match="empty directory"):
         identify(str(tmp_path / "empty"))
     (tmp_path / "root/oci-layout").write_text("{}")
     with pytest.raises(FileProblem, match="OCI layout") as caught:

@@ -54,7 +54,7 @@ def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 @contextlib.contextmanager
 def swapping(root: Path) -> Iterator[None]:
-    """The folder and the link of the tree change places all the time; at the end they are where they were."""
+    """The directory and the link of the tree change places all the time; at the end they are where they were."""
     has_ended = threading.Event()
     exchange, place = ctypes.CDLL(None).renameat2, os.open(root, FOLDER)
 
@@ -75,7 +75,7 @@ def swapping(root: Path) -> Iterator[None]:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A root with a folder, and a link to a folder that is not in it."""
+    """A root with a directory, and a link to a directory that is not in it."""
     root = make_tree(tmp_path)
     (tmp_path / "host").mkdir()
     (tmp_path / "host/file").write_text("outside\n")

@@ -129,7 +129,7 @@ def test_writable_and_overlay_are_refused(host, tmp_path):
         ("missing", FileProblem, "No such file"),
         ("missing:ro", FileProblem, "No such file"),
         ("text", UnsupportedFormat, "text"),
-        ("pipe", FileProblem, "neither a file nor a folder"),
+        ("pipe", FileProblem, "neither a file nor a directory"),
         ("folder:rx", UsageError, "'rx' is not a mode"),
         ("blocked", FileProblem, "in the way"),
         ("plain.sif", UnsupportedFormat, "no overlay partition"),

@@ -68,7 +68,7 @@ def test_a_place_that_cannot_be_is_refused(tmp_path, path):
 
 
 def test_a_work_folder_that_is_not_there_is_refused_with_the_remedy(tmp_path):
-    with pytest.raises(FileProblem, match="not a folder") as caught:
+    with pytest.raises(FileProblem, match="not a directory") as caught:
         plan(tmp_path, scratch=["/a"], workdir="missing")
     assert f"mkdir -p {tmp_path}/missing" in str(caught.value.hint)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A look into a SquashFS file shows what a look into the same tree as a folder shows."""
+"""A look into a SquashFS file shows what a look into the same tree as a directory shows."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Plans that rebuild folders around mount points that an image lacks."""
+"""Plans that rebuild directories around mount points that an image lacks."""
 
 from __future__ import annotations
 

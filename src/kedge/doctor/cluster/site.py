@@ -76,7 +76,7 @@ def _show(text: str) -> str:
 
 
 def check_shared_folders(surroundings: Surroundings) -> list[Finding]:
-    """Whether compute nodes see kedge itself, and the folder that jobs are to work in."""
+    """Whether compute nodes see kedge itself, and the directory that jobs are to work in."""
     site, environ = surroundings.site, surroundings.environ
     if site is None or site.scheduler == "local":
         return []
@@ -108,7 +108,7 @@ def _tell_shared(site: Site) -> str:
 
 
 def check_job_records(surroundings: Surroundings) -> list[Finding]:
-    """Whether records of jobs can be written, without making their folder."""
+    """Whether records of jobs can be written, without making their directory."""
     site = surroundings.site
     if site is None:
         return []

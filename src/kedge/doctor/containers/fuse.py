@@ -41,7 +41,7 @@ def judge_fuse(refusal: str, refused: KernelRefusal | None, program: str) -> Fin
         NOTE,
         f"image files cannot be mounted: {reason}",
         "containers run all the same: an image file is unpacked on the node at its first use, which takes time and "
-        "room there; a folder, or an image that is unpacked already, needs nothing",
+        "room there; a directory, or an image that is unpacked already, needs nothing",
         f"unpack before the job's ranks start: kedge unpack IMAGE. To mount them: {fix}",
         "guides/doctor.md#fuse",
     )
@@ -65,14 +65,14 @@ def judge_overlay_files(program: str, *, has_device: bool) -> Finding:
         "ext3 images cannot be mounted: " + ("fuse2fs is not installed" if not program else f"no {_DEVICE}"),
         "--overlay FILE.img does not work, which is how changes are kept on Lustre, NFS and their kind; everything "
         "else does",
-        "use a folder on the node's own disk as overlay: --overlay FOLDER. "
+        "use a directory on the node's own disk as overlay: --overlay FOLDER. "
         "fuse2fs is in e2fsprogs (Debian: the package fuse2fs)",
         "guides/doctor.md#overlay-files",
     )
 
 
 def _mount() -> None:
-    """FUSE on a folder, served by nobody: the kernel's yes or no is all that is asked."""
+    """FUSE on a directory, served by nobody: the kernel's yes or no is all that is asked."""
     cover_place()
     device = os.open(_DEVICE, os.O_RDWR | os.O_CLOEXEC)
     options = f"fd={device},rootmode=40000,user_id={os.getuid()},group_id={os.getgid()}"

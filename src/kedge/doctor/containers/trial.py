@@ -20,7 +20,7 @@ from kedge.runtime.views import FolderView
 
 USER_NAMESPACE = "a user namespace"
 WORK = "the work itself"
-PLACE = "/tmp"  # covered by memory in the child's own mount namespace: any folder that every machine has
+PLACE = "/tmp"  # covered by memory in the child's own mount namespace: any directory that every machine has
 _SECONDS = 5.0  # the check that tries has a deadline of its own, which is earlier
 
 

@@ -27,7 +27,7 @@ def check_python_leaks(surroundings: Surroundings) -> list[Finding]:
 
 
 def list_user_sites(home: Path) -> list[str]:
-    """`python3.10 (12 packages)` for each folder below ~/.local/lib that has any."""
+    """`python3.10 (12 packages)` for each directory below ~/.local/lib that has any."""
     found = []
     try:
         for folder in sorted((home / ".local/lib").glob("python*/site-packages")):
@@ -62,7 +62,7 @@ def _judge_python_leaks(environ: Mapping[str, str], variables: list[str], sites:
 
 
 def check_loader_leaks(surroundings: Surroundings) -> list[Finding]:
-    """LD_PRELOAD, and the folders of libraries that are forced into containers."""
+    """LD_PRELOAD, and the directories of libraries that are forced into containers."""
     return judge_loader_leaks(surroundings.environ)
 
 

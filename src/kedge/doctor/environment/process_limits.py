@@ -126,7 +126,7 @@ def check_core_files(surroundings: Surroundings) -> list[Finding]:
             "core-files",
             NOTE,
             f"up to {limit.soft} bytes are written when a program crashes",
-            "a crashed training program leaves a file as large as its memory in the current folder, one per rank; "
+            "a crashed training program leaves a file as large as its memory in the current directory, one per rank; "
             "that fills quotas",
             "ulimit -c 0, in the job script",
             "guides/doctor.md#core-files",

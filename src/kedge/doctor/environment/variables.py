@@ -84,7 +84,7 @@ def _judge_contradictions(environ: Mapping[str, str], known: set[str]) -> list[F
 
 
 def check_binds(surroundings: Surroundings) -> list[Finding]:
-    """The folders that variables bind into every container: one that is missing keeps them all from starting."""
+    """The directories that variables bind into every container: one that is missing keeps them all from starting."""
     docs = "guides/doctor.md#binds"
     try:
         binds = collect_binds(RunOptions(), surroundings.environ, "/")
@@ -94,8 +94,8 @@ def check_binds(surroundings: Surroundings) -> list[Finding]:
     missing = [bind for bind in binds if not os.path.lexists(bind.source)]
     if missing:
         shown = ", ".join(f"{bind.source} ({bind.origin})" for bind in missing)
-        why = "a container that is to have a folder which is not here does not start"
-        fix = f"unset {' '.join(sorted({bind.origin for bind in missing}))}, or name folders that every node has"
+        why = "a container that is to have a directory which is not here does not start"
+        fix = f"unset {' '.join(sorted({bind.origin for bind in missing}))}, or name directories that every node has"
         return [Finding("binds", FAIL, f"not on this machine: {shown}", why, fix, docs)]
     return [Finding("binds", OK, f"{len(binds)} from variables" if binds else "none from variables")]
 
@@ -107,7 +107,7 @@ def check_search_path(surroundings: Surroundings) -> list[Finding]:
 
 
 def judge_search_path(path: str, own: str, installed: str) -> Finding:
-    """Whether kedge itself is found in it, and whether it has entries that depend on the current folder."""
+    """Whether kedge itself is found in it, and whether it has entries that depend on the current directory."""
     docs = "guides/doctor.md#search-path"
     if not path:
         why = "no program is found: not the scheduler's, not kedge"
@@ -119,5 +119,5 @@ def judge_search_path(path: str, own: str, installed: str) -> Finding:
     if any(not folder.startswith("/") for folder in path.split(":")):
         why = "kedge skips them, but your shell starts programs of whatever directory you are in"
         fix = "take '.', empty and relative entries out of PATH"
-        return Finding("search-path", NOTE, "PATH has entries that depend on the current folder", why, fix, docs)
+        return Finding("search-path", NOTE, "PATH has entries that depend on the current directory", why, fix, docs)
     return Finding("search-path", OK, f"kedge is {own}")

@@ -20,7 +20,7 @@ _MAKE = (
 
 
 def check_cdi(surroundings: Surroundings) -> list[Finding]:
-    """Every specification in the two usual folders."""
+    """Every specification in the two usual directories."""
     gpus = look_at_gpus(surroundings)
     view = gpus.host.view
     specifications, problems = read_specifications(view, list(FOLDERS))

@@ -11,7 +11,7 @@ from kedge.doctor.finding import NOTE, Finding
 from kedge.doctor.gpu.host import GpuHost
 
 _VARIABLES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
-_MOST = 50  # toolkits below /usr/local, folders of PATH
+_MOST = 50  # toolkits below /usr/local, directories of PATH
 
 
 def judge_toolkit(gpus: GpuHost, driver: str) -> list[Finding]:

@@ -40,7 +40,7 @@ def check_certificates(surroundings: Surroundings) -> list[Finding]:
         findings += _judge_variable("SSL_CERT_FILE", Path(environ["SSL_CERT_FILE"]))
     folder = environ.get("SSL_CERT_DIR")
     if folder and not any(os.path.isdir(each) for each in folder.split(":")):  # noqa: PTH112 - may be anything
-        findings.append(_refuse_variable("SSL_CERT_DIR", "names no folder that is there"))
+        findings.append(_refuse_variable("SSL_CERT_DIR", "names no directory that is there"))
     findings += _judge_others(environ, has_own=settings.ca_bundle is not None or bool(environ.get("SSL_CERT_FILE")))
     return [*findings, _judge_system(surroundings, environ)]
 

@@ -239,7 +239,7 @@ def _judge_helpers(file: AuthFile) -> Iterator[Finding]:
 
 
 def _judge_mode(path: Path) -> Iterator[Finding]:
-    """A file of secrets that others can read: by its own mode, and that of every folder above it."""
+    """A file of secrets that others can read: by its own mode, and that of every directory above it."""
     try:
         mode = path.stat().st_mode
         folders = [each.stat().st_mode for each in path.resolve().parents]

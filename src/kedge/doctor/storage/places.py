@@ -23,7 +23,7 @@ _SMALL_SHARE = 0.05
 
 @frozen
 class StoragePlace:
-    """A folder that is written to, which need not exist yet."""
+    """A directory that is written to, which need not exist yet."""
 
     path: Path
     origin: str  # what named it
@@ -31,11 +31,11 @@ class StoragePlace:
     space: Space | None
     files_left: int | None  # None: the file system does not count them
     is_writable: bool
-    shares_home: bool  # it is on the file system of the home folder
+    shares_home: bool  # it is on the file system of the home directory
 
 
 def look_at(path: Path, origin: str, surroundings: Surroundings) -> StoragePlace:
-    """What is known about a folder."""
+    """What is known about a directory."""
     existing = find_existing(path)
     mount = find_mount(existing)
     home = home_directory(surroundings.environ)
@@ -51,12 +51,12 @@ def look_at(path: Path, origin: str, surroundings: Surroundings) -> StoragePlace
 
 
 def find_existing(path: Path) -> Path:
-    """The folder itself, or the nearest one above it that is there."""
+    """The directory itself, or the nearest one above it that is there."""
     return next(each for each in (path, *path.parents) if is_folder(each) or each == each.parent)
 
 
 def is_folder(path: Path) -> bool:
-    """Whether it is one; Path.is_dir raises where a folder above may not be entered, and that is for us to say."""
+    """Whether it is one; Path.is_dir raises where a directory above may not be entered, and that is for us to say."""
     return os.path.isdir(path)  # noqa: PTH112
 
 
@@ -88,7 +88,7 @@ def judge_store(place: StoragePlace, better: Space | None) -> Finding:
     if place.files_left is not None and place.files_left < _FEW_FILES:
         why = "quotas and file systems count files, too: 'No space left on device' with room to spare"
         what = f"{where}: there is room for {count_things(place.files_left, 'more file')} only"
-        return Finding("store", WARNING, what, why, f"remove folders with many small files, or {move}", docs)
+        return Finding("store", WARNING, what, why, f"remove directories with many small files, or {move}", docs)
     if place.space.usable < _ROOM_FOR_IMAGE:
         why = "images with CUDA have several GB, and the store keeps layers and image file: about twice that"
         return Finding("store", WARNING, f"{where}: {room}", why, f"kedge cache clean --days 30, or {move}", docs)
@@ -124,11 +124,13 @@ def judge_home(place: StoragePlace, is_there: bool) -> Finding:
     docs = "guides/doctor.md#home"
     if not is_there or str(place.path) == "/":
         why = "settings, credentials and records of jobs are kept there, and most programs of an image expect one"
-        what = f"there is no folder {place.path}" if str(place.path) != "/" else "HOME is not set, or it is '/'"
+        what = f"there is no directory {place.path}" if str(place.path) != "/" else "HOME is not set, or it is '/'"
         return Finding("home", WARNING, what, why, "export HOME=FOLDER", docs)
     if not place.is_writable:
         why = "kedge needs nothing there, but logins, records of jobs and most programs write to it"
-        fix = "if it is read-only on compute nodes, submit from another folder; set KEDGE_JOBDIR to one you can write"
+        fix = (
+            "if it is read-only on compute nodes, submit from another directory; set KEDGE_JOBDIR to one you can write"
+        )
         return Finding("home", WARNING, f"{place.path} cannot be written", why, fix, docs)
     space = place.space
     if space is None:

@@ -20,7 +20,7 @@ _LITTLE_SHARED = 10**9
 
 
 def check_temporary(surroundings: Surroundings) -> list[Finding]:
-    """The folder of the settings, which is TMPDIR or /tmp unless somebody said otherwise."""
+    """The directory of the settings, which is TMPDIR or /tmp unless somebody said otherwise."""
     settings = surroundings.settings
     path = settings.temporary_directory
     origin = str(settings.sources["temporary_directory"])
@@ -48,7 +48,7 @@ def judge_temporary(place: StoragePlace, *, is_there: bool, kept_on: str, is_noe
     if is_noexec:
         why = "containers run all the same, but programs that compile there and load the result fail (Triton, "
         why += "torch.compile, pip): 'failed to map segment from shared object'"
-        fix = "in the container: --env TMPDIR=FOLDER,TRITON_CACHE_DIR=FOLDER with a folder in your home or scratch"
+        fix = "in the container: --env TMPDIR=FOLDER,TRITON_CACHE_DIR=FOLDER with a directory in your home or scratch"
         return Finding("temporary", NOTE, f"{where} is mounted noexec: {room}", why, fix, docs)
     if kept_on == "memory":
         why = "files there are memory: in a job they count against its limit, and the kernel kills for them"

@@ -50,7 +50,7 @@ class TarArchive:
 
     @classmethod
     def open(cls, path: Path, temporary: Path | None = None) -> TarArchive:
-        """Open a tar file, plain or compressed; `temporary` is the folder to inflate a compressed one in."""
+        """Open a tar file, plain or compressed; `temporary` is the directory to inflate a compressed one in."""
         with explained(path):
             # O_NONBLOCK: a FIFO in place of the archive must not be waited for.
             file: BinaryIO = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0)

@@ -2,7 +2,7 @@
 """Archives of `docker save` and `podman save`: manifest.json with a config and layers per image.
 
 The archive has no registry manifest, so one is made from what it holds: a plain layer's digest is its diff_id. Archives
-of Docker before 1.10 have only `repositories` and one folder per layer; see `legacy_archive`.
+of Docker before 1.10 have only `repositories` and one directory per layer; see `legacy_archive`.
 """
 
 from __future__ import annotations

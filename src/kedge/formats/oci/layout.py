@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""OCI image layouts: `oci-layout`, `index.json` and content-addressed blobs, in a folder or in a tar.
+"""OCI image layouts: `oci-layout`, `index.json` and content-addressed blobs, in a directory or in a tar.
 
 Specification: https://github.com/opencontainers/image-spec/blob/main/image-layout.md
 """
@@ -48,10 +48,10 @@ class OciLayout:
 
     @classmethod
     def open(cls, path: Path) -> OciLayout:
-        """Open a layout folder."""
+        """Open a layout directory."""
         if not path.is_dir():
             raise ImageNotFound(
-                f"there is no OCI layout at {path}", hint="an OCI layout is a folder with an index.json"
+                f"there is no OCI layout at {path}", hint="an OCI layout is a directory with an index.json"
             )
         files = BlobDirectory(path)
         if not files.has("index.json"):

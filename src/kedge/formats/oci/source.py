@@ -17,12 +17,12 @@ from kedge.formats.oci.stored import BlobDirectory, StoredImages
 
 
 def open_images(path: Path, *, prefer_docker: bool = False, temporary: Path | None = None) -> StoredImages:
-    """Open an OCI layout folder, an OCI archive or a docker-save archive, compressed or not; the caller closes it.
+    """Open an OCI layout directory, an OCI archive or a docker-save archive, compressed or not; the caller closes it.
 
     A compressed archive is inflated into an unnamed file in `temporary`, by default in TMPDIR.
     """
     if not path.exists():
-        raise FileProblem(f"{path}: there is no such file or folder", hint="check the spelling of the path")
+        raise FileProblem(f"{path}: there is no such file or directory", hint="check the spelling of the path")
     if path.is_dir():
         folder = BlobDirectory(path)
         return DockerArchive(folder) if folder.has("manifest.json") and not is_layout(folder) else OciLayout.open(path)

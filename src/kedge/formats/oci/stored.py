@@ -69,7 +69,7 @@ class StoredImages(Protocol):
 
 
 class BlobFiles(Protocol):
-    """Named files for reading: a folder, or the members of a tar archive."""
+    """Named files for reading: a directory, or the members of a tar archive."""
 
     where: str
 
@@ -91,7 +91,7 @@ class BlobFiles(Protocol):
 
 
 class BlobDirectory:
-    """A folder as `BlobFiles`; names come from digests and constants, never unchecked from a document."""
+    """A directory as `BlobFiles`; names come from digests and constants, never unchecked from a document."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

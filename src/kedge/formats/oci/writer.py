@@ -2,7 +2,7 @@
 """Writes OCI layouts, OCI archives and docker-save archives: sorted, without times, the same bytes every time.
 
 Blobs are checked against their digests while they are written. Archives go into an open file that the caller publishes
-(`posix.files.atomic_output`); a layout folder is built beside its target and renamed.
+(`posix.files.atomic_output`); a layout directory is built beside its target and renamed.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def convert_to_oci(image: StoredImage) -> StoredImage:
 
 
 def write_layout(path: Path, images: Sequence[StoredImage], *, force: bool = False) -> None:
-    """Write a layout folder, whole or not at all; with `force` it takes the place of what is there."""
+    """Write a layout directory, whole or not at all; with `force` it takes the place of what is there."""
     refuse_existing(path, force=force)
     path = Path(os.path.normpath(path))
     remove_abandoned(path)
@@ -91,7 +91,7 @@ def _put_folder(temporary: Path, path: Path, *, force: bool) -> None:
     if not force or not os.path.lexists(path):
         temporary.rename(path)
         return
-    aside = temporary_beside(path)  # a folder that is not empty cannot be renamed over
+    aside = temporary_beside(path)  # a directory that is not empty cannot be renamed over
     path.rename(aside)
     try:
         temporary.rename(path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The `/.singularity.d` folder: what turns the files of an OCI image into something Apptainer runs."""
+"""The `/.singularity.d` directory: what turns the files of an OCI image into something Apptainer runs."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class FileView(Protocol):
         ...
 
     def list_names(self, path: str) -> list[str]:
-        """The sorted names in a folder; none if it is not there."""
+        """The sorted names in a directory; none if it is not there."""
         ...
 
 

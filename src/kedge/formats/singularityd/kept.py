@@ -44,5 +44,5 @@ class _SparingView:
         return text
 
     def list_names(self, path: str) -> list[str]:
-        """The sorted names in a folder."""
+        """The sorted names in a directory."""
         return self._view.list_names(path)

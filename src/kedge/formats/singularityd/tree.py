@@ -113,7 +113,7 @@ class TreeEditor:
                 node.mode |= 0o555
 
     def need_folder(self, path: bytes) -> Node:
-        """The folder at `path`, whatever it takes: what is in the way is replaced, and that is recorded."""
+        """The directory at `path`, whatever it takes: what is in the way is replaced, and that is recorded."""
         found = self._follow(path, create=True)
         if found is not None:
             return found
@@ -123,7 +123,7 @@ class TreeEditor:
             if child is None or child.kind is not NodeKind.DIRECTORY:
                 if child is not None:
                     shown = path.decode(errors="replace")
-                    self.warnings.append(f"/{shown} was no folder in the image; it is one now")
+                    self.warnings.append(f"/{shown} was no directory in the image; it is one now")
                 child = folder.children[part] = Node(NodeKind.DIRECTORY, 0o755, mtime=self.mtime)
             folder = child
         return folder
@@ -146,7 +146,7 @@ class TreeEditor:
         self.root.children[name] = node
 
     def _follow(self, path: bytes, *, create: bool = False) -> Node | None:
-        """The folder at `path`, links followed inside the root; missing ones are made with `create`."""
+        """The directory at `path`, links followed inside the root; missing ones are made with `create`."""
         trail = [self.root]
         parts = path.split(b"/")[::-1]
         hops = 0

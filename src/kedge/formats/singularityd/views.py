@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The files of an image by path, from a folder or a file tree; links are followed inside the image only."""
+"""The files of an image by path, from a directory or a file tree; links are followed inside the image only."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _decode(data: bytes, path: str) -> str:
 
 
 class TreeView:
-    """The tree of an image: `lookup` gives the node at a path, folders with their children, links not followed."""
+    """The tree of an image: `lookup` gives the node at a path, directories with their children, links not followed."""
 
     def __init__(self, lookup: Callable[[bytes], Node | None], source: ContentSource) -> None:
         self._lookup = lookup
@@ -70,7 +70,7 @@ class TreeView:
         return _decode(data, path)
 
     def list_names(self, path: str) -> list[str]:
-        """The sorted names in a folder."""
+        """The sorted names in a directory."""
         node = self._resolve(path)
         return sorted(map(os.fsdecode, node.children)) if node is not None else []
 
@@ -89,7 +89,7 @@ class TreeView:
 
 
 class FolderView:
-    """A sandbox folder on this machine."""
+    """A sandbox directory on this machine."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -100,7 +100,7 @@ class FolderView:
         if target is None:
             return None
         try:
-            # a pipe in the folder must not make us wait, nor a link that appears meanwhile lead us out
+            # a pipe in the directory must not make us wait, nor a link that appears meanwhile lead us out
             handle = os.open(target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -114,7 +114,7 @@ class FolderView:
             return _decode(file.read(_MAXIMUM_FILE + 1), path)
 
     def list_names(self, path: str) -> list[str]:
-        """The sorted names in a folder."""
+        """The sorted names in a directory."""
         target = self._resolve(path)
         if target is None or not target.is_dir():
             return []

@@ -68,7 +68,7 @@ def open_image(
         return _look_into(adapter, found, found.read_config(), closing)
     if found is not None and found.kind == "folder":
         raise RuntimeUnsuited(
-            f"{adapter.name} takes no folder: {found.path}",
+            f"{adapter.name} takes no directory: {found.path}",
             context={"runtime": adapter.name},
             hint=f"make a file of it: kedge convert {shlex.quote(found.path)} IMAGE.sqsh",
         )
@@ -90,7 +90,7 @@ def _look_into(
     if image.kind == "folder":
         facts = ImageFacts(view=FolderView(image.path), path=name, kind="folder", oci_config=config)
         return ForeignImage(image.path, "folder", facts)
-    from kedge.runtime.images.squashfs_view import SquashView  # late: folders need no reader
+    from kedge.runtime.images.squashfs_view import SquashView  # late: directories need no reader
 
     file = closing.enter_context(Path(image.path).open("rb"))
     view = closing.enter_context(SquashView(file, image.offset, image.size))
@@ -98,7 +98,7 @@ def _look_into(
 
 
 def _unpack(options: RunOptions, found: ImageFile | None, host: HostFacts) -> ForeignImage:
-    """A folder on this node, held for as long as the runtime's processes live."""
+    """A directory on this node, held for as long as the runtime's processes live."""
     if options.writable:
         raise explain_readonly_image(options.image, found.kind if found else "reference")
     root = _find_current(options, found, host)

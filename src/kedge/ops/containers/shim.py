@@ -17,7 +17,7 @@ from kedge.runtime.words.shim_file import PROGRAMS, is_shim, make_shim
 
 @dataclass(frozen=True, slots=True)
 class Shim:
-    """One name in one folder, and what stands in its way."""
+    """One name in one directory, and what stands in its way."""
 
     program: str
     path: Path
@@ -33,7 +33,9 @@ def default_folder(environ: Mapping[str, str]) -> Path:
     """Where a user's own programs are."""
     home = environ.get("HOME", "")
     if not home.startswith("/"):
-        raise UsageError("there is no home folder to put programs into", hint="say where: kedge shim install --dir DIR")
+        raise UsageError(
+            "there is no home directory to put programs into", hint="say where: kedge shim install --dir DIR"
+        )
     return Path(home) / ".local/bin"
 
 
@@ -47,7 +49,7 @@ def install_shims(
             raise OutputExists(
                 f"{path} is there, and is not kedge's",
                 context={"path": str(path)},
-                hint="take another folder: kedge shim install --dir DIR (--force replaces it)",
+                hint="take another directory: kedge shim install --dir DIR (--force replaces it)",
             )
     if not dry_run:
         with explained(folder):
@@ -63,7 +65,7 @@ def install_shims(
 
 
 def remove_shims(folder: Path, *, dry_run: bool = False) -> list[Path]:
-    """Remove what is ours from a folder; returns what that was."""
+    """Remove what is ours from a directory; returns what that was."""
     ours = [path for path in (folder.absolute() / program for program in PROGRAMS) if is_shim(str(path))]
     for path in ours if not dry_run else ():
         with explained(path):
@@ -72,7 +74,7 @@ def remove_shims(folder: Path, *, dry_run: bool = False) -> list[Path]:
 
 
 def list_shims(environ: Mapping[str, str], folder: Path | None = None) -> list[Shim]:
-    """Every shim in a folder, or else in those of PATH and in the default one."""
+    """Every shim in a directory, or else in those of PATH and in the default one."""
     default = [default_folder(environ)] if environ.get("HOME", "").startswith("/") else []
     folders = [folder.absolute()] if folder is not None else [*_path_folders(environ), *default]
     return [

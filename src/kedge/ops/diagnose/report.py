@@ -59,7 +59,7 @@ def make_report(diagnosis: Diagnosis, surroundings: Surroundings, *, command: st
 def clean_diagnosis(
     diagnosis: Diagnosis, surroundings: Surroundings, redact: Callable[[str], str], *, is_sent: bool
 ) -> Diagnosis:
-    """The same without secrets; for others to read (`is_sent`) without the name of the home folder, too."""
+    """The same without secrets; for others to read (`is_sent`) without the name of the home directory, too."""
     home = home_directory(surroundings.environ) if is_sent else None
     censor = Censor(surroundings.environ, redact, home=home)
     findings = tuple(
@@ -102,7 +102,7 @@ def _show_limits() -> Iterator[str]:
 
 
 def _show_mounts(surroundings: Surroundings) -> Iterator[str]:
-    """The file systems of the folders that kedge uses, not of everybody's."""
+    """The file systems of the directories that kedge uses, not of everybody's."""
     settings = surroundings.settings
     places = {
         "root": Path("/"),
@@ -111,7 +111,7 @@ def _show_mounts(surroundings: Surroundings) -> Iterator[str]:
         "temporary": settings.temporary_directory,
         "unpacked images": settings.node_directory or Path("/var/tmp"),
         "shared memory": Path("/dev/shm"),
-        "current folder": Path.cwd(),
+        "current directory": Path.cwd(),
     }
     for name, path in places.items():
         mount = find_mount(path)

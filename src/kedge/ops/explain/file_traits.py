@@ -66,7 +66,7 @@ def read_remote_sif_traits(reference: Reference, workplace: Workplace, tables: T
 
 
 def read_path_traits(path: Path, tables: Tables) -> ImageTraits:
-    """Of a SIF, SquashFS file or folder also files are looked at, which say what variables do not."""
+    """Of a SIF, SquashFS file or directory also files are looked at, which say what variables do not."""
     inspection = inspect_path(path)
     with explained(path), _open_view(path) as (view, architecture):
         traits = _read_inspection(str(path), inspection, tables, architecture)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _SMALL = 64 << 10
 _LIBC = 4 << 20  # bytes of a C library that are searched for its version
 _HEADER = 256 << 10
-_MOST_NAMES = 20_000  # of one folder
+_MOST_NAMES = 20_000  # of one directory
 _TRIPLETS = ("x86_64-linux-gnu", "aarch64-linux-gnu", "powerpc64le-linux-gnu")
 _LIBRARIES = (
     *(f"/usr/lib/{triplet}" for triplet in _TRIPLETS),
@@ -43,7 +43,7 @@ _TOOLKIT = (
     "/usr/local/cuda/targets/sbsa-linux/lib",
 )
 _MPI_PREFIXES = ("/opt/hpcx/ompi", "/usr/local/mpi", "/usr/local", "/opt/amazon/openmpi", "/usr", "/opt/openmpi")
-_MPI_LIBRARIES = ("/openmpi/lib", "/openmpi", "/mpich/lib", "/mpich")  # below a folder of libraries
+_MPI_LIBRARIES = ("/openmpi/lib", "/openmpi", "/mpich/lib", "/mpich")  # below a directory of libraries
 _SONAMES = {"0": "3.0", "10": "3.1", "20": "4.0", "30": "4.1", "40": "5.0"}  # libmpi.so.40.N.M -> Open MPI
 _PYTHONS = ("/opt/conda/bin", "/usr/local/bin", "/usr/bin")
 _SYSTEMS = {"ubuntu": "Ubuntu", "debian": "Debian", "rocky": "Rocky Linux", "centos": "CentOS", "alpine": "Alpine"}
@@ -193,7 +193,7 @@ def _read_mpi_library(view: View, folder: str) -> Fact:
 
 
 def _read_packages(view: View) -> Iterator[tuple[str, Fact]]:
-    """Frameworks that are installed as Python packages, by the names of their folders."""
+    """Frameworks that are installed as Python packages, by the names of their directories."""
     for library in ("/opt/conda/lib", "/usr/local/lib", "/usr/lib"):
         for python in _list_names(view, library):
             if not re.match(r"python3\.\d+\Z", python):

@@ -33,7 +33,7 @@ class Converted:
     source: str
     output: Path
     form: Form
-    size: int | None  # of a file; None for a folder
+    size: int | None  # of a file; None for a directory
 
     def as_dict(self) -> dict[str, object]:
         """The result as `--json` prints it."""
@@ -41,7 +41,7 @@ class Converted:
 
 
 def read_target(text: str, form: Form | None = None, tag: str | None = None) -> ImageOutput:
-    """The target of a conversion: as `read_output`, and a name without any ending is a folder."""
+    """The target of a conversion: as `read_output`, and a name without any ending is a directory."""
     found = read_output(text, form)
     named = found.form or (Form.SANDBOX if "." not in Path(text).name else None)
     return ImageOutput(found.path, ImageOutput(found.path, named).require_form(), tag or found.tag)

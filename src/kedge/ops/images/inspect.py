@@ -33,7 +33,7 @@ class Inspection:
 
 
 def inspect_path(path: Path) -> Inspection:
-    """Inspect an image file or sandbox folder."""
+    """Inspect an image file or sandbox directory."""
     if path.is_dir():
         return _inspect_folder(path)
     with explained(path), path.open("rb") as file:
@@ -65,8 +65,8 @@ def inspect_config(config: ImageConfig, record: SourceRecord) -> InspectReport:
 def _inspect_folder(path: Path) -> Inspection:
     if not (path / ".singularity.d").exists() and not (path / "bin").exists() and not (path / "usr").exists():
         raise FileProblem(
-            f"{path} is a folder, but not a root file system: it has none of .singularity.d, bin and usr",
-            hint="give the folder that 'kedge pull --sandbox' made; an OCI layout is given as oci:FOLDER",
+            f"{path} is a directory, but not a root file system: it has none of .singularity.d, bin and usr",
+            hint="give the directory that 'kedge pull --sandbox' made; an OCI layout is given as oci:FOLDER",
         )
     return Inspection(read_report(FolderView(path), str(path)))
 

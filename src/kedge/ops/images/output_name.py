@@ -48,7 +48,7 @@ class ImageOutput:
         """Raise at once where writing would fail in the end."""
         path, form = self.path, self.require_form()
         if path.is_dir() and not path.is_symlink() and not form.is_folder:
-            raise OutputExists(f"{path} is a folder", hint="name a file, or another folder with --dir")
+            raise OutputExists(f"{path} is a directory", hint="name a file, or another directory with --dir")
         refuse_existing(path, force=force)
         require_writable(path.parent)
 

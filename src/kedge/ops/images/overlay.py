@@ -72,7 +72,7 @@ def require_programs(options: OverlayOptions) -> None:
         if find_program(name) is None:
             raise ProgramMissing(
                 f"making an ext3 image needs the program {name}, which is not installed here",
-                hint="install the package e2fsprogs, or use a folder: 'mkdir overlay', then --overlay overlay",
+                hint="install the package e2fsprogs, or use a directory: 'mkdir overlay', then --overlay overlay",
             )
 
 
@@ -126,7 +126,7 @@ def _is_overlay(descriptor: SifDescriptor) -> bool:
 
 
 def _fill_image(image: Path, options: OverlayOptions, folders: Sequence[PurePosixPath]) -> None:
-    """Give the file its size and an ext3 file system with the two folders in it."""
+    """Give the file its size and an ext3 file system with the two directories in it."""
     size = options.size << 20
     with explained(image), image.open("r+b") as file:
         file.truncate(size)
@@ -153,7 +153,7 @@ def _allocate(file: int, size: int) -> None:
 
 @contextlib.contextmanager
 def _prepare_content(folders: Sequence[PurePosixPath]) -> Iterator[Path]:
-    """A folder as the image is to look inside; it belongs to the caller, and so do the folders in the image."""
+    """A directory as the image is to look inside; it belongs to the caller, and so do the directories in the image."""
     with tempfile.TemporaryDirectory(prefix="kedge-overlay-") as name:
         content = Path(name)
         content.chmod(0o755)

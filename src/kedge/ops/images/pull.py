@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Pull: from any reference to a SIF, a folder, a SquashFS file, an OCI layout or an archive.
+"""Pull: from any reference to a SIF, a directory, a SquashFS file, an OCI layout or an archive.
 
 Remote images go through the store: layers are kept for the next image that shares them, and a SIF that was made once
 is handed out again as long as its source is the same: as a file of the user's own, which nothing in the cache shares.
@@ -42,7 +42,7 @@ class PullRequest:
     """What to pull, and as what."""
 
     reference: Reference
-    output: Path | None = None  # None: the default name, in the current folder or `pull_directory`
+    output: Path | None = None  # None: the default name, in the current directory or `pull_directory`
     form: Form = Form.SIF
     force: bool = False
     offline: bool = False
@@ -62,7 +62,7 @@ class Pulled:
     digest: Digest | None = None
     platform: str = ""
     download: int = 0  # bytes that come over the network
-    size: int = 0  # of the result; 0 for folders and for a dry run
+    size: int = 0  # of the result; 0 for directories and for a dry run
     how: str = "converted"  # or 'downloaded', 'from the store'; 'hard link', 'reflink', 'copy'
     layers: tuple[tuple[str, int], ...] = ()
 

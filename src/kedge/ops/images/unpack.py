@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Makes images ready on this node: any reference becomes a folder that containers start from, once for all of them.
+"""Makes images ready on this node: any reference becomes a directory that containers start from, once for all of them.
 
-Layered images go from the layers' stream into the folder, no SIF is made on the way; files that are SIFs already are
+Layered images go from the layers' stream into the directory, no SIF is made on the way; files that are SIFs already are
 fetched through the store.
 """
 
@@ -190,7 +190,7 @@ class _Unpacker:
         return done
 
     def _unpack_squashfs(self, image: ImageFile, identity: str, source: str) -> _Done:
-        """Straight from the file system in a file to the folder."""
+        """Straight from the file system in a file to the directory."""
         from kedge.formats.squashfs.reader import SquashReader
         from kedge.layers.unsquash import TreeExtractor, measure_tree
 
@@ -366,7 +366,7 @@ def _pack_section(config: ImageConfig) -> bytes:
 
 
 def _write_tree(root: Path, image: ImageSource) -> int:
-    """The image's files as a folder; about how much room they take."""
+    """The image's files as a directory; about how much room they take."""
     from kedge.layers.sandbox import SandboxSink
     from kedge.layers.unsquash import make_usable, measure_tree
     from kedge.ops.images.write_image import fill_decorated

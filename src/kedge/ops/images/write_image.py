@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes an opened image in any form: SIF, bare SquashFS, sandbox folder, OCI layout, OCI or docker archive.
+"""Writes an opened image in any form: SIF, bare SquashFS, sandbox directory, OCI layout, OCI or docker archive.
 
 Whatever the form, the target appears whole or not at all.
 """
@@ -140,7 +140,7 @@ def _copy_packed(packed: PackedTree, file: BinaryIO) -> int:
 
 
 def _write_sandbox(target: Path, image: ImageSource, options: WriteOptions) -> None:
-    """Write a folder."""
+    """Write a directory."""
     with SandboxSink(target, force=options.force, progress=options.progress) as sink:
         sink.finish(fill_decorated(image, sink, options))
 

@@ -224,7 +224,7 @@ def _check_request(queue: LocalQueue, request: LocalRequest, environ: Mapping[st
     """Refuse now what could never begin."""
     refuse_too_much(request, read_machine(environ))
     if not Path(request.directory).is_dir():
-        raise FileProblem(f"the working folder {request.directory} does not exist", context={"key": "directory"})
+        raise FileProblem(f"the working directory {request.directory} does not exist", context={"key": "directory"})
     for _, id in request.after:
         queue.require_job(id)
 

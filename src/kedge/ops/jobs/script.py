@@ -186,7 +186,7 @@ def _read_stream() -> bytes:
 def _read_file(path: Path) -> bytes:
     with explained(path):
         if path.is_dir():
-            raise FileProblem(f"{path} is a folder", context={"path": str(path)}, hint="name a script in it")
+            raise FileProblem(f"{path} is a directory", context={"path": str(path)}, hint="name a script in it")
         with path.open("rb") as stream:
             return stream.read(_MOST_BYTES + 1)
 
@@ -200,7 +200,7 @@ def _has_file(path: str) -> bool | None:
         Path(path).stat()
     except (FileNotFoundError, NotADirectoryError):
         return False
-    except (OSError, ValueError):  # a folder that may not be looked into, or a name that no file can have
+    except (OSError, ValueError):  # a directory that may not be looked into, or a name that no file can have
         return None
     return True
 
@@ -234,7 +234,7 @@ def _write_description(job: Job, site: Site | None) -> str:
 
 
 def _render(job: Job, site: Site, environ: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """The script that `kedge submit` would write, without a record; it runs in the folder we are in."""
+    """The script that `kedge submit` would write, without a record; it runs in the directory we are in."""
     from kedge.model.job_rules import check_job
     from kedge.ops.jobs.submit import find_kedge
     from kedge.schedulers.backend import ScriptContext

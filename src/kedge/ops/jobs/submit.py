@@ -81,7 +81,7 @@ def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping
     """Decide everything: tags are looked up, nothing is pulled or submitted. `folder` is where relative names begin."""
     directory = str(Path(folder, job.directory)) if job.directory else folder
     if not Path(directory).is_dir():
-        raise FileProblem(f"the working folder {directory} does not exist", context={"path": directory})
+        raise FileProblem(f"the working directory {directory} does not exist", context={"path": directory})
     image = place_image(job, cluster.site, settings, environ, folder)
     output = Path(directory, job.output or (_DEFAULT_ARRAY_OUTPUT if job.array else _DEFAULT_OUTPUT))
     error = str(Path(directory, job.error)) if job.error else ""
@@ -177,11 +177,11 @@ def _require_seen(kedge: str, site: Site, environ: Mapping[str, str]) -> None:
 
 
 def _find_output_folder(pattern: str, name: str) -> Path:
-    """The folder of a file of output, which has to be there before the job is: schedulers make none."""
+    """The directory of a file of output, which has to be there before the job is: schedulers make none."""
     folder = str(Path(pattern).parent)
     if "{id}" in folder or "{index}" in folder:
         raise InvalidJob(
-            f"the output '{pattern}' is in a folder named after the job's id, and schedulers make no folders",
+            f"the output '{pattern}' is in a directory named after the job's id, and schedulers make no directories",
             hint="put {id} and {index} into the name of the file: logs/{name}-{id}.out",
         )
     return Path(fill_pattern(folder, name=name, id="", index=None))

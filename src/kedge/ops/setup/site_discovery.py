@@ -74,7 +74,7 @@ def suggest_name(hostnames: Sequence[str]) -> str:
 
 
 def save_profile(site: Site, environ: Mapping[str, str], *, output: str = "", force: bool = False) -> Path:
-    """Write the profile into the user's folder, or to a file; whole or not at all. Returns where."""
+    """Write the profile into the user's directory, or to a file; whole or not at all. Returns where."""
     path = Path(output) if output else user_folder(environ) / f"{site.name}.toml"
     refuse_existing(path, force=force)
     if not output:

@@ -11,7 +11,7 @@ from kedge.model.platform import Platform
 from kedge.model.tree import ContentSource, Node, NodeKind, find
 
 _FOLDERS = (b"usr/bin", b"bin", b"usr/sbin", b"sbin", b"usr/local/bin", b"usr/lib", b"lib", b"")
-_TRIES = 50  # files looked at per folder
+_TRIES = 50  # files looked at per directory
 
 
 def find_architecture(root: Node, source: ContentSource) -> Platform | None:

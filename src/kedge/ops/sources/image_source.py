@@ -81,7 +81,7 @@ class PackedTree:
 
 @dataclass(slots=True)
 class TreeImage:
-    """An image that is a file tree already: a SIF, a bare SquashFS, a folder."""
+    """An image that is a file tree already: a SIF, a bare SquashFS, a directory."""
 
     root: Node
     source: ContentSource

@@ -74,7 +74,7 @@ def open_any_image(reference: Reference, workplace: Workplace) -> ImageSource:
 
 
 def open_path(path: Path, reference: Reference, workplace: Workplace) -> ImageSource:
-    """Open a file or folder by what it is, not by its name."""
+    """Open a file or directory by what it is, not by its name."""
     with explained(path):
         if path.is_dir():
             if is_archive(path):
@@ -96,7 +96,7 @@ def open_path(path: Path, reference: Reference, workplace: Workplace) -> ImageSo
 
 def _not_a_file(path: Path) -> FileProblem:
     if os.path.lexists(path):
-        return FileProblem(f"{path} is neither a file nor a folder")
+        return FileProblem(f"{path} is neither a file nor a directory")
     return FileProblem(
         f"there is no file {path}",
         hint="check the spelling; an image in a registry is named like docker://ubuntu:22.04",

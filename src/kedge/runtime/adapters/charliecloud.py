@@ -32,18 +32,18 @@ _RULES: dict[str, FieldRule] = {
     "bind": honoured("`--bind`; read-only ones are writable, with a note"),
     "mount": honoured("`--bind`; read-only ones are writable, with a note"),
     "contain_libs": honoured("`--bind`"),
-    "scratch": refused("it has no empty folders but /tmp; bind a folder with --bind"),
+    "scratch": refused("it has no empty directories but /tmp; bind a directory with --bind"),
     "overlay": refused("it has no overlays that stay"),
     "home": honoured("`--bind`"),
     "no_home": honoured("not bound"),
-    "workdir": ignored("private folders are in memory"),
+    "workdir": ignored("private directories are in memory"),
     "pwd": honoured("`--cd`"),
     "no_workdir": _LIKE_KEDGE,
     "no_mount": honoured("home, cwd and tmp only"),
-    "contain": honoured("`--private-tmp`, home and current folder not bound; /dev stays the host's"),
+    "contain": honoured("`--private-tmp`, home and current directory not bound; /dev stays the host's"),
     "containall": EXPANDED,
     "compat": EXPANDED,
-    "writable": honoured("`--write`; folders only"),
+    "writable": honoured("`--write`; directories only"),
     "writable_tmpfs": honoured("`--write-fake`"),
     "tmpfs_size": honoured("`--write-fake=SIZE`"),
     "underlay": ignored("mount points are made with --write-fake"),
@@ -76,7 +76,7 @@ _RULES: dict[str, FieldRule] = {
     "cdi_dirs": _BOUND,
     "app": _LIKE_KEDGE,
     "shell": _LIKE_KEDGE,
-    "root": honoured("`unpack` gives it a folder, all others a SquashFS file"),
+    "root": honoured("`unpack` gives it a directory, all others a SquashFS file"),
     "quiet": flag("--quiet"),
 }
 
@@ -117,7 +117,7 @@ class Charliecloud:
         plan.environ = merge_environment(own, started)
 
     def _make_home(self, request: RuntimeCall, started: Started) -> None:
-        """ch-run has no empty folders, but the root can be written: the image's shell makes one."""
+        """ch-run has no empty directories, but the root can be written: the image's shell makes one."""
         view = request.image.facts.view
         has_shell = view.is_executable("/bin/sh") and any(map(view.is_executable, ("/bin/mkdir", "/usr/bin/mkdir")))
         if started.folder != started.spelled.get("HOME"):
@@ -141,5 +141,5 @@ class Charliecloud:
         if not options.writable:
             return [f"--write-fake={options.tmpfs_size}" if options.tmpfs_size else "--write-fake"]
         if request.image.kind != "folder":
-            plan.refused.append(("--writable", "a SquashFS file cannot be written; give a folder"))
+            plan.refused.append(("--writable", "a SquashFS file cannot be written; give a directory"))
         return ["--write"]

@@ -33,11 +33,11 @@ _RULES: dict[str, FieldRule] = {
     "overlay": refused("it has no overlays that stay"),
     "home": honoured("`--mount`"),
     "no_home": honoured("not mounted"),
-    "workdir": ignored("private folders are in memory"),
+    "workdir": ignored("private directories are in memory"),
     "pwd": honoured("by the image's shell"),
     "no_workdir": _LIKE_KEDGE,
     "no_mount": honoured("home, cwd and tmp only"),
-    "contain": honoured("home and temporary folders in memory; /dev stays the host's"),
+    "contain": honoured("home and temporary directories in memory; /dev stays the host's"),
     "containall": EXPANDED,
     "compat": EXPANDED,
     "writable": refused("a SquashFS file cannot be written; --writable-tmpfs keeps changes in memory"),
@@ -118,7 +118,7 @@ class Enroot:
         plan.environ = {**merge_environment(request.host.environ, started), **own}
 
     def _enter_folder(self, request: RuntimeCall, started: Started, plan: ForeignPlan) -> list[str]:
-        """Enroot knows no folder to begin in, and keeps variables in lines: the image's shell sees to both."""
+        """Enroot knows no directory to begin in, and keeps variables in lines: the image's shell sees to both."""
         torn = {name: value for name, value in started.inherited.items() if _is_torn(value)}
         if not torn and started.folder == "/":
             return started.argv

@@ -15,9 +15,9 @@ from kedge.runtime.words.flags import list_names
 
 @dataclass(slots=True)
 class Mounts:
-    """In this order: empty folders in memory, then what is bound."""
+    """In this order: empty directories in memory, then what is bound."""
 
-    home: str  # where the home folder is inside
+    home: str  # where the home directory is inside
     empty: list[str] = field(default_factory=list)
     binds: list[Bind] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -36,7 +36,7 @@ def plan_mounts(request: RuntimeCall) -> Mounts:
     elif options.contain and not options.no_home:
         mounts.empty.append(home)
     if not options.contain and "cwd" not in absent and _is_bound_folder(host.cwd, mounts.binds):
-        mounts.binds.append(Bind(host.cwd, host.cwd, origin="the current folder"))
+        mounts.binds.append(Bind(host.cwd, host.cwd, origin="the current directory"))
     mounts.empty += list_scratch(options)
     mounts.binds += request.binds
     mounts.binds += [Bind(file, f"{LIBRARIES}/{name}", readonly=True) for file, name in request.additions.libraries]
@@ -57,7 +57,7 @@ def _add_temporary(request: RuntimeCall, mounts: Mounts, absent: set[str]) -> No
 
 
 def _is_bound_folder(cwd: str, binds: list[Bind]) -> bool:
-    """Whether the current folder is bound: not a system's folder, and not inside what is bound already."""
+    """Whether the current directory is bound: not a system's directory, and not inside what is bound already."""
     if is_systems(cwd):
         return False
     return not any(

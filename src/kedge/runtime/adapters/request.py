@@ -18,7 +18,7 @@ class ForeignImage:
     """The image in the form that the runtime takes, and what is known about it."""
 
     path: str
-    kind: str  # sif, squashfs or folder
+    kind: str  # sif, squashfs or directory
     facts: ImageFacts  # a look into it, for runtimes that have to be told what to start
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What runtimes that know nothing of `/.singularity.d` are told to start: the same program, in the same environment
-and folder, that kedge itself would start."""
+and directory, that kedge itself would start."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PROGRAMS_PREFIXES = ("LD_", "ENROOT_", "CH_", "CONTAINERS_", "PODMAN", "PYTHON"
 
 @dataclass(slots=True)
 class Started:
-    """The program and its environment, and the folder that it begins in."""
+    """The program and its environment, and the directory that it begins in."""
 
     argv: list[str]
     folder: str
@@ -58,7 +58,7 @@ def plan_start(request: RuntimeCall, mounts: Mounts, plan: ForeignPlan) -> Start
 
 
 def _choose_folder(request: RuntimeCall, mounts: Mounts) -> str:
-    """The current folder where it is inside as well, else the home folder, else the root."""
+    """The current directory where it is inside as well, else the home directory, else the root."""
     view = request.image.facts.view
     wanted = [mounts.home] if request.options.contain else [request.host.cwd, mounts.home]
     for folder in wanted:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FOLDERS = ("/etc/cdi", "/var/run/cdi")
 _MAXIMUM_SIZE = 8 << 20
 _HONOURED = ("env", "deviceNodes", "mounts", "hooks")
-_HINT = "'--cdi-dirs' names other folders; 'nvidia-ctk cdi generate' makes a specification of NVIDIA's GPUs"
+_HINT = "'--cdi-dirs' names other directories; 'nvidia-ctk cdi generate' makes a specification of NVIDIA's GPUs"
 
 
 class Specification:
@@ -30,7 +30,7 @@ class Specification:
 
     def __init__(self, path: str, rank: int, content: dict[str, Any]) -> None:
         self.path = path
-        self.rank = rank  # folders that come later win
+        self.rank = rank  # directories that come later win
         self.kind = str(content.get("kind") or "")
         self.edits = _as_mapping(content.get("containerEdits"))
         self.devices = {
@@ -115,7 +115,7 @@ def _parse(view: View, path: str) -> dict[str, Any]:
 def _find_device(
     name: str, specifications: list[Specification], problems: list[str], folders: list[str]
 ) -> tuple[Specification, dict[str, Any]]:
-    """The specification that has a device, and the device's own edits; the folder that comes last wins."""
+    """The specification that has a device, and the device's own edits; the directory that comes last wins."""
     from kedge.errors import DeviceProblem  # late: error paths only, and the one place that raises here
 
     kind, equals, device = name.partition("=")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the hooks in NVIDIA's device specifications do, done without root and without starting them.
 
-They make links to libraries, tell the loader about folders and choose libcuda: names below /.singularity.d/libs and
-folders in LD_LIBRARY_PATH do the same.
+They make links to libraries, tell the loader about directories and choose libcuda: names below /.singularity.d/libs and
+directories in LD_LIBRARY_PATH do the same.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _PROGRAMS = ("nvidia-ctk", "nvidia-cdi-hook", "hook")  # words before the hook's own name
 _NEEDLESS = ("chmod", "disable-device-node-modification")  # modes are the host's; the driver makes no nodes here
-_LOADED = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")  # and folders below: the loader knows them
+_LOADED = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")  # and directories below: the loader knows them
 
 
 def apply_hooks(
@@ -78,7 +78,7 @@ def _add_folders(additions: Additions, view: View, files: dict[str, str], folder
         folder, _, name = destination.rpartition("/")
         if folder not in folders or ".so" not in name:
             continue
-        # ldconfig would make the soname's link; the host's own folder shows what it is
+        # ldconfig would make the soname's link; the host's own directory shows what it is
         place, stem = source.rpartition("/")[0], name.partition(".so")[0]
         siblings = [each for each in view.names(place) if each.startswith(stem + ".so")]
         names = [name, *(each for each in siblings if follow_links(view, f"{place}/{each}") == source)]

@@ -67,7 +67,7 @@ def decide_libcuda(view: View, version: str, cards: list[Card], library_path: st
     if decision.uses_image and carried is not None:
         decision.prepend = [carried.folder]
         return decision
-    # the image's own folders come before the host's libraries in LD_LIBRARY_PATH
+    # the image's own directories come before the host's libraries in LD_LIBRARY_PATH
     folders = [*library_path.split(":"), *find_library_folders(view)]
     foreign = [folder for folder in folders if folder.startswith("/") and _has_libcuda(view, folder)]
     if foreign and version:
@@ -77,7 +77,7 @@ def decide_libcuda(view: View, version: str, cards: list[Card], library_path: st
 
 
 def _has_libcuda(view: View, folder: str) -> bool:
-    """Whether the dynamic loader finds a libcuda in a folder of the image."""
+    """Whether the dynamic loader finds a libcuda in a directory of the image."""
     return folder.rstrip("/") != LIBRARIES and view.kind(folder.rstrip("/") + "/libcuda.so.1") == "f"
 
 

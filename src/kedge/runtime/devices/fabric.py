@@ -11,12 +11,15 @@ if TYPE_CHECKING:
     from kedge.runtime.views import View
 
 _NAMES = (
-    *("infiniband", "nvidia-caps-imex-channels"),  # folders: verbs of InfiniBand, RoCE and EFA; NVLink between nodes
+    *(
+        "infiniband",
+        "nvidia-caps-imex-channels",
+    ),  # directories: verbs of InfiniBand, RoCE and EFA; NVLink between nodes
     *("gdrdrv", "knem", "xpmem", "cma", "kdreg", "kdreg2", "kgni0"),
 )
 _PREFIXES = ("hfi1_", "cxi")  # Omni-Path, Slingshot
 
 
 def list_fabric(view: View) -> list[str]:
-    """The nodes and folders that this host has."""
+    """The nodes and directories that this host has."""
     return [f"/dev/{name}" for name in view.names("/dev") if name in _NAMES or name.startswith(_PREFIXES)]

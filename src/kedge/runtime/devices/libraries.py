@@ -191,7 +191,7 @@ def _groups_of(stem: str) -> set[str]:
 
 
 def _complete_names(stem: str, names: list[str], has_links: bool = True) -> list[str]:
-    """A library's names with those that programs open and that the host may lack; a bare folder has no soname's."""
+    """A library's names with those that programs open and that the host may lack; a bare directory has no soname's."""
     complete = list(names)
     if not has_links:
         complete.append(f"{stem}.so.{_SONAMES.get(stem, '1')}")

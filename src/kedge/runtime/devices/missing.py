@@ -129,8 +129,8 @@ def _explain_libraries(view: View, driver: Driver, libraries: Libraries) -> Lack
         return Lack(
             "libraries",
             f"no libraries of NVIDIA driver {wanted or 'of any version'} were found, neither by /etc/ld.so.cache "
-            "nor in the usual folders.",
-            "If they are elsewhere, name the folder in LD_LIBRARY_PATH before the call.",
+            "nor in the usual directories.",
+            "If they are elsewhere, name the directory in LD_LIBRARY_PATH before the call.",
         )
     if not libraries.has("libcuda"):
         return Lack(

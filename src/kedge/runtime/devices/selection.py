@@ -27,7 +27,7 @@ class CardSelection:
 
     def __init__(self, cards: list[Card]) -> None:
         self.cards = cards
-        self.capabilities: list[str] = []  # nodes or the folder of MIG's parts
+        self.capabilities: list[str] = []  # nodes or the directory of MIG's parts
         self.variable: str | None = None  # the value of CUDA_VISIBLE_DEVICES inside; None: not ours to set
         self.notes: list[str] = []
         self.warnings: list[str] = []

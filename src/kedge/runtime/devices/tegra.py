@@ -23,7 +23,7 @@ _MAXIMUM_LINES = 5000
 
 
 def plan_tegra(host: HostFacts) -> Additions:
-    """The driver's files by the board's own lists, or by the folders they lie in."""
+    """The driver's files by the board's own lists, or by the directories they lie in."""
     additions = Additions()
     view = host.view
     listed = list_files(view)

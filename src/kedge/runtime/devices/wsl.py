@@ -14,7 +14,7 @@ _LIBRARIES, _DRIVERS = "/usr/lib/wsl/lib", "/usr/lib/wsl/drivers"
 
 
 def plan_wsl(host: HostFacts) -> Additions:
-    """The libraries that Windows lends, and the folder they load the driver's parts from."""
+    """The libraries that Windows lends, and the directory they load the driver's parts from."""
     additions = Additions()
     view = host.view
     additions.devices = ["/dev/dxg"]

@@ -25,11 +25,13 @@ class BoundView:
         for bind in binds:
             shape = host.kind(bind.source)
             if shape == "d" and isinstance(host, FolderView):
-                # links in a bound folder lead nowhere on the host: in the container they do not either
+                # links in a bound directory lead nowhere on the host: in the container they do not either
                 self._places.append((image.resolve(bind.destination), FolderView(host.locate(bind.source)), ""))
             elif shape:
                 self._places.append((image.resolve(bind.destination), host, bind.source))
-        self._places.sort(key=lambda place: place[0].count("/"))  # a folder before what lies in it, as they are mounted
+        self._places.sort(
+            key=lambda place: place[0].count("/")
+        )  # a directory before what lies in it, as they are mounted
 
     def _find(self, path: str) -> tuple[View, str]:
         """The tree that shows at a path, and the path in it."""
@@ -50,7 +52,7 @@ class BoundView:
         return view.read(where, limit, offset)
 
     def names(self, path: str) -> list[str]:
-        """What is in a folder, with the mount points that are made in it."""
+        """What is in a directory, with the mount points that are made in it."""
         view, where = self._find(path)
         start = self._image.resolve(path).rstrip("/") + "/"
         made = [each[0][len(start) :] for each in self._places if each[0].startswith(start)]

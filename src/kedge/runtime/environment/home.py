@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where the home folder is on the host, and where it goes in the container."""
+"""Where the home directory is on the host, and where it goes in the container."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ _known: dict[int, pwd.struct_passwd | None] = {}  # a look-up may go over the ne
 
 
 def find_user(uid: int) -> tuple[str, str, str]:
-    """Name, home folder and login shell; sensible ones where no database knows the number."""
+    """Name, home directory and login shell; sensible ones where no database knows the number."""
     entry = _look_up(uid)
     if entry is not None:
         return entry.pw_name, entry.pw_dir or "/", entry.pw_shell or "/bin/sh"

@@ -32,7 +32,7 @@ _GUARDED = frozenset(
         *("BASH_ENV", "ENV"),
     )
 )
-# Those of them that list folders or files with code, separated by colons; the others name an installation.
+# Those of them that list directories or files with code, separated by colons; the others name an installation.
 _PATH_LISTS = frozenset(
     (
         *("PYTHONPATH", "PYTHONSTARTUP", "PERL5LIB", "PERLLIB", "RUBYLIB", "NODE_PATH", "CLASSPATH"),
@@ -120,7 +120,7 @@ def _guard_user_site(passed: dict[str, str], options: RunOptions, host: HostFact
 
 
 def _find_user_site(host: HostFacts, view: View) -> str:
-    """The folder below ~/.local/lib that a Python of the image would take packages from."""
+    """The directory below ~/.local/lib that a Python of the image would take packages from."""
     for name in host.view.names(f"{host.home}/.local/lib"):
         if name.startswith("python") and any(view.kind(f"{each}/lib/{name}") for each in _PYTHON_PREFIXES):
             return name
@@ -147,7 +147,7 @@ def _guard_locale(passed: dict[str, str], view: View, warnings: list[str], notes
 
 
 def has_locale(view: View, name: str, there: list[str]) -> bool:
-    """Whether the image has a locale, as one of the folders `there` or in glibc's archive."""
+    """Whether the image has a locale, as one of the directories `there` or in glibc's archive."""
     base, dot, encoding = name.partition(".")
     encoding, at, modifier = encoding.partition("@")
     short = f"{base}{dot}{encoding.lower().replace('-', '')}{at}{modifier}"
@@ -160,7 +160,7 @@ def has_locale(view: View, name: str, there: list[str]) -> bool:
 
 
 def has_plain_utf8(view: View, there: list[str]) -> bool:
-    """Whether C.UTF-8 works: it is built into glibc since 2.35, and most others ship it as a folder."""
+    """Whether C.UTF-8 works: it is built into glibc since 2.35, and most others ship it as a directory."""
     if "C.utf8" in there or "C.UTF-8" in there:
         return True
     # glibc before 2.34 has its version in the name of the file

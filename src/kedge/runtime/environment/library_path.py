@@ -16,7 +16,7 @@ _DEEPEST = 4  # files that include each other
 def plan_library_path(view: View, names: set[str]) -> str:
     """What LD_LIBRARY_PATH is where nothing else is in it: folders of the image that have one of the names, then ours.
 
-    No more folders than that: they go before those that programs name themselves (RUNPATH), as Python's wheels do.
+    No more directories than that: they go before those that programs name themselves (RUNPATH), as Python's wheels do.
     """
     own = [folder for folder in find_library_folders(view) if not names.isdisjoint(view.names(folder))]
     return ":".join([*own, LIBRARIES])
@@ -35,7 +35,7 @@ def find_library_folders(view: View) -> list[str]:
 
 
 def _read_list(view: View, path: str, depth: int) -> list[str]:
-    """The folders that an ld.so.conf names, with what it includes."""
+    """The directories that an ld.so.conf names, with what it includes."""
     folders: list[str] = []
     for line in (view.read(path) or b"").decode(errors="surrogateescape").splitlines():
         words = line.partition("#")[0].split()

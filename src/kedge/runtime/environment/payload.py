@@ -31,7 +31,7 @@ _TWINS = ("APPTAINER_", "SINGULARITY_")
 
 
 def _warn_of_files(arguments: Sequence[str], host: HostFacts, view: View, workdir: str) -> list[str]:
-    """What is said where an argument names a file of the current folder, which the program will not find."""
+    """What is said where an argument names a file of the current directory, which the program will not find."""
     for word in arguments:
         if word.startswith(("-", "/")) or not word or "\n" in word or host.cwd == workdir:
             continue
@@ -51,7 +51,7 @@ def plan_payload(
     if options.verb == "run" and not options.no_workdir and not options.pwd:
         workdir = read_workdir(image.oci_config)
         if workdir:
-            settings.notes.append(f"starts in {workdir}, the image's WORKDIR (--no-workdir: in the current folder)")
+            settings.notes.append(f"starts in {workdir}, the image's WORKDIR (--no-workdir: in the current directory)")
             settings.warnings += _warn_of_files(options.arguments, host, image.view, workdir)
     start = options.pwd or workdir or (_home_inside(options, host) if options.contain else host.cwd)
     settings.variables.assign("PWD", start, is_exported=True)
@@ -71,7 +71,7 @@ def plan_payload(
 
 
 def _home_inside(options: RunOptions, host: HostFacts) -> str:
-    """Where the home folder is in the container."""
+    """Where the home directory is in the container."""
     return choose_home(options, host)[1]
 
 

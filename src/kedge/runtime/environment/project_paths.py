@@ -23,7 +23,7 @@ _INSTALLATIONS = ("pyvenv.cfg", "conda-meta")
 
 
 class Project:
-    """The folder that the user works in, and what of it the container shows."""
+    """The directory that the user works in, and what of it the container shows."""
 
     def __init__(self, options: RunOptions, host: HostFacts, binds: Sequence[Bind]) -> None:
         self._host = host
@@ -66,7 +66,7 @@ class Project:
 
 
 def list_shown(options: RunOptions, host: HostFacts) -> list[str]:
-    """The folders of the host that every container shows at their own places."""
+    """The directories of the host that every container shows at their own places."""
     skipped = list_names(options.no_mount)
     if options.contain:
         return []
@@ -79,12 +79,12 @@ def list_shown(options: RunOptions, host: HostFacts) -> list[str]:
 
 
 def climb(path: str) -> Iterator[str]:
-    """The path and all folders above it but the root."""
+    """The path and all directories above it but the root."""
     while len(path) > 1:
         yield path
         path = path.rpartition("/")[0]
 
 
 def _is_below(path: str, folder: str) -> bool:
-    """Whether a path is a folder or lies in it."""
+    """Whether a path is a directory or lies in it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")

@@ -71,7 +71,7 @@ def _identify(bind: Bind) -> ImageFile:
 
         raise UsageError(
             f"{bind.source} is not an image file, so 'image-src' and 'id' mean nothing there",
-            hint="leave the option out to bind the folder itself",
+            hint="leave the option out to bind the directory itself",
         )
     return image
 

@@ -25,16 +25,16 @@ _EMULATOR_NAMES = {"i686": "i386", "armv7l": "arm"}
 
 
 class ImageFile:
-    """A folder, a SIF, or a bare file system in a file."""
+    """A directory, a SIF, or a bare file system in a file."""
 
     def __init__(self, path: str, kind: str) -> None:
         self.path = path  # absolute, links in it not followed
-        self.kind = kind  # folder, sif, squashfs or ext3
+        self.kind = kind  # directory, sif, squashfs or ext3
         self.offset = 0
         self.size = 0  # of the file system
-        self.file_system = ""  # squashfs, ext3 or gocryptfs; empty for a folder
+        self.file_system = ""  # squashfs, ext3 or gocryptfs; empty for a directory
         self.machine = ""  # as `uname -m` spells it; empty when the image does not say
-        self.state = ""  # a file name that is equal as long as nobody changed the file; empty for a folder
+        self.state = ""  # a file name that is equal as long as nobody changed the file; empty for a directory
         self.config_offset = 0  # of the OCI config that a SIF carries
         self.config_size = 0
         self.overlays: list[tuple[int, int, str]] = []  # of a SIF: offset, size and file system
@@ -63,7 +63,9 @@ def identify(path: str) -> ImageFile:
         if stat.S_ISDIR(status.st_mode):
             return _identify_folder(absolute)
         if not stat.S_ISREG(status.st_mode):
-            raise _problem(f"{path} is neither a file nor a folder", "give the path of an image file or of a folder")
+            raise _problem(
+                f"{path} is neither a file nor a directory", "give the path of an image file or of a directory"
+            )
         try:
             return _identify_file(file, absolute, status)
         except OSError as problem:
@@ -103,7 +105,7 @@ def compare_machine(image: ImageFile, machine: str) -> None:
 def _identify_folder(path: str) -> ImageFile:
     with os.scandir(path) as entries:
         if next(entries, None) is None:
-            raise _problem(f"{path} is an empty folder, not an image", "give the folder that holds bin, etc, usr")
+            raise _problem(f"{path} is an empty directory, not an image", "give the directory that holds bin, etc, usr")
     if os.path.isfile(f"{path}/oci-layout"):
         raise _problem(f"{path} is an OCI layout, whose layers are packed", f"give it as oci:{path}")
     return ImageFile(path, "folder")
@@ -194,7 +196,7 @@ def _add_hint(problem: KedgeError, path: str, kind: str) -> KedgeError:
             f"an archive of 'docker save' is given as docker-archive:{path}, an OCI one as oci-archive:{path}"
         )
     elif problem.hint is None:
-        problem.hint = "give a SIF or SquashFS file, a folder that holds a root file system, or docker://NAME"
+        problem.hint = "give a SIF or SquashFS file, a directory that holds a root file system, or docker://NAME"
     return problem
 
 
@@ -206,7 +208,7 @@ def _refuse_opening(path: str, problem: OSError | ValueError) -> KedgeError:
         return _problem("the image's name has a NUL character in it", "check how the name was put together")
     if not isinstance(problem, (FileNotFoundError, NotADirectoryError)):
         return explain(problem, path)
-    return _problem(f"there is no file or folder {path}", _propose_reference(path))
+    return _problem(f"there is no file or directory {path}", _propose_reference(path))
 
 
 def _propose_reference(path: str) -> str:

@@ -24,7 +24,7 @@ class Root:
     """A chosen way; `unpack` means that the image must be unpacked on this node first."""
 
     def __init__(self, way: str, reason: str, folder: str = "", program: str = "") -> None:
-        self.way = way  # folder, squashfuse, gocryptfs, loop, fuse2fs or unpack
+        self.way = way  # directory, squashfuse, gocryptfs, loop, fuse2fs or unpack
         self.reason = reason
         self.folder = folder
         self.program = program
@@ -35,7 +35,7 @@ class Root:
 def choose_root(image: ImageFile, options: RunOptions, environ: Mapping[str, str], uid: int) -> Root:
     """The best way that works here; --root-from insists on one."""
     if image.kind == "folder":
-        return Root("folder", "the image is a folder", image.path)
+        return Root("folder", "the image is a directory", image.path)
     if image.file_system == "gocryptfs":
         from kedge.runtime.images.encrypted import require_programs  # late: few images are encrypted
 
@@ -110,7 +110,7 @@ def is_changed(options: RunOptions) -> bool:
 
 
 def can_be_changed(program: str) -> bool:
-    """Whether a layer above what squashfuse shows can be written to; the kernel asks who owns the folders."""
+    """Whether a layer above what squashfuse shows can be written to; the kernel asks who owns the directories."""
     from kedge.runtime.mounts.fuse import shows_owner  # late: an unpacked image needs no FUSE
 
     return shows_owner(program)

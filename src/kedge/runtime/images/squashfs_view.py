@@ -54,7 +54,7 @@ class SquashView:
         return "/" + "/".join(done)
 
     def kind(self, path: str) -> str:
-        """`d` folder, `f` file, `c` device, pipe or socket, or the empty string when there is nothing."""
+        """`d` directory, `f` file, `c` device, pipe or socket, or the empty string when there is nothing."""
         node = self._find(self.resolve(path)[1:])
         return "" if node is None or node.kind is NodeKind.SYMLINK else _KINDS.get(node.kind, "c")
 
@@ -71,7 +71,7 @@ class SquashView:
         return bytes(data[offset : offset + limit])
 
     def names(self, path: str) -> list[str]:
-        """What is in a folder, sorted."""
+        """What is in a directory, sorted."""
         node = self._find(self.resolve(path)[1:])
         return sorted(map(os.fsdecode, node.children)) if node is not None else []
 

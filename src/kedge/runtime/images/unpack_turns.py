@@ -26,7 +26,7 @@ def speaks_for_others(environ: Mapping[str, str]) -> bool:
 
 
 class Turn:
-    """The turn of one process; `place` is the user's folder on this node, `name` fits a file's."""
+    """The turn of one process; `place` is the user's directory on this node, `name` fits a file's."""
 
     def __init__(self, place: str, name: str) -> None:
         self._path = f"{place}/turns/{name}"

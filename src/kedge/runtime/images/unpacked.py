@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from kedge.runtime.images.image_file import ImageFile
 
 _VARIABLES = ("KEDGE_NODEDIR", "APPTAINER_NODEDIR", "SINGULARITY_NODEDIR")
-_PLACES = ("/var/tmp", "/tmp")  # the first that is on a disk of this node; sticky, and every user has a folder in it
+_PLACES = ("/var/tmp", "/tmp")  # the first that is on a disk of this node; sticky, and every user has a directory in it
 _LEAST_ROOM = 1 << 30
 _SETTING = "node_directory"
 _LONGEST_NAME = 180
-_MOST_ROOTS = 100  # users of a node who are root in containers, each with a folder
+_MOST_ROOTS = 100  # users of a node who are root in containers, each with a directory
 _OF_THIS_MACHINE = ("docker-daemon", "dockerd", "podman", "containers-storage", "host")
 _HIGH_FILE = 200  # the lock's least number: scripts number their own files, such as `exec 3>log`
 _PATIENCE, _PAUSE = 5.0, 0.005  # seconds: how long somebody may look whether an image is in use
@@ -57,7 +57,7 @@ _MEMORY = (constants.TMPFS_MAGIC, constants.RAMFS_MAGIC)
 
 
 def node_directory(environ: Mapping[str, str]) -> str:
-    """The user's folder for images on this node, made where it is missing."""
+    """The user's directory for images on this node, made where it is missing."""
     place = choose_place(environ)
     try:
         os.makedirs(place, 0o700)
@@ -70,7 +70,7 @@ def node_directory(environ: Mapping[str, str]) -> str:
 
 
 def choose_place(environ: Mapping[str, str]) -> str:
-    """Where the folder is or would be made; always the same as long as it exists."""
+    """Where the directory is or would be made; always the same as long as it exists."""
     for name in _VARIABLES:
         if environ.get(name):
             return _require_absolute(environ[name], name)
@@ -85,7 +85,7 @@ def choose_place(environ: Mapping[str, str]) -> str:
 
 
 def _choose_name() -> str:
-    """What the folder is called; fake root in a container cannot use what the machine's root has."""
+    """What the directory is called; fake root in a container cannot use what the machine's root has."""
     uid = os.getuid()
     if uid:
         return f"kedge-{uid}"
@@ -101,7 +101,7 @@ def _is_foreign(path: str) -> bool:
 
 
 def describe_place(path: str) -> str:
-    """What a folder is kept on: `disk`, `memory` or `network`; empty when it does not exist."""
+    """What a directory is kept on: `disk`, `memory` or `network`; empty when it does not exist."""
     try:
         kind = libc.file_system_type(path)
     except OSError:
@@ -216,7 +216,7 @@ def hold(root: str) -> int:
         file = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError:
         return -1
-    # the one who removes it moves the folder away while it holds the lock
+    # the one who removes it moves the directory away while it holds the lock
     if not _share_lock(file, path) or not os.path.exists(f"{folder}/info"):
         os.close(file)
         return -1
@@ -290,7 +290,7 @@ def read_boot() -> str:
 
 
 def _describe_archive(reference: str) -> str:
-    """For a reference to a file or folder of this machine: its absolute name and its state."""
+    """For a reference to a file or directory of this machine: its absolute name and its state."""
     scheme, _, rest = reference.partition(":")
     scheme = scheme.lower()
     if scheme not in ("oci", "oci-archive", "docker-archive"):
@@ -328,11 +328,11 @@ def _choose_default(own: str) -> str:
             return folder
     if usable:
         return usable[-1]
-    raise _refuse_place(_PLACES[0], "no permission to make a folder there")
+    raise _refuse_place(_PLACES[0], "no permission to make a directory there")
 
 
 def _check_owner(place: str) -> None:
-    """Refuse a folder that somebody else made or could change: what is in it is run without further looks."""
+    """Refuse a directory that somebody else made or could change: what is in it is run without further looks."""
     try:
         status = os.lstat(place)
     except OSError as problem:
@@ -349,7 +349,7 @@ def _check_owner(place: str) -> None:
 
 
 def _check_above(place: str) -> None:
-    """Refuse a folder for which others could put another one in its place, between this look and its use.
+    """Refuse a directory for which others could put another one in its place, between this look and its use.
 
     Stricter than `posix.private`, whose directories are opened and looked at again: this one is mounted by its name.
     """
@@ -369,7 +369,7 @@ def _refuse_place(place: str, reason: str, remedy: str = "") -> KedgeError:
     return FileProblem(
         f"images cannot be unpacked to {place}: {reason}",
         context={"path": place},
-        hint=remedy or "choose a folder of your own on a disk of this node: KEDGE_NODEDIR=FOLDER",
+        hint=remedy or "choose a directory of your own on a disk of this node: KEDGE_NODEDIR=FOLDER",
     )
 
 

@@ -81,12 +81,12 @@ class Built:
     config: bytes = b""
 
 
-# Makes the folder it is given; before it writes it says how many bytes it needs.
+# Makes the directory it is given; before it writes it says how many bytes it needs.
 Build = Callable[[Path, Callable[[int], None]], Built]
 
 
 class NodeStore:
-    """What is in the folder that settings and environment name."""
+    """What is in the directory that settings and environment name."""
 
     def __init__(
         self, settings: Settings, progress: Progress | None = None, environ: Mapping[str, str] | None = None
@@ -100,7 +100,7 @@ class NodeStore:
 
     @property
     def images(self) -> Path:
-        """The folder of the images."""
+        """The directory of the images."""
         return self.place / "images"
 
     @property

@@ -80,7 +80,7 @@ class ExtServers:
     """fuse2fs for each image of one container; made before its process-id and mount namespaces."""
 
     def __init__(self, images: list[ExtImage], base: str) -> None:
-        self._base = base  # a folder that may be covered
+        self._base = base  # a directory that may be covered
         self._images = images
         self._mounts: dict[tuple[str, int], int] = {}
         program = find_server(images)

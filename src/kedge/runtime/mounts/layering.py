@@ -125,7 +125,7 @@ def plan_squashfs(path: str, where: tuple[str, int, int, str]) -> Operation:
 
     raise MountFailed(
         f"the SquashFS file {path} cannot be mounted: {refusal}",
-        hint="it takes squashfuse and /dev/fuse; or unpack it ('kedge convert FILE FOLDER') and use the folder",
+        hint="it takes squashfuse and /dev/fuse; or unpack it ('kedge convert FILE FOLDER') and use the directory",
     )
 
 

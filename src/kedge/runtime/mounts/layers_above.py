@@ -46,7 +46,7 @@ class OverlayLayer:  # noqa: PLW1641 - it is changed on its way, so it has no ha
         given: str = "--overlay",
     ) -> None:
         self.path = path  # absolute, on the host
-        self.kind = kind  # folder, squashfs or ext3
+        self.kind = kind  # directory, squashfs or ext3
         self.offset = offset  # where the file system begins in the file, and how long it is; 0 and 0: all of it
         self.size = size
         self.writable = writable
@@ -98,14 +98,14 @@ def explain_readonly_image(path: str, kind: str) -> KedgeError:
         "sif": "a SIF file without an overlay partition that you may write to",
         SQUASHFS: "a SquashFS image",
         EXT3: "an ext3 image that you may not write to",
-        "reference": "not a folder of yours; what is unpacked on this node serves other containers too",
+        "reference": "not a directory of yours; what is unpacked on this node serves other containers too",
     }
     own = f"kedge pull --sandbox FOLDER {path}" if kind == "reference" else f"kedge convert {path} FOLDER"
     return UsageError(
         f"--writable cannot change {path}: it is {names[kind]}",
         context={"image": path},
         hint="for changes that end with the container: --writable-tmpfs; for changes that stay: --overlay FOLDER, "
-        f"or unpack it with '{own}' and use --writable on the folder",
+        f"or unpack it with '{own}' and use --writable on the directory",
     )
 
 
@@ -207,31 +207,33 @@ def _plan_folder(where: str, *, is_wanted: bool) -> OverlayLayer:
 
 def _check_folder(layer: OverlayLayer) -> None:
     """Whether upper and work can be made, and what can write to them."""
-    from kedge.errors import FileProblem  # late: not every start has a folder as overlay
+    from kedge.errors import FileProblem  # late: not every start has a directory as overlay
 
     where = layer.path
-    hint = f"use it read-only with '--overlay {where}:ro', or another folder; --writable-tmpfs keeps changes in memory"
+    hint = (
+        f"use it read-only with '--overlay {where}:ro', or another directory; --writable-tmpfs keeps changes in memory"
+    )
     try:
         kind = file_system_type(where)
         is_readonly = os.statvfs(where).f_flag & _READONLY_FILE_SYSTEM
     except OSError as problem:
-        raise FileProblem(f"the overlay folder {where} cannot be used: {problem.strerror}", hint=hint) from None
+        raise FileProblem(f"the overlay directory {where} cannot be used: {problem.strerror}", hint=hint) from None
     if is_readonly:
-        raise FileProblem(f"the overlay folder {where} is on a read-only file system", hint=hint)
+        raise FileProblem(f"the overlay directory {where} is on a read-only file system", hint=hint)
     if kind in _NO_UPPER:
-        message = f"the overlay folder {where} is on {_NO_UPPER[kind]}, which cannot hold a writable layer"
-        raise FileProblem(message, hint="use a folder on the node's own disk, or --writable-tmpfs")
+        message = f"the overlay directory {where} is on {_NO_UPPER[kind]}, which cannot hold a writable layer"
+        raise FileProblem(message, hint="use a directory on the node's own disk, or --writable-tmpfs")
     for name in (UPPER, WORK):
         place = f"{where}/{name}"
         if os.path.lexists(place) and not os.path.isdir(place):
-            raise FileProblem(f"{place} is in the way: an overlay needs a folder of that name", hint=hint)
+            raise FileProblem(f"{place} is in the way: an overlay needs a directory of that name", hint=hint)
         needed = place if os.path.isdir(place) else where
         if not os.access(needed, os.W_OK | os.X_OK):
             raise FileProblem(f"you may not write to {needed}, which --overlay {where} needs", hint=hint)
     if kind in NO_KERNEL_UPPER and not find_program("fuse-overlayfs"):
         raise FileProblem(
-            f"the overlay folder {where} is on {NO_KERNEL_UPPER[kind]}, where the kernel cannot keep a writable layer",
-            hint="use a folder on the node's own disk, an image ('kedge overlay create'), or --writable-tmpfs; with "
+            f"{where} is on {NO_KERNEL_UPPER[kind]}, where the kernel cannot keep a writable overlay",
+            hint="use a directory on the node's own disk, an image ('kedge overlay create'), or --writable-tmpfs; with "
             "the program fuse-overlayfs it would work, more slowly",
         )
 
@@ -260,7 +262,7 @@ def _identify_overlay(where: str) -> ImageFile:
 
         if isinstance(problem, UnsupportedFormat):
             problem.hint = (
-                "an overlay is a folder, or an ext3, SquashFS or SIF image: make one with 'kedge overlay create'"
+                "an overlay is a directory, or an ext3, SquashFS or SIF image: make one with 'kedge overlay create'"
             )
         raise
 
@@ -281,7 +283,7 @@ def _make_writable(layers: list[OverlayLayer], where: str, *, is_explicit: bool)
 
         raise FileProblem(
             f"the overlay {where} cannot be writable: {reason}",
-            hint=f"use '--overlay {where}:ro', and --writable-tmpfs or a folder as overlay for changes",
+            hint=f"use '--overlay {where}:ro', and --writable-tmpfs or a directory as overlay for changes",
         )
     last.warning = f"the overlay {where} is used read-only: {reason} (say ':ro' to be without this warning)"
 
@@ -311,5 +313,5 @@ def _explain_missing(text: str, where: str, problem: OSError) -> KedgeError:
     return FileProblem(
         f"the overlay {where} cannot be used: {problem.strerror}",
         context={"option": f"--overlay {text}"},
-        hint="make a folder with mkdir, or an image with 'kedge overlay create --size 1024 overlay.img'",
+        hint="make a directory with mkdir, or an image with 'kedge overlay create --size 1024 overlay.img'",
     )

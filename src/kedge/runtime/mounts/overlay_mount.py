@@ -15,7 +15,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-UPPER = "upper"  # the folder that takes the changes, in a folder or ext3 image of the user's; the name is Apptainer's
+UPPER = (
+    "upper"  # the directory that takes the changes, in a directory or ext3 image of the user's; the name is Apptainer's
+)
 WORK = "work"  # beside it; Apptainer's too
 # the kernel refuses these as the upper layer of an overlay, or corrupts and hangs; fuse-overlayfs manages on them
 NO_KERNEL_UPPER = {
@@ -39,7 +41,7 @@ _NO_KERNEL_LOWER = {
     constants.ECRYPTFS_SUPER_MAGIC: "eCryptfs",
 }
 _UNSAFE = ',:\\"'  # they mean something in the options of an overlay
-_SAFE_PLACE = "/tmp"  # any folder that every machine has
+_SAFE_PLACE = "/tmp"  # any directory that every machine has
 _LONGEST_OPTIONS = 4000  # the kernel takes one page, which may be 4096 bytes
 _UNKNOWN_USER = 65534  # what the kernel shows for users that a namespace does not know
 _PROBE = "user.kedge.probe"
@@ -96,7 +98,7 @@ def _doubt_kernel(lowers: list[str], upper: str, *, is_written: bool) -> str:
     if any(libc.file_system_type(lower) == constants.FUSE_SUPER_MAGIC for lower in lowers):
         return "writing above FUSE is left to fuse-overlayfs where it is installed"
     if not is_privileged():
-        try:  # without these attributes a folder cannot replace one that was deleted; tmpfs has them since Linux 6.6
+        try:  # without these attributes a directory cannot replace one that was deleted; tmpfs has them since Linux 6.6
             os.setxattr(upper, _PROBE, b"1", follow_symlinks=False)
             os.removexattr(upper, _PROBE, follow_symlinks=False)
         except OSError:
@@ -120,22 +122,22 @@ def mount_fuse(lowers: list[str], upper: str, work: str, target: str) -> None:
     if not program:
         raise OSError("it is not installed")
     # It resolves links before it looks for colons, so here safe names are places in its own mount namespace.
-    # What lies above must stay one mount, or nothing could be moved between its two folders.
+    # What lies above must stay one mount, or nothing could be moved between its two directories.
     top, _, upper_name = upper.rpartition("/")
     other, _, work_name = work.rpartition("/")
     if top != other or any(c in upper_name + work_name for c in _UNSAFE):
-        raise OSError(f"the folders {upper} and {work} must be beside each other")
+        raise OSError(f"the directories {upper} and {work} must be beside each other")
     names = [f"{_SAFE_PLACE}/{number}" for number in range(len(lowers) + 1)]
     options = f"lowerdir={':'.join(names[1:])},upperdir={names[0]}/{upper_name},workdir={names[0]}/{work_name}"
     with open(program, "rb") as file:
         if b"noacl" in file.read():
-            options += ",noacl"  # else folders of a layer that knows no access lists, as SquashFS, cannot be opened
+            options += ",noacl"  # else directories of a layer that knows no access lists, as SquashFS, cannot be opened
     argv = [program, "-f", "-o", options]
     serve_fuse(argv, target, "fuse-overlayfs", lambda: _bind_folders([top, *lowers], names))
 
 
 def _bind_folders(folders: list[str], names: list[str]) -> None:
-    """Let folders appear under other names, which hide what was in their place."""
+    """Let directories appear under other names, which hide what was in their place."""
     files = [os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for folder in folders]
     libc.mount("kedge", _SAFE_PLACE, "tmpfs", constants.MS_NOSUID | constants.MS_NODEV, "mode=755")
     for file, name in zip(files, names, strict=True):
@@ -146,7 +148,7 @@ def _bind_folders(folders: list[str], names: list[str]) -> None:
 def _has_whiteout_files(layer: str, below: list[str]) -> bool:
     """Whether fuse-overlayfs noted deletions in the layer as files `.wh.NAME`, which mean nothing to the kernel.
 
-    They can only be in folders that a layer below has too, so this looks into few; where there are very many, yes.
+    They can only be in directories that a layer below has too, so this looks into few; where there are very many, yes.
     """
     waiting, seen = [""], 0
     while waiting:
@@ -169,7 +171,7 @@ def _has_whiteout_files(layer: str, below: list[str]) -> bool:
 
 class _SafeNames:
     """Paths fit for mount options: through descriptors where they have special characters or are too long together,
-    and where they are in a folder of the user's, in which somebody might put a link in their place.
+    and where they are in a directory of the user's, in which somebody might put a link in their place.
     """
 
     def __init__(self, paths: list[str]) -> None:
@@ -197,14 +199,14 @@ def _needs_descriptor(path: str) -> bool:
 
 def _check_folders(folders: list[str]) -> None:
     for folder in folders:
-        # A link could lead out of an overlay that somebody else made, to folders of the host.
+        # A link could lead out of an overlay that somebody else made, to directories of the host.
         if not os.path.isdir(folder) or os.path.islink(folder):
             from kedge.errors import MountFailed  # late: only when something is wrong
 
             raise MountFailed(
-                f"the overlay has no folder '{os.path.basename(folder)}'",
+                f"the overlay has no directory '{os.path.basename(folder)}'",
                 context={"missing": folder},
-                hint="an overlay image holds the folders 'upper' and 'work': 'kedge overlay create' makes them",
+                hint="an overlay image holds the directories 'upper' and 'work': 'kedge overlay create' makes them",
             )
 
 
@@ -229,5 +231,5 @@ def _explain(reasons: list[str], upper: str) -> Exception:
     return MountFailed(
         "no overlay can be put over the image here",
         context={"tried": "; ".join(reasons), "upper": upper},
-        hint="install fuse-overlayfs, or use an overlay folder on the node's own disk",
+        hint="install fuse-overlayfs, or use an overlay directory on the node's own disk",
     )

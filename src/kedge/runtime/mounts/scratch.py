@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""--scratch and --workdir: folders for throw-away files, in memory or below a folder of the user's.
+"""--scratch and --workdir: directories for throw-away files, in memory or below a directory of the user's.
 
 The names below --workdir are Apptainer's: tmp, var_tmp and home for --contain, scratch/PATH for each --scratch.
 """
@@ -22,7 +22,7 @@ class _ScratchPlan:
 
     def __init__(self) -> None:
         self.workdir = ""  # absolute; empty where none was given
-        self.binds: list[Bind] = []  # folders below the work folder
+        self.binds: list[Bind] = []  # directories below the work directory
         self.memory: list[str] = []  # destinations that get an empty file system in memory
         self.folders: list[tuple[str, int]] = []  # to be made on the host first: path and mode, parents first
 
@@ -32,17 +32,17 @@ class _ScratchPlan:
             try:
                 _make_own_folder(path, mode)
             except OSError as problem:
-                raise _problem(f"the folder {path} cannot be made: {problem.strerror}") from None
+                raise _problem(f"the directory {path} cannot be made: {problem.strerror}") from None
             if not os.path.isdir(path) or (self._is_deep(path) and os.path.islink(path)):
-                raise _problem(f"{path} is in the way: --workdir needs a folder there")
+                raise _problem(f"{path} is in the way: --workdir needs a directory there")
 
     def _is_deep(self, path: str) -> bool:
-        """Whether it is in another scratch folder: a program in a container may have put it there, as a link too."""
+        """Whether it is in another scratch directory: a program in a container may have put it there, as a link too."""
         return path.startswith(f"{self.workdir}/scratch/") and "/" in path[len(f"{self.workdir}/scratch/") :]
 
 
 def _make_own_folder(path: str, mode: int) -> None:
-    """Make a folder with exactly these permissions; one that is there is left as it is."""
+    """Make a directory with exactly these permissions; one that is there is left as it is."""
     before = os.umask(0)
     try:
         os.mkdir(path, mode)
@@ -53,7 +53,7 @@ def _make_own_folder(path: str, mode: int) -> None:
 
 
 def plan_scratch(options: RunOptions, host: HostFacts) -> _ScratchPlan:
-    """Where scratch folders come from, and the folders that --contain finds below --workdir."""
+    """Where scratch directories come from, and the directories that --contain finds below --workdir."""
     plan = _ScratchPlan()
     destinations = list_scratch(options)
     if not options.workdir:
@@ -93,13 +93,13 @@ def _check_destination(path: str) -> str:
 
 def _check_workdir(where: str) -> str:
     if not os.path.isdir(where):
-        raise _problem(f"--workdir {where} is not a folder", hint=f"make it first: mkdir -p {where}")
+        raise _problem(f"--workdir {where} is not a directory", hint=f"make it first: mkdir -p {where}")
     if not os.access(where, os.W_OK | os.X_OK):
         raise _problem(f"you may not write to --workdir {where}")
     return where
 
 
-def _problem(message: str, hint: str = "give another folder with --workdir") -> KedgeError:
+def _problem(message: str, hint: str = "give another directory with --workdir") -> KedgeError:
     from kedge.errors import FileProblem  # late: only when something is wrong
 
     return FileProblem(message, hint=hint)

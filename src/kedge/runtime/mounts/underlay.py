@@ -19,9 +19,9 @@ _OPTIONS = "mode=755"
 
 
 def plan_underlay(missing: list[tuple[str, str]], view: View) -> list[Operation]:
-    """The operations that make the missing points, each a path and `d` for a folder or `f` for a file.
+    """The operations that make the missing points, each a path and `d` for a directory or `f` for a file.
 
-    NEW must hold the image already, or be the place where it is to appear when a folder right below `/` is missing.
+    NEW must hold the image already, or be the place where it is to appear when a directory right below `/` is missing.
     Afterwards nothing more can be made in the rebuilt folders, except in NEW itself, which the caller makes read-only.
     """
     wanted: dict[str, str] = {}
@@ -51,7 +51,7 @@ def _parent(path: str) -> str:
 
 
 def _find_parent(where: str, view: View) -> str:
-    """The nearest folder above that the image has."""
+    """The nearest directory above that the image has."""
     folder = _parent(where)
     while view.kind(folder) != "d":
         folder = _parent(folder)

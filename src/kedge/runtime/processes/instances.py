@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The named containers of a user on this host: one small file each, which says who they are and where their logs lie.
 
-A file is believed only as far as its process lives: whoever reads the folder removes what a crash or a reboot left.
+A file is believed only as far as its process lives: whoever reads the directory removes what a crash or a reboot left.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Instance:
 
 
 class InstanceDirectory:
-    """Where the files are: below the user's state folder, by host name."""
+    """Where the files are: below the user's state directory, by host name."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         host = os.uname().nodename.replace("/", "_") or "localhost"

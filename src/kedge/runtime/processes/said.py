@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What one process says for many: of all tasks of a job, ranks of a launch or calls of a workflow tool, the first.
 
-An empty file in the user's folder in memory says that it was said. Where none can be made, it is said again.
+An empty file in the user's directory in memory says that it was said. Where none can be made, it is said again.
 """
 
 from __future__ import annotations

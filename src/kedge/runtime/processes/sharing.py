@@ -228,7 +228,7 @@ def make_digest(key: str) -> str:
 
 
 def find_private_folder(uid: int | None = None) -> str:
-    """A folder in memory that only this user can write: what its files say is believed."""
+    """A directory in memory that only this user can write: what its files say is believed."""
     uid = os.getuid() if uid is None else uid
     for place in _PLACES:
         folder = f"{place}/kedge-{uid}"
@@ -239,9 +239,9 @@ def find_private_folder(uid: int | None = None) -> str:
     from kedge.errors import FileProblem  # late: only failures need it
 
     raise FileProblem(
-        "a folder of our own in memory is needed, and cannot be had",
+        "a directory of our own in memory is needed, and cannot be had",
         context={"tried": ", ".join(f"{place}/kedge-{uid}" for place in _PLACES)},
-        hint="if such a folder is there and not yours, ask who owns it to remove it",
+        hint="if such a directory is there and not yours, ask who owns it to remove it",
     )
 
 

@@ -67,7 +67,7 @@ def start_program(payload: Payload, hand_over: HandOver | None = None) -> OSErro
     if "PWD" in payload.environ:
         try:
             payload.environ["PWD"] = os.getcwd()
-        except OSError:  # somebody removed the folder meanwhile
+        except OSError:  # somebody removed the directory meanwhile
             del payload.environ["PWD"]
     program, arguments = payload.argv[0], payload.argv[1:]
     paths = [program] if "/" in program else [f"{folder}/{program}" for folder in payload.search]

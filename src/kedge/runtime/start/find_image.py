@@ -67,7 +67,10 @@ def locate(options: RunOptions, host: HostFacts, say: Say, services: FindService
     image = identify(path)
     compare_machine(image, host.machine)
 
-    mounted, passing = "", ""  # the squashfuse that mounts it, or a folder for this start alone, where nothing is kept
+    mounted, passing = (
+        "",
+        "",
+    )  # the squashfuse that mounts it, or a directory for this start alone, where nothing is kept
 
     def find() -> Root:
         if mounted:
@@ -111,7 +114,7 @@ def find_held(find: Callable[[], Root], make_ready: Callable[[Root], None], name
 
 
 def settle_overlays(layering: Layering, options: RunOptions, host: HostFacts) -> None:
-    """Let SquashFS overlays that cannot be mounted, or not be written above, be folders on this node."""
+    """Let SquashFS overlays that cannot be mounted, or not be written above, be directories on this node."""
     for layer in layering.layers:
         if layer.kind != "squashfs" or layer.offset:
             continue
@@ -136,7 +139,7 @@ def _locate_reference(options: RunOptions, host: HostFacts, say: Say) -> Located
     is_looked_up = options.pull == "auto" and not is_volatile(reference)
     is_asked = not is_volatile(reference) and options.pull in ("missing", "never")
     program, mounted = "", ""  # squashfuse and the SIF that it mounts instead, where nothing can be unpacked
-    passing = ""  # a folder for this start alone
+    passing = ""  # a directory for this start alone
 
     def find() -> Root:
         if mounted:
@@ -190,7 +193,7 @@ def _keeps_nothing(options: RunOptions, host: HostFacts) -> bool:
 
 
 def _unpack_passing(options: RunOptions) -> str:
-    """Have the image unpacked for this start alone; the folder of its root."""
+    """Have the image unpacked for this start alone; the directory of its root."""
     from kedge.runtime.start.one_time_image import name_passing  # late: only with --disable-cache
 
     name = name_passing()

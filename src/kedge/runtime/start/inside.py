@@ -40,7 +40,7 @@ class Inside:
         self.way_back.take()
 
     def enter(self, folders: list[str], *, is_strict: bool) -> None:
-        """Go into the container for good, to the first of the folders that is there."""
+        """Go into the container for good, to the first of the directories that is there."""
         self.way_back.leave()
         os.fchdir(self.root)
         os.chroot(".")
@@ -88,5 +88,5 @@ def _refuse_folder(folder: str, problem: OSError | ValueError) -> Exception:
 
     return MountFailed(
         f"cannot go to {folder} in the container: {getattr(problem, 'strerror', problem)}",
-        hint="the folder must exist inside the container: bind it with -B, or give another --pwd",
+        hint="the directory must exist inside the container: bind it with -B, or give another --pwd",
     )

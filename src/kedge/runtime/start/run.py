@@ -110,7 +110,7 @@ class Container:
             self.restraint.capabilities = sorted({*self.restraint.capabilities, *choose_dropped(options)})
 
     def _prepare_scratch(self) -> list[str]:
-        """Make the folders below --workdir; returns the places that get an empty file system in memory instead."""
+        """Make the directories below --workdir; returns the places that get an empty file system in memory instead."""
         if not self.options.scratch and not self.options.workdir:
             return []
         from kedge.runtime.mounts.scratch import plan_scratch  # late: only with these options
@@ -374,7 +374,7 @@ def add_inner(container: Starting) -> None:
 
 
 def _make_points(container: Container, builder: Builder, planned: MountPlan) -> None:
-    """Make the mount points; where no layer takes them, the image's folders are rebuilt around them."""
+    """Make the mount points; where no layer takes them, the image's directories are rebuilt around them."""
     layering = container.layering
     perform = builder.perform if not container.options.dry_run else _stay_planned
     steps: list[list[Operation]] = []

@@ -66,7 +66,7 @@ def _add_option(parts: list[str], word: str) -> None:
         place = ":".join(parts if len(parts) > 1 else parts * 2)
         raise _Problem(f"the option '{word}' needs a destination before it: {place}:{word}")
     if not _is_option(word):
-        raise _Problem(f"'{word}' is neither an option nor a path; a folder here is ./{word}")
+        raise _Problem(f"'{word}' is neither an option nor a path; a directory here is ./{word}")
     parts.append(word)
 
 
@@ -155,7 +155,7 @@ def _make_mount(fields: list[str], cwd: str) -> Bind:
         key, has_value, value = field.partition("=")
         if key == "type":
             if value != "bind":
-                hint = "; --scratch makes an empty folder" if value == "tmpfs" else ""
+                hint = "; --scratch makes an empty directory" if value == "tmpfs" else ""
                 raise _Problem(f"the type '{value}' is not supported, only 'bind'{hint}")
         elif key in ("source", "src"):
             bind.source = _make_absolute(value, cwd) if value else ""
@@ -197,7 +197,7 @@ def _set_option(bind: Bind, name: str, value: str) -> None:
             raise _Problem(f"'{value}' is no number of a SIF object")
         bind.partition = value
     elif name == "archive-src":
-        raise _Problem("archives cannot be bound; unpack it and bind the folder")
+        raise _Problem("archives cannot be bound; unpack it and bind the directory")
 
 
 def _finish(bind: Bind) -> Bind:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 GROUPS = {
-    "files": "files and folders",
+    "files": "files and directories",
     "environment": "environment",
     "devices": "devices",
     "isolation": "isolation and identity",
@@ -70,22 +70,22 @@ FLAGS = (
         metavar="SPEC", variables="MOUNT",
     ),
     Flag(
-        "overlay", "list", "files", "put a folder, SquashFS or ext3 image over the image; PATH:ro for reading only",
+        "overlay", "list", "files", "put a directory, SquashFS or ext3 image over the image; PATH:ro for reading only",
         short="o", metavar="PATH[:ro]", variables="OVERLAY OVERLAYIMAGE",
     ),
     Flag("writable-tmpfs", "switch", "files", "let programs write anywhere, into memory", variables="WRITABLE_TMPFS"),
     Flag(
-        "tmpfs-size", "text", "files", "room for --writable-tmpfs and for the private folders of --contain",
+        "tmpfs-size", "text", "files", "room for --writable-tmpfs and for the private directories of --contain",
         metavar="SIZE", variables="KEDGE_TMPFS_SIZE",
     ),
-    Flag("writable", "switch", "files", "write into the image itself: a sandbox folder", short="w",
+    Flag("writable", "switch", "files", "write into the image itself: a sandbox directory", short="w",
          variables="WRITABLE"),
     Flag(
-        "scratch", "list", "files", "an empty folder at PATH that ends with the container",
+        "scratch", "list", "files", "an empty directory at PATH that ends with the container",
         short="S", metavar="PATH", variables="SCRATCH SCRATCHDIR",
     ),
     Flag(
-        "workdir", "text", "files", "folder of the host for the scratch folders and the private tmp and home",
+        "workdir", "text", "files", "folder of the host for the scratch directories and the private tmp and home",
         short="W", metavar="DIR", variables="WORKDIR",
     ),
     Flag(

@@ -41,7 +41,7 @@ def _explain_error(status: JobStatus) -> str:
     if output:
         why = f"the node could not open its output file {output[1] or output[2]} ({output[3]})"
     elif folder:
-        why = f"the node could not enter its folder {folder[1]} ({folder[2].strip()})"
+        why = f"the node could not enter its directory {folder[1]} ({folder[2].strip()})"
     else:
         why = status.reason.removesuffix("; Job is in error state") or "'qstat -j' says why"
     return (

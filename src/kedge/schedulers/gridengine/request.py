@@ -66,7 +66,7 @@ def collect_request(job: Job, site: Site) -> list[Words]:
 
 def collect_batch(job: Job, place: ScriptContext, dialect: Dialect) -> list[Words]:
     """Directives that only a script has: its files, array, dependencies, mail."""
-    # Grid Engine replaces $JOB_ID and the like in the name of a folder too; the script goes there by itself
+    # Grid Engine replaces $JOB_ID and the like in the name of a directory too; the script goes there by itself
     folder = ("-wd", "/") if _UNSAYABLE.search(place.directory) else ("-cwd",)
     lines: list[Words] = [("-S", "/bin/bash"), folder]
     if not place.error:

@@ -19,7 +19,7 @@ _CODES = {
     -7: "it could not be restarted",
     -10: "the node does not know its user",
     -13: "the password of its user was refused",
-    -21: "the node's own folders are not safe",
+    -21: "the node's own directories are not safe",
     -23: "it had no Kerberos credentials",
     -24: "it used more processors than it asked for",
     -25: "it used more processors than it asked for",

@@ -64,7 +64,7 @@ def _make_pattern(pattern: str, job: Job, site: Site) -> str:
     if "\\" in pattern:
         raise RequestRefused(
             f"Slurm cannot write to a file with a backslash in its name: {pattern}",
-            hint="choose another folder or another name with --output",
+            hint="choose another directory or another name with --output",
         )
     values = {
         "{name}": _name_in_pattern(job, site),

@@ -26,7 +26,9 @@ def _explain_failure(status: JobStatus) -> str:
     if status.reason == "BadConstraints":
         return "it was never started: no node can serve what it asks for (memory, CPUs, GPUs or features); ask for less"
     if status.signal == _NO_OUTPUT:
-        return "its output file could not be opened on the node: does the folder exist there, and may you write in it?"
+        return (
+            "its output file could not be opened on the node: does the directory exist there, and may you write in it?"
+        )
     if status.exit_code and not status.signal and EITHER_CODE in dict(status.details):
         return explain_code(status.exit_code, status.exit_code + 128)
     # first: Slurm calls it a JobLaunchFailure when the script itself was killed

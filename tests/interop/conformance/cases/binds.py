@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Host folders and files in the container."""
+"""Host directories and files in the container."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The working folder, home, temporary folders, --contain and its relatives, scratch and work folders."""
+"""The working directory, home, temporary directories, --contain and its relatives, scratch and work directories."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def place(name: str, command: str, *flags: str, image: str = "base.sif", **more:
 def covered(name: str, *flags: str, below: str = "", own: str = "") -> Case:
     """The current folder, in which a file `mark` says `host`, and something else that is asked for there or above it.
 
-    Its folder `other` has a `mark`, too, also in what is `below`.
+    Its directory `other` has a `mark`, too, also in what is `below`.
     """
     case, folder = f"/srv/case/place-covered-{name}", HOME if not own else f"/srv/case/place-covered-{name}"
     inside = f"{folder}/{below}".rstrip("/")
@@ -131,7 +131,7 @@ CASES = [
     place(
         "home-linked-in-image", "echo $HOME; touch ~/linked && ls ~/linked", image="linkedhome.sif", after="ls ~/linked"
     ),
-    # the current folder does not hide what is asked for at its place
+    # the current directory does not hide what is asked for at its place
     covered("home", "--home", "{other}:{here}"),
     covered("home-above", "--home", "{other}:{here}", below="covered-1"),
     covered("bind", "-B", "{other}:{here}"),
@@ -153,7 +153,7 @@ CASES = [
         cwd=HOME,
     ),
     place("home-mode", "stat -c '%a %u' ~"),
-    # temporary folders
+    # temporary directories
     place(
         "tmp-shared",
         "echo inside > /tmp/place-shared; echo v > /var/tmp/place-shared",
@@ -220,7 +220,7 @@ CASES = [
         f"part:{HOME}/part",
         setup="mkdir part; echo x > part/x",
     ),
-    # work and scratch folders
+    # work and scratch directories
     place(
         "workdir-flag",
         "touch /tmp/t /var/tmp/v ~/h; echo done",

@@ -103,7 +103,7 @@ def test_inspect_real_file_by_its_files_agrees_with_its_metadata(tmp_path: Path)
     assert inspect_path(tmp_path / "x.sif").report == inspect_path(fixture_path("busybox_arm64.sif")).report
 
 
-# ---- folders
+# ---- directories
 
 
 @pytest.fixture

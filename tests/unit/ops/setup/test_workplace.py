@@ -41,7 +41,7 @@ def test_passing_store_is_not_stopped_by_another_that_ends_meanwhile(
 
     def glob(self: Path, pattern: str) -> Iterator[Path]:
         yield from real(self, pattern)
-        yield self / abandoned_name(os.getpid())  # was there when the folder was read
+        yield self / abandoned_name(os.getpid())  # was there when the directory was read
 
     monkeypatch.setattr(Path, "glob", glob)
     assert make_passing_store(tmp_path).is_dir()
