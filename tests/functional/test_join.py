@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from kedge.posix.spawn import start_of
-from kedge.runtime.processes.join import KINDS
+from kedge.runtime.processes.join_namespaces import KINDS
 from tests.requirements import require_root, require_user_namespaces
 
 JOIN = """
 import os, sys
 from kedge.errors import KedgeError
-from kedge.runtime.processes.join import join
+from kedge.runtime.processes.join_namespaces import join
 try:
     must_fork = join(int(sys.argv[1]), start=int(sys.argv[2]))
 except KedgeError as problem:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.runtime.mounts import ext_mounts
+from kedge.runtime.mounts import ext3 as ext_mounts
 from tests.builders.servers import wait_until_unused
 from tests.requirements import require_program, require_root, require_user_namespaces
 
@@ -24,7 +24,7 @@ import json, os, sys
 from kedge.errors import KedgeError
 from kedge.posix import libc
 from kedge.posix.constants import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, MS_BIND, MS_REC, MS_SLAVE
-from kedge.runtime.mounts.ext_mounts import ExtImage, ExtServers, mount_ext
+from kedge.runtime.mounts.ext3 import ExtImage, ExtServers, mount_ext
 from kedge.runtime.mounts.overlay_mount import mount_overlay
 
 base, image = sys.argv[1:3]
@@ -254,7 +254,7 @@ def test_fuse_overlayfs_reads_squashfs_layers(place):
     found = perform(
         place,
         """
-        from kedge.runtime.mounts.fuse import FuseServer, find_squashfuse, mount_squashfuse
+        from kedge.runtime.mounts.squashfuse import FuseServer, find_squashfuse, mount_squashfuse
         from kedge.runtime.mounts.overlay_mount import mount_fuse
         server = FuseServer()
         enter_mounts()
@@ -326,7 +326,7 @@ def test_an_underlay_shows_all_of_the_image_and_what_was_missing(place):
     found = perform(
         place,
         """
-        from kedge.runtime.enter import Builder
+        from kedge.runtime.mounts.builder import Builder
         from kedge.runtime.mounts.underlay import plan_underlay
         from kedge.runtime.views import FolderView
         enter_mounts()
@@ -496,7 +496,7 @@ def test_without_fuse2fs_the_error_says_what_to_install(place):
     found = perform(
         place,
         """
-        import kedge.runtime.mounts.ext_mounts as module
+        import kedge.runtime.mounts.ext3 as module
         module.find_program = lambda name: ""
         try:
             ExtServers([ExtImage(image, 0, 0, writable=False)], base)

@@ -16,8 +16,8 @@ import pytest
 
 from kedge.posix.spawn import start_of
 from kedge.runtime.options import RunOptions
-from kedge.runtime.processes import sharing
-from kedge.runtime.processes.sharing import find_launch, has_companions, make_key
+from kedge.runtime.processes import rank_sharing as sharing
+from kedge.runtime.processes.rank_sharing import find_launch, has_companions, make_key
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 from tests.requirements import require_user_namespaces
 
@@ -27,7 +27,7 @@ import os, sys, time
 from kedge.posix.spawn import replace_process
 from kedge.posix import libc
 from kedge.posix.constants import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, MS_PRIVATE, MS_REC
-from kedge.runtime.processes.sharing import Sharing
+from kedge.runtime.processes.rank_sharing import Sharing
 from kedge.runtime.processes.supervise import run_supervised
 
 directory, key, built, kind, code = sys.argv[1:]
@@ -295,7 +295,7 @@ def test_sharing_launch_without_a_name_is_told_by_the_parent(environ: dict[str, 
 
 def test_sharing_launch_of_hydra_is_known_below_a_script() -> None:
     """Nothing names such a launch; the first process above that has no rank's variables is the launcher's."""
-    code = "import os; from kedge.runtime.processes.sharing import find_launch; print(find_launch(os.environ))"
+    code = "import os; from kedge.runtime.processes.rank_sharing import find_launch; print(find_launch(os.environ))"
     ranks = [
         subprocess.run(
             ["/bin/sh", "-c", f'{script} "$0" -c "$1"; exit $?', sys.executable, code],

@@ -12,7 +12,7 @@ from kedge.errors import UsageError
 from kedge.model.size import format_size
 from kedge.ops.setup import cache
 from kedge.ops.setup.config import format_size as format_exactly
-from kedge.runtime.images.unpacked_store import NodeStore, list_node, report_node
+from kedge.runtime.images.node_cache_writer import NodeStore, list_node, report_node
 from kedge.settings import SETTINGS, Source, parse_value
 from kedge.store.eviction import CacheItem, ItemKind
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.runtime.processes.subordinate import find_helper
+from kedge.runtime.processes.subordinate_ids import find_helper
 from kedge.runtime.words.shim_file import make_shim
 from tests.builders.apptainer import PEER_USER
 from tests.interop.conformance.case import HOME, Case

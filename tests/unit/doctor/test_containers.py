@@ -20,7 +20,7 @@ from kedge.doctor.finding import FAIL, NOTE, OK, SKIPPED, WARNING
 from kedge.doctor.surroundings import Surroundings
 from kedge.errors import LimitReached, ProgramFailed
 from kedge.runtime.facts import HostFacts
-from kedge.runtime.namespaces import OTHER_NAMESPACES
+from kedge.runtime.processes.namespaces import OTHER_NAMESPACES
 from kedge.runtime.views import TableView
 from kedge.settings import Settings
 from tests.builders.findings import require_whole

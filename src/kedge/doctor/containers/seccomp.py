@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kedge.doctor.finding import NOTE, OK, Finding
 from kedge.doctor.surroundings import Surroundings
-from kedge.runtime.processes.emulation import find_emulation
+from kedge.runtime.processes.fakeroot_emulation import find_emulation
 
 _ACTIONS = "proc/sys/kernel/seccomp/actions_avail"
 

@@ -9,7 +9,7 @@ from kedge.doctor.finding import NOTE, OK, Finding
 from kedge.doctor.surroundings import Surroundings
 from kedge.runtime.environment.identity import find_user
 from kedge.runtime.facts import HostFacts
-from kedge.runtime.processes.subordinate import find_helper, find_range, plan_maps
+from kedge.runtime.processes.subordinate_ids import find_helper, find_range, plan_maps
 from kedge.runtime.views import FolderView
 
 NAME = "subordinate-ids"

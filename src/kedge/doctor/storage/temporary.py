@@ -11,7 +11,7 @@ from kedge.doctor.storage.places import StoragePlace, describe_room, find_existi
 from kedge.doctor.surroundings import Surroundings
 from kedge.errors import KedgeError
 from kedge.model.size import format_size
-from kedge.runtime.images.unpacked import choose_place, describe_place
+from kedge.runtime.images.node_cache import choose_place, describe_place
 
 _LITTLE = 10**9
 _ROOM_FOR_ROOT = 20 * 10**9  # one large framework image, unpacked, roughly

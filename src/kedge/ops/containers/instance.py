@@ -14,21 +14,21 @@ from kedge.errors import InstanceProblem, RuntimeUnsuited, UsageError
 from kedge.posix.files import explained, write_atomically
 from kedge.posix.spawn import start_of
 from kedge.runtime.facts import ImageFacts
-from kedge.runtime.gather import gather_host
-from kedge.runtime.processes.instances import Instance, InstanceDirectory, check_name
-from kedge.runtime.processes.join import join
-from kedge.runtime.processes.sharing import shapes_container
+from kedge.runtime.host_facts import gather_host
+from kedge.runtime.processes.instance_records import Instance, InstanceDirectory, check_name
+from kedge.runtime.processes.join_namespaces import join
+from kedge.runtime.processes.rank_sharing import shapes_container
 from kedge.runtime.processes.supervise import run_supervised
-from kedge.runtime.start import inside  # after joining, nothing of the host can be imported
+from kedge.runtime.start import joined_container as inside  # after joining, nothing of the host can be imported
 from kedge.runtime.start.run import add_inner, become, end_with, restrain
-from kedge.runtime.way_back import WayBack
+from kedge.runtime.processes.host_root import WayBack
 from kedge.runtime.words.configured import CONTAINER_SETTINGS, settle_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kedge.runtime.options import RunOptions
-    from kedge.runtime.processes.sharing import Sharing
+    from kedge.runtime.processes.rank_sharing import Sharing
 
     Say = Callable[[str, str], None]
 
@@ -224,7 +224,7 @@ def stop_instances(
 def _forget(folder: InstanceDirectory, instance: Instance) -> None:
     """Remove what was made for an instance that has ended."""
     if instance.passing:
-        from kedge.runtime.start.one_time_image import remove_passing  # late: only with --disable-cache
+        from kedge.runtime.start.temporary_image import remove_passing  # late: only with --disable-cache
 
         remove_passing(instance.passing)
     folder.remove(instance)

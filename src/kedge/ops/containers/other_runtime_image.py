@@ -16,8 +16,8 @@ from kedge.ops.setup.workplace import Workplace
 from kedge.runtime.adapters import Adapter, ForeignImage
 from kedge.runtime.facts import HostFacts, ImageFacts
 from kedge.runtime.images.image_file import ImageFile, compare_machine, identify
-from kedge.runtime.images.unpacked import find_named, find_unpacked, hold, is_volatile, read_config
-from kedge.runtime.mounts.layers_above import explain_readonly_image
+from kedge.runtime.images.node_cache import find_named, find_unpacked, hold, is_volatile, read_config
+from kedge.runtime.mounts.overlay_options import explain_readonly_image
 from kedge.runtime.options import RunOptions
 from kedge.runtime.start.find_image import choose_machine, look_on_node, prepare
 from kedge.runtime.views import FolderView, TableView

@@ -13,7 +13,7 @@ from kedge.model.reference import Reference, Transport
 from kedge.ops.images.stored import Shape, have_stored
 from kedge.ops.images.write_image import write_sif
 from kedge.ops.setup.workplace import Workplace
-from kedge.runtime.images.unpacked_store import NodeStore
+from kedge.runtime.images.node_cache_writer import NodeStore
 
 
 def find_mountable(text: str, workplace: Workplace, problem: NoSpace | FileProblem, *, policy: str) -> Path:

@@ -30,9 +30,9 @@ from kedge.model.reference import Reference, Transport
 from kedge.ops.setup.workplace import LOOKUP_PATIENCE, Workplace
 from kedge.posix.files import explained
 from kedge.runtime.images.image_file import ImageFile, identify
-from kedge.runtime.images.lookups import describe_login, find_current
-from kedge.runtime.images.unpacked import find_named, is_volatile
-from kedge.runtime.images.unpacked_store import Build, Built, NodeStore
+from kedge.runtime.images.tag_lookups import describe_login, find_current
+from kedge.runtime.images.node_cache import find_named, is_volatile
+from kedge.runtime.images.node_cache_writer import Build, Built, NodeStore
 from kedge.store.store import Store
 
 if TYPE_CHECKING:

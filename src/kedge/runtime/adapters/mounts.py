@@ -9,7 +9,7 @@ from kedge.runtime.adapters.request import RuntimeCall
 from kedge.runtime.environment.home import choose_home
 from kedge.runtime.facts import LIBRARIES, Bind
 from kedge.runtime.mounts.scratch import list_scratch
-from kedge.runtime.plan import is_systems
+from kedge.runtime.mounts.plan import is_systems
 from kedge.runtime.words.flags import list_names
 
 

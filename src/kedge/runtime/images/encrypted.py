@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 
-from kedge.runtime.mounts.fuse import FuseServer, mount_squashfuse, needs_company, squashfuse_words
+from kedge.runtime.mounts.squashfuse import FuseServer, mount_squashfuse, needs_company, squashfuse_words
 from kedge.runtime.mounts.fuse_program import find_program, serve_fuse
 
 TYPE_CHECKING = False

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from kedge.posix import libc
-from kedge.runtime.processes.call_filter import key_call, make_containing_filter
+from kedge.runtime.processes.seccomp import key_call, make_containing_filter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

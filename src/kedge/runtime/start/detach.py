@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from kedge.errors import CannotStart, KedgeError, all_errors
 from kedge.posix.spawn import close_all, fork_process, list_inherited
-from kedge.runtime.mounts.fuse import needs_company
+from kedge.runtime.mounts.squashfuse import needs_company
 from kedge.runtime.processes.supervise import run_as_init
 from kedge.runtime.start.limits import limit_resources
 from kedge.runtime.start.run import Container, become, begin, begin_processes, complete, enter_namespaces
@@ -57,7 +57,7 @@ class _Detached:
         """End it, and remove what was made for it."""
         self.leave()
         if self.passing:
-            from kedge.runtime.start.one_time_image import remove_passing  # late: only with --disable-cache
+            from kedge.runtime.start.temporary_image import remove_passing  # late: only with --disable-cache
 
             remove_passing(self.passing)
 

@@ -7,7 +7,7 @@ import os
 
 from kedge.posix.spawn import run_attached
 from kedge.runtime.images.image_file import ImageFile, compare_machine, identify
-from kedge.runtime.images.roots import (
+from kedge.runtime.images.mount_or_unpack import (
     Root,
     can_be_changed,
     choose_overlay,
@@ -15,7 +15,7 @@ from kedge.runtime.images.roots import (
     find_server,
     is_changed,
 )
-from kedge.runtime.images.unpacked import (
+from kedge.runtime.images.node_cache import (
     find_named,
     find_unpacked,
     hold,
@@ -130,7 +130,7 @@ def settle_overlays(layering: Layering, options: RunOptions, host: HostFacts) ->
 def _locate_reference(options: RunOptions, host: HostFacts, say: Say) -> Located:
     reference = options.image
     if options.writable:
-        from kedge.runtime.mounts.layers_above import explain_readonly_image  # late: only for an error
+        from kedge.runtime.mounts.overlay_options import explain_readonly_image  # late: only for an error
 
         raise explain_readonly_image(reference, "reference")
     if options.root not in ("auto", "unpack"):
@@ -178,7 +178,7 @@ def look_on_node(options: RunOptions, host: HostFacts, *, is_asked: bool) -> str
         return find_named(options.image, choose_machine(options, host), host.environ)
     if options.pull != "auto" or is_volatile(options.image):
         return ""
-    from kedge.runtime.images.lookups import find_current  # late: files are not looked up
+    from kedge.runtime.images.tag_lookups import find_current  # late: files are not looked up
 
     return find_current(options.image, choose_machine(options, host), host.environ, options.pull_words)
 
@@ -194,7 +194,7 @@ def _keeps_nothing(options: RunOptions, host: HostFacts) -> bool:
 
 def _unpack_passing(options: RunOptions) -> str:
     """Have the image unpacked for this start alone; the directory of its root."""
-    from kedge.runtime.start.one_time_image import name_passing  # late: only with --disable-cache
+    from kedge.runtime.start.temporary_image import name_passing  # late: only with --disable-cache
 
     name = name_passing()
     prepare(options, options.image, once=name)
@@ -232,7 +232,7 @@ def _prepare_once(
     options: RunOptions, say: Say, name: str, is_there: Callable[[], bool], *, may_mount: bool = False
 ) -> str:
     """`prepare` the image by one of all who ask at the same time on this node: a child is large, and waits are long."""
-    from kedge.runtime.images.unpack_turns import Turn, speaks_for_others  # late: only where an image is missing
+    from kedge.runtime.images.unpack_lock import Turn, speaks_for_others  # late: only where an image is missing
 
     try:
         turn = Turn(node_directory(os.environ), name)

@@ -11,15 +11,15 @@ from __future__ import annotations
 import os
 
 from kedge.posix.spawn import close_all, list_inherited_directories
-from kedge.runtime.base import choose_base
-from kedge.runtime.enter import Builder
+from kedge.runtime.mounts.base_directory import choose_base
+from kedge.runtime.mounts.builder import Builder
 from kedge.runtime.environment.identity import make_group, make_passwd
 from kedge.runtime.environment.payload import plan_payload
 from kedge.runtime.facts import Additions, ImageFacts
-from kedge.runtime.gather import find_terminal, gather_host, read_memory
-from kedge.runtime.images.roots import plan_root
+from kedge.runtime.host_facts import find_terminal, gather_host, read_memory
+from kedge.runtime.images.mount_or_unpack import plan_root
 from kedge.runtime.mounts.layering import choose_layering, plan_layers, plan_points
-from kedge.runtime.namespaces import (
+from kedge.runtime.processes.namespaces import (
     OTHER_NAMESPACES,
     ROOT_ALONE,
     enter_other_namespaces,
@@ -29,10 +29,10 @@ from kedge.runtime.namespaces import (
     try_namespaces,
     wants_user_namespace,
 )
-from kedge.runtime.plan import PlanRequest, plan_container
-from kedge.runtime.start.become import Restraint, is_own_interpreter, start_program
+from kedge.runtime.mounts.plan import PlanRequest, plan_container
+from kedge.runtime.start.exec_program import Restraint, is_own_interpreter, start_program
 from kedge.runtime.start.find_image import locate, settle_overlays
-from kedge.runtime.way_back import WayBack
+from kedge.runtime.processes.host_root import WayBack
 from kedge.runtime.words.binds import collect_binds
 from kedge.runtime.words.configured import CONTAINER_SETTINGS, settle_options
 
@@ -48,14 +48,14 @@ if TYPE_CHECKING:
 
     from kedge.runtime.facts import HostFacts, Payload
     from kedge.runtime.images.image_binds import ImageBinds
-    from kedge.runtime.live_view import LiveView
-    from kedge.runtime.mounts.ext_mounts import ExtServers
-    from kedge.runtime.mounts.fuse import FuseServer
+    from kedge.runtime.container_view import LiveView
+    from kedge.runtime.mounts.ext3 import ExtServers
+    from kedge.runtime.mounts.squashfuse import FuseServer
     from kedge.runtime.mounts.layering import Layering
-    from kedge.runtime.operations import Operation
+    from kedge.runtime.mounts.operations import Operation
     from kedge.runtime.options import RunOptions
-    from kedge.runtime.plan import MountPlan
-    from kedge.runtime.processes.sharing import Sharing
+    from kedge.runtime.mounts.plan import MountPlan
+    from kedge.runtime.processes.rank_sharing import Sharing
     from kedge.runtime.start.find_image import Located
     from kedge.runtime.start.services import FindServices, Say
 
@@ -134,7 +134,7 @@ def run_container(options: RunOptions, say: Say, services: FindServices) -> int:
     container = Container(options, say, services)
     try:
         if container.located.root.is_passing:
-            from kedge.runtime.start.one_time_image import run_and_remove  # late: only with --disable-cache
+            from kedge.runtime.start.temporary_image import run_and_remove  # late: only with --disable-cache
 
             run_and_remove(lambda: end_with(_start_container(container)), container.located.root.folder)
         return _start_container(container)
@@ -172,7 +172,7 @@ def restrain(options: RunOptions, host: HostFacts) -> Restraint:
     if wants_user_namespace(options, host.uid) and is_own_interpreter():
         # late: where the system's Python runs this it is not needed
         from kedge.posix.handover import can_hand_over
-        from kedge.runtime.processes.handing_over import HandingOver, explain_exposure
+        from kedge.runtime.start.exec_from_memory import HandingOver, explain_exposure
 
         if can_hand_over():
             restraint.hand_over = HandingOver(explains=options.json)
@@ -196,15 +196,15 @@ def is_shared(options: RunOptions, host: HostFacts) -> bool:
     is_apart = options.contain or options.pid or options.ipc or options.net or options.uts or options.fakeroot
     if is_apart or options.writable_tmpfs or options.dry_run or not any(name in host.environ for name in LAUNCHERS):
         return False
-    from kedge.runtime.processes.sharing import has_companions  # late: only below a launcher
+    from kedge.runtime.processes.rank_sharing import has_companions  # late: only below a launcher
 
     return has_companions(host.environ)
 
 
 def share(container: Container) -> bool:
     """Join the container that another rank of the same launch has built; else this one builds it for the others."""
-    import kedge.runtime.start.inside  # noqa: F401 - while the host's tree is still there
-    from kedge.runtime.processes.sharing import Sharing, make_key  # late: only ranks share
+    import kedge.runtime.start.joined_container  # noqa: F401 - while the host's tree is still there
+    from kedge.runtime.processes.rank_sharing import Sharing, make_key  # late: only ranks share
 
     located, options = container.located, container.options
     identity = located.image.state or located.root.folder
@@ -223,7 +223,7 @@ def share(container: Container) -> bool:
 
 def _finish_inside(container: Container) -> int:
     """In a container that was joined: become the program."""
-    from kedge.runtime.start.inside import Inside  # late: as above
+    from kedge.runtime.start.joined_container import Inside  # late: as above
 
     located, options = container.located, container.options
     inside = Inside(container.way_back)
@@ -281,14 +281,14 @@ def enter_namespaces(container: Container) -> list[FuseServer]:
             known = enter_user_namespace(host, as_root=is_root, has_many=is_root and not options.ignore_subuid)
             container.say("note", f"users that the container knows: {known}")
             if known == ROOT_ALONE and options.fakeroot:
-                from kedge.runtime.processes.emulation import find_emulation  # late: only with --fakeroot
+                from kedge.runtime.processes.fakeroot_emulation import find_emulation  # late: only with --fakeroot
 
                 container.restraint.emulate = find_emulation(host.machine)
         servers = _make_servers(container)
         refused = OTHER_NAMESPACES
         enter_other_namespaces(options)
     except OSError as problem:
-        from kedge.runtime.start.failures import leave_to_other_runtime  # late: only where this machine refuses
+        from kedge.runtime.start.start_errors import leave_to_other_runtime  # late: only where this machine refuses
 
         leave_to_other_runtime(options, problem, container.say, refused, container.services())
     return servers
@@ -299,7 +299,7 @@ def begin_processes(container: Container) -> None:
     try:
         enter_process_namespace()
     except OSError as problem:
-        from kedge.runtime.start.failures import leave_to_other_runtime  # late: only where this machine refuses
+        from kedge.runtime.start.start_errors import leave_to_other_runtime  # late: only where this machine refuses
 
         leave_to_other_runtime(container.options, problem, container.say, OTHER_NAMESPACES, container.services())
 
@@ -314,11 +314,11 @@ def _make_servers(container: Container) -> list[FuseServer]:
     count = sum(operation[0] in ("squashfuse", "gocryptfs") for operation in mounts)
     servers: list[FuseServer] = []
     if count:
-        from kedge.runtime.mounts.fuse import FuseServer  # late: an unpacked image needs none
+        from kedge.runtime.mounts.squashfuse import FuseServer  # late: an unpacked image needs none
 
         servers = [FuseServer() for _ in range(count)]
     if any(operation[0] == "fuse2fs" for operation in mounts):
-        from kedge.runtime.mounts.ext_mounts import serve_images  # late: only for ext3 images
+        from kedge.runtime.mounts.ext3 import serve_images  # late: only for ext3 images
 
         container.ext_servers = serve_images(mounts, container.base)
     return servers
@@ -368,7 +368,7 @@ def complete(container: Container, begun: Begun) -> None:
 
 def add_inner(container: Starting) -> None:
     """Let fake root have namespaces of its own; to be called while /proc is the host's."""
-    from kedge.runtime.processes.inner import InnerNamespaces  # late: only with --fakeroot
+    from kedge.runtime.processes.fakeroot_namespaces import InnerNamespaces  # late: only with --fakeroot
 
     container.restraint.inner = InnerNamespaces()
 
@@ -477,7 +477,7 @@ def become(container: Starting, payload: Payload) -> int:
         return 0  # a test or start script that the image does not have
     problem = start_program(payload, container.restraint.hand_over)
     container.way_back.take()
-    from kedge.runtime.start.failures import explain_start  # late: only where the program cannot be started
+    from kedge.runtime.start.start_errors import explain_start  # late: only where the program cannot be started
 
     raise explain_start(payload.argv[0], problem, container.host.machine)
 

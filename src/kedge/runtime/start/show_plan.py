@@ -7,11 +7,11 @@ import json
 import shlex
 from typing import TYPE_CHECKING
 
-from kedge.runtime.operations import describe
+from kedge.runtime.mounts.operations import describe
 
 if TYPE_CHECKING:
     from kedge.runtime.facts import Payload
-    from kedge.runtime.operations import Operation
+    from kedge.runtime.mounts.operations import Operation
     from kedge.runtime.options import RunOptions
 
 
