@@ -60,9 +60,9 @@ def describe_hidden(tables: Any) -> Any:
     """This machine, were /proc/driver hidden, as sandboxes do it: the driver itself must be asked."""
     from kedge.ops.explain.host_target import describe_host
     from kedge.runtime.host_facts import gather_host
-    from kedge.runtime.views import FolderView
+    from kedge.runtime.views import DirectoryView
 
-    class HidingView(FolderView):
+    class HidingView(DirectoryView):
         def resolve(self, path: str) -> str:
             hidden = ("/proc/driver", "/sys/module/nvidia")
             return "/nonexistent" if path.startswith(hidden) else super().resolve(path)

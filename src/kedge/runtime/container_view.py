@@ -12,9 +12,9 @@ import os
 import stat
 
 from kedge.posix import libc
-from kedge.runtime.views import MAXIMUM_LINKS, FolderView, split_path
+from kedge.runtime.views import MAXIMUM_LINKS, DirectoryView, split_path
 
-FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+OPEN_DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _KINDS = {stat.S_IFDIR: "d", stat.S_IFREG: "f"}
 
 
@@ -89,7 +89,7 @@ class Walk:
                     continue
                 target = self._read_link(name)
                 if not target:
-                    self._folders.append(self._open(name, flags if not left else FOLDER, is_last=not left))
+                    self._folders.append(self._open(name, flags if not left else OPEN_DIRECTORY, is_last=not left))
                     continue
                 links += 1
                 if links > MAXIMUM_LINKS:
@@ -130,7 +130,7 @@ class Walk:
         return found
 
 
-class LiveView(FolderView):
+class ContainerView(DirectoryView):
     """The tree of a container, whose root is the open directory `descriptor`."""
 
     def __init__(self, descriptor: int) -> None:
@@ -202,7 +202,7 @@ class LiveView(FolderView):
     def read_link(self, path: str) -> str:
         """What the link says, its own name not followed; the empty string when it is none."""
         parent, _, name = path.rstrip("/").rpartition("/")
-        file = self._open(parent or "/", FOLDER)
+        file = self._open(parent or "/", OPEN_DIRECTORY)
         if file < 0:
             return ""
         try:

@@ -14,18 +14,18 @@ from pathlib import Path
 import pytest
 
 from kedge.posix import libc
-from kedge.runtime.container_view import FOLDER, LiveView, Maker, Walk, make_inside, open_inside
+from kedge.runtime.container_view import OPEN_DIRECTORY, ContainerView, Maker, Walk, make_inside, open_inside
 from tests.unit.runtime.test_views import make_tree
 
 WRONG = (("/loop", "Too many levels"), ("/nothing", "No such file"), ("/etc/passwd/x", "Not a directory"))
 
 
 @pytest.fixture
-def view(tmp_path: Path) -> LiveView:
-    return LiveView(os.open(make_tree(tmp_path), os.O_PATH | os.O_DIRECTORY))
+def view(tmp_path: Path) -> ContainerView:
+    return ContainerView(os.open(make_tree(tmp_path), os.O_PATH | os.O_DIRECTORY))
 
 
-def test_live_view_says_what_a_folder_view_says(view: LiveView) -> None:
+def test_live_view_says_what_a_folder_view_says(view: ContainerView) -> None:
     assert [view.kind(path) for path in ("/etc", "/bin/sh", "/nothing", "/var/run")] == ["d", "f", "", ""]
     assert view.read("/absolute") == view.read("/climbing") == b"inside\n"
     assert view.read("/etc/passwd", 3, 2) == b"sid"
@@ -36,7 +36,7 @@ def test_live_view_says_what_a_folder_view_says(view: LiveView) -> None:
     assert not view.is_executable("/etc/passwd")
 
 
-def test_live_view_links_stay_inside(view: LiveView) -> None:
+def test_live_view_links_stay_inside(view: ContainerView) -> None:
     assert view.read("/out") is None
     assert view.read("/loop") is None
 
@@ -56,7 +56,7 @@ def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 def swapping(root: Path) -> Iterator[None]:
     """The directory and the link of the tree change places all the time; at the end they are where they were."""
     has_ended = threading.Event()
-    exchange, place = ctypes.CDLL(None).renameat2, os.open(root, FOLDER)
+    exchange, place = ctypes.CDLL(None).renameat2, os.open(root, OPEN_DIRECTORY)
 
     def swap() -> None:
         while not has_ended.is_set():
@@ -87,7 +87,7 @@ def tree(tmp_path: Path) -> Path:
 
 @pytest.mark.usefixtures("kernel")
 def test_live_view_swapped_folders_lead_nowhere(tree: Path) -> None:
-    view = LiveView(os.open(tree, FOLDER))
+    view = ContainerView(os.open(tree, OPEN_DIRECTORY))
     with swapping(tree):
         assert {view.read("/folder/file") for _ in range(3000)} <= {b"inside\n", None}
     view.close()
@@ -95,7 +95,7 @@ def test_live_view_swapped_folders_lead_nowhere(tree: Path) -> None:
 
 @pytest.mark.usefixtures("kernel")
 def test_open_inside_follows_links_inside(tmp_path: Path) -> None:
-    root = os.open(make_tree(tmp_path), FOLDER)
+    root = os.open(make_tree(tmp_path), OPEN_DIRECTORY)
     for path in ("/absolute", "/climbing", "/etc/../absolute", "../../etc/passwd"):
         file = open_inside(root, path, os.O_RDONLY)
         assert os.read(file, 100) == b"inside\n"
@@ -108,7 +108,7 @@ def test_open_inside_follows_links_inside(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shape", ["d", "f"])
 def test_make_inside_swapped_folders_lead_nowhere(tree: Path, tmp_path: Path, shape: str) -> None:
-    root = os.open(tree, FOLDER)
+    root = os.open(tree, OPEN_DIRECTORY)
     with swapping(tree):
         for number in range(1000):
             with contextlib.suppress(OSError):
@@ -122,7 +122,7 @@ def test_make_inside_makes_what_a_link_leads_to(tmp_path: Path) -> None:
     tree = make_tree(tmp_path)
     (tree / "away").symlink_to("/etc/../made/../../here")
     (tree / "made").mkdir()
-    root = os.open(tree, FOLDER)
+    root = os.open(tree, OPEN_DIRECTORY)
     make_inside(root, "/away/deep/file", Maker("f"))
     assert (tree / "here/deep/file").is_file()
     make_inside(root, "/away/deep", Maker("d"))  # is there
@@ -133,7 +133,7 @@ def test_make_inside_makes_what_a_link_leads_to(tmp_path: Path) -> None:
 
 
 def test_make_inside_permissions_are_exact_or_the_umasks(tmp_path: Path) -> None:
-    root = os.open(tmp_path, FOLDER)
+    root = os.open(tmp_path, OPEN_DIRECTORY)
     before = os.umask(0o077)
     try:
         make_inside(root, "/own", Maker("d", 0o755, is_exact=True))
@@ -145,7 +145,7 @@ def test_make_inside_permissions_are_exact_or_the_umasks(tmp_path: Path) -> None
 
 
 def test_walk_leaves_no_file_open(tree: Path) -> None:
-    root = os.open(tree, FOLDER)
+    root = os.open(tree, OPEN_DIRECTORY)
     before = len(list(Path("/proc/self/fd").iterdir()))
     os.close(Walk(root).go("/folder/file", os.O_PATH))
     for path, reason in WRONG:

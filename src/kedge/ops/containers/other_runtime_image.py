@@ -16,11 +16,11 @@ from kedge.ops.setup.workplace import Workplace
 from kedge.runtime.adapters import Adapter, ForeignImage
 from kedge.runtime.facts import HostFacts, ImageFacts
 from kedge.runtime.images.image_file import ImageFile, compare_machine, identify
-from kedge.runtime.images.node_cache import find_named, find_unpacked, hold, is_volatile, read_config
+from kedge.runtime.images.node_cache import find_by_reference, find_unpacked, hold_image, is_volatile, read_config
 from kedge.runtime.mounts.overlay_options import explain_readonly_image
 from kedge.runtime.options import RunOptions
-from kedge.runtime.start.find_image import choose_machine, look_on_node, prepare
-from kedge.runtime.views import FolderView, TableView
+from kedge.runtime.start.find_image import choose_architecture, find_on_node, unpack_in_child
+from kedge.runtime.views import DirectoryView, TableView
 from kedge.settings import SETTINGS, Settings
 
 Say = Callable[[str, str], None]
@@ -88,7 +88,7 @@ def _look_into(
         return _pass_on(image.path, image.kind, shown or image.path)
     name = shown or image.path
     if image.kind == "folder":
-        facts = ImageFacts(view=FolderView(image.path), path=name, kind="folder", oci_config=config)
+        facts = ImageFacts(view=DirectoryView(image.path), path=name, kind="folder", oci_config=config)
         return ForeignImage(image.path, "folder", facts)
     from kedge.runtime.images.squashfs_view import SquashView  # late: directories need no reader
 
@@ -102,24 +102,28 @@ def _unpack(options: RunOptions, found: ImageFile | None, host: HostFacts) -> Fo
     if options.writable:
         raise explain_readonly_image(options.image, found.kind if found else "reference")
     root = _find_current(options, found, host)
-    if options.pull in ("newer", "always") or not root or hold(root) < 0:
-        prepare(options, options.image)
+    if options.pull in ("newer", "always") or not root or hold_image(root) < 0:
+        unpack_in_child(options, options.image)
         root = _find_root(options, found, host)
-        if not root or hold(root) < 0:
+        if not root or hold_image(root) < 0:
             raise FileProblem(f"{options.image} was unpacked, and is gone already", hint="the node's place is too full")
-    facts = ImageFacts(view=FolderView(root), path=options.image, kind="folder", oci_config=read_config(root))
+    facts = ImageFacts(view=DirectoryView(root), path=options.image, kind="folder", oci_config=read_config(root))
     return ForeignImage(root, "folder", facts)
 
 
 def _find_current(options: RunOptions, found: ImageFile | None, host: HostFacts) -> str:
     is_looked_up = found is None and options.pull == "auto"
-    return look_on_node(options, host, is_asked=False) if is_looked_up else _find_root(options, found, host)
+    return find_on_node(options, host, is_asked=False) if is_looked_up else _find_root(options, found, host)
 
 
 def _find_root(options: RunOptions, found: ImageFile | None, host: HostFacts) -> str:
     if found is not None:
         return find_unpacked(found, host.environ)
-    return "" if is_volatile(options.image) else find_named(options.image, choose_machine(options, host), host.environ)
+    return (
+        ""
+        if is_volatile(options.image)
+        else find_by_reference(options.image, choose_architecture(options, host), host.environ)
+    )
 
 
 def _have_file(kind: str, options: RunOptions, found: ImageFile | None, say: Say) -> tuple[Path, bytes]:

@@ -26,7 +26,7 @@ from kedge.ops.sources.image_source import LayeredImage
 from kedge.ops.sources.open_local import open_any_image
 from kedge.posix.files import explained
 from kedge.runtime.images.squashfs_view import SquashView
-from kedge.runtime.views import FolderView
+from kedge.runtime.views import DirectoryView
 
 if TYPE_CHECKING:
     from kedge.compat.tables.load import Tables
@@ -96,7 +96,7 @@ def _join_files(traits: ImageTraits, files: Mapping[str, Fact], notes: list[str]
 def _open_view(path: Path) -> Iterator[tuple[View | None, str]]:
     """A look into the image's files, and the architecture that a SIF states; no view where there is none to have."""
     if path.is_dir():
-        yield FolderView(str(path.absolute()), is_still=True), ""
+        yield DirectoryView(str(path.absolute()), is_still=True), ""
         return
     with path.open("rb") as file:
         if identify_file(file) is FileKind.SIF:

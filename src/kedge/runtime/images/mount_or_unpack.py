@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 
 from kedge.posix.constants import MS_NODEV, MS_NOSUID
-from kedge.runtime.images.node_cache import choose_place, describe_place, find_unpacked
+from kedge.runtime.images.node_cache import choose_node_directory, describe_storage, find_unpacked
 from kedge.runtime.mounts.operations import LOWER, MUST, OLD
 
 TYPE_CHECKING = False
@@ -29,7 +29,7 @@ class Root:
         self.folder = folder
         self.program = program
         self.secret = ""  # what opens an encrypted image
-        self.is_passing = False  # unpacked for this container alone, and to be removed after it
+        self.is_temporary = False  # unpacked for this container alone, and to be removed after it
 
 
 def choose_root(image: ImageFile, options: RunOptions, environ: Mapping[str, str], uid: int) -> Root:
@@ -39,14 +39,14 @@ def choose_root(image: ImageFile, options: RunOptions, environ: Mapping[str, str
     if image.file_system == "gocryptfs":
         from kedge.runtime.images.encrypted import require_programs  # late: few images are encrypted
 
-        program = require_programs(image, find_server())
+        program = require_programs(image, find_usable_squashfuse())
         return Root("gocryptfs", f"it is encrypted: gocryptfs and {program} mount it", program=program)
     if image.file_system != "squashfs":
         return Root("fuse2fs", "an ext3 image is mounted, by the kernel for root, by fuse2fs for others")
     try:
         return _choose_for_squashfs(image, options, environ, uid)
     except _file_problem() as problem:  # the node has no place to unpack to
-        program = find_server()[0] if options.root == "auto" else ""
+        program = find_usable_squashfuse()[0] if options.root == "auto" else ""
         if not program:
             raise
         return Root("squashfuse", f"{problem}: {program} mounts it", program=program)
@@ -77,12 +77,12 @@ def _choose_for_squashfs(image: ImageFile, options: RunOptions, environ: Mapping
 
 def _choose_for_user(image: ImageFile, options: RunOptions, environ: Mapping[str, str]) -> Root:
     """Mount it with squashfuse, or unpack it on this node."""
-    program, refusal = find_server()
+    program, refusal = find_usable_squashfuse()
     if not program and options.root == "squashfuse":
         raise _refuse("squashfuse", refusal)
     if not program:
         return Root("unpack", f"{refusal}: it is unpacked once on this node")
-    if is_changed(options) and not can_be_changed(program):
+    if wants_layers_above(options) and not allows_layers_above(program):
         reason = f"{program} shows the files of an image as another's, so nothing above could be changed"
         unpacked = find_unpacked(image, environ)
         return Root("folder" if unpacked else "unpack", reason, unpacked)
@@ -96,20 +96,20 @@ def choose_overlay(image: ImageFile, options: RunOptions, environ: Mapping[str, 
     unpacked = find_unpacked(image, environ)
     if unpacked:
         return Root("folder", f"unpacked on this node before: {unpacked}", unpacked)
-    program, refusal = find_server()
-    if program and (not is_written or can_be_changed(program)):
+    program, refusal = find_usable_squashfuse()
+    if program and (not is_written or allows_layers_above(program)):
         return Root("squashfuse", f"{program} mounts it", program=program)
     if os.getuid() == 0 and not options.userns and not options.fakeroot and not check_kernel_mount():
         return Root("loop", "root may let the kernel mount it")
     return Root("unpack", refusal or "what squashfuse shows could not be changed")
 
 
-def is_changed(options: RunOptions) -> bool:
+def wants_layers_above(options: RunOptions) -> bool:
     """Whether what is in the image may be changed in a layer above it."""
     return options.writable_tmpfs or options.fakeroot or any(":ro" not in each for each in options.overlay)
 
 
-def can_be_changed(program: str) -> bool:
+def allows_layers_above(program: str) -> bool:
     """Whether a layer above what squashfuse shows can be written to; the kernel asks who owns the directories."""
     from kedge.runtime.mounts.squashfuse import shows_owner  # late: an unpacked image needs no FUSE
 
@@ -118,14 +118,14 @@ def can_be_changed(program: str) -> bool:
 
 def _prefers_mount(image: ImageFile, environ: Mapping[str, str]) -> bool:
     """Whether an image is better mounted than unpacked: it is large, or the node's place is no disk."""
-    place = choose_place(environ)
+    place = choose_node_directory(environ)
     while not os.path.isdir(place):  # it may not be made yet
         place = os.path.dirname(place)
-    kept_on = describe_place(place)
+    kept_on = describe_storage(place)
     return image.size > _unpack_limit(environ) or kept_on in ("memory", "network")
 
 
-def find_server() -> tuple[str, str]:
+def find_usable_squashfuse() -> tuple[str, str]:
     """A squashfuse that can be used here, or the empty string and why there is none."""
     from kedge.runtime.mounts.squashfuse import can_use_fuse, find_squashfuse  # late: an unpacked image needs no FUSE
 

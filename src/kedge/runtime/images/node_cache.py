@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Images unpacked on this node: where they are, whether one is there, and holding it while a container runs.
+"""The node cache: images unpacked on this node. Where it is, whether it has an image, and holding one while it is used.
 
-images/IDENTITY/info   what it is; made first and never touched, so that a cleaner of /tmp takes it first
-images/IDENTITY/root/  the root file system
-images/IDENTITY/lock   held (shared) by every container that runs from it; its time is that of the last use
-images/IDENTITY.lock   held by who unpacks it
-names/REFERENCE        the identity that a reference had when it was last asked for; its time is when that was
-files/STATE            the identity of what a file holds, and the paths under which it was seen in this state
+This is the only description of its files; `node_cache_writer` and `unpack_lock` use the names defined here.
+
+    images/IDENTITY/info     what it is; written first and never touched, so that a cleaner of /tmp takes it first
+    images/IDENTITY/root/    the root file system
+    images/IDENTITY/lock     held (shared) by every container that runs from it; its time is that of the last use
+    images/IDENTITY/size     bytes that the root takes
+    images/IDENTITY/boot     the boot in which it was unpacked, until all of it is certain to be on the disk
+    images/IDENTITY/oci-config.json   of an image made from layers
+    images/IDENTITY.lock     held by the process that unpacks it
+    names/REFERENCE          the identity that a reference had when it was last resolved; its time is when that was
+    files/STATE              the identity of a file's content, and the paths under which it was seen in this state
+    turns/NAME               held by one of the ranks that wait for an image (`unpack_lock`)
 
 An identity is a digest of contents. Hashing a file takes long, so a start looks for the file's state instead: times and
 numbers that every change moves.
@@ -28,6 +34,9 @@ if TYPE_CHECKING:
 
     from kedge.errors import KedgeError
     from kedge.runtime.images.image_file import ImageFile
+
+IMAGES, REFERENCES, FILES, LOCKS = "images", "names", "files", "turns"
+INFO, ROOT, LOCK, SIZE, BOOT, CONFIG = "info", "root", "lock", "size", "boot", "oci-config.json"
 
 _VARIABLES = ("KEDGE_NODEDIR", "APPTAINER_NODEDIR", "SINGULARITY_NODEDIR")
 _PLACES = ("/var/tmp", "/tmp")  # the first that is on a disk of this node; sticky, and every user has a directory in it
@@ -58,7 +67,7 @@ _MEMORY = (constants.TMPFS_MAGIC, constants.RAMFS_MAGIC)
 
 def node_directory(environ: Mapping[str, str]) -> str:
     """The user's directory for images on this node, made where it is missing."""
-    place = choose_place(environ)
+    place = choose_node_directory(environ)
     try:
         os.makedirs(place, 0o700)
     except FileExistsError:
@@ -69,7 +78,7 @@ def node_directory(environ: Mapping[str, str]) -> str:
     return place
 
 
-def choose_place(environ: Mapping[str, str]) -> str:
+def choose_node_directory(environ: Mapping[str, str]) -> str:
     """Where the directory is or would be made; always the same as long as it exists."""
     for name in _VARIABLES:
         if environ.get(name):
@@ -79,7 +88,7 @@ def choose_place(environ: Mapping[str, str]) -> str:
         return configured
     own = _choose_name()
     for folder in _PLACES:
-        if os.path.isdir(f"{folder}/{own}/images") and not _is_readonly(f"{folder}/{own}"):
+        if os.path.isdir(f"{folder}/{own}/{IMAGES}") and not _is_readonly(f"{folder}/{own}"):
             return f"{folder}/{own}"
     return f"{_choose_default(own)}/{own}"
 
@@ -100,7 +109,7 @@ def _is_foreign(path: str) -> bool:
         return False
 
 
-def describe_place(path: str) -> str:
+def describe_storage(path: str) -> str:
     """What a directory is kept on: `disk`, `memory` or `network`; empty when it does not exist."""
     try:
         kind = libc.file_system_type(path)
@@ -111,18 +120,18 @@ def describe_place(path: str) -> str:
 
 def find_unpacked(image: ImageFile, environ: Mapping[str, str]) -> str:
     """The root of an image that is unpacked here; empty when it is not, or its file is not as it was."""
-    place = choose_place(environ)
-    identity = read_content(place, image) if image.state else ""
+    place = choose_node_directory(environ)
+    identity = read_identity(place, image) if image.state else ""
     return _find_root(place, identity) if identity else ""
 
 
-def read_content(place: str, image: ImageFile) -> str:
+def read_identity(place: str, image: ImageFile) -> str:
     """The identity of what the file held when it was hashed in this state; empty where it never was, at this path.
 
     A file system that somebody else serves can make up any state, but only at paths of its own.
     """
     try:
-        with open(f"{place}/files/{image.state}", encoding="utf-8", errors="surrogateescape") as file:
+        with open(f"{place}/{FILES}/{image.state}", encoding="utf-8", errors="surrogateescape") as file:
             text = file.read(65536)
     except OSError:
         return ""
@@ -134,9 +143,9 @@ def describe_path(path: str) -> str:
     return path.replace("%", "%25").replace("\n", "%0a")
 
 
-def find_named(reference: str, machine: str, environ: Mapping[str, str]) -> str:
+def find_by_reference(reference: str, machine: str, environ: Mapping[str, str]) -> str:
     """The root of an image that was unpacked here under this reference; empty when there is none."""
-    asked = read_asked(reference, machine, environ)
+    asked = read_resolved(reference, machine, environ)
     return asked.root if asked else ""
 
 
@@ -150,16 +159,16 @@ class _ResolvedReference:
         self.is_unanswered = word == "unanswered"
 
 
-def read_asked(reference: str, machine: str, environ: Mapping[str, str]) -> _ResolvedReference | None:
+def read_resolved(reference: str, machine: str, environ: Mapping[str, str]) -> _ResolvedReference | None:
     """What a reference meant, and when that was asked; None when it never was."""
-    place = choose_place(environ)
+    place = choose_node_directory(environ)
     try:
-        with open(name_path(place, reference, machine), encoding="utf-8", errors="surrogateescape") as file:
+        with open(reference_path(place, reference, machine), encoding="utf-8", errors="surrogateescape") as file:
             identity, _, rest = file.read(65536).partition("\n")
             when = os.fstat(file.fileno()).st_mtime
     except OSError:
         return None
-    name = describe_name(reference, machine)  # long names are cut, so that two may have one file
+    name = reference_record(reference, machine)  # long names are cut, so that two may have one file
     return _ResolvedReference(_find_root(place, identity), rest[len(name) :], when) if rest.startswith(name) else None
 
 
@@ -168,17 +177,17 @@ def is_volatile(reference: str) -> bool:
     return reference.partition(":")[0].lower() in _OF_THIS_MACHINE
 
 
-def name_path(place: str, reference: str, machine: str) -> str:
+def reference_path(place: str, reference: str, machine: str) -> str:
     """The file that says what a reference means."""
     reference, machine = _settle_name(reference, machine)
     text = "".join(
         letter if letter.isascii() and (letter.isalnum() or letter in "._-") else f"%{ord(letter):02x}"
         for letter in f"{machine}+{reference}"
     )
-    return f"{place}/names/{text[:_LONGEST_NAME]}"
+    return f"{place}/{REFERENCES}/{text[:_LONGEST_NAME]}"
 
 
-def describe_name(reference: str, machine: str) -> str:
+def reference_record(reference: str, machine: str) -> str:
     """What stands in that file behind the identity: the whole name, and for an archive which state of it is meant."""
     state = _describe_archive(reference)
     return " ".join([*_settle_name(reference, machine), state]) + "\n"
@@ -196,13 +205,18 @@ def _settle_name(reference: str, machine: str) -> tuple[str, str]:
 def read_config(root: str) -> bytes:
     """The OCI config of an image that was unpacked from layers; empty when it has none."""
     try:
-        with open(f"{root[: -len('/root')]}/oci-config.json", "rb") as file:
+        with open(f"{_image_of(root)}/{CONFIG}", "rb") as file:
             return file.read(1 << 22)
     except OSError:
         return b""
 
 
-def hold(root: str) -> int:
+def _image_of(root: str) -> str:
+    """The image's directory, by its root."""
+    return root[: -len(f"/{ROOT}")]
+
+
+def hold_image(root: str) -> int:
     """Keep the image from being removed as long as the descriptor is open anywhere; -1 when it is gone already.
 
     The descriptor is inherited, so that the lock lives as long as the container's processes; a program that closes it
@@ -210,14 +224,14 @@ def hold(root: str) -> int:
     """
     import fcntl  # late: an image that is not unpacked is not held
 
-    folder = root[: -len("/root")]
-    path = f"{folder}/lock"
+    folder = _image_of(root)
+    path = f"{folder}/{LOCK}"
     try:
         file = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError:
         return -1
     # the one who removes it moves the directory away while it holds the lock
-    if not _share_lock(file, path) or not os.path.exists(f"{folder}/info"):
+    if not _share_lock(file, path) or not os.path.exists(f"{folder}/{INFO}"):
         os.close(file)
         return -1
     try:
@@ -256,18 +270,18 @@ def _share_lock(file: int, path: str) -> bool:
 
 
 def _find_root(place: str, identity: str) -> str:
-    folder = f"{place}/images/{identity}"
-    if "/" in identity or not identity or not is_whole(folder):
+    folder = f"{place}/{IMAGES}/{identity}"
+    if "/" in identity or not identity or not is_complete(folder):
         return ""
     _check_owner(place)
-    return f"{folder}/root"
+    return f"{folder}/{ROOT}"
 
 
-def is_whole(folder: str) -> bool:
+def is_complete(folder: str) -> bool:
     """Whether an image is there and has lost nothing to a cleaner of /tmp or to a crash of the node."""
-    if not os.path.exists(f"{folder}/info"):
+    if not os.path.exists(f"{folder}/{INFO}"):
         return False
-    mark = f"{folder}/boot"
+    mark = f"{folder}/{BOOT}"
     try:
         with open(mark, encoding="utf-8", errors="replace") as file:
             if file.read(64) != read_boot():
@@ -321,10 +335,10 @@ def _choose_default(own: str) -> str:
     usable = [folder for folder in usable if not _is_readonly(f"{folder}/{own}")]
     for folder in usable:
         status = os.statvfs(folder)
-        if describe_place(folder) == "disk" and status.f_bavail * status.f_frsize >= _LEAST_ROOM:
+        if describe_storage(folder) == "disk" and status.f_bavail * status.f_frsize >= _LEAST_ROOM:
             return folder
     for folder in usable[::-1]:
-        if describe_place(folder) != "network":
+        if describe_storage(folder) != "network":
             return folder
     if usable:
         return usable[-1]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The images that are unpacked on this node: made once however many ask, removed when room is needed.
+"""Changes the node cache: unpacks an image once however many processes ask, and removes images to make room.
 
-The folder is on a disk of this node, so flock is reliable there; `runtime/images/node_cache.py` describes what is in it.
+The cache is on a disk of this node, so flock is reliable there. `node_cache.py` describes its files.
 """
 
 from __future__ import annotations
@@ -26,15 +26,23 @@ from kedge.posix.beneath import remove_tree
 from kedge.posix.files import TEMPORARY_PREFIX, explained, temporary_beside, write_atomically
 from kedge.posix.owners import owner_is_gone
 from kedge.runtime.images.node_cache import (
-    choose_place,
-    describe_name,
+    BOOT,
+    CONFIG,
+    FILES,
+    IMAGES,
+    INFO,
+    LOCK,
+    ROOT,
+    SIZE,
+    choose_node_directory,
     describe_path,
-    describe_place,
-    is_whole,
-    name_path,
+    describe_storage,
+    is_complete,
     node_directory,
     read_boot,
-    read_content,
+    read_identity,
+    reference_path,
+    reference_record,
 )
 from kedge.settings import Settings
 
@@ -85,7 +93,7 @@ class Built:
 Build = Callable[[Path, Callable[[int], None]], Built]
 
 
-class NodeStore:
+class NodeCache:
     """What is in the directory that settings and environment name."""
 
     def __init__(
@@ -94,14 +102,14 @@ class NodeStore:
         self.environ = dict(os.environ if environ is None else environ)
         if settings.node_directory is not None:  # a flag, or the environment or a file once more
             self.environ["KEDGE_NODEDIR"] = str(settings.node_directory)
-        self.place = Path(choose_place(self.environ))
+        self.place = Path(choose_node_directory(self.environ))
         self._settings = settings
         self._progress = progress or Silent()
 
     @property
     def images(self) -> Path:
         """The directory of the images."""
-        return self.place / "images"
+        return self.place / IMAGES
 
     @property
     def limit(self) -> int | None:
@@ -116,23 +124,23 @@ class NodeStore:
     def find(self, identity: str) -> Path | None:
         """The root of an image, if it is whole."""
         folder = self.images / identity
-        return folder / "root" if is_whole(str(folder)) else None
+        return folder / ROOT if is_complete(str(folder)) else None
 
     def remember(self, reference: str, machine: str, identity: str, answer: str = "") -> None:
         """Note what a reference means; `answer` says whether that was asked now, and with which login."""
-        path = Path(name_path(str(self.place), reference, machine))
+        path = Path(reference_path(str(self.place), reference, machine))
         with explained(path):
             path.parent.mkdir(mode=0o700, exist_ok=True)
-        text = f"{identity}\n{describe_name(reference, machine)}{answer}\n"
+        text = f"{identity}\n{reference_record(reference, machine)}{answer}\n"
         write_atomically(path, text.encode("utf-8", "surrogateescape"), mode=0o600)
 
     def find_content(self, image: ImageFile) -> str:
         """The identity of what the file holds, where it was hashed in this state; empty where not."""
-        return read_content(str(self.place), image)
+        return read_identity(str(self.place), image)
 
     def remember_content(self, image: ImageFile, identity: str) -> None:
         """Note what the file holds in this state, beside the other paths under which it was seen so."""
-        path = self.place / "files" / image.state
+        path = self.place / FILES / image.state
         with explained(path):
             path.parent.mkdir(mode=0o700, exist_ok=True)
         text = ""
@@ -159,8 +167,8 @@ class NodeStore:
         about = _read_info(folder)
         used, size = 0.0, 0
         with contextlib.suppress(OSError, ValueError):
-            used = (folder / "lock").stat().st_mtime
-            size = int((folder / "size").read_text())
+            used = (folder / LOCK).stat().st_mtime
+            size = int((folder / SIZE).read_text())
         return _NodeEntry(identity, str(about.get("source", "?")), size, used, _is_used(folder, mounts), folder)
 
     # -- making
@@ -179,16 +187,16 @@ class NodeStore:
             if free_space(self.place).usable < _FIRST_FILES:
                 self._evict(_FIRST_FILES)
             self._build(identity, source, build, force=force)
-        return self.images / identity / "root", True
+        return self.images / identity / ROOT, True
 
-    def make_passing(self, name: str, source: str, build: Build) -> Path:
+    def make_temporary(self, name: str, source: str, build: Build) -> Path:
         """The root of an image for one container, under a name of its process's own: nobody else looks for it."""
         node_directory(self.environ)
         with explained(self.images):
             self.images.mkdir(mode=0o700, exist_ok=True)
         self._sweep()
         self._build(name, source, build, force=False)
-        return self.images / name / "root"
+        return self.images / name / ROOT
 
     def require_place(self, least: int, source: str) -> None:
         """Make the folder, and raise NoSpace where not even `least` bytes could ever fit, before anything is read."""
@@ -203,13 +211,13 @@ class NodeStore:
         try:
             with explained(self.place):
                 temporary.mkdir(mode=0o700)
-                (temporary / "info").write_text(json.dumps({"source": source, "began": began, "identity": identity}))
-                built = build(temporary / "root", lambda needed: self.make_room(needed, source))
-                (temporary / "size").write_text(str(built.size))
-                (temporary / "boot").write_text(read_boot())
-                (temporary / "lock").touch(mode=0o600)
+                (temporary / INFO).write_text(json.dumps({"source": source, "began": began, "identity": identity}))
+                built = build(temporary / ROOT, lambda needed: self.make_room(needed, source))
+                (temporary / SIZE).write_text(str(built.size))
+                (temporary / BOOT).write_text(read_boot())
+                (temporary / LOCK).touch(mode=0o600)
                 if built.config:
-                    (temporary / "oci-config.json").write_bytes(built.config)
+                    (temporary / CONFIG).write_bytes(built.config)
                 if force or self.find(identity) is None:  # without locks somebody may have been faster
                     self._publish(temporary, target)
         except NoSpace as problem:
@@ -238,7 +246,7 @@ class NodeStore:
     @contextlib.contextmanager
     def _alone(self, identity: str, source: str) -> Iterator[None]:
         """Be the only one that unpacks this image; others wait here, and find it afterwards."""
-        path = self.images / f"{identity}.lock"
+        path = self.images / f"{identity}.{LOCK}"
         while True:
             with explained(path):
                 file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -303,7 +311,7 @@ class NodeStore:
 
     def _require_memory(self, needed: int, what: str) -> None:
         """Where the place is in memory, files there count as the job's own, and the kernel kills what exceeds that."""
-        if describe_place(str(self.place)) != "memory":
+        if describe_storage(str(self.place)) != "memory":
             return
         limits = read_limits()
         if limits.memory is not None and needed > limits.memory // 2:
@@ -316,7 +324,7 @@ class NodeStore:
 
     def remove(self, entry: _NodeEntry) -> bool:
         """Remove an image unless somebody uses it; whether it was removed."""
-        with contextlib.suppress(OSError), (entry.path / "lock").open("ab") as file:
+        with contextlib.suppress(OSError), (entry.path / LOCK).open("ab") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -327,7 +335,7 @@ class NodeStore:
             entry.path.rename(away)  # whoever gets the lock after us sees that it is another file
             remove_tree(away)
             with contextlib.suppress(OSError):
-                (self.images / f"{entry.identity}.lock").unlink()
+                (self.images / f"{entry.identity}.{LOCK}").unlink()
             return True
         return False
 
@@ -352,7 +360,7 @@ class NodeStore:
     def _sweep_records(self) -> None:
         """Forget files whose image is gone for a day, and the longest known of very many."""
         with contextlib.suppress(OSError):
-            records = sorted((self.place / "files").iterdir(), key=lambda path: path.lstat().st_mtime)
+            records = sorted((self.place / FILES).iterdir(), key=lambda path: path.lstat().st_mtime)
             surplus = records[: max(0, len(records) - _MOST_RECORDS)]
             for path in records:
                 is_old = path.lstat().st_mtime < time.time() - _DAY
@@ -379,9 +387,9 @@ class _NodeReport:
 def report_node(settings: Settings) -> _NodeReport | None:
     """Look without changing anything; None where there is no place for images."""
     with contextlib.suppress(KedgeError):
-        node = NodeStore(settings)
+        node = NodeCache(settings)
         entries = node.entries()
-        kind = describe_place(str(node.place)) or "not used yet"
+        kind = describe_storage(str(node.place)) or "not used yet"
         return _NodeReport(node.place, kind, len(entries), sum(entry.size for entry in entries), node.limit)
     return None
 
@@ -389,7 +397,7 @@ def report_node(settings: Settings) -> _NodeReport | None:
 def list_node(settings: Settings) -> list[_NodeEntry]:
     """The images on this node; none where there is no place for them."""
     with contextlib.suppress(KedgeError):
-        return NodeStore(settings).entries()
+        return NodeCache(settings).entries()
     return []
 
 
@@ -404,7 +412,7 @@ def _read_info(folder: Path) -> dict[str, object]:
     """What an image says of itself."""
     with contextlib.suppress(OSError, ValueError):
         # its time of access must stay: a cleaner of /tmp is to take it before anything else
-        file = os.open(folder / "info", os.O_RDONLY | os.O_NOATIME | os.O_CLOEXEC)
+        file = os.open(folder / INFO, os.O_RDONLY | os.O_NOATIME | os.O_CLOEXEC)
         with os.fdopen(file, "rb") as stream:
             about = json.loads(stream.read(65536))
             return about if isinstance(about, dict) else {}
@@ -413,7 +421,7 @@ def _read_info(folder: Path) -> dict[str, object]:
 
 def _is_used(folder: Path, mounts: bytes) -> bool:
     """Whether a container runs from it: one holds its lock, or has it mounted and closed all descriptors."""
-    with contextlib.suppress(OSError), (folder / "lock").open("rb+") as file:  # NFS locks only what can be written
+    with contextlib.suppress(OSError), (folder / LOCK).open("rb+") as file:  # NFS locks only what can be written
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -424,7 +432,7 @@ def _is_used(folder: Path, mounts: bytes) -> bool:
 def _is_mounted(folder: Path, mounts: bytes) -> bool:
     """Whether a mount begins in an image, or an overlay names it; that one keeps the name that it had at first."""
     names = {folder.name, str(_read_info(folder).get("identity", folder.name))}
-    return any(f"/{name}/root".encode() + end in mounts for name in names for end in (b" ", b"/", b",", b":"))
+    return any(f"/{name}/{ROOT}".encode() + end in mounts for name in names for end in (b" ", b"/", b",", b":"))
 
 
 def _read_mounts() -> bytes:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Whether a registry has to be asked what a tag means now, or was asked on this node a moment ago.
+"""Whether kedge must ask a registry what a tag means now, or this node's last answer still counts.
 
-The answer is the time of the file that says what a reference means (`node.name_path`), with the login that was used:
-another login is asked again, so that a wrong one fails.
+The modification time of the reference's file (`node_cache.reference_path`) says when the registry was asked, its
+content with which login: another login asks again, so that a wrong one fails.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import time
 
 from kedge.model.logins import NGC_VARIABLES, PAIRS, list_auth_files
-from kedge.runtime.images.node_cache import read_asked
+from kedge.runtime.images.node_cache import read_resolved
 from kedge.runtime.words.configured import read_configured
 
 TYPE_CHECKING = False
@@ -31,7 +31,7 @@ def needs_lookup(reference: str) -> bool:
 
 def find_current(reference: str, machine: str, environ: Mapping[str, str], words: Sequence[str] = ()) -> str:
     """The root of an image that is here and need not be asked about; `words` are those for a pull."""
-    asked = read_asked(reference, machine, environ)
+    asked = read_resolved(reference, machine, environ)
     if asked is None or not needs_lookup(reference):
         return asked.root if asked else ""
     if "--docker-login" in words or asked.login != describe_login(environ, words):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Taking turns: of many ranks that find an image missing on this node one has it made ready, the others wait for it.
+"""A lock for ranks that find an image missing on this node: one of them has it unpacked, the others wait.
 
-It only saves work; that nothing is unpacked twice is the business of who unpacks. Nothing is left behind.
+It only saves work: `node_cache_writer` makes sure that nothing is unpacked twice. Nothing is left behind.
 """
 
 from __future__ import annotations
@@ -10,37 +10,39 @@ import fcntl
 import os
 import time
 
+from kedge.runtime.images.node_cache import LOCKS
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_PATIENCE = 1.0  # seconds until it is worth a word that we wait
+_PATIENCE = 1.0  # seconds until kedge says that it waits
 _LOCAL_RANKS = (
     *("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_LOCAL_RANK", "SLURM_LOCALID", "FLUX_TASK_LOCAL_ID"),
 )
 
 
 def speaks_for_others(environ: Mapping[str, str]) -> bool:
-    """Whether a process should say that it waits: of a launcher's ranks on this node two do, one of which may work."""
+    """Whether this process says that it waits: of a launcher's ranks on this node only the first two do."""
     return all(environ.get(name, "0") in ("0", "1") for name in _LOCAL_RANKS)
 
 
-class Turn:
-    """The turn of one process; `place` is the user's directory on this node, `name` fits a file's."""
+class UnpackLock:
+    """One process's claim; `place` is the user's directory on this node, `name` fits a file name."""
 
     def __init__(self, place: str, name: str) -> None:
-        self._path = f"{place}/turns/{name}"
+        self._path = f"{place}/{LOCKS}/{name}"
         self._file = -1
         self._is_ours = False
         try:
-            if not os.path.isdir(f"{place}/turns"):
-                os.makedirs(f"{place}/turns", 0o700, exist_ok=True)
+            if not os.path.isdir(f"{place}/{LOCKS}"):
+                os.makedirs(f"{place}/{LOCKS}", 0o700, exist_ok=True)
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError:
-            return  # whoever cannot write there will be told why by the one who unpacks
+            return  # the process that unpacks reports why nothing can be written there
 
-    def take(self, tell: Callable[[str], None]) -> None:
-        """Wait for it. Then look whether the image is there now: another may have had its turn before us."""
+    def acquire(self, tell: Callable[[str], None]) -> None:
+        """Wait for the lock. Then look whether the image is there now: another process may have unpacked it."""
         if self._file < 0:
             return
         try:
@@ -50,17 +52,17 @@ class Turn:
             os.ftruncate(self._file, 0)
             os.pwrite(self._file, b"%d" % os.getpid(), 0)
         except OSError:
-            return  # a place without locks or room: all go on at once
+            return  # no locks or no room there: all processes go on at once
 
-    def end(self) -> None:
-        """Let the next go on."""
+    def release(self) -> None:
+        """Let the next process go on."""
         if self._file < 0:
             return
         try:
             if self._is_ours and self._is_current():
                 os.unlink(self._path)
         except OSError:
-            pass  # a cleaner was here
+            pass  # a cleaner of /tmp was here
         os.close(self._file)
         self._file = -1
 
@@ -72,7 +74,7 @@ class Turn:
         return True
 
     def _wait(self, tell: Callable[[str], None]) -> None:
-        """Wait, without a word at first."""
+        """Wait, silently at first."""
         end, pause = time.monotonic() + _PATIENCE, 0.01
         while time.monotonic() < end:
             time.sleep(pause)
@@ -80,7 +82,7 @@ class Turn:
             if self._try():
                 return
         who = os.pread(self._file, 20, 0).decode("ascii", "replace")
-        tell(f"waiting for {f'process {who}' if who else 'another process'}, which makes the image ready")
+        tell(f"waiting for {f'process {who}' if who else 'another process'}, which is unpacking the image")
         fcntl.flock(self._file, fcntl.LOCK_EX)
 
     def _is_current(self) -> bool:

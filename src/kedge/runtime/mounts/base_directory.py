@@ -19,7 +19,7 @@ def choose_base(environ: Mapping[str, str]) -> str:
     """An existing folder: the session folder of the node's place, or one that is empty where nothing can be written."""
     for find_place in (node_directory, _memory_directory):
         try:
-            return own_folder(find_place(environ) + "/session")
+            return own_directory(find_place(environ) + "/session")
         except _list_refusals():
             continue
     for folder in _EMPTY_FOLDERS:
@@ -39,10 +39,10 @@ def _list_refusals() -> tuple[type[Exception], ...]:
 
 
 def _memory_directory(_: Mapping[str, str]) -> str:
-    return own_folder(f"/dev/shm/kedge-{os.getuid()}")
+    return own_directory(f"/dev/shm/kedge-{os.getuid()}")
 
 
-def own_folder(path: str) -> str:
+def own_directory(path: str) -> str:
     """A directory that only this user can write, made where it is missing; raises OSError where it is another's."""
     try:
         os.mkdir(path, 0o700)

@@ -30,18 +30,18 @@ from kedge.posix.constants import (
     MS_REMOUNT,
     MS_UNBINDABLE,
 )
-from kedge.runtime.container_view import FOLDER, LiveView, Maker, make_inside, name_descriptor, open_inside
+from kedge.runtime.container_view import OPEN_DIRECTORY, ContainerView, Maker, make_inside, name_descriptor, open_inside
 from kedge.runtime.mounts.operations import LATER, LOWER, MAY, MUST, NEW, OLD, SESSION, WARN, describe
-from kedge.runtime.processes.host_root import change_folder
+from kedge.runtime.processes.host_root import change_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kedge.runtime.mounts.ext3 import ExtServers
-    from kedge.runtime.mounts.squashfuse import FuseServer
     from kedge.runtime.mounts.operations import Operation
-    from kedge.runtime.processes.host_root import WayBack
+    from kedge.runtime.mounts.squashfuse import FuseServer
+    from kedge.runtime.processes.host_root import HostRoot
 
 _ATTRIBUTES = ((MS_RDONLY, MOUNT_ATTR_RDONLY), (MS_NOSUID, MOUNT_ATTR_NOSUID), (MS_NODEV, MOUNT_ATTR_NODEV))
 _KEPT_FLAGS = (MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_NOATIME, MS_NODIRATIME)  # as ST_* of statvfs
@@ -65,11 +65,11 @@ class Builder:
         base: str,
         say: Callable[[str, str], None],
         servers: list[FuseServer] | None = None,
-        way_back: WayBack | None = None,
+        host_root: HostRoot | None = None,
     ) -> None:
         self.base = base
         self.say = say
-        self.way_back = way_back  # for when something fails after the root was entered
+        self.host_root = host_root  # for when something fails after the root was entered
         self.servers = servers or []
         self.secret = ""  # what opens an encrypted image
         self.ext_servers: ExtServers | None = None
@@ -142,18 +142,22 @@ class Builder:
         root, inside = self._open_tree(path)
         try:
             found = open_inside(root, inside)
-            if path.startswith(NEW) and os.path.sameopenfile(root, found) and LiveView(root).resolve(inside) == "/":
+            if (
+                path.startswith(NEW)
+                and os.path.sameopenfile(root, found)
+                and ContainerView(root).resolve(inside) == "/"
+            ):
                 os.close(found)  # an image whose /tmp is a link to / would vanish below it
                 raise OSError(errno.ELOOP, "it leads to the root of the container", path)
             return found
         finally:
             os.close(root)
 
-    def look(self) -> LiveView:
+    def look(self) -> ContainerView:
         """A look into the container as it is now."""
-        return LiveView(os.open(self.base + NEW, FOLDER))
+        return ContainerView(os.open(self.base + NEW, OPEN_DIRECTORY))
 
-    def plan_inside(self, make_plan: Callable[[LiveView], list[Operation]]) -> list[Operation]:
+    def plan_inside(self, make_plan: Callable[[ContainerView], list[Operation]]) -> list[Operation]:
         """A plan made from a look into the container."""
         view = self.look()
         try:
@@ -168,7 +172,7 @@ class Builder:
         else:
             name, _, inside = path[1:].partition("/")
             tree = "/" + name
-        return os.open(self.place(tree), FOLDER), "/" + inside
+        return os.open(self.place(tree), OPEN_DIRECTORY), "/" + inside
 
     # -- operations
 
@@ -303,8 +307,8 @@ class Builder:
 
     def _enter(self, operation: Operation) -> None:
         root = self.place(str(operation[1]))
-        if self.way_back is not None:
-            self.way_back.leave()
+        if self.host_root is not None:
+            self.host_root.leave()
         os.chdir(root)
         try:
             libc.pivot_root(".", ".")
@@ -321,7 +325,7 @@ class Builder:
         folders = str(operation[1]).split("\n")
         for folder in folders:
             try:
-                change_folder(folder)
+                change_directory(folder)
                 return
             except (OSError, ValueError) as problem:
                 if operation[2]:
@@ -330,8 +334,8 @@ class Builder:
 
     def _look_out(self) -> None:
         """Let the host's tree be the root: errors are explained with what is there."""
-        if self.way_back is not None:
-            self.way_back.take()
+        if self.host_root is not None:
+            self.host_root.restore()
 
     def _explain(self, operation: Operation, problem: OSError) -> Exception:
         from kedge.errors import MountFailed  # late: success needs no errors

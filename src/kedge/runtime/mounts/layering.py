@@ -15,8 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kedge.runtime.facts import HostFacts
     from kedge.runtime.images.image_file import ImageFile
-    from kedge.runtime.mounts.overlay_options import OverlayLayer
     from kedge.runtime.mounts.operations import Operation
+    from kedge.runtime.mounts.overlay_options import OverlayLayer
     from kedge.runtime.options import RunOptions
     from kedge.runtime.views import View
 
@@ -114,9 +114,12 @@ def plan_points(overlay: Operation, points: list[tuple[str, str]], view: View) -
 
 def plan_squashfs(path: str, where: tuple[str, int, int, str]) -> Operation:
     """Mount a SquashFS file other than the image: `where` is its place in the plan, offset, size and target."""
-    from kedge.runtime.images.mount_or_unpack import check_kernel_mount, find_server  # late: other SquashFS files are rare
+    from kedge.runtime.images.mount_or_unpack import (  # late: other SquashFS files are rare
+        check_kernel_mount,
+        find_usable_squashfuse,
+    )
 
-    program, refusal = find_server()
+    program, refusal = find_usable_squashfuse()
     if program:
         return ("squashfuse", *where, program)
     if is_privileged() and not check_kernel_mount():

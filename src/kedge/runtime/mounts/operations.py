@@ -20,6 +20,8 @@ from kedge.posix.constants import MS_RDONLY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from kedge.runtime.facts import Payload
+
     Operation = tuple[str | int, ...]
 
 OLD = "/host"  # the host's tree
@@ -83,3 +85,26 @@ def _show_path(path: str) -> str:
 def kinds() -> tuple[str, ...]:
     """Every kind of operation there is; a test checks that `enter` performs each."""
     return tuple(_TEXTS)
+
+
+def render_plan(operations: list[Operation], payload: Payload, *, as_json: bool) -> str:
+    """What `--dry-run` prints: every operation in order, then the program and its environment."""
+    import json  # late, both: only a dry run prints a plan
+    import shlex
+
+    if as_json:
+        described = [
+            {"kind": operation[0], "fields": list(operation[1:]), "text": describe(operation)}
+            for operation in operations
+        ]
+        plan = {"operations": described, "program": payload.argv, "environment": payload.environ}
+        return json.dumps(plan, indent=2)
+    lines = [describe(operation) for operation in operations]
+    lines.append(f"run {shlex.join(payload.argv)}")
+    lines += [f"  {name}={_show_value(value)}" for name, value in sorted(payload.environ.items())]
+    return "\n".join(lines)
+
+
+def _show_value(value: str) -> str:
+    shown = value.encode("unicode_escape", "surrogateescape").decode("ascii") if not value.isprintable() else value
+    return shown if len(shown) <= 200 else f"{shown[:200]}… ({len(value)} characters)"

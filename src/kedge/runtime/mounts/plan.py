@@ -135,7 +135,7 @@ def plan_container(request: PlanRequest) -> MountPlan:
     _plan_libraries(request, points, before)
     after: list[Operation] = [] if request.is_writable else [("readonly", NEW)]
     after.append(("umask", 0o022 if options.no_umask else host.umask))
-    after += [("enter", NEW), plan_start_folder(request)]
+    after += [("enter", NEW), plan_start_directory(request)]
     return MountPlan(points, before, after)
 
 
@@ -256,7 +256,7 @@ def _plan_bind(request: PlanRequest, points: _Points, bind: Bind) -> None:
 def _plan_current_folder(request: PlanRequest, points: _Points) -> None:
     """The current folder is there too, where it is not a place of the system's and nothing was asked for just there."""
     options, cwd = request.options, request.host.cwd
-    if options.contain or request.skips("cwd") or is_systems(cwd):
+    if options.contain or request.skips("cwd") or is_system_directory(cwd):
         return
     covers = _list_covers(points, cwd)
     source, above = covers[-1] if covers else ("", "/")
@@ -297,7 +297,7 @@ def _protect_store(request: PlanRequest, points: _Points) -> None:
     points.add(*guards)
 
 
-def is_systems(folder: str) -> bool:
+def is_system_directory(folder: str) -> bool:
     """Whether a directory is a place of the system's, which an image has for itself."""
     return folder in _SYSTEM_FOLDERS or any(folder == each or folder.startswith(each + "/") for each in _SYSTEM_TREES)
 
@@ -348,7 +348,7 @@ def list_servers(text: str) -> list[str]:
     return servers
 
 
-def plan_start_folder(request: PlanRequest) -> Operation:
+def plan_start_directory(request: PlanRequest) -> Operation:
     """Where the program starts: --pwd, the image's WORKDIR, the current directory, home, or the root."""
     options = request.options
     if options.pwd:

@@ -41,7 +41,7 @@ _KIND_OF_FILE = 0o170000
 _DEVICES = (0o020000, 0o060000)
 
 
-def find_emulation(machine: str) -> Callable[[], None] | None:
+def prepare_emulation(machine: str) -> Callable[[], None] | None:
     """What puts the filter on this process and all that it starts; None where the numbers of calls are not known."""
     if machine not in _FAKED:
         return None

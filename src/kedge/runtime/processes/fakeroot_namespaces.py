@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MAPS = ("uid_map", "gid_map")
 
 
-class InnerNamespaces:
+class FakerootNamespaces:
     """To be made while /proc is the host's, in the process that becomes the program."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ import sys
 from kedge.posix import libc
 
 
-class WayBack:
+class HostRoot:
     """Made while the root is the host's; the next program does not have it."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class WayBack:
         # the finders of that module know what is built into Python; all others look into directories
         sys.meta_path[:] = [each for each in self._finders if each.__module__ == "_frozen_importlib"]
 
-    def take(self) -> None:
+    def restore(self) -> None:
         """Let the host's tree be the root, and modules be found again."""
         root = libc.fetch_descriptor(self._stowed)
         try:
@@ -39,15 +39,15 @@ class WayBack:
             os.close(root)
         sys.meta_path[:] = self._finders
 
-    def take_if_inside(self) -> None:
+    def restore_if_inside(self) -> None:
         """The same, where the root is another's now: whoever reports a failure needs modules of the host."""
         found = os.stat("/")
         if (found.st_dev, found.st_ino) != self._root:
-            self.take()
+            self.restore()
         sys.meta_path[:] = self._finders
 
 
-def change_folder(path: str) -> None:
+def change_directory(path: str) -> None:
     """Go to a directory of the container; one that lies outside is refused, however its name leads there."""
     os.chdir(path)
     try:

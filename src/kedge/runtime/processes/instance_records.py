@@ -22,7 +22,7 @@ from kedge.posix.files import explained, write_atomically
 from kedge.posix.owners import machine_name
 from kedge.posix.private import make_private
 from kedge.posix.spawn import start_of
-from kedge.runtime.processes.rank_sharing import find_private_folder
+from kedge.runtime.processes.rank_sharing import find_private_directory
 from kedge.settings import xdg_directory
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -141,7 +141,7 @@ def check_name(name: str) -> str:
 def _locked() -> Iterator[None]:
     """One at a time on this host. The lock is in memory: homes are often on file systems without working locks."""
     file = os.open(
-        f"{find_private_folder()}/instances.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+        f"{find_private_directory()}/instances.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
     )
     try:
         fcntl.flock(file, fcntl.LOCK_EX)

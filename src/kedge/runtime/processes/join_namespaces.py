@@ -35,7 +35,7 @@ KINDS = {
 }
 
 
-def join(pid: int, kinds: tuple[str, ...] = tuple(KINDS), *, start: int = 0) -> bool:
+def join_namespaces(pid: int, kinds: tuple[str, ...] = tuple(KINDS), *, start: int = 0) -> bool:
     """Enter the namespaces of `pid` that are not ours already; root and working folder are then the container's root.
 
     Returns whether a process-id namespace is among them: it begins with the next child, so the caller must fork.

@@ -42,9 +42,9 @@ def enter_user_namespace(host: HostFacts, *, as_root: bool, has_many: bool = Fal
     """
     helpers = None
     if has_many and host.uid != 0:
-        from kedge.runtime.processes.subordinate_ids import Helpers  # late: only with --fakeroot
+        from kedge.runtime.processes.subordinate_ids import IdMapper  # late: only with --fakeroot
 
-        helpers = Helpers(host)
+        helpers = IdMapper(host)
     libc.unshare(CLONE_NEWUSER)
     if helpers is not None and helpers.map():
         return "root and the subordinate ids of /etc/subuid"

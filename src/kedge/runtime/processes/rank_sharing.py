@@ -12,8 +12,8 @@ import os
 from kedge.posix import libc
 from kedge.posix.constants import PR_SET_DUMPABLE
 from kedge.posix.spawn import parent_of, start_of
-from kedge.runtime.mounts.base_directory import own_folder
-from kedge.runtime.processes.join_namespaces import join
+from kedge.runtime.mounts.base_directory import own_directory
+from kedge.runtime.processes.join_namespaces import join_namespaces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -125,8 +125,8 @@ class Sharing:
 
     def enter_or_build(self, key: str) -> bool:
         """True when we are inside now. Else build, then `publish`: until then all others wait."""
-        folder = f"{find_private_folder()}/sharing"
-        own_folder(folder)
+        folder = f"{find_private_directory()}/sharing"
+        own_directory(folder)
         path = f"{folder}/{make_digest(key)}"
         while True:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -165,7 +165,7 @@ class Sharing:
             if not _is_inside(int(pid), int(start), int(mounts)) or (pid, start) in self._failed:
                 continue
             try:
-                self.must_fork = join(int(pid), start=int(start))
+                self.must_fork = join_namespaces(int(pid), start=int(start))
             except InstanceProblem:
                 self._failed.add((pid, start))
                 continue
@@ -227,13 +227,13 @@ def make_digest(key: str) -> str:
     return blake2b(key.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
-def find_private_folder(uid: int | None = None) -> str:
+def find_private_directory(uid: int | None = None) -> str:
     """A directory in memory that only this user can write: what its files say is believed."""
     uid = os.getuid() if uid is None else uid
     for place in _PLACES:
         folder = f"{place}/kedge-{uid}"
         try:
-            return own_folder(folder)
+            return own_directory(folder)
         except OSError:
             continue
     from kedge.errors import FileProblem  # late: only failures need it

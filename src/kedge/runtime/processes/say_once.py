@@ -10,8 +10,8 @@ import os
 import time
 
 from kedge.posix.spawn import start_of
-from kedge.runtime.mounts.base_directory import own_folder
-from kedge.runtime.processes.rank_sharing import find_launch, find_private_folder, make_digest
+from kedge.runtime.mounts.base_directory import own_directory
+from kedge.runtime.processes.rank_sharing import find_launch, find_private_directory, make_digest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def say_first(text: str, environ: Mapping[str, str], uid: int, *, is_shim: bool 
     from kedge.errors import KedgeError  # late: only what is said once needs it
 
     try:
-        folder = own_folder(f"{find_private_folder(uid)}/said")
+        folder = own_directory(f"{find_private_directory(uid)}/said")
         _sweep(folder)
         os.close(os.open(f"{folder}/{make_digest(f'{scope} {text}')}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:

@@ -10,8 +10,12 @@ from __future__ import annotations
 import errno
 import struct
 
+from kedge.posix import libc
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     Line = tuple[int, int, int, int]  # code, jump if true, jump if false, value: struct sock_filter
 
 AUDIT_ARCHITECTURES = {
@@ -75,9 +79,21 @@ def assemble(lines: list[Line]) -> bytes:
     return b"".join(struct.pack("=HBBI", *line) for line in lines)
 
 
-def key_call(machine: str) -> int:
-    """The number of keyctl; 0 where it is not known."""
-    return _CALLS[machine][1][2] if machine in _CALLS else 0
+def prepare_containment(machine: str) -> Callable[[], None] | None:
+    """What --contain calls just before the program starts; None where the numbers of system calls are unknown."""
+    program = make_containing_filter(machine)
+    if not program:
+        return None
+    keyctl = _CALLS[machine][1][2]
+
+    def contain() -> None:
+        try:  # noqa: SIM105 - contextlib costs a start
+            libc.join_session_keyring(keyctl)  # the kernel itself looks there, for file systems that need keys
+        except OSError:
+            pass  # a kernel without keys, one that forbids them here, or too many keyrings: the filter remains
+        libc.filter_calls(program)
+
+    return contain
 
 
 def make_containing_filter(machine: str) -> bytes:

@@ -20,7 +20,7 @@ _FOLDERS = ("/usr/bin", "/bin", "/usr/local/bin", "/usr/sbin")
 _FEWEST = 1000  # ids: with fewer a distribution's system users have no place
 
 
-class Helpers:
+class IdMapper:
     """A child outside of the namespace that maps ids into it, once it is told to."""
 
     def __init__(self, host: HostFacts) -> None:

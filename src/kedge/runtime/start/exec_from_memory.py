@@ -19,7 +19,7 @@ _SHELL = "/bin/sh"
 _INTERPRETER = 3  # PT_INTERP of elf.h
 
 
-class HandingOver:
+class ExecFromMemory:
     """`start_program` calls it with the paths along PATH, arguments and variables; returns why nothing was started."""
 
     def __init__(self, *, explains: bool) -> None:

@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kedge.runtime.facts import Payload
-    from kedge.runtime.processes.fakeroot_namespaces import InnerNamespaces
+    from kedge.runtime.processes.fakeroot_namespaces import FakerootNamespaces
 
     HandOver = Callable[[list[str], list[str], dict[str, str]], OSError]
 
 
-class Restraint:
+class Restrictions:
     """What the program is to be without, and what stands in for it."""
 
     def __init__(self, *, is_root: bool) -> None:
         self.capabilities = [] if is_root else list(range(64))  # numbers of those that are dropped; a user has none
         self.emulate: Callable[[], None] | None = None  # lets calls that only a real root may make succeed unheard
         self.contain: Callable[[], None] | None = None  # keeps it off the caller's terminal and keys
-        self.inner: InnerNamespaces | None = None  # fake root's own, to be entered last
+        self.fakeroot_namespaces: FakerootNamespaces | None = None  # fake root's own, to be entered last
         self.hand_over: HandOver | None = None  # where the program must not get hold of this interpreter's file
 
     def apply(self) -> None:
         """Give up the right to gain rights, and what else there is."""
-        if self.inner is not None:
-            self.inner.enter()
+        if self.fakeroot_namespaces is not None:
+            self.fakeroot_namespaces.enter()
         libc.control_process(PR_SET_DUMPABLE, 0)  # nobody looks into this process; the next program is as all are
         libc.control_process(PR_SET_NO_NEW_PRIVS, 1)
         for number in self.capabilities:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 
+from kedge.runtime.container_view import ContainerView
 from kedge.runtime.environment.payload import plan_payload
 from kedge.runtime.facts import Additions, ImageFacts
-from kedge.runtime.container_view import LiveView
-from kedge.runtime.mounts.plan import PlanRequest, plan_start_folder
-from kedge.runtime.processes.host_root import change_folder
+from kedge.runtime.mounts.plan import PlanRequest, plan_start_directory
+from kedge.runtime.processes.host_root import change_directory
 from kedge.runtime.words.binds import collect_binds
 
 TYPE_CHECKING = False
@@ -22,32 +22,32 @@ if TYPE_CHECKING:
 
     from kedge.runtime.facts import HostFacts, Payload
     from kedge.runtime.options import RunOptions
+    from kedge.runtime.processes.host_root import HostRoot
     from kedge.runtime.start.services import Say
-    from kedge.runtime.processes.host_root import WayBack
 
 
-class Inside:
+class JoinedContainer:
     """A container that was joined a moment ago."""
 
-    def __init__(self, way_back: WayBack) -> None:
-        self.way_back = way_back
+    def __init__(self, host_root: HostRoot) -> None:
+        self.host_root = host_root
         self.emulate: Callable[[], None] | None = None
         self.root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self.look_out()
 
     def look_out(self) -> None:
         """Let the host's tree be the root."""
-        self.way_back.take()
+        self.host_root.restore()
 
     def enter(self, folders: list[str], *, is_strict: bool) -> None:
         """Go into the container for good, to the first of the directories that is there."""
-        self.way_back.leave()
+        self.host_root.leave()
         os.fchdir(self.root)
         os.chroot(".")
         os.chdir("/")
         for folder in folders:
             try:
-                change_folder(folder)
+                change_directory(folder)
                 return
             except (OSError, ValueError) as problem:  # no path can hold a NUL, but an image's config can
                 if is_strict:
@@ -56,7 +56,7 @@ class Inside:
 
     def plan(self, options: RunOptions, host: HostFacts, image: ImageFacts, say: Say) -> Payload:
         """What to start, for the container as it is; at the end we are in it."""
-        image.view = LiveView(self.root)
+        image.view = ContainerView(self.root)
         additions = Additions()
         if options.asks_devices:
             from kedge.runtime.devices import plan_devices  # late: most containers ask for no device
@@ -68,10 +68,10 @@ class Inside:
                 say(level, text)
         request = PlanRequest(options, host, image, additions, payload)
         if options.fakeroot and _knows_root_alone():
-            from kedge.runtime.processes.fakeroot_emulation import find_emulation  # late: only with --fakeroot
+            from kedge.runtime.processes.fakeroot_emulation import prepare_emulation  # late: only with --fakeroot
 
-            self.emulate = find_emulation(host.machine)
-        _, folders, is_strict = plan_start_folder(request)
+            self.emulate = prepare_emulation(host.machine)
+        _, folders, is_strict = plan_start_directory(request)
         self.enter(str(folders).split("\n"), is_strict=bool(is_strict))
         return payload
 

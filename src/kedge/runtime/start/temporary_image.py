@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from kedge.posix.beneath import remove_tree
 from kedge.posix.files import TEMPORARY_PREFIX
 from kedge.posix.owners import own_name
+from kedge.runtime.images.node_cache import LOCK
 from kedge.runtime.processes.supervise import run_supervised
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _PREFIX = f"{TEMPORARY_PREFIX}once"
 _PATIENCE = 5.0  # seconds; who serves a container's files notices a moment later that it has ended
 
 
-def name_passing() -> str:
+def name_temporary_image() -> str:
     """A name for an image of this process's own."""
     return own_name(_PREFIX)
 
@@ -42,7 +43,7 @@ def _remove_now(root: str) -> None:
     _remove(Path(root).parent)
 
 
-def remove_passing(root: str) -> None:
+def remove_temporary_image(root: str) -> None:
     """Remove the image of an instance that has ended; waits a moment for those who still use it.
 
     The record of an instance says which: root may stop others' instances, so only an image of this user's own is taken.
@@ -64,7 +65,7 @@ def _is_own(folder: Path) -> bool:
 def _remove(folder: Path) -> bool:
     """Remove the image; False where something that the program left behind still runs from it."""
     with contextlib.suppress(OSError):
-        lock = folder / "lock"
+        lock = folder / LOCK
         _let_go(lock)
         with lock.open("rb") as file:
             try:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import FileProblem, InvalidSetting
-from kedge.runtime.images import node_cache as node
+from kedge.runtime.images import node_cache
 from kedge.runtime.images.image_file import ImageFile
 
 
@@ -48,20 +48,20 @@ def put_content(place: Path, *paths: str, state: str = "state", identity: str = 
 
 
 def put_name(place: Path, reference: str, machine: str = "", identity: str = "abc") -> None:
-    path = Path(node.name_path(str(place), reference, machine))
+    path = Path(node_cache.reference_path(str(place), reference, machine))
     path.parent.mkdir(exist_ok=True)
-    path.write_text(f"{identity}\n{node.describe_name(reference, machine)}")
+    path.write_text(f"{identity}\n{node_cache.reference_record(reference, machine)}")
 
 
 def test_node_directory_is_made_private(environ: dict[str, str], place: Path) -> None:
-    assert node.node_directory(environ) == str(place)
+    assert node_cache.node_directory(environ) == str(place)
     assert place.stat().st_mode & 0o777 == 0o700
-    assert node.node_directory(environ) == str(place)
+    assert node_cache.node_directory(environ) == str(place)
 
 
 def test_node_directory_makes_the_folders_above(environ: dict[str, str], place: Path) -> None:
     environ["KEDGE_NODEDIR"] = str(place / "user/kedge")
-    assert node.node_directory(environ) == str(place / "user/kedge")
+    assert node_cache.node_directory(environ) == str(place / "user/kedge")
     assert (place / "user/kedge").stat().st_mode & 0o777 == 0o700
 
 
@@ -69,16 +69,16 @@ def test_node_directory_refuses_links_and_what_others_may_write(environ: dict[st
     place.mkdir(mode=0o700)
     place.chmod(0o777)
     with pytest.raises(FileProblem, match="others may write") as caught:
-        node.node_directory(environ)
+        node_cache.node_directory(environ)
     assert f"chmod go-w {place}" in str(caught.value.hint)
     place.rmdir()
     place.symlink_to("/tmp")
     with pytest.raises(FileProblem, match="it is a link"):
-        node.node_directory(environ)
+        node_cache.node_directory(environ)
     place.unlink()
     place.write_text("")
     with pytest.raises(FileProblem, match="Not a directory"):
-        node.node_directory(environ)
+        node_cache.node_directory(environ)
 
 
 def test_node_directory_refuses_a_folder_of_somebody_else(
@@ -89,15 +89,15 @@ def test_node_directory_refuses_a_folder_of_somebody_else(
     own = os.getuid()
     monkeypatch.setattr(os, "getuid", lambda: own + 1)
     with pytest.raises(FileProblem, match=f"belongs to user {own}") as caught:
-        node.node_directory(environ)
+        node_cache.node_directory(environ)
     assert "KEDGE_NODEDIR" in str(caught.value.hint)
     with pytest.raises(FileProblem, match="belongs to user"):
-        node.find_unpacked(make_image(), environ)
+        node_cache.find_unpacked(make_image(), environ)
 
 
 def test_node_directory_must_be_absolute(environ: dict[str, str]) -> None:
     with pytest.raises(InvalidSetting, match="KEDGE_NODEDIR"):
-        node.node_directory({**environ, "KEDGE_NODEDIR": "here"})
+        node_cache.node_directory({**environ, "KEDGE_NODEDIR": "here"})
 
 
 @pytest.mark.parametrize(
@@ -114,11 +114,11 @@ def test_node_directory_setting_of_a_site_counts(tmp_path: Path, line: str, expe
     site = tmp_path / "site.toml"
     site.write_text(line + "\n")
     environ = {"HOME": str(tmp_path), "USER": "me", "GROUP": "physics", "KEDGE_SITE_CONFIG": str(site)}
-    chosen = node.choose_place(environ)
+    chosen = node_cache.choose_node_directory(environ)
     assert chosen == expected if expected else chosen.endswith(f"/kedge-{os.getuid()}")
     (tmp_path / ".config/kedge").mkdir(parents=True)
     (tmp_path / ".config/kedge/config.toml").write_text('node_directory = "/users/own"')
-    assert node.choose_place(environ) == "/users/own"
+    assert node_cache.choose_node_directory(environ) == "/users/own"
 
 
 def test_default_place_stays_where_images_are(
@@ -126,58 +126,58 @@ def test_default_place_stays_where_images_are(
 ) -> None:
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
-    monkeypatch.setattr(node, "_PLACES", (str(tmp_path / "first"), str(tmp_path / "second")))
+    monkeypatch.setattr(node_cache, "_PLACES", (str(tmp_path / "first"), str(tmp_path / "second")))
     del environ["KEDGE_NODEDIR"]
     own = f"kedge-{os.getuid()}"
     kinds = {str(tmp_path / "first"): "memory", str(tmp_path / "second"): "disk"}
-    monkeypatch.setattr(node, "describe_place", lambda path: kinds[path])
-    monkeypatch.setattr(node, "_LEAST_ROOM", 0)
-    assert node.choose_place(environ) == f"{tmp_path}/second/{own}"
+    monkeypatch.setattr(node_cache, "describe_storage", lambda path: kinds[path])
+    monkeypatch.setattr(node_cache, "_LEAST_ROOM", 0)
+    assert node_cache.choose_node_directory(environ) == f"{tmp_path}/second/{own}"
     put_image(tmp_path / "first" / own)
-    assert node.choose_place(environ) == f"{tmp_path}/first/{own}"
+    assert node_cache.choose_node_directory(environ) == f"{tmp_path}/first/{own}"
     # in a container of ours it is there, but read-only: images go elsewhere
     kinds[str(tmp_path / "first")] = "disk"
-    monkeypatch.setattr(node, "_is_readonly", lambda place: place == f"{tmp_path}/first/{own}")
-    assert node.choose_place(environ) == f"{tmp_path}/second/{own}"
+    monkeypatch.setattr(node_cache, "_is_readonly", lambda place: place == f"{tmp_path}/first/{own}")
+    assert node_cache.choose_node_directory(environ) == f"{tmp_path}/second/{own}"
 
 
 def test_default_place_of_fake_root_is_not_that_of_the_machines_root(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]
 ) -> None:
-    monkeypatch.setattr(node, "_PLACES", (str(tmp_path),))
+    monkeypatch.setattr(node_cache, "_PLACES", (str(tmp_path),))
     monkeypatch.setattr(os, "getuid", lambda: 0)
     del environ["KEDGE_NODEDIR"]
     foreign: set[str] = set()
-    monkeypatch.setattr(node, "_is_foreign", lambda path: path in foreign)
-    assert node.choose_place(environ) == f"{tmp_path}/kedge-0"
+    monkeypatch.setattr(node_cache, "_is_foreign", lambda path: path in foreign)
+    assert node_cache.choose_node_directory(environ) == f"{tmp_path}/kedge-0"
     foreign.update((f"{tmp_path}/kedge-0", f"{tmp_path}/kedge-0-1"))
-    assert node.choose_place(environ) == f"{tmp_path}/kedge-0-2"
+    assert node_cache.choose_node_directory(environ) == f"{tmp_path}/kedge-0-2"
 
 
 def test_describe_place_tells_memory_from_disk() -> None:
-    assert node.describe_place("/no/such/place") == ""
-    assert node.describe_place("/dev/shm") in ("memory", "disk")
-    assert node.describe_place("/proc") == "disk"
+    assert node_cache.describe_storage("/no/such/place") == ""
+    assert node_cache.describe_storage("/dev/shm") in ("memory", "disk")
+    assert node_cache.describe_storage("/proc") == "disk"
 
 
 def test_find_unpacked_takes_only_what_is_whole(environ: dict[str, str], place: Path) -> None:
     image = make_image()
-    assert node.find_unpacked(image, environ) == ""
+    assert node_cache.find_unpacked(image, environ) == ""
     folder = put_image(place)
     put_content(place, "/x.sif")
-    assert node.find_unpacked(image, environ) == str(folder / "root")
-    assert node.find_unpacked(make_image(""), environ) == ""
-    assert node.find_unpacked(make_image("other"), environ) == ""
-    (folder / "boot").write_text(node.read_boot())
-    assert node.find_unpacked(image, environ) == str(folder / "root")
+    assert node_cache.find_unpacked(image, environ) == str(folder / "root")
+    assert node_cache.find_unpacked(make_image(""), environ) == ""
+    assert node_cache.find_unpacked(make_image("other"), environ) == ""
+    (folder / "boot").write_text(node_cache.read_boot())
+    assert node_cache.find_unpacked(image, environ) == str(folder / "root")
     os.utime(folder / "boot", (1, 1))
-    assert node.find_unpacked(image, environ) == str(folder / "root")
+    assert node_cache.find_unpacked(image, environ) == str(folder / "root")
     assert not (folder / "boot").exists(), "it is on the disk by now"
     (folder / "boot").write_text("another boot")
-    assert node.find_unpacked(image, environ) == "", "the node went down before its files were written"
+    assert node_cache.find_unpacked(image, environ) == "", "the node went down before its files were written"
     (folder / "boot").unlink()
     (folder / "info").unlink()
-    assert node.find_unpacked(image, environ) == "", "a cleaner of /tmp has been here"
+    assert node_cache.find_unpacked(image, environ) == "", "a cleaner of /tmp has been here"
 
 
 def test_find_unpacked_needs_a_path_that_was_hashed(environ: dict[str, str], place: Path) -> None:
@@ -193,36 +193,38 @@ def test_find_unpacked_needs_a_path_that_was_hashed(environ: dict[str, str], pla
         ("abc", ""),
     ):
         image.path = path
-        assert node.find_unpacked(image, environ) == expected
+        assert node_cache.find_unpacked(image, environ) == expected
     put_content(place, "/x.sif", identity="../images/abc")
-    assert node.find_unpacked(make_image(), environ) == ""
+    assert node_cache.find_unpacked(make_image(), environ) == ""
 
 
 def test_find_named_needs_the_same_name_and_machine(environ: dict[str, str], place: Path) -> None:
     folder = put_image(place)
     reference = "docker://nvcr.io/nvidia/pytorch:24.03-py3"
-    assert node.find_named(reference, "", environ) == ""
+    assert node_cache.find_by_reference(reference, "", environ) == ""
     put_name(place, reference)
-    assert node.find_named(reference, "", environ) == str(folder / "root")
-    assert node.find_named(reference, os.uname().machine, environ) == str(folder / "root")
-    assert node.find_named(reference, "riscv64", environ) == ""
-    assert node.find_named(reference + "x", "", environ) == ""
+    assert node_cache.find_by_reference(reference, "", environ) == str(folder / "root")
+    assert node_cache.find_by_reference(reference, os.uname().machine, environ) == str(folder / "root")
+    assert node_cache.find_by_reference(reference, "riscv64", environ) == ""
+    assert node_cache.find_by_reference(reference + "x", "", environ) == ""
 
 
 def test_names_that_are_long_or_strange_do_not_meet(environ: dict[str, str], place: Path) -> None:
     put_image(place)
     long = "docker://" + "a" * 300
     put_name(place, long + "1")
-    assert node.find_named(long + "1", "", environ)
-    assert node.find_named(long + "2", "", environ) == ""
+    assert node_cache.find_by_reference(long + "1", "", environ)
+    assert node_cache.find_by_reference(long + "2", "", environ) == ""
     for reference in ("docker://../../etc", "library://ü/ö", "oci-archive:/a b\nc"):
-        path = node.name_path(str(place), reference, "")
+        path = node_cache.reference_path(str(place), reference, "")
         assert Path(path).parent == place / "names"
 
 
 def test_names_hold_no_secrets(place: Path) -> None:
     reference = "https://me:passw0rd@host/x.sif?token=abc"
-    assert "passw0rd" not in node.name_path(str(place), reference, "") + node.describe_name(reference, "")
+    assert "passw0rd" not in node_cache.reference_path(str(place), reference, "") + node_cache.reference_record(
+        reference, ""
+    )
 
 
 def test_name_of_an_archive_means_one_state_of_it(environ: dict[str, str], place: Path, tmp_path: Path) -> None:
@@ -231,15 +233,15 @@ def test_name_of_an_archive_means_one_state_of_it(environ: dict[str, str], place
     archive.write_bytes(b"1")
     reference = f"docker-archive:{archive}:tag"
     put_name(place, reference)
-    assert node.find_named(reference, "", environ)
+    assert node_cache.find_by_reference(reference, "", environ)
     archive.write_bytes(b"22")
-    assert node.find_named(reference, "", environ) == ""
+    assert node_cache.find_by_reference(reference, "", environ) == ""
 
 
 def test_hold_lives_in_children_and_keeps_the_time(place: Path) -> None:
     folder = put_image(place)
     os.utime(folder / "lock", (1, 1))
-    held = node.hold(str(folder / "root"))
+    held = node_cache.hold_image(str(folder / "root"))
     assert held >= 200, "out of the way of scripts that number their files"
     assert (folder / "lock").stat().st_mtime > 1000
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=(held,))
@@ -258,7 +260,7 @@ def test_hold_waits_for_who_only_looks_whether_it_is_used(place: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX)
         looking = threading.Timer(0.2, lambda: fcntl.flock(file, fcntl.LOCK_UN))
         looking.start()
-        held = node.hold(str(folder / "root"))
+        held = node_cache.hold_image(str(folder / "root"))
         looking.join()
     assert held >= 0
     os.close(held)
@@ -266,16 +268,16 @@ def test_hold_waits_for_who_only_looks_whether_it_is_used(place: Path) -> None:
 
 def test_hold_of_what_is_gone_or_going_fails(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = put_image(place)
-    assert node.hold(str(place / "images/other/root")) == -1
+    assert node_cache.hold_image(str(place / "images/other/root")) == -1
     with (folder / "lock").open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        monkeypatch.setattr(node, "_PATIENCE", 0.05)
-        assert node.hold(str(folder / "root")) == -1
+        monkeypatch.setattr(node_cache, "_PATIENCE", 0.05)
+        assert node_cache.hold_image(str(folder / "root")) == -1
     (folder / "info").unlink()
-    assert node.hold(str(folder / "root")) == -1
+    assert node_cache.hold_image(str(folder / "root")) == -1
 
 
 def test_volatile_references_are_asked_each_time() -> None:
-    assert node.is_volatile("docker-daemon:x")
-    assert node.is_volatile("host:python3")
-    assert not node.is_volatile("docker://x")
+    assert node_cache.is_volatile("docker-daemon:x")
+    assert node_cache.is_volatile("host:python3")
+    assert not node_cache.is_volatile("docker://x")

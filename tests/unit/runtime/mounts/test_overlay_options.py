@@ -13,7 +13,7 @@ from kedge.formats.sif.layout import PARTITION_EXTRA, DataType, FileSystem, Part
 from kedge.formats.sif.objects import DataObject
 from kedge.posix.constants import LUSTRE_SUPER_MAGIC, NFS_SUPER_MAGIC
 from kedge.runtime.facts import HostFacts
-from kedge.runtime.mounts import overlay_options as layers_above
+from kedge.runtime.mounts import overlay_options
 from kedge.runtime.mounts.overlay_options import OverlayLayer, choose_tmpfs_size, plan_overlays
 from kedge.runtime.options import RunOptions
 from kedge.runtime.views import TableView
@@ -167,11 +167,11 @@ def test_an_image_that_we_may_not_write_to_is_used_readonly_with_a_warning(host,
 def test_a_folder_on_a_network_file_system_needs_fuse_overlayfs_for_writing_only(
     host, tmp_path, monkeypatch, magic, name
 ):
-    monkeypatch.setattr(layers_above, "file_system_type", lambda path: magic)
-    monkeypatch.setattr(layers_above, "find_program", lambda wanted: f"/usr/bin/{wanted}")
+    monkeypatch.setattr(overlay_options, "file_system_type", lambda path: magic)
+    monkeypatch.setattr(overlay_options, "find_program", lambda wanted: f"/usr/bin/{wanted}")
     (tmp_path / "o").mkdir()
     assert plan(host, "o")[0].writable
-    monkeypatch.setattr(layers_above, "find_program", lambda wanted: "")
+    monkeypatch.setattr(overlay_options, "find_program", lambda wanted: "")
     with pytest.raises(FileProblem, match=name) as caught:
         plan(host, "o")
     assert "fuse-overlayfs" in str(caught.value.hint)
@@ -179,7 +179,7 @@ def test_a_folder_on_a_network_file_system_needs_fuse_overlayfs_for_writing_only
 
 
 def test_a_folder_on_fat_is_refused(host, tmp_path, monkeypatch):
-    monkeypatch.setattr(layers_above, "file_system_type", lambda path: 0x4D44)
+    monkeypatch.setattr(overlay_options, "file_system_type", lambda path: 0x4D44)
     (tmp_path / "o").mkdir()
     with pytest.raises(FileProblem, match="FAT"):
         plan(host, "o")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The way back to the host's tree: kept open where no name leads to it."""
+"""The root of the host: kept open where no name leads to it."""
 
 from __future__ import annotations
 
@@ -35,12 +35,13 @@ def test_fetching_from_nothing_is_an_error() -> None:
         libc.fetch_descriptor(file.fileno())
 
 
-def test_way_back_leads_out_of_a_new_root(tmp_path: Path) -> None:
+def test_host_root_leads_out_of_a_new_root(tmp_path: Path) -> None:
     require_user_namespaces()
     code = (
-        "import os, sys; from kedge.posix import libc; from kedge.runtime.processes.host_root import WayBack; way = WayBack(); "
-        "uid = os.getuid(); libc.unshare(0x10000000); os.chroot(sys.argv[1]); os.chdir('/'); print(os.listdir('/')); "
-        "pid = os.fork(); way.take(); print(os.path.exists('/proc/self/stat')); pid and os.waitpid(pid, 0)"
+        "import os, sys; from kedge.posix import libc; from kedge.runtime.processes.host_root import HostRoot; "
+        "host_root = HostRoot(); libc.unshare(0x10000000); os.chroot(sys.argv[1]); os.chdir('/'); "
+        "print(os.listdir('/')); "
+        "pid = os.fork(); host_root.restore(); print(os.path.exists('/proc/self/stat')); pid and os.waitpid(pid, 0)"
     )
     (tmp_path / "inside").touch()
     done = subprocess.run([sys.executable, "-u", "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
@@ -48,15 +49,15 @@ def test_way_back_leads_out_of_a_new_root(tmp_path: Path) -> None:
     assert done.stdout.count("True") == 2
 
 
-def test_change_folder_refuses_what_cannot_be_reached(tmp_path: Path) -> None:
+def test_change_directory_refuses_what_cannot_be_reached(tmp_path: Path) -> None:
     require_user_namespaces()
     (tmp_path / "root/folder").mkdir(parents=True)
     code = (
-        "import os, sys; from kedge.posix import libc; from kedge.runtime.processes.host_root import change_folder; "
+        "import os, sys; from kedge.posix import libc; from kedge.runtime.processes.host_root import change_directory; "
         "libc.unshare(0x10000000 | 0x20000); libc.mount('/proc', sys.argv[1] + '/proc', '', 4096 | 16384); "
-        "file = os.open('/', os.O_PATH); os.chroot(sys.argv[1]); os.chdir('/'); change_folder('/folder'); "
+        "file = os.open('/', os.O_PATH); os.chroot(sys.argv[1]); os.chdir('/'); change_directory('/folder'); "
         "print(os.getcwd())\n"
-        "try: change_folder(f'/proc/self/fd/{file}')\n"
+        "try: change_directory(f'/proc/self/fd/{file}')\n"
         "except PermissionError as problem: print(problem.strerror, os.getcwd())"
     )
     (tmp_path / "root/proc").mkdir()

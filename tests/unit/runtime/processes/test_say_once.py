@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from kedge.runtime.environment.lost_ranks import find_size
-from kedge.runtime.processes import say_once as said, rank_sharing as sharing
+from kedge.runtime.processes import rank_sharing, say_once
 from kedge.runtime.processes.say_once import find_scope, say_first
 
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(sharing, "_PLACES", (str(tmp_path),))
+    monkeypatch.setattr(rank_sharing, "_PLACES", (str(tmp_path),))
     return tmp_path / f"kedge-{os.getuid()}/said"
 
 
@@ -44,7 +44,7 @@ def test_said_by_the_first_rank(place: Path) -> None:
 
 
 def test_said_again_where_nothing_can_be_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "_PLACES", ("/proc/nowhere",))
+    monkeypatch.setattr(rank_sharing, "_PLACES", ("/proc/nowhere",))
     environ = {"SLURM_JOB_ID": secrets.token_hex(8)}
     assert [say_first("text", environ, os.getuid()) for _ in range(2)] == [True, True]
 
@@ -52,7 +52,7 @@ def test_said_again_where_nothing_can_be_noted(monkeypatch: pytest.MonkeyPatch) 
 def test_said_long_ago_is_forgotten(place: Path) -> None:
     assert say_first("old", {"SLURM_JOB_ID": "1"}, os.getuid())
     (note,) = place.iterdir()
-    os.utime(note, (0, time.time() - said._OLD - 60))
+    os.utime(note, (0, time.time() - say_once._OLD - 60))
     assert say_first("new", {"SLURM_JOB_ID": "1"}, os.getuid())
     assert note.name not in {each.name for each in place.iterdir()}
 

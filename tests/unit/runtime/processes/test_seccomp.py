@@ -8,9 +8,9 @@ import struct
 
 import pytest
 
-from kedge.runtime.processes.seccomp import AUDIT_ARCHITECTURES, make_containing_filter
 from kedge.runtime.processes.fakeroot_emulation import make_filter
 from kedge.runtime.processes.fakeroot_namespaces import repeat_map
+from kedge.runtime.processes.seccomp import AUDIT_ARCHITECTURES, make_containing_filter
 
 ALLOWED = 0x7FFF0000
 TIOCSTI, TIOCLINUX, TCGETS = 0x5412, 0x541C, 0x5401
