@@ -328,7 +328,7 @@ def test_an_underlay_shows_all_of_the_image_and_what_was_missing(place):
         """
         from kedge.runtime.mounts.builder import Builder
         from kedge.runtime.mounts.underlay import plan_underlay
-        from kedge.runtime.views import DirectoryView
+        from kedge.posix.views import DirectoryView
         enter_mounts()
         builder = Builder(base, lambda level, text: answer(said=text))
         builder.prepare()

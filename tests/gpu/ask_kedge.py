@@ -59,8 +59,8 @@ def show(target: Any) -> dict[str, Any]:
 def describe_hidden(tables: Any) -> Any:
     """This machine, were /proc/driver hidden, as sandboxes do it: the driver itself must be asked."""
     from kedge.ops.explain.host_target import describe_host
+    from kedge.posix.views import DirectoryView
     from kedge.runtime.host_facts import gather_host
-    from kedge.runtime.views import DirectoryView
 
     class HidingView(DirectoryView):
         def resolve(self, path: str) -> str:

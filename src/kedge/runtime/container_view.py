@@ -12,7 +12,7 @@ import os
 import stat
 
 from kedge.posix import libc
-from kedge.runtime.views import MAXIMUM_LINKS, DirectoryView, split_path
+from kedge.posix.views import MAXIMUM_LINKS, DirectoryView, split_path
 
 OPEN_DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _KINDS = {stat.S_IFDIR: "d", stat.S_IFREG: "f"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import os
 
+from kedge.posix.views import DirectoryView
 from kedge.runtime.environment.identity import find_gecos, find_groups, find_user
 from kedge.runtime.facts import HostFacts
-from kedge.runtime.views import DirectoryView
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

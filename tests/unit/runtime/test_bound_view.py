@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kedge.posix.views import DirectoryView, TableView
 from kedge.runtime.environment.bound_view import BoundView
 from kedge.runtime.facts import Bind
-from kedge.runtime.views import DirectoryView, TableView
 
 IMAGE = TableView({"/.singularity.d/env/90-environment.sh": "A=image", "/.singularity.d/runscript": "", "/l": "-> /a"})
 ENV = "/.singularity.d/env"

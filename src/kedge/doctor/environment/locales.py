@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from kedge.doctor.finding import NOTE, OK, WARNING, Finding
 from kedge.doctor.surroundings import Surroundings
+from kedge.posix.views import DirectoryView
 from kedge.runtime.environment.leaks import has_locale, has_plain_utf8
-from kedge.runtime.views import DirectoryView
 
 if TYPE_CHECKING:
-    from kedge.runtime.views import View
+    from kedge.posix.views import View
 
 _FOLDER = "/usr/lib/locale"
 _DOCS = "guides/doctor.md#locale"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kedge.errors import InstanceProblem, RuntimeUnsuited, UsageError
 from kedge.posix.files import explained, write_atomically
 from kedge.posix.spawn import start_of
+from kedge.runtime.command_line.config_files import CONTAINER_SETTINGS, settle_options
 from kedge.runtime.facts import ImageFacts
 from kedge.runtime.host_facts import gather_host
 from kedge.runtime.processes.host_root import HostRoot
@@ -22,7 +23,6 @@ from kedge.runtime.processes.rank_sharing import shapes_container
 from kedge.runtime.processes.supervise import run_supervised
 from kedge.runtime.start import joined_container as inside  # after joining, nothing of the host can be imported
 from kedge.runtime.start.run import add_fakeroot_namespaces, become, choose_restrictions, end_with
-from kedge.runtime.words.configured import CONTAINER_SETTINGS, settle_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

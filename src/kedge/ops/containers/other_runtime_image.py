@@ -13,6 +13,7 @@ from kedge.model.image_word import find_path
 from kedge.model.progress import Progress, Silent
 from kedge.model.reference import Reference, Transport
 from kedge.ops.setup.workplace import Workplace
+from kedge.posix.views import DirectoryView, TableView
 from kedge.runtime.adapters import Adapter, ForeignImage
 from kedge.runtime.facts import HostFacts, ImageFacts
 from kedge.runtime.images.image_file import ImageFile, compare_machine, identify
@@ -20,7 +21,6 @@ from kedge.runtime.images.node_cache import find_by_reference, find_unpacked, ho
 from kedge.runtime.mounts.overlay_options import explain_readonly_image
 from kedge.runtime.options import RunOptions
 from kedge.runtime.start.find_image import choose_architecture, find_on_node, unpack_in_child
-from kedge.runtime.views import DirectoryView, TableView
 from kedge.settings import SETTINGS, Settings
 
 Say = Callable[[str, str], None]
@@ -90,7 +90,7 @@ def _look_into(
     if image.kind == "folder":
         facts = ImageFacts(view=DirectoryView(image.path), path=name, kind="folder", oci_config=config)
         return ForeignImage(image.path, "folder", facts)
-    from kedge.runtime.images.squashfs_view import SquashView  # late: directories need no reader
+    from kedge.formats.squashfs.view import SquashView  # late: directories need no reader
 
     file = closing.enter_context(Path(image.path).open("rb"))
     view = closing.enter_context(SquashView(file, image.offset, image.size))

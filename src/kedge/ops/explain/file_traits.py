@@ -15,6 +15,7 @@ from kedge.errors import UnsupportedFormat, UsageError
 from kedge.formats.sif.identify import FileKind, find_payload, identify_file
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.singularityd.derive import derive_section, read_oci_words
+from kedge.formats.squashfs.view import SquashView
 from kedge.frozen import replace
 from kedge.model.reference import Reference
 from kedge.ops.explain.image_files import find_machine, look_inside
@@ -25,12 +26,11 @@ from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.image_source import LayeredImage
 from kedge.ops.sources.open_local import open_any_image
 from kedge.posix.files import explained
-from kedge.runtime.images.squashfs_view import SquashView
-from kedge.runtime.views import DirectoryView
+from kedge.posix.views import DirectoryView
 
 if TYPE_CHECKING:
     from kedge.compat.tables.load import Tables
-    from kedge.runtime.views import View
+    from kedge.posix.views import View
 
 _FROM = "org.label-schema.usage.singularity.deffile.from"
 _BOOTSTRAP = "org.label-schema.usage.singularity.deffile.bootstrap"

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from kedge.doctor.containers.subordinate import judge_subordinate_ids
 from kedge.doctor.finding import Finding
 from kedge.errors import UsageError
+from kedge.posix.views import DirectoryView
 from kedge.runtime.facts import HostFacts
-from kedge.runtime.views import DirectoryView
 
 
 def advise(user: str, environ: Mapping[str, str], root: str = "/") -> Finding:

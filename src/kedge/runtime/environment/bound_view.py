@@ -6,14 +6,14 @@ The plan is made before anything is bound, so that a bound environment file or r
 
 from __future__ import annotations
 
-from kedge.runtime.views import DirectoryView
+from kedge.posix.views import DirectoryView
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kedge.posix.views import View
     from kedge.runtime.facts import Bind
-    from kedge.runtime.views import View
 
 
 class BoundView:

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import os
 
+from kedge.posix.views import DirectoryView
 from kedge.runtime.images.image_file import ImageFile, identify, make_absolute
 from kedge.runtime.mounts.layering import plan_squashfs
 from kedge.runtime.mounts.operations import MUST, OLD, SESSION
-from kedge.runtime.views import DirectoryView
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 
+from kedge.runtime.command_line.binds import collect_binds
 from kedge.runtime.container_view import ContainerView
 from kedge.runtime.environment.payload import plan_payload
 from kedge.runtime.facts import Additions, ImageFacts
 from kedge.runtime.mounts.plan import PlanRequest, plan_start_directory
 from kedge.runtime.processes.host_root import change_directory
-from kedge.runtime.words.binds import collect_binds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

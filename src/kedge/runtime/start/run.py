@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 
 from kedge.posix.spawn import close_all, list_inherited_directories
+from kedge.runtime.command_line.binds import collect_binds
+from kedge.runtime.command_line.config_files import CONTAINER_SETTINGS, settle_options
 from kedge.runtime.environment.identity import make_group, make_passwd
 from kedge.runtime.environment.payload import plan_payload
 from kedge.runtime.facts import Additions, ImageFacts
@@ -34,8 +36,6 @@ from kedge.runtime.processes.namespaces import (
 )
 from kedge.runtime.start.exec_program import Restrictions, is_own_interpreter, start_program
 from kedge.runtime.start.find_image import locate, unpack_overlays
-from kedge.runtime.words.binds import collect_binds
-from kedge.runtime.words.configured import CONTAINER_SETTINGS, settle_options
 
 # One of these is in the environment of every rank that a launcher counted: Open MPI, MPICH, MVAPICH, Cray, Slurm, Flux
 LAUNCHERS = (

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from kedge.posix.views import DirectoryView, TableView
 from kedge.runtime.devices import plan_devices
 from kedge.runtime.devices.nvidia import list_programs
 from kedge.runtime.facts import Additions, HostFacts, ImageFacts
 from kedge.runtime.options import RunOptions
-from kedge.runtime.views import DirectoryView, TableView
 from tests.builders.gpu_hosts import (
     ARM,
     COMPUTE,
@@ -295,7 +295,7 @@ def test_nvidia_links_in_a_circle_are_left_out(tmp_path: Path) -> None:
 
 def test_nvidia_imports_little() -> None:
     code = (
-        "from kedge.runtime.facts import HostFacts, ImageFacts; from kedge.runtime.views import DirectoryView\n"
+        "from kedge.runtime.facts import HostFacts, ImageFacts; from kedge.posix.views import DirectoryView\n"
         "from kedge.runtime.options import RunOptions; from kedge.runtime.devices import plan_devices\n"
         "view = DirectoryView('/'); host = HostFacts(view=view, environ={}, machine='x86_64')\n"
         "plan_devices(RunOptions(nv=True, rocm=True, contain=True), host, ImageFacts(view=view, path='/i'))\n"

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from kedge.posix.constants import MS_RDONLY
+from kedge.posix.views import DirectoryView, TableView
 from kedge.runtime.mounts.operations import MAY, MUST, WARN, kinds
 from kedge.runtime.mounts.underlay import plan_underlay
-from kedge.runtime.views import DirectoryView, TableView
 
 IMAGE = {
     "/bin": "-> usr/bin",

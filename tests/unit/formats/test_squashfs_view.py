@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from kedge.formats.squashfs.view import SquashView
 from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
 from kedge.layers.folder import FolderOptions, read_folder
 from kedge.model.tree import copy_tree
-from kedge.runtime.images.squashfs_view import SquashView
-from kedge.runtime.views import DirectoryView
+from kedge.posix.views import DirectoryView
 
 PATHS = ("/", "/bin", "/bin/sh", "/sh", "/out", "/loop", "/a/../bin/tool", "/none", "/bin/sh/x", "/up", "/data/big")
 

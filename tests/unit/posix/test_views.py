@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.runtime.views import DirectoryView, TableView
+from kedge.posix.views import DirectoryView, TableView
 
 
 def make_tree(folder: Path) -> Path:
