@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 
+from kedge.runtime.command_line.flags import read_truth, read_variable
 from kedge.runtime.facts import LIBRARIES, Bind
-from kedge.runtime.words.flags import read_truth, read_variable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kedge.runtime.devices import plan_devices
-from kedge.runtime.devices.nvidia import list_programs
+from kedge.runtime.devices.nvidia.plan import list_programs
 from kedge.runtime.facts import Additions, HostFacts, ImageFacts
 from kedge.runtime.options import RunOptions
 from kedge.runtime.views import FolderView, TableView

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 
+from kedge.runtime.command_line.flag_table import FLAGS, REFUSALS, Flag
 from kedge.runtime.options import RunOptions
-from kedge.runtime.words.flag_table import FLAGS, REFUSALS, Flag
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ def _refuse_misread(options: RunOptions) -> None:
     """Raise where the image is what an option of another tool would have taken."""
     if "://" in options.image:
         return
-    from kedge.runtime.words.misread import explain_misread  # late: few images look so
+    from kedge.runtime.command_line.misplaced_words import explain_misread  # late: few images look so
 
     misread = explain_misread(options.image, options.env, list(options.given.values()))
     if misread is not None:
@@ -280,7 +280,7 @@ def _is_foreign(options: RunOptions, environ: Mapping[str, str]) -> bool:
     """Whether another runtime gets the flags, which may be able to do what kedge cannot."""
     if options.runtime or not (options.passed_on or options.net or options.network):
         return options.is_foreign
-    from kedge.runtime.words.configured import read_configured  # late: few ask for what kedge refuses
+    from kedge.runtime.command_line.config_files import read_configured  # late: few ask for what kedge refuses
 
     return RunOptions(runtime=read_configured("runtime", environ)).is_foreign
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kedge.errors import KedgeError, UsageError
+from kedge.runtime.command_line.binds import BIND_GRAMMAR, MOUNT_GRAMMAR, collect_binds, parse_bind, parse_mount
 from kedge.runtime.facts import Bind
 from kedge.runtime.options import RunOptions
-from kedge.runtime.words.binds import BIND_GRAMMAR, MOUNT_GRAMMAR, collect_binds, parse_bind, parse_mount
 
 
 def show(bind: Bind) -> str:

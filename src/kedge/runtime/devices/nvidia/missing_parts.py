@@ -7,8 +7,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kedge.runtime.devices.driver import Driver
-    from kedge.runtime.devices.libraries import Libraries
+    from kedge.runtime.devices.nvidia.driver import Driver
+    from kedge.runtime.devices.nvidia.libraries import Libraries
     from kedge.runtime.facts import HostFacts
     from kedge.runtime.views import View
 

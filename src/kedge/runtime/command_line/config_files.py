@@ -28,7 +28,7 @@ def settle_options(options: RunOptions, environ: Mapping[str, str], names: tuple
 
 
 def _check_root(value: str, environ: Mapping[str, str]) -> None:
-    from kedge.runtime.words.flag_table import FLAGS  # late: few set it, though every start has loaded it
+    from kedge.runtime.command_line.flag_table import FLAGS  # late: few set it, though every start has loaded it
 
     flag = next(flag for flag in FLAGS if "root-from" in flag.names)
     if value not in flag.metavar.split("|"):

@@ -9,7 +9,7 @@ import pytest
 
 from kedge.compat.rules.libcuda_choice import cuda_major, is_data_center
 from kedge.runtime.devices import plan_devices
-from kedge.runtime.devices.elf_notes import read_note
+from kedge.runtime.devices.nvidia.elf_notes import read_note
 from kedge.runtime.facts import Additions, ImageFacts
 from kedge.runtime.options import RunOptions
 from kedge.runtime.views import TableView
