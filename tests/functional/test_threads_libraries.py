@@ -75,7 +75,7 @@ def test_threads_no_list_grows_old() -> None:
 
 @about(35)
 def test_threads_libraries_of_the_host_come_after_the_images_own() -> None:
-    # only where a libcuda of the image would win do the host's go first; unit/runtime/environment/test_environment.py has the rest
+    # only where a libcuda of the image would win do the host's go first; test_environment.py has more
     image = payloads.make_image("LD_LIBRARY_PATH=/opt/app/lib")
     assert payloads.plan(image).environ["LD_LIBRARY_PATH"] == f"/opt/app/lib:{LIBRARIES}"
     env = f'{CUDA_IMAGE}export LD_LIBRARY_PATH="/opt/stubs"\n'

@@ -59,10 +59,10 @@ def show(target: Any) -> dict[str, Any]:
 def describe_hidden(tables: Any) -> Any:
     """This machine, were /proc/driver hidden, as sandboxes do it: the driver itself must be asked."""
     from kedge.ops.explain.host_target import describe_host
+    from kedge.posix.views import DirectoryView
     from kedge.runtime.gather import gather_host
-    from kedge.runtime.views import FolderView
 
-    class HidingView(FolderView):
+    class HidingView(DirectoryView):
         def resolve(self, path: str) -> str:
             hidden = ("/proc/driver", "/sys/module/nvidia")
             return "/nonexistent" if path.startswith(hidden) else super().resolve(path)

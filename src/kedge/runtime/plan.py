@@ -14,10 +14,10 @@ from kedge.runtime.operations import LATER, MAY, MUST, NEW, OLD, SESSION, WARN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from kedge.posix.views import View
     from kedge.runtime.facts import Additions, Bind, HostFacts, ImageFacts, Payload
     from kedge.runtime.operations import Operation
     from kedge.runtime.options import RunOptions
-    from kedge.runtime.views import View
 
 GUARDED = MS_NOSUID | MS_NODEV
 # A current directory that is one of these, or below one of the second, is the image's business.

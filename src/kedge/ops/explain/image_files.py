@@ -21,7 +21,7 @@ from kedge.model.platform import Platform
 from kedge.runtime.devices.nvidia.libcuda import find_carried, read_branches
 
 if TYPE_CHECKING:
-    from kedge.runtime.views import View
+    from kedge.posix.views import View
 
 _SMALL = 64 << 10
 _LIBC = 4 << 20  # bytes of a C library that are searched for its version

@@ -11,13 +11,13 @@ import pytest
 
 from kedge.errors import RuntimeUnsuited, UsageError
 from kedge.ops.containers.other_runtimes import find_runtime, find_setuid_apptainer
+from kedge.posix.views import TableView
 from kedge.runtime.adapters import RUNTIMES, ForeignImage, ForeignPlan, plan_foreign, render_table
 from kedge.runtime.adapters.apptainer import show_bind
 from kedge.runtime.adapters.podman import show_volume
 from kedge.runtime.adapters.rules import HONOURED, IGNORED, OWN, REFUSED, is_given, option_names
 from kedge.runtime.facts import Additions, Bind, HostFacts, ImageFacts
 from kedge.runtime.options import RunOptions
-from kedge.runtime.views import TableView
 from tests.requirements import REPOSITORY
 
 PROGRAMS = ("/bin/sh", "/bin/tool")

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 from kedge.formats.singularityd import files
 from kedge.formats.singularityd.environment import render_environment
+from kedge.posix.views import DirectoryView, TableView
 from kedge.runtime.environment.action_script import make_shell_payload, uses_bash
 from kedge.runtime.environment.entrypoint import Entrypoint
 from kedge.runtime.environment.env_scripts import Variables, run_script
 from kedge.runtime.environment.env_settings import EnvironmentInputs
 from kedge.runtime.environment.payload import make_plain_payload, run_steps
 from kedge.runtime.environment.shell_words import NotPlain, expand_quoted, split_words
-from kedge.runtime.views import FolderView, TableView
 from tests.builders.busybox import read_busybox
 from tests.requirements import require_program
 
@@ -273,9 +273,9 @@ def test_both_evaluators_give_the_same_environment(
         return made
 
     plain = make()
-    assert run_steps(plain, FolderView("/")) == len(plain.steps)
+    assert run_steps(plain, DirectoryView("/")) == len(plain.steps)
     expected = make_plain_payload(plain, Entrypoint(["env"])).environ
-    payload = make_shell_payload(make(), 0, Entrypoint([require_program("env"), "-0"]), FolderView("/"), "exec")
+    payload = make_shell_payload(make(), 0, Entrypoint([require_program("env"), "-0"]), DirectoryView("/"), "exec")
     done = subprocess.run(
         [*shell_words(shell), *payload.argv[1:]], env=payload.environ, capture_output=True, check=True, timeout=30
     )

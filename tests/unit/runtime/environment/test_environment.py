@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import FileProblem, UsageError
+from kedge.posix.views import TableView
 from kedge.runtime.environment.env_requests import split_pairs
 from kedge.runtime.environment.env_settings import DEFAULT_PATH
 from kedge.runtime.facts import Additions
-from kedge.runtime.views import TableView
 from tests.builders.payloads import ENV, make_host, make_image, make_plain_image, plan
 from tests.requirements import REPOSITORY
 

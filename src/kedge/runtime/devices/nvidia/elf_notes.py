@@ -7,7 +7,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal
 
-    from kedge.runtime.views import View
+    from kedge.posix.views import View
 
 _HEADER, _ENTRY = 64, 64  # of 64-bit files; a driver has no others
 _SHT_NOTE = 7

@@ -11,8 +11,8 @@ from kedge.runtime.facts import Additions, Bind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from kedge.posix.views import View
     from kedge.runtime.facts import HostFacts
-    from kedge.runtime.views import View
 
 _LISTS = "/etc/nvidia-container-runtime/host-files-for-container.d"
 _FOLDERS = ("/usr/lib/aarch64-linux-gnu/nvidia", "/usr/lib/aarch64-linux-gnu/tegra")

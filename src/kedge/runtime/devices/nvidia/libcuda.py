@@ -27,8 +27,8 @@ from kedge.runtime.facts import LIBRARIES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from kedge.posix.views import View
     from kedge.runtime.devices.nvidia.driver import Card
-    from kedge.runtime.views import View
 
 _PLACES = ("/usr/local/cuda/compat", "/usr/local/cuda/compat/lib.real", "/usr/local/cuda/compat/lib")
 _TOOLKITS = "/usr/local"

@@ -13,8 +13,8 @@ from kedge.runtime.facts import LIBRARIES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from kedge.posix.views import View
     from kedge.runtime.facts import HostFacts
-    from kedge.runtime.views import View
 
 _PREFIXES = (
     *("libcuda", "libnv", "libvdpau_nvidia"),

@@ -7,10 +7,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kedge.posix.views import View
     from kedge.runtime.devices.nvidia.driver import Driver
     from kedge.runtime.devices.nvidia.libraries import Libraries
     from kedge.runtime.facts import HostFacts
-    from kedge.runtime.views import View
 
 _NVIDIA = b"0x10de"
 _PCI = "/sys/bus/pci/devices"

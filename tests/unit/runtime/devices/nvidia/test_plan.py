@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from kedge.posix.views import DirectoryView, TableView
 from kedge.runtime.devices import plan_devices
 from kedge.runtime.devices.nvidia.plan import list_programs
 from kedge.runtime.facts import Additions, HostFacts, ImageFacts
 from kedge.runtime.options import RunOptions
-from kedge.runtime.views import FolderView, TableView
 from tests.builders.gpu_hosts import (
     ARM,
     COMPUTE,
@@ -269,7 +269,7 @@ def test_nvidia_works_on_real_folders(tmp_path: Path) -> None:
         else:
             place.write_bytes(content.encode() if isinstance(content, str) else content or b"")
             place.chmod(0o755)
-    on_disk = plan(HostFacts(view=FolderView(str(tmp_path)), environ={}))
+    on_disk = plan(HostFacts(view=DirectoryView(str(tmp_path)), environ={}))
     in_table = plan(make_host(make_driver_tree()))
     assert on_disk.libraries == in_table.libraries
     assert on_disk.binds == in_table.binds
@@ -281,7 +281,7 @@ def test_nvidia_sockets_of_services_are_reached(tmp_path: Path) -> None:
     place = tmp_path / "var/run/nvidia-persistenced"
     place.mkdir(parents=True)
     os.mkfifo(place / "socket")
-    additions = plan(HostFacts(view=FolderView(str(tmp_path)), environ={}))
+    additions = plan(HostFacts(view=DirectoryView(str(tmp_path)), environ={}))
     assert "/var/run/nvidia-persistenced/socket" in {bind.destination for bind in additions.binds}
 
 
@@ -290,14 +290,14 @@ def test_nvidia_links_in_a_circle_are_left_out(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "libcuda.so.1").symlink_to("libcuda.so")
     (folder / "libcuda.so").symlink_to("libcuda.so.1")
-    assert plan(HostFacts(view=FolderView(str(tmp_path)), environ={})).libraries == []
+    assert plan(HostFacts(view=DirectoryView(str(tmp_path)), environ={})).libraries == []
 
 
 def test_nvidia_imports_little() -> None:
     code = (
-        "from kedge.runtime.facts import HostFacts, ImageFacts; from kedge.runtime.views import FolderView\n"
+        "from kedge.runtime.facts import HostFacts, ImageFacts; from kedge.posix.views import DirectoryView\n"
         "from kedge.runtime.options import RunOptions; from kedge.runtime.devices import plan_devices\n"
-        "view = FolderView('/'); host = HostFacts(view=view, environ={}, machine='x86_64')\n"
+        "view = DirectoryView('/'); host = HostFacts(view=view, environ={}, machine='x86_64')\n"
         "plan_devices(RunOptions(nv=True, rocm=True, contain=True), host, ImageFacts(view=view, path='/i'))\n"
         "print(*sys.modules)"
     )

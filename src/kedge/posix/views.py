@@ -51,7 +51,7 @@ MAXIMUM_LINKS = 40  # as the kernel
 _KINDS = {stat.S_IFDIR: "d", stat.S_IFREG: "f"}
 
 
-class FolderView:
+class DirectoryView:
     """The tree below a directory of this machine; `/` is the host itself."""
 
     def __init__(self, root: str, *, is_still: bool = False) -> None:

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from kedge.formats.squashfs.view import SquashView
 from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
 from kedge.layers.folder import FolderOptions, read_folder
 from kedge.model.tree import copy_tree
-from kedge.runtime.images.squashfs_view import SquashView
-from kedge.runtime.views import FolderView
+from kedge.posix.views import DirectoryView
 
 PATHS = ("/", "/bin", "/bin/sh", "/sh", "/out", "/loop", "/a/../bin/tool", "/none", "/bin/sh/x", "/up", "/data/big")
 
 
 @pytest.fixture
-def views(tmp_path: Path) -> Iterator[tuple[SquashView, FolderView]]:
+def views(tmp_path: Path) -> Iterator[tuple[SquashView, DirectoryView]]:
     root = tmp_path / "root"
     for folder in ("bin", "a", "data"):
         (root / folder).mkdir(parents=True)
@@ -38,10 +38,10 @@ def views(tmp_path: Path) -> Iterator[tuple[SquashView, FolderView]]:
     with path.open("w+b") as file, SquashWriter(file, SquashOptions()) as writer:
         writer.finish(copy_tree(tree, source, writer))
     with path.open("rb") as file, SquashView(file) as view:
-        yield view, FolderView(str(root))
+        yield view, DirectoryView(str(root))
 
 
-def test_squashfs_view_sees_what_a_folder_has(views: tuple[SquashView, FolderView]) -> None:
+def test_squashfs_view_sees_what_a_folder_has(views: tuple[SquashView, DirectoryView]) -> None:
     packed, folder = views
     for path in PATHS:
         if path == "/loop":
@@ -55,7 +55,7 @@ def test_squashfs_view_sees_what_a_folder_has(views: tuple[SquashView, FolderVie
         assert packed.resolve(path) == folder.resolve(path), path
 
 
-def test_squashfs_view_reads_pieces(views: tuple[SquashView, FolderView]) -> None:
+def test_squashfs_view_reads_pieces(views: tuple[SquashView, DirectoryView]) -> None:
     packed, folder = views
     assert packed.read("/data/big", 10, 200_000) == folder.read("/data/big", 10, 200_000)
     assert packed.read("/data/big", 10, 10_000_000) == b""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.runtime.views import FolderView, TableView
+from kedge.posix.views import DirectoryView, TableView
 
 
 def make_tree(folder: Path) -> Path:
@@ -29,7 +29,7 @@ def make_tree(folder: Path) -> Path:
 
 
 def test_view_links_stay_inside(tmp_path: Path) -> None:
-    view = FolderView(str(make_tree(tmp_path)))
+    view = DirectoryView(str(make_tree(tmp_path)))
     assert view.read("/absolute") == b"inside\n"
     assert view.read("/climbing") == b"inside\n"
     assert view.read("/out") is None
@@ -40,7 +40,7 @@ def test_view_links_stay_inside(tmp_path: Path) -> None:
 def test_view_kinds_and_names(tmp_path: Path) -> None:
     root = make_tree(tmp_path)
     os.mkfifo(root / "pipe")
-    view = FolderView(str(root))
+    view = DirectoryView(str(root))
     assert [view.kind(path) for path in ("/etc", "/bin/sh", "/pipe", "/nothing", "/var/run")] == ["d", "f", "c", "", ""]
     assert view.read("/pipe") is None
     assert view.names("/usr") == ["bin"]
@@ -50,11 +50,11 @@ def test_view_kinds_and_names(tmp_path: Path) -> None:
 
 
 def test_view_dangling_link_leads_where_it_says(tmp_path: Path) -> None:
-    assert FolderView(str(make_tree(tmp_path))).resolve("/var/run/lock") == "/run/lock"
+    assert DirectoryView(str(make_tree(tmp_path))).resolve("/var/run/lock") == "/run/lock"
 
 
 def test_view_loop_is_an_error_not_an_endless_search(tmp_path: Path) -> None:
-    view = FolderView(str(make_tree(tmp_path)))
+    view = DirectoryView(str(make_tree(tmp_path)))
     with pytest.raises(OSError, match="symbolic links"):
         view.resolve("/loop/x")
     assert view.kind("/loop") == ""
@@ -62,12 +62,12 @@ def test_view_loop_is_an_error_not_an_endless_search(tmp_path: Path) -> None:
 
 
 def test_view_reads_no_more_than_asked(tmp_path: Path) -> None:
-    view = FolderView(str(make_tree(tmp_path)))
+    view = DirectoryView(str(make_tree(tmp_path)))
     assert view.read("/etc/passwd", 3) == b"ins"
 
 
 def test_table_view_agrees_with_a_folder(tmp_path: Path) -> None:
-    folder = FolderView(str(make_tree(tmp_path)))
+    folder = DirectoryView(str(make_tree(tmp_path)))
     table = TableView(
         {
             "/etc/passwd": b"inside\n",
@@ -86,7 +86,7 @@ def test_table_view_agrees_with_a_folder(tmp_path: Path) -> None:
 
 def test_view_of_a_still_tree_says_the_same(tmp_path: Path) -> None:
     root = str(make_tree(tmp_path))
-    moving, still = FolderView(root), FolderView(root, is_still=True)
+    moving, still = DirectoryView(root), DirectoryView(root, is_still=True)
     for path in (
         "/",
         "/etc",
