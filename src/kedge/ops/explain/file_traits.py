@@ -15,6 +15,7 @@ from kedge.errors import UnsupportedFormat, UsageError
 from kedge.formats.sif.identify import FileKind, find_payload, identify_file
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.singularityd.derive import derive_section, read_oci_words
+from kedge.formats.squashfs.view import SquashView
 from kedge.frozen import replace
 from kedge.model.reference import Reference
 from kedge.ops.explain.image_files import find_machine, look_inside
@@ -26,12 +27,11 @@ from kedge.ops.sources.classify import Source
 from kedge.ops.sources.image_source import LayeredImage
 from kedge.ops.sources.open_local import open_any_image
 from kedge.posix.files import explained
-from kedge.runtime.images.squashfs_view import SquashView
-from kedge.runtime.views import FolderView
+from kedge.posix.views import DirectoryView
 
 if TYPE_CHECKING:
     from kedge.compat.tables.load import Tables
-    from kedge.runtime.views import View
+    from kedge.posix.views import View
 
 _FROM = "org.label-schema.usage.singularity.deffile.from"
 _BOOTSTRAP = "org.label-schema.usage.singularity.deffile.bootstrap"
@@ -97,7 +97,7 @@ def _join_files(traits: ImageTraits, files: Mapping[str, Fact], notes: list[str]
 def _open_view(path: Path) -> Iterator[tuple[View | None, str]]:
     """A look into the image's files, and the architecture that a SIF states; no view where there is none to have."""
     if path.is_dir():
-        yield FolderView(str(path.absolute()), is_still=True), ""
+        yield DirectoryView(str(path.absolute()), is_still=True), ""
         return
     with path.open("rb") as file:
         if identify_file(file) is FileKind.SIF:
