@@ -23,6 +23,7 @@ from kedge.ops.explain.layered_traits import name_reference, read_layered_traits
 from kedge.ops.images.inspect import Inspection, inspect_path
 from kedge.ops.images.inspect_remote import inspect_remote_sif
 from kedge.ops.setup.workplace import Workplace
+from kedge.ops.sources.classify import Source
 from kedge.ops.sources.image_source import LayeredImage
 from kedge.ops.sources.open_local import open_any_image
 from kedge.posix.files import explained
@@ -55,13 +56,13 @@ def read_archive_traits(reference: Reference, workplace: Workplace, tables: Tabl
         image.close()
 
 
-def read_remote_sif_traits(reference: Reference, workplace: Workplace, tables: Tables, *, offline: bool) -> ImageTraits:
+def read_remote_sif_traits(source: Source, workplace: Workplace, tables: Tables, *, offline: bool) -> ImageTraits:
     """Of a SIF elsewhere its labels and config are read, by ranges; one that is stored is read as a file is."""
     with workplace.open_store() as store:
-        found = inspect_remote_sif(reference, workplace, store, offline=offline)
+        found = inspect_remote_sif(source, workplace, store, offline=offline)
     if found.path is not None:
-        return replace(read_path_traits(found.path, tables), name=name_reference(reference))
-    traits = _read_inspection(name_reference(reference), found.inspection, tables, found.architecture)
+        return replace(read_path_traits(found.path, tables), name=name_reference(source.reference))
+    traits = _read_inspection(name_reference(source.reference), found.inspection, tables, found.architecture)
     return replace(traits, size=found.size)
 
 

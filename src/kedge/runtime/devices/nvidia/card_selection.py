@@ -7,12 +7,12 @@ only the chosen nodes are there, and numbers count those: they are rewritten, or
 
 from __future__ import annotations
 
-from kedge.runtime.devices.driver import read_pairs
 from kedge.runtime.devices.image_variables import read_user_variable
+from kedge.runtime.devices.nvidia.driver import read_pairs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kedge.runtime.devices.driver import Card, Driver
+    from kedge.runtime.devices.nvidia.driver import Card, Driver
     from kedge.runtime.facts import HostFacts
     from kedge.runtime.options import RunOptions
 

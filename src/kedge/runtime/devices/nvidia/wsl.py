@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.runtime.devices.libraries import follow_links
+from kedge.runtime.devices.nvidia.libraries import follow_links
 from kedge.runtime.facts import Additions, Bind
 
 TYPE_CHECKING = False

@@ -12,7 +12,7 @@ import pytest
 
 from kedge.posix.views import DirectoryView, TableView
 from kedge.runtime.devices import plan_devices
-from kedge.runtime.devices.nvidia import list_programs
+from kedge.runtime.devices.nvidia.plan import list_programs
 from kedge.runtime.facts import Additions, HostFacts, ImageFacts
 from kedge.runtime.options import RunOptions
 from tests.builders.gpu_hosts import (

@@ -20,15 +20,15 @@ from kedge.compat.rules.libcuda_choice import (
     is_data_center,
 )
 from kedge.compat.versions import order
-from kedge.runtime.devices.driver import is_version
-from kedge.runtime.devices.libraries import split_name
+from kedge.runtime.devices.nvidia.driver import is_version
+from kedge.runtime.devices.nvidia.libraries import split_name
 from kedge.runtime.environment.library_path import find_library_folders
 from kedge.runtime.facts import LIBRARIES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kedge.posix.views import View
-    from kedge.runtime.devices.driver import Card
+    from kedge.runtime.devices.nvidia.driver import Card
 
 _PLACES = ("/usr/local/cuda/compat", "/usr/local/cuda/compat/lib.real", "/usr/local/cuda/compat/lib")
 _TOOLKITS = "/usr/local"
@@ -152,7 +152,7 @@ def read_branches(view: View, carried: _Carried) -> None:
     """Fill in what the library says about itself, if it says anything that can be read."""
     import json  # late: only where the image's driver is newer than the host's
 
-    from kedge.runtime.devices.elf_notes import read_note
+    from kedge.runtime.devices.nvidia.elf_notes import read_note
 
     text = read_note(view, f"{carried.folder}/libcuda.so.{carried.version}", _SECTION, _OWNER)
     try:

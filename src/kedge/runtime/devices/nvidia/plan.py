@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from kedge.runtime.devices.driver import Driver
 from kedge.runtime.devices.image_variables import read_image_variable, read_user_variable
-from kedge.runtime.devices.libraries import Libraries, find_libraries
-from kedge.runtime.devices.selection import VARIABLE, CardSelection, select_cards
+from kedge.runtime.devices.nvidia.card_selection import VARIABLE, CardSelection, select_cards
+from kedge.runtime.devices.nvidia.driver import Driver
+from kedge.runtime.devices.nvidia.libraries import Libraries, find_libraries
 from kedge.runtime.facts import Additions, Bind
 
 TYPE_CHECKING = False
@@ -74,11 +74,11 @@ def plan_nvidia(options: RunOptions, host: HostFacts, image: ImageFacts) -> Addi
 def _plan_special(host: HostFacts) -> Additions | None:
     """Hosts on which the driver is laid out in another way: Windows' subsystem for Linux, and Jetson boards."""
     if host.view.kind("/dev/dxg") and not host.view.kind("/dev/nvidiactl"):
-        from kedge.runtime.devices.wsl import plan_wsl  # late: one kind of host
+        from kedge.runtime.devices.nvidia.wsl import plan_wsl  # late: one kind of host
 
         return plan_wsl(host)
     if host.machine == "aarch64" and host.view.kind("/etc/nv_tegra_release"):
-        from kedge.runtime.devices.tegra import plan_tegra  # late: one kind of host
+        from kedge.runtime.devices.nvidia.jetson import plan_tegra  # late: one kind of host
 
         return plan_tegra(host)
     return None
@@ -180,7 +180,9 @@ def _add_variables(additions: Additions, host: HostFacts, selection: CardSelecti
 def _add_libcuda(
     additions: Additions, options: RunOptions, image: ImageFacts, libraries: Libraries, selection: CardSelection
 ) -> None:
-    from kedge.runtime.devices.compat import decide_libcuda  # late: --device decides with it too, --rocm does not
+    from kedge.runtime.devices.nvidia.libcuda import (
+        decide_libcuda,  # late: --device decides with it too, --rocm does not
+    )
 
     if not libraries.has("libcuda"):
         return
@@ -189,7 +191,7 @@ def _add_libcuda(
     additions.prepend_library_path += decision.prepend
     if decision.note:
         additions.notes.append(decision.note)
-    from kedge.runtime.devices.preflight import check_start  # late: only where there is a libcuda
+    from kedge.runtime.devices.nvidia.start_check import check_start  # late: only where there is a libcuda
 
     check_start(options, image, additions, decision, (libraries.version, selection.cards))
 
@@ -198,7 +200,7 @@ def _explain_lacks(host: HostFacts, driver: Driver, libraries: Libraries) -> lis
     is_complete = driver.version and libraries.has("libcuda") and libraries.has("libnvidia-ml") and driver.usable
     if is_complete and "nvidia-uvm" in driver.nodes and "nvidiactl" in driver.nodes:
         return []
-    from kedge.runtime.devices.missing import explain_missing  # late: only where something is missing
+    from kedge.runtime.devices.nvidia.missing_parts import explain_missing  # late: only where something is missing
 
     return explain_missing(host, driver, libraries)
 

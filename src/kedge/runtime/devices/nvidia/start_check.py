@@ -13,8 +13,8 @@ from kedge.runtime.devices.image_variables import read_image_variable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kedge.runtime.devices.compat import Decision
-    from kedge.runtime.devices.driver import Card
+    from kedge.runtime.devices.nvidia.driver import Card
+    from kedge.runtime.devices.nvidia.libcuda import Decision
     from kedge.runtime.facts import Additions, ImageFacts
     from kedge.runtime.options import RunOptions
 

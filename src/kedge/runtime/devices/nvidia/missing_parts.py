@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kedge.posix.views import View
-    from kedge.runtime.devices.driver import Driver
-    from kedge.runtime.devices.libraries import Libraries
+    from kedge.runtime.devices.nvidia.driver import Driver
+    from kedge.runtime.devices.nvidia.libraries import Libraries
     from kedge.runtime.facts import HostFacts
 
 _NVIDIA = b"0x10de"

@@ -6,7 +6,7 @@ The lists are lines of `lib|sym|dev|dir, PATH` below /etc/nvidia-container-runti
 
 from __future__ import annotations
 
-from kedge.runtime.devices.libraries import follow_links
+from kedge.runtime.devices.nvidia.libraries import follow_links
 from kedge.runtime.facts import Additions, Bind
 
 TYPE_CHECKING = False
