@@ -23,7 +23,7 @@ def main() -> None:
     from kedge.frozen import as_dict, replace
     from kedge.host.gpu_probe import probe_gpus
     from kedge.ops.explain.targets import find_target
-    from kedge.runtime.devices.libraries import find_libraries
+    from kedge.runtime.devices.nvidia.libraries import find_libraries
     from kedge.runtime.gather import gather_host
     from kedge.settings import Settings
 

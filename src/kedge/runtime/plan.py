@@ -7,10 +7,10 @@
 from __future__ import annotations
 
 from kedge.posix.constants import MS_NODEV, MS_NOSUID, MS_RDONLY
+from kedge.runtime.command_line.flags import list_names
 from kedge.runtime.environment.home import choose_home
 from kedge.runtime.facts import LIBRARIES
 from kedge.runtime.operations import LATER, MAY, MUST, NEW, OLD, SESSION, WARN
-from kedge.runtime.words.flags import list_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import os
 from kedge.doctor.surroundings import Surroundings
 from kedge.frozen import frozen
 from kedge.posix.views import DirectoryView
-from kedge.runtime.devices.driver import Driver
-from kedge.runtime.devices.libraries import Libraries, find_libraries
-from kedge.runtime.devices.missing import Lack, find_missing
+from kedge.runtime.devices.nvidia.driver import Driver
+from kedge.runtime.devices.nvidia.libraries import Libraries, find_libraries
+from kedge.runtime.devices.nvidia.missing_parts import Lack, find_missing
 from kedge.runtime.facts import HostFacts
 
 

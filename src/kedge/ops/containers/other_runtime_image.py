@@ -143,14 +143,16 @@ def _have_file(kind: str, options: RunOptions, found: ImageFile | None, say: Say
 
 def _find_config(reference: Reference, workplace: Workplace) -> bytes:
     """What the registry said when the image was fetched; nothing where it was no image of layers."""
+    from kedge.ops.sources.classify import SourceKind, classify
     from kedge.ops.sources.resolve import read_config as read_image_config
     from kedge.ops.sources.resolve import resolve
 
-    if reference.transport is not Transport.DOCKER:
+    source = classify(reference)
+    if source.kind is not SourceKind.REGISTRY:
         return b""
     with contextlib.suppress(KedgeError), workplace.open_store() as store:
-        resolved = resolve(reference, workplace, store, offline=True)
-        return b"" if resolved.manifest.is_sif else read_image_config(resolved, store)[0]
+        source = source.look_up(lambda: resolve(reference, workplace, store, offline=True))
+        return read_image_config(source.layers, store)[0] if source.layers else b""
     return b""
 
 
