@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kedge.compat.chart import Chart, make_chart
+from kedge.compat.driver_chart import Chart, make_chart
 from kedge.compat.image.read_traits import split_name
 from kedge.compat.image.traits import ImageTraits
 from kedge.compat.judge import judge

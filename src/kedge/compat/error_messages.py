@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from kedge.compat.image.image_values import clean_text
+from kedge.compat.image.clean_config import clean_text
 from kedge.frozen import JsonValue, frozen
 
 _LONGEST_LINE = 240

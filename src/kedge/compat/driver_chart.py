@@ -9,7 +9,7 @@ from kedge.compat.image.read_traits import read_traits
 from kedge.compat.image.traits import ImageTraits
 from kedge.compat.judge import judge
 from kedge.compat.rules.driver_branches import find_newest, list_branches
-from kedge.compat.rules.needs import find_offered_cuda
+from kedge.compat.rules.driver_lookup import find_offered_cuda
 from kedge.compat.tables.load import Tables, normalize_image
 from kedge.compat.target import Target
 from kedge.compat.verdict import NATIVE, UNKNOWN
