@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.errors import UsageError
+from kedge.frozen import JsonValue
 from kedge.model.form import Form
 from kedge.model.reference import Reference
 from kedge.ops.images.output_name import ImageOutput, choose_tag, read_output
@@ -28,17 +29,15 @@ class ConvertRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Converted:
+class Converted(JsonValue):
     """What a conversion did."""
+
+    json_names = (("form", "format"),)
 
     source: str
     output: Path
     form: Form
     size: int | None  # of a file; None for a directory
-
-    def as_dict(self) -> dict[str, object]:
-        """The result as `--json` prints it."""
-        return {"source": self.source, "output": str(self.output), "format": str(self.form), "size": self.size}
 
 
 def read_target(text: str, form: Form | None = None, tag: str | None = None) -> ImageOutput:

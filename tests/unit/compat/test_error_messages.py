@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.compat.messages import MESSAGES, find_clues
+from kedge.compat.error_messages import MESSAGES, find_clues
 from kedge.errors import JobFailed
 from kedge.jobs.records import Draft, Record, Records
 from kedge.model.job_state import JobStatus, State

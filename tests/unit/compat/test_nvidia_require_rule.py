@@ -6,14 +6,14 @@ from __future__ import annotations
 import pytest
 
 from kedge.compat.image.traits import Fact, ImageTraits
-from kedge.compat.rules.requirements_rule import (
+from kedge.compat.rules.nvidia_require_rule import (
     Evaluation,
     ExpressionValues,
     evaluate,
     judge_requirements,
     list_requirements,
 )
-from kedge.compat.tables.gpus import find_gpu
+from kedge.compat.tables.gpu_names import find_gpu
 from kedge.compat.tables.load import load_tables
 from kedge.compat.target import Gpu, Target
 from kedge.compat.verdict import MINOR, NATIVE, NO, NOTE, WARNING

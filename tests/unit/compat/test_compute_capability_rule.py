@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.compat.rules import capability_rule as rule
-from kedge.compat.rules.capability_rule import judge_kernels, read_kernels
-from kedge.compat.rules.capability_words import Subject, tell_kernels
+from kedge.compat.rules import compute_capability_rule as rule
+from kedge.compat.rules.compute_capability_rule import judge_kernels, read_kernels
+from kedge.compat.rules.compute_capability_text import Subject, tell_kernels
 
 LIST_2006 = "5.2 6.0 6.1 7.0 7.5 8.0+PTX (image env); 6.0+ (stated)"
 LIST_2401 = "5.2 6.0 6.1 7.0 7.2 7.5 8.0 8.6 8.7 9.0+PTX"

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
-from kedge.doctor.storage.places import StoragePlace, describe_room, find_existing, is_folder, look_at
+from kedge.doctor.storage.cache_home import StoragePlace, describe_room, find_existing, is_folder, look_at
 from kedge.doctor.surroundings import Surroundings
 from kedge.errors import KedgeError
 from kedge.model.size import format_size

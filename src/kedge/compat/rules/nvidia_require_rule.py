@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kedge.compat.rules.needs import find_offered_cuda
+from kedge.compat.rules.driver_lookup import find_offered_cuda
 from kedge.compat.target import Gpu
 from kedge.compat.verdict import NO, NOTE, WARNING, Judgement
 from kedge.compat.versions import major_minor, order

@@ -11,7 +11,7 @@ import pytest
 
 from kedge.compat.tables import gpu_index
 from kedge.compat.tables.gpu_index import find_capability
-from kedge.compat.tables.gpus import find_gpu, make_gpu
+from kedge.compat.tables.gpu_names import find_gpu, make_gpu
 from kedge.compat.tables.load import load_tables
 from kedge.errors import UnknownGpu
 from kedge.sites.profile import SHIPPED as PROFILES

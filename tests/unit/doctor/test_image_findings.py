@@ -12,7 +12,7 @@ from kedge.compat.judge import judge
 from kedge.compat.tables.load import load_tables
 from kedge.compat.target import Gpu, Target
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
-from kedge.doctor.image import explain_problem, judge_image
+from kedge.doctor.image_findings import explain_problem, judge_image
 from kedge.errors import CorruptImage
 from kedge.frozen import replace
 from kedge.ops.explain.targets import find_target

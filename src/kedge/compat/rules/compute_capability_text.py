@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from kedge.compat.rules import capability_rule as rule
+from kedge.compat.rules import compute_capability_rule as rule
 from kedge.compat.versions import order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kedge.compat.rules.capability_rule import KernelAnswer
+    from kedge.compat.rules.compute_capability_rule import KernelAnswer
 
 ERROR_209 = "error 209, 'no kernel image is available for execution on the device'"
 

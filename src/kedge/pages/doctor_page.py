@@ -6,19 +6,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from kedge.compat.chart import Chart
+from kedge.compat.driver_chart import Chart
 from kedge.compat.image.traits import ImageTraits
 from kedge.compat.verdict import Verdict
 from kedge.doctor.finding import FAIL, LEVELS, NOTE, OK, SKIPPED, WARNING, Finding
 from kedge.frozen import frozen
 from kedge.model.counting import count_things
 from kedge.pages.chart_picture import make_chart_picture
+from kedge.pages.document import Imprint, fit_page, make_page, make_section
 from kedge.pages.facts_part import make_facts, make_summary
 from kedge.pages.findings_part import make_findings, make_quiet_findings
 from kedge.pages.layers_picture import make_layers_picture
-from kedge.pages.marks import MarkStyle, find_outcome_look, make_mark
 from kedge.pages.markup import Markup, format_sentence, make_element
-from kedge.pages.skeleton import Imprint, fit_page, make_page, make_section
+from kedge.pages.symbols import MarkStyle, find_outcome_look, make_mark
 from kedge.pages.verdict_part import list_judgements, make_banner
 
 

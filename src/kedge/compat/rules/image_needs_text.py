@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kedge.compat.rules.needs import find_need
+from kedge.compat.rules.driver_lookup import find_need
 from kedge.compat.versions import order
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from kedge.frozen import frozen, list_names, replace
-from kedge.pages.marks import draw_marks
 from kedge.pages.markup import Markup, clean_text, join_markup, make_element
 from kedge.pages.stylesheet import STYLE
+from kedge.pages.symbols import draw_marks
 
 T = TypeVar("T")
 LARGEST_PAGE = 100_000  # bytes

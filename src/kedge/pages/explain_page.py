@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from kedge.compat.chart import Chart
+from kedge.compat.driver_chart import Chart
 from kedge.compat.image.traits import ImageTraits
 from kedge.compat.target import Target
 from kedge.compat.verdict import Verdict
 from kedge.pages.chart_picture import make_chart_picture
+from kedge.pages.document import Imprint, fit_page, make_page
 from kedge.pages.facts_part import make_facts, make_machine
 from kedge.pages.layers_picture import make_layers_picture
-from kedge.pages.skeleton import Imprint, fit_page, make_page
 from kedge.pages.verdict_part import make_judgements, make_verdict_banner
 
 

@@ -8,8 +8,8 @@ import pytest
 from kedge.cli.explain_text import list_layers
 from kedge.compat.image.traits import Fact, ImageTraits, Layer
 from kedge.compat.judge import judge
-from kedge.compat.rules.need_words import NOT_KNOWN, describe_driver_need, describe_gpu_need
-from kedge.compat.tables.gpus import find_gpu
+from kedge.compat.rules.image_needs_text import NOT_KNOWN, describe_driver_need, describe_gpu_need
+from kedge.compat.tables.gpu_names import find_gpu
 from kedge.compat.tables.load import load_tables
 from kedge.compat.target import Target
 from kedge.compat.verdict import NATIVE

@@ -7,7 +7,7 @@ import csv
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kedge.compat.tables.cells import TABLE_KINDS, CellProblem, TableKind
+from kedge.compat.tables.columns import TABLE_KINDS, CellProblem, TableKind
 from kedge.errors import TableProblem
 from kedge.frozen import frozen
 from kedge.model.nearest import propose

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kedge.compat.image.image_values import clean_text, list_commands, shorten_command
+from kedge.compat.image.clean_config import clean_text, list_commands, shorten_command
 from kedge.compat.image.read_traits import read_config_traits
 from kedge.compat.image.traits import ImageTraits, Layer
 from kedge.frozen import replace

@@ -14,7 +14,7 @@ from kedge.frozen import frozen
 from kedge.frozen import replace as put
 from kedge.model.reference import Reference
 from kedge.ops.explain.known_tables import Repository
-from kedge.ops.explain.layered_traits import read_registry_traits
+from kedge.ops.explain.registry_traits import read_registry_traits
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.resolve import resolve
 
@@ -30,7 +30,7 @@ class _TagFacts:
     problem: str = ""
 
 
-def look_at_tags(
+def read_tag_configs(
     tags: Sequence[str], repository: Repository, workplace: Workplace, tables: Tables, *, architecture: str = ""
 ) -> list[_TagFacts]:
     """The config of each tag, read a few at a time; a tag that cannot be read says why, and stops nobody."""
