@@ -24,9 +24,9 @@ from kedge.model.form import Form
 from kedge.model.manifest import ImageConfig
 from kedge.model.progress import Progress, Silent
 from kedge.model.tree import ContentSink, Node, NodeKind, walk
+from kedge.ops.images.make_layers import LayerOptions, as_stored_image
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.image_source import ImageSource, PackedTree, TreeImage
-from kedge.ops.sources.layered import LayerOptions, as_stored_image
 from kedge.posix.files import atomic_output, copy_range
 
 _BLOCK = 4096

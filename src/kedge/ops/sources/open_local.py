@@ -33,12 +33,12 @@ from kedge.model.reference import Reference, Transport
 from kedge.model.tree import ContentSource, Node, find
 from kedge.model.tree_view import TreeView
 from kedge.ops.setup.workplace import Workplace
-from kedge.ops.sources.architecture import find_architecture
 from kedge.ops.sources.classify import SourceKind, classify
 from kedge.ops.sources.fetch_layers import image_platform, parse_time
 from kedge.ops.sources.host_image import HostImage
 from kedge.ops.sources.image_source import ImageSource, LayeredImage, PackedTree, TreeImage
 from kedge.ops.sources.resolve import compare_platform
+from kedge.ops.sources.tree_architecture import find_architecture
 from kedge.posix.files import explained
 
 

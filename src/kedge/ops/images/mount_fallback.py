@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kedge.errors import FileProblem, KedgeError, NoSpace
 from kedge.model.reference import Reference, Transport
-from kedge.ops.images.stored import Shape, have_stored
+from kedge.ops.images.cached_image import CachedFormat, provide_cached
 from kedge.ops.images.write_image import write_sif
 from kedge.ops.setup.workplace import Workplace
 from kedge.runtime.images.node_cache_writer import NodeCache
@@ -43,4 +43,4 @@ def _can_be_file(reference: Reference, workplace: Workplace) -> bool:
 def _make_file(reference: Reference, workplace: Workplace, policy: str) -> Path:
     """The SIF in the cache that the reference is converted or downloaded to."""
     with workplace.open_store() as store:
-        return have_stored(reference, workplace, store, Shape("sif", write_sif), policy=policy)
+        return provide_cached(reference, workplace, store, CachedFormat("sif", write_sif), policy=policy)

@@ -11,7 +11,7 @@ _PROVEN = 1 << 20  # bytes that a connection has to bring before it counts as fa
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class SpeedLimits:
     """What the user accepts."""
 
     stall: float = 60.0  # seconds without data after which the connection is given up
@@ -21,7 +21,7 @@ class Pace:
 class SpeedMeter:
     """Adds up what arrives and how long that was waited for: time in which nobody reads is not the server's."""
 
-    def __init__(self, pace: Pace) -> None:
+    def __init__(self, pace: SpeedLimits) -> None:
         self._pace = pace
         self._seconds = 0.0
         self._received = 0

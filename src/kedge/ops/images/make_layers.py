@@ -8,19 +8,31 @@ the same tree and config give the same bytes.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from kedge.formats.compression import GzipLayerCompressor
 from kedge.formats.oci.stored import StoredImage, StoredLayer
 from kedge.formats.singularityd.derive import derive_section
 from kedge.formats.singularityd.inspect import parse_metadata
 from kedge.layers.tar_writer import LayerResult, write_layer
 from kedge.model.digest import Digest
-from kedge.model.manifest import OCI_CONFIG, OCI_LAYER_GZIP, OCI_MANIFEST, Manifest, parse_manifest
+from kedge.model.manifest import (
+    DOCKER_LAYER_GZIP,
+    DOCKER_LAYER_TAR,
+    OCI_CONFIG,
+    OCI_LAYER_GZIP,
+    OCI_MANIFEST,
+    Descriptor,
+    Manifest,
+    parse_manifest,
+)
 from kedge.model.progress import Progress, Silent
 from kedge.model.tree import Buffer, ContentSource, Node
 from kedge.ops.sources.image_source import ImageSource, LayeredImage, TreeImage
@@ -93,10 +105,10 @@ class _Spool:
     def chunks(self, node: Node) -> Iterator[bytes]:
         """The bytes of a file that was kept."""
         assert isinstance(node.content, int) or not node.size
-        yield from read_stretch(self._file, node.content or 0, node.size)  # type: ignore[arg-type]
+        yield from _read_stretch(self._file, node.content or 0, node.size)  # type: ignore[arg-type]
 
 
-def read_stretch(file: BinaryIO, offset: int, size: int) -> Iterator[bytes]:
+def _read_stretch(file: BinaryIO, offset: int, size: int) -> Iterator[bytes]:
     """The bytes of a part of a file that others may read from meanwhile."""
     done = 0
     while done < size:
@@ -164,4 +176,46 @@ def _make_manifest(config: bytes, result: LayerResult) -> Manifest:
 
 
 def _reader(file: BinaryIO, size: int) -> Callable[[], Iterator[bytes]]:
-    return lambda: read_stretch(file, 0, size)
+    return lambda: _read_stretch(file, 0, size)
+
+
+@contextlib.contextmanager
+def compress_layers(image: StoredImage, options: LayerOptions) -> Iterator[StoredImage]:
+    """The image with plain layers as gzip, the same bytes every time; valid inside the block.
+
+    `docker save` keeps layers as plain tar, and registries want gzip. Only for images whose manifest kedge made: one
+    that came with a manifest keeps its layers, and so its digest.
+    """
+    place = options.temporary or Path(tempfile.gettempdir())
+    with contextlib.ExitStack() as closing:
+        with explained(place):
+            spool = closing.enter_context(tempfile.TemporaryFile(prefix="kedge-layers-", dir=place))
+            pairs = [
+                _compress(layer, spool, options.threads) if entry.media_type == DOCKER_LAYER_TAR else (layer, entry)
+                for layer, entry in zip(image.layers, image.manifest.layers, strict=True)
+            ]
+            spool.flush()
+        manifest = _put_layers(image.manifest, [entry for _, entry in pairs])
+        yield replace(image, manifest=manifest, layers=tuple(layer for layer, _ in pairs))
+
+
+def _compress(layer: StoredLayer, spool: BinaryIO, threads: int) -> tuple[StoredLayer, Descriptor]:
+    """Write one layer behind those that are in the spool."""
+    start, hasher, compressor = spool.tell(), hashlib.sha256(), GzipLayerCompressor(threads)
+    for chunk in layer.open():
+        data = compressor.compress(chunk)
+        hasher.update(data)
+        spool.write(data)
+    data = compressor.flush()
+    hasher.update(data)
+    spool.write(data)
+    size, digest = spool.tell() - start, Digest("sha256", hasher.hexdigest())
+    made = replace(layer, digest=digest, size=size, open=partial(_read_stretch, spool, start, size))
+    return made, Descriptor(DOCKER_LAYER_GZIP, digest, size)
+
+
+def _put_layers(manifest: Manifest, layers: list[Descriptor]) -> Manifest:
+    document = {**json.loads(manifest.raw), "layers": [layer.as_json() for layer in layers]}
+    made = parse_manifest(json.dumps(document, separators=(",", ":")).encode())
+    assert isinstance(made, Manifest)
+    return made

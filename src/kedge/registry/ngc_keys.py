@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from kedge.model.logins import NGC_VARIABLES
+from kedge.model.login_sources import NGC_VARIABLES
 from kedge.registry.docker_config import Login
 
 NGC_USER = "$oauthtoken"

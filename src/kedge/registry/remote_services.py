@@ -6,8 +6,8 @@ from __future__ import annotations
 import json
 
 from kedge.errors import InvalidSetting
-from kedge.registry.hints import Situation, explain_response
-from kedge.registry.remotes import Remote
+from kedge.registry.remote_yaml import Remote
+from kedge.registry.response_errors import Situation, explain_response
 from kedge.registry.transport import HttpRequest, HttpTransport
 
 SERVICES = {"libraryAPI": "Library", "keystoreAPI": "Keystore", "tokenAPI": "Token", "consentAPI": "Consent"}

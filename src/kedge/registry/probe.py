@@ -14,21 +14,21 @@ from functools import partial
 
 from kedge.errors import AccessDenied, AuthenticationFailed, KedgeError
 from kedge.posix.questions import answer_within
-from kedge.registry.access import Access
 from kedge.registry.client import RegistryClient
+from kedge.registry.client_setup import Access
+from kedge.registry.connection_errors import ConnectionFailure, FailureKind
 from kedge.registry.mirrors import Endpoint
 from kedge.registry.secret import redact_url, scrub
 from kedge.registry.transport import HttpRequest, HttpTransport, split_url
-from kedge.registry.trouble import Trouble, TroubleKind
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    """One registry, asked once; `trouble` is why it gave no answer."""
+class ProbeResult:
+    """One registry, asked once; `failure` is why it gave no answer."""
 
     host: str
     seconds: float
-    trouble: Trouble | None = None
+    failure: ConnectionFailure | None = None
     is_page: bool = False  # it answered with a web page: a login page or a proxy stands in between
     proxy: str = ""  # its address without login, and the variable that names it
 
@@ -47,7 +47,7 @@ def _make_hasty(access: Access, seconds: float) -> Access:
     return replace(access, transport=HttpTransport(options))
 
 
-def probe_registries(endpoints: Iterable[Endpoint], access: Access, seconds: float) -> list[Reach]:
+def probe_registries(endpoints: Iterable[Endpoint], access: Access, seconds: float) -> list[ProbeResult]:
     """Ask each registry for its API's root, all at once; no login is sent. Takes `seconds` at most."""
     hasty = _make_hasty(access, seconds)
     probes = {each.host: _Probe(each, hasty) for each in endpoints}
@@ -92,31 +92,31 @@ class _Probe:
         self._url = f"{scheme}://{endpoint.host}/v2/"
         self._has_address = False
 
-    def run(self) -> Reach:
+    def run(self) -> ProbeResult:
         began = time.monotonic()
-        trouble = self._transport.look_up(self._url)
+        failure = self._transport.look_up(self._url)
         self._has_address = True
         is_page = False
-        if trouble is None:
-            trouble, is_page = self._exchange()
-        return self._describe(time.monotonic() - began, trouble, is_page=is_page)
+        if failure is None:
+            failure, is_page = self._exchange()
+        return self._describe(time.monotonic() - began, failure, is_page=is_page)
 
-    def _exchange(self) -> tuple[Trouble | None, bool]:
+    def _exchange(self) -> tuple[ConnectionFailure | None, bool]:
         request = HttpRequest("GET", self._url, verify=not self._endpoint.insecure, follow=False)
         answer = self._transport.try_once(request)
-        if isinstance(answer, Trouble):
-            is_plain = self._endpoint.insecure and answer.kind is TroubleKind.NOT_TLS
+        if isinstance(answer, ConnectionFailure):
+            is_plain = self._endpoint.insecure and answer.kind is FailureKind.NOT_TLS
             return (None if is_plain else answer), False
         with answer:
             return None, (answer.header("Content-Type") or "").lower().startswith("text/html")
 
-    def describe_late(self, seconds: float) -> Reach:
+    def describe_late(self, seconds: float) -> ProbeResult:
         if self._has_address or self._find_proxy():
-            return self._describe(seconds, Trouble(TroubleKind.TIMEOUT))
-        return self._describe(seconds, Trouble(TroubleKind.NAME_LATER, "the name service does not answer"))
+            return self._describe(seconds, ConnectionFailure(FailureKind.TIMEOUT))
+        return self._describe(seconds, ConnectionFailure(FailureKind.NAME_LATER, "the name service does not answer"))
 
-    def _describe(self, seconds: float, trouble: Trouble | None, *, is_page: bool = False) -> Reach:
-        return Reach(self._endpoint.host, seconds, trouble, is_page, self._find_proxy())
+    def _describe(self, seconds: float, failure: ConnectionFailure | None, *, is_page: bool = False) -> ProbeResult:
+        return ProbeResult(self._endpoint.host, seconds, failure, is_page, self._find_proxy())
 
     def _find_proxy(self) -> str:
         parts = split_url(self._url)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from kedge.errors import DigestMismatch, RegistryProtocolError
+from kedge.registry.connection_errors import explain_break
 from kedge.registry.secret import redact_url
 from kedge.registry.transport import Response
-from kedge.registry.trouble import explain_break
 
 _CONTENT_RANGE = re.compile(r"bytes\s+(\d{1,19})-(\d{1,19})/(\d{1,19}|\*)\s*\Z", re.IGNORECASE)
 

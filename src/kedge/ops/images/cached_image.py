@@ -27,7 +27,7 @@ Write = Callable[[BinaryIO, ImageSource, WriteOptions], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class CachedFormat:
     """A kind of file: its name, which is part of the key, and what writes it."""
 
     name: str
@@ -36,14 +36,16 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredFile:
+class CachedFile:
     """What the store calls the file, and what makes it where it is not there."""
 
     key: str
     build: Callable[[BinaryIO], None]
 
 
-def find_source(reference: Reference, workplace: Workplace, store: Store, shape: Shape, *, policy: str) -> StoredFile:
+def find_cached_file(
+    reference: Reference, workplace: Workplace, store: Store, shape: CachedFormat, *, policy: str
+) -> CachedFile:
     """Look up what the reference means; nothing is downloaded but its manifest. `policy` is that of --pull."""
     source = classify(reference)
     place = _Place(reference, workplace, store, shape)
@@ -53,9 +55,11 @@ def find_source(reference: Reference, workplace: Workplace, store: Store, shape:
     return place.from_layers(source.layers) if source.layers else place.from_sif(source, is_offline=policy == "never")
 
 
-def have_stored(reference: Reference, workplace: Workplace, store: Store, shape: Shape, *, policy: str) -> Path:
+def provide_cached(
+    reference: Reference, workplace: Workplace, store: Store, shape: CachedFormat, *, policy: str
+) -> Path:
     """The file in the store, made where it is not there."""
-    source = find_source(reference, workplace, store, shape, policy=policy)
+    source = find_cached_file(reference, workplace, store, shape, policy=policy)
     with store.use_image(source.key):
         found = store.find_image(source.key)
         if found is not None:
@@ -87,14 +91,14 @@ class _Place:
     reference: Reference
     workplace: Workplace
     store: Store
-    shape: Shape
+    shape: CachedFormat
 
     def key(self, identity: str) -> str:
         """Everything that the bytes depend on."""
         source = f" {self.reference}" if self.shape.names_source else ""
         return f"{self.shape.name}{source} {identity} {self.workplace.settings.compression} v1"
 
-    def from_layers(self, resolved: Resolved) -> StoredFile:
+    def from_layers(self, resolved: Resolved) -> CachedFile:
         """An image of layers: they stream through the store."""
         from kedge.ops.images.pull import image_key
 
@@ -110,15 +114,15 @@ class _Place:
             self._require_room(resolved)
             self._write(file, open_remote_image(resolved, self.workplace, self.store))
 
-        return StoredFile(key, build)
+        return CachedFile(key, build)
 
-    def from_sif(self, source: Source, *, is_offline: bool) -> StoredFile:
+    def from_sif(self, source: Source, *, is_offline: bool) -> CachedFile:
         """A file that is a SIF already."""
         from kedge.ops.sources.fetch_sif import find_sif_source
 
         sif = find_sif_source(source, self.workplace, self.store, offline=is_offline)
         if self.shape.name == "sif":
-            return StoredFile(sif.key, sif.write)
+            return CachedFile(sif.key, sif.write)
 
         def build(file: BinaryIO) -> None:
             from kedge.ops.sources.open_local import open_any_image
@@ -127,9 +131,9 @@ class _Place:
                 path = self.store.build_image(sif.key, sif.write, notify=self.workplace.progress.note)
                 self._write(file, open_any_image(Reference(Transport.FILE, path=str(path)), self.workplace))
 
-        return StoredFile(self.key(sif.key), build)
+        return CachedFile(self.key(sif.key), build)
 
-    def from_local(self) -> StoredFile:
+    def from_local(self) -> CachedFile:
         """A file, an archive, a daemon's image: known by its digest, or by the state of the file."""
         from kedge.ops.sources.image_source import LayeredImage
         from kedge.ops.sources.open_local import open_any_image, open_local_image
@@ -139,7 +143,7 @@ class _Place:
             identity = str(image.manifest.digest) if isinstance(image, LayeredImage) else self._describe_file()
         finally:
             image.close()
-        return StoredFile(
+        return CachedFile(
             self.key(identity), lambda file: self._write(file, open_any_image(self.reference, self.workplace))
         )
 
