@@ -64,10 +64,7 @@ def _dispatch(words: list[str], options: GlobalOptions) -> int:
     if chosen.version:
         sys.stdout.write(f"kedge version {VERSION}\n")
         return 0
-    if rest and rest[0] == "help":
-        rest = [*rest[1:], "--help"] if rest[1:] else []
-        chosen.help = not rest
-    elif chosen.help and rest:
+    if chosen.help and rest:
         rest = [*rest, "--help"]
     if not rest and options.json and not chosen.help:
         raise UsageError("there is no verb", hint="'kedge --help' lists the verbs")
@@ -158,6 +155,6 @@ def format_help() -> str:
         "  --nocolor       no colours                     --dry-run      say what would be done (where it makes sense)",
         "  -h, --help      this text, or a verb's         -V, --version  the version",
         "",
-        "'kedge help VERB' explains a verb. Exit codes are listed in docs/errors.md.",
+        "Options of a verb: kedge VERB --help. Guides: kedge help. Exit codes: kedge help errors.",
     ]
     return "\n".join(lines) + "\n"

@@ -51,7 +51,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise what argparse would print, with the nearest option where one is not known."""
         unknown = message.partition("unrecognized arguments: ")[2].split(" ")[0].partition("=")[0]
-        near = _propose_option(self, unknown) if unknown.startswith("--") else None
+        near = _propose_option(self, unknown) if unknown.startswith("-") else None
         raise UsageError(message, hint=near or f"'{self.prog} --help' shows how it is used")
 
     def _get_nargs_pattern(self, action: argparse.Action) -> str:
@@ -69,8 +69,13 @@ class Parser(argparse.ArgumentParser):
 
 
 def _propose_option(parser: argparse.ArgumentParser, unknown: str) -> str | None:
-    """The nearest option, or who takes this very one: then it was not misspelled, but given to another subcommand."""
-    owners = {option: each.prog for each in _all_parsers(parser) for option in each._option_string_actions}
+    """What kedge calls it, which subcommand takes it, or the nearest option."""
+    from kedge.model.habits import explain_option  # late: only a mistake needs it
+
+    habit = explain_option("".join(parser.prog.split()[1:2]), unknown)
+    if habit:
+        return habit
+    owners = {option: child.prog for child in _all_parsers(parser) for option in child._option_string_actions}
     return f"{unknown} is an option of '{owners[unknown]}'" if unknown in owners else propose(unknown, owners)
 
 
@@ -127,13 +132,16 @@ def show_positional(action: argparse.Action) -> str:
     return {"?": f"[{name}]", "*": f"[{name} ...]", "+": f"{name} ..."}.get(str(action.nargs), name)
 
 
+def find_subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The parsers of a verb's subcommands, by name; an alias is the same parser again."""
+    groups = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return {name: child for group in groups for name, child in group.choices.items()}
+
+
 def _all_parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
     yield parser
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            unique = {id(child): child for child in action.choices.values()}  # an alias is the same parser again
-            for child in unique.values():
-                yield from _all_parsers(child)
+    for child in {id(child): child for child in find_subcommands(parser).values()}.values():
+        yield from _all_parsers(child)
 
 
 def add_dry_run(parser: argparse.ArgumentParser) -> None:

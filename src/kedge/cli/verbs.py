@@ -99,19 +99,20 @@ VERBS = {
     "pyxis": Verb("kedge.cli.pyxis", "be the importer of Pyxis: images for srun --container-image", "Setup", True),
     "shim": Verb("kedge.cli.shim", "give kedge the names apptainer and singularity", "Setup"),
     "config": Verb("kedge.cli.config", "show and change settings, and where each comes from", "Setup"),
+    "help": Verb("kedge.cli.help", "show a guide in the terminal, or list the guides", "Setup"),
     "completion": Verb("kedge.cli.completion", "print the completion script of a shell", "Setup"),
     "version": Verb("kedge.cli.version", "show the version, and what it runs with", "Setup"),
 }
 
 
 def find_verb(name: str) -> Verb:
-    """The verb called `name`, or an error that proposes the nearest one."""
+    """The verb called `name`, or an error that says what kedge calls it."""
     verb = VERBS.get(name)
     if verb is None:
-        from kedge.cli.shim_verbs import MISSING  # late: only for a mistake
+        from kedge.model.habits import VERB_HABITS  # late: only for a mistake
 
-        hint = MISSING.get(name) or propose(name, VERBS) or "'kedge --help' lists the verbs"
-        raise UsageError(f"there is no verb '{name}'", hint=hint)
+        hint = VERB_HABITS.get(name) or propose(name, VERBS) or "to list the verbs: kedge --help"
+        raise UsageError(f"kedge has no verb '{name}'", hint=hint)
     return verb
 
 
