@@ -14,7 +14,7 @@ from kedge.compat.tables.load import Tables, normalize_image
 from kedge.compat.target import Target
 from kedge.compat.verdict import NATIVE, UNKNOWN
 from kedge.compat.versions import major_minor, order
-from kedge.frozen import as_dict, frozen, replace
+from kedge.frozen import JsonValue, frozen, replace
 
 _LONGEST_LABEL = 16
 
@@ -42,7 +42,7 @@ class ChartRow:
 
 
 @frozen
-class Chart:
+class Chart(JsonValue):
     """Driver × tag of one repository. Without GPUs it tells of drivers alone."""
 
     image: str  # the repository: nvcr.io/nvidia/pytorch
@@ -52,10 +52,6 @@ class Chart:
     skipped: int = 0  # older tags than the last row's
     unknown: int = 0  # tags that are left out, because the tables do not have their CUDA
     tag: str = ""  # the image's own; no row has it where the tables do not know it
-
-    def as_dict(self) -> dict[str, object]:
-        """All of it, as `--json` prints it."""
-        return as_dict(self)
 
 
 def make_chart(

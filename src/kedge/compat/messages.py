@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from kedge.compat.image.image_values import clean_text
-from kedge.frozen import as_dict, frozen
+from kedge.frozen import JsonValue, frozen
 
 _LONGEST_LINE = 240
 _ARCHITECTURE = re.compile(r"\b(?:sm|compute)_(\d{1,2})(\d)")  # `sm_86`, which people know as 8.6
@@ -18,17 +18,13 @@ _TELL = "use another node, and tell the administrators"
 
 
 @frozen
-class Clue:
+class Clue(JsonValue):
     """A line that explains a failure."""
 
     line: str  # as it was written
     cause: str  # a part of a sentence, without a full stop
     remedy: str
     is_failure: bool = True  # False: programs go on, and may fail later because of it
-
-    def as_dict(self) -> dict[str, object]:
-        """All of it, as `--json` prints it."""
-        return as_dict(self)
 
 
 @frozen

@@ -18,10 +18,10 @@ from kedge.errors import InvalidReference
 from kedge.formats.elf import identify_machine
 from kedge.host.mpi import OPEN_MPI, read_definitions
 from kedge.model.platform import Platform
-from kedge.runtime.devices.compat import find_carried, read_branches
+from kedge.runtime.devices.nvidia.libcuda import find_carried, read_branches
 
 if TYPE_CHECKING:
-    from kedge.runtime.views import View
+    from kedge.posix.views import View
 
 _SMALL = 64 << 10
 _LIBC = 4 << 20  # bytes of a C library that are searched for its version
