@@ -32,15 +32,17 @@ if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.runtime.processes.instances import Instance
 
-_STARTING = ("start", "run")  # their options are those of containers, which `flags` reads
+_STARTING = {  # their options are those of containers, which `flags` reads
+    "start": "Start an instance and run the image's start script",
+    "run": "Start an instance and run the image's default command",
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands and their arguments."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    texts = {"start": "start an instance of an image, with its start script", "run": "the same, with its run script"}
-    for command in _STARTING:
-        start = commands.add_parser(command, help=texts[command])
+    for command, summary in _STARTING.items():
+        start = commands.add_parser(command, help=summary)
         start.add_argument("image", metavar="IMAGE", help="a SIF, SquashFS or sandbox, docker://NAME …")
         start.add_argument("name", metavar="NAME", help="what it is to be called")
         start.add_argument("arguments", metavar="[ARGUMENT ...]", nargs=argparse.REMAINDER, help="for the script")
@@ -102,8 +104,8 @@ def start_words(command: str, words: Sequence[str], *, leading: Sequence[str] = 
         speaker.say_collected()
         with raised_signals():
             return _start(options, name, speaker)
-    except HelpWanted:
-        return _show_help(command)
+    except HelpWanted as wish:
+        return _show_help(command, is_whole=wish.is_whole or options.shim)
     except BaseException as problem:
         return _report(problem, ["instance", command, *words], options)
 
@@ -140,13 +142,16 @@ def _start(options: RunOptions, name: str, speaker: Speaker) -> int:
     return 0
 
 
-def _show_help(command: str) -> int:
-    from kedge.cli.main import make_parser, prepare_streams  # late: it imports this module by its name
+def _show_help(command: str, *, is_whole: bool) -> int:
+    # late, all of it: only help needs it
+    from kedge.cli.container_help import format_short_help
+    from kedge.cli.main import make_parser, prepare_streams
+    from kedge.cli.options import find_subcommands
 
     prepare_streams()
-    parser = make_parser("instance")
-    parsers = next(each for each in parser._actions if isinstance(each, argparse._SubParsersAction))
-    return print_text(parsers.choices[command].format_help())
+    if is_whole:
+        return print_text(find_subcommands(make_parser("instance"))[command].format_help())
+    return print_text(format_short_help("start", f"instance {command}", _STARTING[command]))
 
 
 def _list(arguments: argparse.Namespace, console: Console) -> None:

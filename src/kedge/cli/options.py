@@ -49,10 +49,12 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*positional, **named)
 
     def error(self, message: str) -> NoReturn:
-        """Raise what argparse would print, with the nearest option where one is not known."""
+        """Raise what argparse would print, with what to type instead of an unknown option."""
+        if message.endswith("required: COMMAND"):
+            message = f"'{self.prog}' needs a subcommand: {', '.join(find_subcommands(self))}"
         unknown = message.partition("unrecognized arguments: ")[2].split(" ")[0].partition("=")[0]
         near = _propose_option(self, unknown) if unknown.startswith("-") else None
-        raise UsageError(message, hint=near or f"'{self.prog} --help' shows how it is used")
+        raise UsageError(message, hint=near or f"to see the options: {self.prog} --help")
 
     def _get_nargs_pattern(self, action: argparse.Action) -> str:
         """The word behind `--directive` is its value even with a dash before it, which argparse takes for an option."""
@@ -63,8 +65,8 @@ class Parser(argparse.ArgumentParser):
             return
         known = [str(choice) for choice in action.choices]
         raise UsageError(
-            f"'{value}' is not known to '{self.prog}'; it takes one of: {', '.join(known)}",
-            hint=propose(str(value), known) or f"'{self.prog} --help' shows how it is used",
+            f"'{self.prog}' does not take '{value}'; use one of: {', '.join(known)}",
+            hint=propose(str(value), known) or f"to see the options: {self.prog} --help",
         )
 
 
@@ -93,13 +95,13 @@ class _Record(argparse.Action):
         setattr(self.options, self.field, before + 1 if self.field == "verbose" else True)
 
 
-_GLOBALS: tuple[tuple[str, tuple[str, ...], str], ...] = (
+GLOBALS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("json", ("--json",), "print one JSON document on standard output, also for errors"),
     ("quiet", ("-q", "--quiet"), "no progress and no notes"),
     ("silent", ("-s", "--silent"), "nothing but results and errors"),
     ("verbose", ("-v", "--verbose"), "say more; twice says still more"),
     ("debug", ("-d", "--debug"), "show where an error came from"),
-    ("nocolor", ("--nocolor", "--no-color"), "no colours (as the variable NO_COLOR does)"),
+    ("nocolor", ("--nocolor", "--no-color"), "no colours, as with NO_COLOR=1"),
     ("shim", ("--shim",), argparse.SUPPRESS),
 )
 
@@ -109,7 +111,7 @@ def add_globals(parser: argparse.ArgumentParser, options: GlobalOptions) -> None
     for each in _all_parsers(parser):
         group = each.add_argument_group("global options")
         taken = set(each._option_string_actions)
-        for field, strings, text in _GLOBALS:
+        for field, strings, text in GLOBALS:
             free = [string for string in strings if string not in taken]
             if any(string.startswith("--") for string in free):
                 group.add_argument(*free, dest=field, action=_Record, options=options, help=text)
