@@ -10,7 +10,6 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from kedge.cli.help_text import describe_parser
 from kedge.cli.options import GLOBALS, GlobalOptions, Parser, add_globals
 from kedge.cli.signals import raised_signals
 from kedge.cli.verbs import GROUPS, VERBS, VerbModule, WordsModule, find_verb, load_verb
@@ -91,7 +90,7 @@ def _run_verb(name: str, rest: Sequence[str], options: GlobalOptions, *, dry_run
         ]
         leading += ["--verbose"] * options.verbose + ["--dry-run"] * dry_run
         return cast(WordsModule, module).run_words(name, rest, leading=leading)
-    parser = make_parser(name, options)
+    parser = make_parser(name, options, is_for_help=_wants_help(rest))
     if _lacks_subcommand(parser, rest) and not options.json:
         sys.stderr.write(parser.format_help())
         return UsageError.exit_code
@@ -108,6 +107,11 @@ def _run_verb(name: str, rest: Sequence[str], options: GlobalOptions, *, dry_run
     from kedge.cli.guard import run_guarded  # late: light verbs need no second process
 
     return run_guarded(f"kedge {name}", lambda: _report_end(module, arguments, options, [name, *rest]))
+
+
+def _wants_help(words: Sequence[str]) -> bool:
+    """Whether help may be shown: it is asked for, or a subcommand is missing."""
+    return "-h" in words or "--help" in words or all(word.startswith("-") for word in words)
 
 
 def _lacks_subcommand(parser: argparse.ArgumentParser, words: Sequence[str]) -> bool:
@@ -135,12 +139,17 @@ def _report_end(module: VerbModule, arguments: argparse.Namespace, options: Glob
         return report_failure(problem, words, options)
 
 
-def make_parser(name: str, options: GlobalOptions | None = None) -> argparse.ArgumentParser:
-    """The complete parser of a verb, global options included."""
+def make_parser(
+    name: str, options: GlobalOptions | None = None, *, is_for_help: bool = True
+) -> argparse.ArgumentParser:
+    """The complete parser of a verb, global options included; for help also with sentences and examples."""
     verb = find_verb(name)
     parser = Parser(prog=f"kedge {name}")
     load_verb(verb).configure(parser)
-    describe_parser(parser, name, verb.summary)
+    if is_for_help:
+        from kedge.cli.help_text import describe_parser  # late: a verb that does its work needs none of it
+
+        describe_parser(parser, name, verb.summary)
     add_globals(parser, options or GlobalOptions())
     return parser
 

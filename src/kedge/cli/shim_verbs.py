@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kedge.errors import FileProblem, UnsupportedFormat, UsageError
 from kedge.model.habits import VERB_HABITS
-from kedge.model.image_word import is_reference
+from kedge.model.image_argument import is_reference
 from kedge.model.nearest import propose
 
 

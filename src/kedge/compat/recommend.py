@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from kedge.compat.candidates import list_candidates, read_candidate, resolve_image, tells_architecture
 from kedge.compat.image.read_traits import split_name
 from kedge.compat.judge import judge
 from kedge.compat.rules.driver_branches import DriverChoice, list_branches, tell_choices, tell_same
-from kedge.compat.rules.needs import find_offered_cuda
-from kedge.compat.tables.gpus import AMD
+from kedge.compat.rules.driver_lookup import find_offered_cuda
+from kedge.compat.tables.gpu_names import AMD
 from kedge.compat.tables.rows import NgcRelease
+from kedge.compat.tag_candidates import list_candidates, read_candidate, resolve_image, tells_architecture
 from kedge.compat.target import join_names
 from kedge.compat.verdict import FAIL, FORWARD, MINOR, NATIVE, NO, NOTE, PTX, UNKNOWN, Judgement, Verdict
 from kedge.compat.versions import order

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kedge.errors import FileProblem, KedgeError, RuntimeUnsuited, UsageError
-from kedge.model.image_word import find_path
+from kedge.model.image_argument import find_path
 from kedge.model.progress import Progress, Silent
 from kedge.model.reference import Reference, Transport
 from kedge.ops.setup.workplace import Workplace
@@ -124,10 +124,10 @@ def _find_root(options: RunOptions, found: ImageFile | None, host: HostFacts) ->
 
 def _have_file(kind: str, options: RunOptions, found: ImageFile | None, say: Say) -> tuple[Path, bytes]:
     """A SIF or SquashFS file in the store, and the image's OCI config where it is known."""
-    from kedge.ops.images.stored import Shape, have_stored
+    from kedge.ops.images.cached_image import CachedFormat, provide_cached
     from kedge.ops.images.write_image import write_sif, write_squashfs  # late: what a runtime takes as it is needs none
 
-    shape = Shape("sif", write_sif) if kind == "sif" else Shape("squashfs", write_squashfs)
+    shape = CachedFormat("sif", write_sif) if kind == "sif" else CachedFormat("squashfs", write_squashfs)
     workplace = _make_workplace(options, _SayingProgress(say))
     reference = Reference(Transport.FILE, path=found.path) if found else Reference.parse(options.image)
     if workplace.settings.disable_cache:
@@ -136,7 +136,7 @@ def _have_file(kind: str, options: RunOptions, found: ImageFile | None, say: Say
             hint=f"pull it first: kedge pull IMAGE.{'sif' if kind == 'sif' else 'sqsh'} {reference.redacted}",
         )
     with workplace.open_store() as store:
-        path = have_stored(reference, workplace, store, shape, policy=options.pull)
+        path = provide_cached(reference, workplace, store, shape, policy=options.pull)
         config = found.read_config() if found else _find_config(reference, workplace)
     return path, config
 
@@ -158,7 +158,7 @@ def _find_config(reference: Reference, workplace: Workplace) -> bytes:
 
 def _make_workplace(options: RunOptions, progress: Progress) -> Workplace:
     """Settings as the words for a pull say; they are those of `kedge pull`."""
-    from kedge.registry.access import AccessOptions
+    from kedge.registry.client_setup import AccessOptions
 
     flags: dict[str, object] = {}
     authfile: Path | None = None

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kedge.compat.tables.cells import CUDA, GPUS, RELEASES, TABLE_KINDS, TableKind
-from kedge.compat.tables.gpus import find_gpu, find_models
+from kedge.compat.tables.columns import CUDA, GPUS, RELEASES, TABLE_KINDS, TableKind
+from kedge.compat.tables.gpu_names import find_gpu, find_models
 from kedge.compat.tables.load import SHIPPED, Tables, check_file, load_tables, normalize_image
 from kedge.compat.tables.rows import NgcRelease
 from kedge.compat.versions import order

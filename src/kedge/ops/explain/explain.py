@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kedge.compat.chart import Chart, make_chart
+from kedge.compat.driver_chart import Chart, make_chart
 from kedge.compat.image.read_traits import split_name
 from kedge.compat.image.traits import ImageTraits
 from kedge.compat.judge import judge
@@ -23,7 +23,7 @@ from kedge.ops.explain.known_tables import propose_reference
 from kedge.ops.setup.workplace import MORE_RETRIES, Workplace
 
 if TYPE_CHECKING:
-    from kedge.registry.access import AccessOptions
+    from kedge.registry.client_setup import AccessOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,6 @@ def _prepare(workplace: Workplace, meter: _Meter, reference: Reference, tables: 
 
 
 def _count_with(access: AccessOptions | None, meter: _Meter) -> AccessOptions:
-    from kedge.registry.access import AccessOptions  # late: a local image needs no registry
+    from kedge.registry.client_setup import AccessOptions  # late: a local image needs no registry
 
     return replace(access or AccessOptions(), count=meter.count)

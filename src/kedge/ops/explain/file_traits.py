@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kedge.compat.image.image_values import clean_text, split_variables
+from kedge.compat.image.clean_config import clean_text, split_variables
 from kedge.compat.image.read_traits import read_traits
 from kedge.compat.image.traits import Fact, ImageTraits
 from kedge.errors import UnsupportedFormat, UsageError
@@ -19,7 +19,7 @@ from kedge.formats.squashfs.view import SquashView
 from kedge.frozen import replace
 from kedge.model.reference import Reference
 from kedge.ops.explain.image_files import find_machine, look_inside
-from kedge.ops.explain.layered_traits import name_reference, read_layered_traits
+from kedge.ops.explain.registry_traits import name_reference, read_layered_traits
 from kedge.ops.images.inspect import Inspection, inspect_path
 from kedge.ops.images.inspect_remote import inspect_remote_sif
 from kedge.ops.setup.workplace import Workplace

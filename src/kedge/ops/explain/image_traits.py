@@ -17,7 +17,7 @@ from kedge.compat.image.traits import ImageTraits
 from kedge.errors import FileProblem, ImageNotFound, KedgeError, NetworkFailed, NoSpace, RateLimited
 from kedge.frozen import replace
 from kedge.model.reference import Reference
-from kedge.ops.explain.layered_traits import name_reference, read_registry_traits
+from kedge.ops.explain.registry_traits import name_reference, read_registry_traits
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.classify import Source, SourceKind, classify
 from kedge.ops.sources.resolve import resolve

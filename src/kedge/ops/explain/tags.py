@@ -25,7 +25,7 @@ from kedge.compat.target import Target
 from kedge.errors import ImageNotFound, NetworkFailed, RateLimited
 from kedge.frozen import JsonValue, frozen, replace
 from kedge.ops.explain.known_tables import Repository, propose_image
-from kedge.ops.explain.look_at_tags import look_at_tags
+from kedge.ops.explain.tag_configs import read_tag_configs
 from kedge.ops.setup.workplace import MORE_RETRIES, Workplace
 
 # Marks
@@ -244,7 +244,7 @@ def _look(
 ) -> list[TagRow]:
     """The rows with what their images' configs say."""
     wanted = [row.tag for row in rows if row.is_there]
-    looks = look_at_tags(wanted, repository, workplace, maker.tables, architecture=maker.architecture)
+    looks = read_tag_configs(wanted, repository, workplace, maker.tables, architecture=maker.architecture)
     found = {look.tag: look for look in looks}
     problems = [look.problem for look in looks if look.problem]
     if problems:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 
-from kedge.model.logins import NGC_VARIABLES, PAIRS, list_auth_files
+from kedge.model.login_sources import NGC_VARIABLES, PAIRS, list_auth_files
 from kedge.runtime.command_line.config_files import read_configured
 from kedge.runtime.images.unpacked import read_asked
 

@@ -130,7 +130,7 @@ def _parse_overlay(text: str, host: HostFacts) -> list[OverlayLayer]:
 def _refuse_address(path: str) -> None:
     """Raise unless the path is marked as one by its beginning: `docker://x` is not x in a directory `docker:`."""
     from kedge.errors import UsageError  # late, both: hardly any path has `://` in it
-    from kedge.model.image_word import is_address
+    from kedge.model.image_argument import is_address
 
     if is_address(path):
         raise UsageError(f"--overlay takes a file or a directory, and {path} is neither", hint="pull the image first")

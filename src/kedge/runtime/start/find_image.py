@@ -59,7 +59,7 @@ def locate(options: RunOptions, host: HostFacts, say: Say, services: FindService
     """The image that the user named, ready to be entered."""
     path = options.image
     if ":" in path:
-        from kedge.model.image_word import find_path  # late: the names of most files have no colon
+        from kedge.model.image_argument import find_path  # late: the names of most files have no colon
 
         path = find_path(path)
     if not path:
