@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,13 +26,14 @@ from tests.requirements import require_program, require_user_namespaces
 __all__ = ["registry"]  # the fixture
 
 NGC = "docker://nvcr.io/nvidia/pytorch:24.03-py3"
+MAKE_KEY = "openssl genpkey -algorithm ed25519 -out private.pem"
+MAKE_PAIR = "kedge key newpair --name A --email a@b.c --no-password"
 PREPARE = {
     "": f"kedge pull -q pytorch.sif {NGC} && mkdir data && echo 'print(1)' >train.py && printf '#!/bin/bash\\n"
     "#SBATCH --time=01:00:00\\n#SBATCH --nodes=1\\nsrun python train.py\\n' >job.sh && chmod +x job.sh",
-    "sign": "openssl genpkey -algorithm ed25519 -out private.pem && kedge key newpair --name A --email a@b.c --no-password",
-    "verify": "openssl genpkey -algorithm ed25519 -out private.pem && openssl pkey -in private.pem -pubout -out public.pem"
-    " && kedge key newpair --name A --email a@b.c --no-password && kedge sign pytorch.sif"
-    " && kedge sign --key private.pem pytorch.sif",
+    "sign": f"{MAKE_KEY} && {MAKE_PAIR}",
+    "verify": f"{MAKE_KEY} && {MAKE_PAIR} && openssl pkey -in private.pem -pubout -out public.pem"
+    " && kedge sign pytorch.sif && kedge sign --key private.pem pytorch.sif",
     "remote": "kedge remote add --no-login ours https://library.example.org && kedge remote remove ours",
     **dict.fromkeys(
         ("jobs", "status", "logs", "wait"),
@@ -60,10 +60,10 @@ PARSED = {
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Path]:
+def place(tmp_path: Path) -> Path:
     folder = tmp_path / "folder"
     folder.mkdir()
-    yield folder
+    return folder
 
 
 def strip_comment(line: str) -> str:
