@@ -18,8 +18,7 @@ from kedge.runtime.environment.payload import plan_payload
 from kedge.runtime.facts import Additions, ImageFacts
 from kedge.runtime.host_facts import find_terminal, gather_host, read_memory
 from kedge.runtime.images.mount_or_unpack import plan_root
-from kedge.runtime.mounts.base_directory import choose_base
-from kedge.runtime.mounts.builder import Builder
+from kedge.runtime.mounts.builder import Builder, choose_base
 from kedge.runtime.mounts.layering import choose_layering, plan_layers, plan_points
 from kedge.runtime.mounts.operations import render_plan
 from kedge.runtime.mounts.plan import PlanRequest, plan_container
