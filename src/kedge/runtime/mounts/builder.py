@@ -33,7 +33,7 @@ from kedge.posix.constants import (
 from kedge.runtime.container_view import OPEN_DIRECTORY, ContainerView, Maker, make_inside, name_descriptor, open_inside
 from kedge.runtime.images.node_cache import node_directory, own_directory
 from kedge.runtime.mounts.operations import LATER, LOWER, MAY, MUST, NEW, OLD, SESSION, WARN, describe
-from kedge.runtime.processes.host_root import change_directory
+from kedge.runtime.start.host_root import change_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kedge.runtime.mounts.ext3 import ExtServers
     from kedge.runtime.mounts.operations import Operation
     from kedge.runtime.mounts.squashfuse import FuseServer
-    from kedge.runtime.processes.host_root import HostRoot
+    from kedge.runtime.start.host_root import HostRoot
 
 _ATTRIBUTES = ((MS_RDONLY, MOUNT_ATTR_RDONLY), (MS_NOSUID, MOUNT_ATTR_NOSUID), (MS_NODEV, MOUNT_ATTR_NODEV))
 _KEPT_FLAGS = (MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_NOATIME, MS_NODIRATIME)  # as ST_* of statvfs
