@@ -26,9 +26,9 @@ from kedge.errors import JobFailed, KedgeError, UsageError
 from kedge.frozen import replace
 from kedge.jobs.keywords import make_job
 from kedge.model.job import IndexRange, Job, JobArray
-from kedge.ops.jobs.clusters import Cluster
-from kedge.ops.jobs.endings import find_told_alone
-from kedge.ops.jobs.handle import JobHandle
+from kedge.ops.jobs.cluster import Cluster
+from kedge.ops.jobs.merge_status import find_told_alone
+from kedge.ops.jobs.job_handle import JobHandle
 from kedge.ops.jobs.status import survey
 from kedge.ops.jobs.submit import plan_submit, submit
 from kedge.remote_call.pack import Answer, Arguments, PackedCall, name_file, read_answer, write_call

@@ -16,7 +16,7 @@ from kedge.errors import UnknownGpu, WillNotRun
 from kedge.jobs.records import Records
 from kedge.model.job import Job
 from kedge.model.site import Queue, Site
-from kedge.ops.jobs.clusters import Cluster
+from kedge.ops.jobs.cluster import Cluster
 from kedge.ops.jobs.submit import plan_submit
 from kedge.schedulers.choose import find_backend
 from kedge.settings import Settings

@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     """Ask for the allocation, and hand over the terminal."""
     from kedge.model.job import Job
     from kedge.ops.jobs.alloc import plan_allocation, run_allocation
-    from kedge.ops.jobs.clusters import open_cluster
+    from kedge.ops.jobs.cluster import open_cluster
 
     words = arguments.words[1:] if arguments.words[:1] == ["--"] else list(arguments.words)
     image = "" if words[:1] in ([], ["-"]) else words[0]

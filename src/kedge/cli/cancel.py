@@ -12,8 +12,8 @@ from kedge.errors import UsageError
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.ops.jobs.clusters import Cluster
-    from kedge.ops.jobs.control import FoundJob
+    from kedge.ops.jobs.cluster import Cluster
+    from kedge.ops.jobs.find_job import FoundJob
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,9 +28,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """End them."""
     from kedge.cli.redaction import escape_line
-    from kedge.ops.jobs.clusters import open_cluster
-    from kedge.ops.jobs.control import cancel_jobs
-    from kedge.ops.jobs.places import locate_jobs
+    from kedge.ops.jobs.cluster import open_cluster
+    from kedge.ops.jobs.cancel import cancel_jobs
+    from kedge.ops.jobs.find_job import locate_jobs
 
     if bool(arguments.jobs) == arguments.all:
         raise UsageError("say which jobs, or --all", hint="kedge cancel JOB ...")
@@ -57,7 +57,7 @@ def _what_is_done(arguments: argparse.Namespace) -> str:
 
 
 def _find_all(cluster: Cluster) -> list[FoundJob]:
-    from kedge.ops.jobs.control import FoundJob
+    from kedge.ops.jobs.find_job import FoundJob
     from kedge.ops.jobs.status import survey
 
     views = [view for view in survey(cluster) if view.key and not view.status.state.is_over]

@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Show the table, once or again and again."""
-    from kedge.ops.jobs.clusters import open_cluster
+    from kedge.ops.jobs.cluster import open_cluster
     from kedge.ops.jobs.status import forget_old, survey
 
     cluster = open_cluster(console.settings, console.environ)

@@ -13,8 +13,8 @@ from kedge.errors import JobNotFound, SchedulerFailed, UsageError
 if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.jobs.records import Record
-    from kedge.ops.jobs.clusters import Cluster
-    from kedge.ops.jobs.control import FoundJob
+    from kedge.ops.jobs.cluster import Cluster
+    from kedge.ops.jobs.find_job import FoundJob
     from kedge.ops.jobs.logs import LogFile
 
 
@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Show the output of a job, or of all tasks of an array one after the other."""
     from kedge.ops.jobs.logs import read_log, require_logs
-    from kedge.ops.jobs.places import locate_job
+    from kedge.ops.jobs.find_job import locate_job
 
     if arguments.lines is not None and arguments.lines < 0:
         raise UsageError("--lines takes a number of lines")
@@ -65,9 +65,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _follow(cluster: Cluster, job: FoundJob, record: Record, arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.ops.jobs.control import has_ended, read_status, require_success
     from kedge.ops.jobs.logs import find_logs, follow_logs
-    from kedge.ops.jobs.waiting import explain_stuck
+    from kedge.ops.jobs.status import read_status
+    from kedge.ops.jobs.wait import explain_stuck, has_ended, require_success
 
     def find() -> list[LogFile]:
         return find_logs(record, job.index, errors=arguments.error)

@@ -13,8 +13,8 @@ from kedge.model.job_state import JobStatus, State
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.ops.jobs.clusters import Cluster
-    from kedge.ops.jobs.control import FoundJob
+    from kedge.ops.jobs.cluster import Cluster
+    from kedge.ops.jobs.find_job import FoundJob
 
 JOB_HELP = "an id, ID_INDEX of an array's task, a job's name, or 'last'"
 _SHOWN_TASKS = 20
@@ -28,8 +28,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Show each job."""
-    from kedge.ops.jobs.control import read_status
-    from kedge.ops.jobs.places import locate_job
+    from kedge.ops.jobs.find_job import locate_job
+    from kedge.ops.jobs.status import read_status
 
     told = []
     for word in arguments.jobs:
@@ -69,9 +69,9 @@ def _as_dict(job: FoundJob, statuses: Sequence[JobStatus], cluster: Cluster) -> 
 
 
 def _describe_clue(job: FoundJob, status: JobStatus) -> dict[str, object]:
-    from kedge.ops.jobs.clues import find_job_clue
+    from kedge.ops.jobs.failure_clues import find_failure_clue
 
-    clue = find_job_clue(job.record, status)
+    clue = find_failure_clue(job.record, status)
     return {"clue": clue.as_dict()} if clue is not None else {}
 
 
@@ -97,7 +97,7 @@ def _show(job: FoundJob, statuses: Sequence[JobStatus], cluster: Cluster, consol
 
 def _explain(job: FoundJob, status: JobStatus, cluster: Cluster) -> dict[str, object]:
     """Why it waits or failed, and whether it waits in vain."""
-    from kedge.ops.jobs.waiting import find_obstacle
+    from kedge.ops.jobs.wait import find_obstacle
 
     obstacle = find_obstacle(cluster, job.record, status)
     return {"why": obstacle or cluster.backend.explain(status) or status.reason, "stuck": bool(obstacle)}
@@ -106,9 +106,9 @@ def _explain(job: FoundJob, status: JobStatus, cluster: Cluster) -> dict[str, ob
 def _show_clue(job: FoundJob, status: JobStatus, console: Console) -> None:
     """What a failed task's own output says of the cause."""
     from kedge.cli.redaction import escape_controls
-    from kedge.ops.jobs.clues import find_job_clue
+    from kedge.ops.jobs.failure_clues import find_failure_clue
 
-    clue = find_job_clue(job.record, status)
+    clue = find_failure_clue(job.record, status)
     if clue is not None:
         console.print(f"    its output says: {escape_controls(clue.line)}")
         console.print(f"    which means: {escape_controls(clue.cause)}")

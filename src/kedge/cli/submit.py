@@ -18,7 +18,7 @@ from kedge.frozen import frozen, replace
 if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.model.job import Job
-    from kedge.ops.jobs.clusters import Cluster
+    from kedge.ops.jobs.cluster import Cluster
     from kedge.ops.jobs.submit import SubmitPlan, Submitted
 
 
@@ -52,7 +52,7 @@ class _JobSet:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Submit one job or several."""
-    from kedge.ops.jobs.clusters import open_cluster
+    from kedge.ops.jobs.cluster import open_cluster
 
     asked = _read_jobs(arguments)
     if arguments.script and arguments.script != "-" and len(asked.jobs) > 1:
@@ -226,8 +226,8 @@ def _repeat_site(plan: SubmitPlan, console: Console) -> str:
 
 
 def _wait(submitted: list[Submitted], cluster: Cluster, console: Console) -> None:
-    from kedge.ops.jobs.control import FoundJob, require_success
-    from kedge.ops.jobs.waiting import wait_for
+    from kedge.ops.jobs.find_job import FoundJob
+    from kedge.ops.jobs.wait import require_success, wait_for
 
     for done in submitted:
         job = FoundJob(done.record.id, done.record)

@@ -14,7 +14,7 @@ from kedge.errors import JobFailed, JobStuck, KedgeError, UsageError
 if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.model.job_state import JobStatus
-    from kedge.ops.jobs.control import FoundJob
+    from kedge.ops.jobs.find_job import FoundJob
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -27,9 +27,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Wait for all; the first that did not end well, or never begins, is the error, after all were waited for."""
     from kedge.model.duration import parse_duration
-    from kedge.ops.jobs.control import require_success
-    from kedge.ops.jobs.places import locate_jobs
-    from kedge.ops.jobs.waiting import wait_for_all
+    from kedge.ops.jobs.find_job import locate_jobs
+    from kedge.ops.jobs.wait import require_success, wait_for_all
 
     timeout = float(parse_duration(arguments.timeout)) if arguments.timeout else None
     if timeout is not None and timeout <= 0:

@@ -11,8 +11,8 @@ from typing import NoReturn
 from kedge.errors import ProgramMissing, SchedulerFailed, UsageError
 from kedge.frozen import frozen
 from kedge.model.job import Job, Parallel
-from kedge.ops.jobs.clusters import Cluster
-from kedge.ops.jobs.image import NOW, StagedImage, place_image, pull_image, read_architecture
+from kedge.ops.jobs.cluster import Cluster
+from kedge.ops.jobs.stage_image import NOW, StagedImage, place_image, pull_image, read_architecture
 from kedge.ops.jobs.submit import doubt_image, find_kedge
 from kedge.posix.programs import find_program
 from kedge.posix.spawn import replace_process

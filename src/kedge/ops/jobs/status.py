@@ -13,8 +13,9 @@ from kedge.frozen import frozen, replace
 from kedge.jobs.records import Record
 from kedge.model.job import JobArray
 from kedge.model.job_state import JobStatus, State
-from kedge.ops.jobs.clusters import Cluster
-from kedge.ops.jobs.endings import (
+from kedge.ops.jobs.cluster import Cluster
+from kedge.ops.jobs.find_job import FoundJob, recover_ids
+from kedge.ops.jobs.merge_status import (
     count_tasks,
     find_told_alone,
     indices_of,
@@ -66,6 +67,22 @@ def _view_cancelling(cluster: Cluster, view: JobView) -> JobView:
         return view
     found = _read_records(cluster, {view.status.id: view.key})
     return replace(view, status=_note_cancelling(found[0], view.status)) if found else view
+
+
+def read_status(cluster: Cluster, job: FoundJob) -> list[JobStatus]:
+    """The status of every task of a job, or of the one task that the user named."""
+    return choose_tasks(job, look_up(cluster, job.record) if job.record else look_up_foreign(cluster, job.id))
+
+
+def choose_tasks(job: FoundJob, statuses: list[JobStatus]) -> list[JobStatus]:
+    """Of all tasks those that the user named."""
+    if job.index is None:
+        return statuses
+    chosen = [status for status in statuses if status.index == job.index]
+    pending = [status for status in statuses if status.pending_indices]
+    if not chosen and not pending:
+        raise JobNotFound(f"job {job.id} has no task {job.index}", hint=f"list its tasks: kedge status {job.typed_id}")
+    return chosen or pending
 
 
 def look_up(cluster: Cluster, record: Record) -> list[JobStatus]:
@@ -175,15 +192,6 @@ def forget_old(cluster: Cluster, days: float) -> int:
     for record in gone:
         cluster.records.forget(record)
     return len(gone)
-
-
-def recover_ids(cluster: Cluster) -> None:
-    """Give back their ids to jobs whose kedge was killed while it submitted them."""
-    for key in cluster.records.list_new():
-        with contextlib.suppress(FileProblem):
-            record = cluster.records.read(key, "")
-            if record.site == cluster.site.name:
-                recover_id(record, cluster)
 
 
 def _list_jobs(cluster: Cluster) -> list[JobStatus]:

@@ -23,8 +23,8 @@ from kedge.jobs.records import Draft, Record
 from kedge.model.job import Dependency, Job
 from kedge.model.output_pattern import fill_pattern
 from kedge.model.site import Site
-from kedge.ops.jobs.clusters import Cluster
-from kedge.ops.jobs.image import NOW, StagedImage, place_image, pull_image, read_architecture
+from kedge.ops.jobs.cluster import Cluster
+from kedge.ops.jobs.stage_image import NOW, StagedImage, place_image, pull_image, read_architecture
 from kedge.posix.files import require_writable
 from kedge.posix.private import read_own_file
 from kedge.posix.process import run_into_files
@@ -129,7 +129,7 @@ def _pin(job: Job, image: StagedImage, site: Site, settings: Settings, environ: 
     """Let a tag mean what it means now."""
     if not job.image or (not image.reference and "://" not in image.path):
         return _Pinned(job, image)
-    from kedge.ops.jobs.pin import pin_image  # late: most jobs name a file
+    from kedge.ops.jobs.image_digest import pin_image  # late: most jobs name a file
 
     queue = site.find_queue(job.queue)
     pin = pin_image(job.image, image, settings, queue.arch if queue else "")
@@ -149,7 +149,7 @@ def doubt_image(
     has_unseen = job.nv is None and not job.wants_gpus and queue is not None and queue.gives_gpus_unasked
     if not job.uses_gpus and not has_unseen:
         return ()
-    from kedge.ops.jobs.preflight import check_image, warn_unseen_gpus  # late: other jobs need none of it
+    from kedge.ops.jobs.check_image import check_image, warn_unseen_gpus  # late: other jobs need none of it
 
     check = warn_unseen_gpus if has_unseen else check_image
     return check(job, site, image, settings, environ)

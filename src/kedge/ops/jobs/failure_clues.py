@@ -14,7 +14,7 @@ from kedge.ops.jobs.logs import find_logs
 _TAIL = 256 << 10  # bytes of a file that are searched
 
 
-def find_job_clue(record: Record | None, status: JobStatus) -> Clue | None:
+def find_failure_clue(record: Record | None, status: JobStatus) -> Clue | None:
     """The likeliest cause in the output of a task that failed; None where nothing in it is known."""
     if record is None or status.state is not State.FAILED:
         return None

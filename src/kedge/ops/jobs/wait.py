@@ -11,9 +11,11 @@ from kedge.errors import InvalidJob, JobFailed, JobStuck, KedgeError, SchedulerF
 from kedge.jobs.encoding import decode_job
 from kedge.jobs.records import Record
 from kedge.model.job_state import JobStatus, State
-from kedge.ops.jobs.clusters import Cluster
-from kedge.ops.jobs.control import FoundJob, choose_tasks, has_ended, read_status
-from kedge.ops.jobs.status import look_up, look_up_many
+from kedge.ops.jobs.cluster import Cluster
+from kedge.ops.jobs.failure_clues import find_failure_clue
+from kedge.ops.jobs.find_job import FoundJob
+from kedge.ops.jobs.merge_status import have_scripts_ended
+from kedge.ops.jobs.status import choose_tasks, look_up, look_up_many, read_status
 
 _Notice = Callable[[FoundJob, Sequence[JobStatus]], None]
 
@@ -82,6 +84,32 @@ def explain_stuck(cluster: Cluster, job: FoundJob, statuses: Sequence[JobStatus]
         context={"why": reasons[0]},
         hint=f"'kedge cancel {job.typed_id}' removes it from the queue",
     )
+
+
+def require_success(job: FoundJob, statuses: Sequence[JobStatus], explain: Callable[[JobStatus], str]) -> None:
+    """Raise JobFailed unless every task of a job completed."""
+    failed = [status for status in statuses if status.state is not State.DONE]
+    if not failed:
+        return
+    first, others = failed[0], len(failed) - 1
+    context, hint = {"why": explain(first) or first.reason}, ""
+    clue = find_failure_clue(job.record, first)
+    if clue is not None:
+        context |= {"its output says": clue.line, "which means": clue.cause}
+        hint = f"{clue.remedy}; "
+    what = f"job {job.name}" if len(statuses) == 1 else f"task {first.shown_id} of job {job.name}"
+    how = first.outcome if first.state is State.FAILED else f"did not complete: {first.outcome}"
+    more = f" ({others} more task{'' if others == 1 else 's'} did not complete)" if others else ""
+    raise JobFailed(
+        f"{what} {how}{more}",
+        context=context,
+        hint=f"{hint}see its output: kedge logs {job.typed_id.removesuffix(job.id)}{first.shown_id}",
+    )
+
+
+def has_ended(job: FoundJob) -> bool:
+    """Whether the scripts of all its tasks wrote that they ended; the scheduler is not asked."""
+    return job.record is not None and have_scripts_ended(job.record)
 
 
 def _ask(cluster: Cluster, waiting: Sequence[_WaitOutcome]) -> None:

@@ -14,10 +14,10 @@ from kedge.frozen import replace
 from kedge.jobs.records import Draft, Record, Records
 from kedge.model.job_state import State
 from kedge.model.site import Site
-from kedge.ops.jobs import waiting as job_waiting
-from kedge.ops.jobs.clusters import Cluster
-from kedge.ops.jobs.control import FoundJob
-from kedge.ops.jobs.waiting import wait_for, wait_for_all
+from kedge.ops.jobs import wait as job_waiting
+from kedge.ops.jobs.cluster import Cluster
+from kedge.ops.jobs.find_job import FoundJob
+from kedge.ops.jobs.wait import wait_for, wait_for_all
 from kedge.schedulers.backend import Query
 from kedge.schedulers.slurm import SLURM
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kedge.errors import KedgeError, WillNotRun
 from kedge.model.job import Job
 from kedge.model.site import Queue, Site
-from kedge.ops.jobs.image import StagedImage
+from kedge.ops.jobs.stage_image import StagedImage
 from kedge.settings import Settings
 
 if TYPE_CHECKING:

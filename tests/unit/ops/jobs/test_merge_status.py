@@ -12,7 +12,7 @@ import pytest
 from kedge.frozen import replace
 from kedge.jobs.records import Draft, Record, Records
 from kedge.model.job_state import JobStatus, State
-from kedge.ops.jobs.endings import find_told_alone, is_settled, lacks_tasks, merge
+from kedge.ops.jobs.merge_status import find_told_alone, is_settled, lacks_tasks, merge
 from kedge.schedulers.gridengine import GRIDENGINE
 
 

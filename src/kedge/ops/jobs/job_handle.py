@@ -10,10 +10,12 @@ from kedge.jobs.encoding import decode_job
 from kedge.jobs.records import Record
 from kedge.model.job import Job
 from kedge.model.job_state import JobStatus, State
-from kedge.ops.jobs.clusters import Cluster
-from kedge.ops.jobs.control import FoundJob, cancel_jobs, read_status, require_success
+from kedge.ops.jobs.cluster import Cluster
+from kedge.ops.jobs.cancel import cancel_jobs
+from kedge.ops.jobs.find_job import FoundJob
+from kedge.ops.jobs.status import read_status
 from kedge.ops.jobs.logs import find_logs, read_log
-from kedge.ops.jobs.waiting import explain_stuck, wait_for
+from kedge.ops.jobs.wait import explain_stuck, require_success, wait_for
 
 
 class JobHandle:
