@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from kedge.cli.progress import (
     PlainDisplay,
     Reporter,
     format_amount,
+    leave_plain,
 )
 from kedge.cli.redaction import escape_controls, escape_json
 from kedge.errors import UsageError
@@ -35,6 +37,17 @@ if TYPE_CHECKING:
 
 _HANG = 2  # columns, of what follows a line that begins at the left edge
 _NARROWEST = 30  # a terminal that says it is narrower says nothing
+
+_GREEN, _RED, _YELLOW, _CYAN, _FAINT = "32", "1;31", "33", "36", "2"
+# What a word can mean, and its colour; the states of jobs are among them.
+_COLOURS = {
+    **dict.fromkeys(("good", "ok", "completed", "done"), _GREEN),
+    **dict.fromkeys(("bad", "failed", "cancelled", "timeout", "out of memory", "node failed", "preempted"), _RED),
+    **dict.fromkeys(("warning", "pending", "queued", "held", "suspended"), _YELLOW),
+    **dict.fromkeys(("note", "running", "completing"), _CYAN),
+    **dict.fromkeys(("dim", "unknown", "lost"), _FAINT),
+}
+_COLOUR_CODES = re.compile(r"\033\[[0-9;]*m")
 
 
 class Console:
@@ -57,6 +70,7 @@ class Console:
         self._settings: Settings | None = None
         self._progress: Reporter | None = None
         self._bars: _BarDisplay | None = None
+        self._painted: set[str] = set()
 
     @property
     def json(self) -> bool:
@@ -103,6 +117,7 @@ class Console:
                 notes=not self.quiet and not self.json,
                 details=self.verbosity > 0 and not self.quiet,
                 warnings=not self.options.silent,
+                paint=paint_text if self._has_style(self._err) else leave_plain,
             )
         return self._progress
 
@@ -119,6 +134,17 @@ class Console:
     def is_terminal(self) -> bool:
         """Whether somebody reads the result as it is written."""
         return self._out.isatty()
+
+    def paint(self, text: str, meaning: str) -> str:
+        """The text in the colour of `meaning`: good, bad, warning, note, dim or a job's state; for `print` and tables.
+
+        Only terminals get colours, and not with --json or NO_COLOR. Pad the text before: `paint(f"{word:8}", "good")`.
+        """
+        if self.json or not self._has_style(self._out):
+            return text
+        painted = paint_text(escape_controls(text), meaning)
+        self._painted.add(painted)
+        return painted
 
     def print(self, text: str = "") -> None:
         """Write a line of the result for people; with --json nothing, because standard output then is JSON."""
@@ -192,8 +218,16 @@ class Console:
             return getpass.getpass(escape_controls(prompt), self._err)
 
     def _make_safe(self, text: str) -> str:
-        """A result for people: no image, server or name can steer the terminal; files and pipes get it as it is."""
-        return escape_controls(text) if self.is_terminal else text
+        """A result for people: no image, server or name can steer the terminal; files and pipes get it as it is.
+
+        Colours come through where `paint` made them, and nowhere else.
+        """
+        if not self.is_terminal:
+            return text
+        if not self._painted or "\033" not in text:
+            return escape_controls(text)
+        parts = re.split("(" + "|".join(map(re.escape, self._painted)) + ")", text)
+        return "".join(part if part in self._painted else escape_controls(part) for part in parts)
 
     def close(self) -> None:
         """Take down the bars and flush; called once at the end, also after an error."""
@@ -246,16 +280,23 @@ def has_style(stream: TextIO, options: GlobalOptions, environ: Mapping[str, str]
     return stream.isatty() and environ.get("TERM", "dumb") != "dumb"
 
 
+def paint_text(text: str, meaning: str) -> str:
+    """The text in the colour of its meaning, for a stream that `has_style`; a meaning without a colour leaves it."""
+    colour = _COLOURS.get(meaning)
+    return f"\033[{colour}m{text}\033[0m" if colour and text else text
+
+
 def wrap_hanging(begin: str, text: str, width: int) -> list[str]:
     """The lines of a text that follows `begin`; words stay whole, as somebody may copy them."""
     import textwrap  # late: few verbs write sentences
 
-    hang = " " * min(len(begin) or _HANG, width // 3)
+    plain = _COLOUR_CODES.sub("", begin)  # columns are counted in visible characters
+    hang = " " * min(len(plain) or _HANG, width // 3)
     room = max(width, _NARROWEST)
     lines = textwrap.wrap(
-        text, room, initial_indent=begin, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False
+        text, room, initial_indent=plain, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False
     )
-    return lines or [begin.rstrip()]
+    return [begin + lines[0][len(plain) :], *lines[1:]] if lines else [begin.rstrip()]
 
 
 def _align_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -278,12 +319,12 @@ def _draw_table(
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    widest = max((len(row[0]) for row in rows), default=0) if is_first_whole else 0
+    widest = max((len(_COLOUR_CODES.sub("", row[0])) for row in rows), default=0) if is_first_whole else 0
     for place, heading in enumerate(headings):
         is_whole = is_first_whole and place == 0
         table.add_column(heading, overflow="fold", no_wrap=is_whole, min_width=widest if is_whole else None)
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))  # Text: no markup in names that users chose
+        table.add_row(*(Text.from_ansi(cell) for cell in row))  # Text: no markup in names that users chose
     console = RichConsole(file=stream, highlight=False)
     console.print(table, width=max(console.width, widest + 1), crop=False)
 

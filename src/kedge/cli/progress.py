@@ -30,6 +30,12 @@ OWN_HEADS = Heads()
 SHIM_HEADS = Heads("INFO:    ", "VERBOSE: ", "WARNING: ")  # as scripts and tools know them from Apptainer
 
 
+def leave_plain(text: str, meaning: str) -> str:
+    """The text without colour, as files, pipes and logs get it."""
+    del meaning
+    return text
+
+
 class Display(Protocol):
     """Shows tasks; called by one thread at a time."""
 
@@ -101,11 +107,13 @@ class Reporter:
         notes: bool,
         details: bool,
         warnings: bool,
+        paint: Callable[[str, str], str] = leave_plain,
     ) -> None:
         self._display = display
         self._write = write
         self._heads = heads
         self._notes, self._details, self._warnings = notes, details, warnings
+        self._paint = paint
         self._lock = threading.RLock()  # a signal handler may raise while it is held by the same thread
 
     def task(self, label: str, total: int | None, unit: str = "bytes") -> CountedTask:
@@ -130,20 +138,20 @@ class Reporter:
             with self._lock:
                 self._display.end(task)
 
-    def note(self, message: str) -> None:
-        """Say one thing, unless --quiet."""
+    def note(self, message: str, *, meaning: str = "") -> None:
+        """Say one thing, unless --quiet; on a terminal in the colour of its meaning, if it has one."""
         if self._notes:
-            self._say(self._heads.note + message)
+            self._say(self._heads.note, message, meaning)
 
     def detail(self, message: str) -> None:
         """Say one thing with --verbose."""
         if self._details:
-            self._say(self._heads.detail + message)
+            self._say(self._heads.detail, message)
 
     def warn(self, message: str) -> None:
         """Say something to act on, unless --silent."""
         if self._warnings:
-            self._say(self._heads.warning + message)
+            self._say(self._paint(self._heads.warning, "warning"), message)
 
     def close(self) -> None:
         """Take the display down."""
@@ -151,10 +159,10 @@ class Reporter:
             with self._lock:
                 self._display.close()
 
-    def _say(self, message: str) -> None:
+    def _say(self, head: str, message: str, meaning: str = "") -> None:
         from kedge.cli.redaction import escape_controls, redact  # late: most commands say nothing
 
-        message = escape_controls(redact(message))
+        message = head + self._paint(escape_controls(redact(message)), meaning)
         with self._lock:
             if self._display is not None:
                 self._display.line(message)

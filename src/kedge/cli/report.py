@@ -16,8 +16,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from kedge.cli.console import has_style
+from kedge.cli.console import has_style, paint_text
 from kedge.cli.options import GlobalOptions
+from kedge.cli.progress import leave_plain
 from kedge.cli.redaction import escape_controls, escape_json, redact, redact_arguments
 from kedge.cli.signals import Terminated
 from kedge.errors import KedgeError, LimitReached
@@ -28,7 +29,6 @@ _BUG_STATUS = 3
 # What the world can do to a file or stream that is open already; anything else without a file name is a bug.
 _NO_BUG = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.ENOTCONN, errno.ESTALE)
 _FATAL = "FATAL:   "  # as Apptainer writes it
-_BOLD_RED, _YELLOW, _PLAIN = "\033[1;31m", "\033[33m", "\033[0m"
 
 
 def report_failure(problem: BaseException, argv: Sequence[str], options: GlobalOptions) -> int:
@@ -88,16 +88,16 @@ def _render_error(error: KedgeError, *, color: bool = False, is_shim: bool = Fal
 
     Through a shim it begins as Apptainer's errors do, which tools look for, and the rest stands below it.
     """
-    head, hint, plain = (_BOLD_RED, _YELLOW, _PLAIN) if color else ("", "", "")
+    paint = paint_text if color else leave_plain
     edge = " " * len(_FATAL) if is_shim else ""
-    begin = f"{head}{_FATAL}{plain}" if is_shim else f"{head}kedge:{plain} "
+    begin = paint(_FATAL, "bad") if is_shim else paint("kedge:", "bad") + " "
     lines = [begin + _make_safe(error.message)]
     for name, value in error.context.items():
         first, *more = _make_safe(value).splitlines() or [""]
         lines.append(f"{edge or '  '}{name}: {first}")
         lines.extend(f"{edge}    {line}" for line in more)
     if error.hint:
-        lines.append(f"{edge}{hint}hint:{plain} {_make_safe(error.hint)}")
+        lines.append(f"{edge}{paint('hint:', 'warning')} {_make_safe(error.hint)}")
     return "\n".join(lines)
 
 

@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
             raise report.error
         console.progress.warn(report.error.message)
         return report.error.exit_code
-    console.progress.note(f"Verified signature(s) from image '{arguments.image}'")
+    console.progress.note(f"Verified signature(s) from image '{arguments.image}'", meaning="good")
     return 0
 
 

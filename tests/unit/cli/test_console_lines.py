@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from kedge.cli.console import Console, wrap_hanging
+from kedge.cli.console import Console, paint_text, wrap_hanging
 
 SENTENCE = "CUDA 11.6.1 needs driver 510.47.03 or newer, or 450.80.02 or newer by minor-version compatibility."
 
@@ -45,3 +45,11 @@ def test_print_hanging_wraps_on_terminals_alone(
     lines = stream.getvalue().splitlines()
     assert len(lines) == count
     assert lines[0].startswith("  note    CUDA 11.6.1")
+
+
+def test_wrap_hanging_counts_visible_characters() -> None:
+    begin = "  " + paint_text("note    ", "note")
+    lines = wrap_hanging(begin, SENTENCE, 50)
+    plain = wrap_hanging("  note    ", SENTENCE, 50)
+    assert lines[1:] == plain[1:]
+    assert lines[0] == plain[0].replace("  note    ", begin)
