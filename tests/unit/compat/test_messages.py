@@ -155,4 +155,4 @@ def test_clue_is_part_of_the_error_of_a_wait(tmp_path: Path) -> None:
         require_success(FoundJob("12", record), [FAILED], lambda status: "it ended with status 1")
     assert caught.value.context["its output says"].startswith("Unexpected error from cudaGetDeviceCount()")
     assert "fabric manager" in caught.value.context["which means"]
-    assert (caught.value.hint or "").endswith("'kedge logs 12' shows what it wrote")
+    assert (caught.value.hint or "").endswith("see its output: kedge logs 12")

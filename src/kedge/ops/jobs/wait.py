@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Waiting for jobs until nothing more is to be expected of them: they are over, lost, or never begin."""
+"""Waits for jobs until they have ended, are lost, or will never start."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from kedge.ops.jobs.status import choose_tasks, look_up, look_up_many, read_stat
 _Notice = Callable[[FoundJob, Sequence[JobStatus]], None]
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0  # seconds between two questions to the scheduler
-_SILENCE = 1800.0  # seconds for which a scheduler that has answered before may be silent
-_GLANCE = 0.25  # seconds between two looks at what the script writes, which costs the scheduler nothing
-_WAITING = (State.QUEUED, State.HELD)
+_SILENCE = 1800.0  # seconds for which a scheduler that answered before may stay silent
+_GLANCE = 0.25  # seconds between two looks at the files of the script; the scheduler is not asked
+_PENDING = (State.QUEUED, State.HELD)
 
 
 @dataclass(slots=True)
 class _WaitOutcome:
-    """What became of one job that was waited for; `problem` where it never begins."""
+    """The result of waiting for one job; `problem` if it will never start."""
 
     job: FoundJob
     statuses: list[JobStatus] = field(default_factory=list)
     problem: JobStuck | None = None
     is_settled: bool = False
     lost_at: float = 0.0
-    was_stuck: bool = False  # at the last look: what a scheduler says for a moment only is not believed
+    was_stuck: bool = False  # at the last look; the scheduler must say it twice
 
 
 def wait_for(cluster: Cluster, job: FoundJob, *, timeout: float | None = None) -> list[JobStatus]:
-    """Wait for one job; raises JobStuck when it never begins, and JobFailed after `timeout`."""
+    """Wait for one job; raises JobStuck if it will never start, and JobFailed after `timeout`."""
     [outcome] = wait_for_all(cluster, [job], timeout=timeout)
     if outcome.problem is not None:
         raise outcome.problem
@@ -48,41 +48,41 @@ def wait_for(cluster: Cluster, job: FoundJob, *, timeout: float | None = None) -
 def wait_for_all(
     cluster: Cluster, jobs: Sequence[FoundJob], *, timeout: float | None = None, notice: _Notice | None = None
 ) -> list[_WaitOutcome]:
-    """Wait for all of them at once; `notice` hears every answer. What is not over after `timeout` raises JobFailed."""
+    """Wait for all jobs at once; every answer goes to `notice`. Raises JobFailed if one runs longer than `timeout`."""
     end = None if timeout is None else time.monotonic() + timeout
     outcomes = [_WaitOutcome(job) for job in jobs]
     pause, answered = _FIRST_PAUSE, 0.0
-    while waiting := [each for each in outcomes if not each.is_settled]:
+    while waiting := [outcome for outcome in outcomes if not outcome.is_settled]:
         try:
             _ask(cluster, waiting)
             answered = time.monotonic()
         except SchedulerFailed:  # a controller that restarts must not end a wait of days
             if not answered or time.monotonic() - answered > _SILENCE:
                 raise
-        for each in waiting:
+        for outcome in waiting:
             if notice is not None:
-                notice(each.job, each.statuses)
-            _judge(cluster, each)
-        waiting = [each for each in waiting if not each.is_settled]
-        if any(each.was_stuck for each in waiting):
-            pause = _FIRST_PAUSE  # is it still so?
+                notice(outcome.job, outcome.statuses)
+            _judge(cluster, outcome)
+        waiting = [outcome for outcome in waiting if not outcome.is_settled]
+        if any(outcome.was_stuck for outcome in waiting):
+            pause = _FIRST_PAUSE  # ask again soon whether it still is
         if waiting:
-            _pause([each.job for each in waiting], pause, end)
+            _pause([outcome.job for outcome in waiting], pause, end)
             _refuse_late(waiting[0], end)
         pause = min(pause * 1.5, _LONGEST_PAUSE)
     return outcomes
 
 
 def explain_stuck(cluster: Cluster, job: FoundJob, statuses: Sequence[JobStatus]) -> JobStuck | None:
-    """The error for a job of which all that is not over never begins; None while there is hope."""
-    left = [each for each in statuses if not each.state.is_over]
-    reasons = [find_obstacle(cluster, job.record, each) for each in left]
-    if not left or not all(reasons):
+    """The error for a job whose tasks have ended or will never start; None while one may start or runs."""
+    remaining = [status for status in statuses if not status.state.is_over]
+    reasons = [find_obstacle(cluster, job.record, status) for status in remaining]
+    if not remaining or not all(reasons):
         return None
     return JobStuck(
-        f"the job {job.name} never begins by itself: {left[0].shown_id} {left[0].state}",
+        f"job {job.name} will never start: {remaining[0].shown_id} is {remaining[0].state.word}",
         context={"why": reasons[0]},
-        hint=f"'kedge cancel {job.typed_id}' removes it from the queue",
+        hint=f"remove it from the queue: kedge cancel {job.typed_id}",
     )
 
 
@@ -113,24 +113,24 @@ def has_ended(job: FoundJob) -> bool:
 
 
 def _ask(cluster: Cluster, waiting: Sequence[_WaitOutcome]) -> None:
-    """One question for all, and one more for each that kedge did not submit."""
-    records = [each.job.record for each in waiting if each.job.record is not None]
+    """Ask the scheduler once for all jobs of kedge, and once more for each other job."""
+    records = [outcome.job.record for outcome in waiting if outcome.job.record is not None]
     many = look_up_many(cluster, records) if len(records) > 1 else {}
-    for each in waiting:
-        record = each.job.record
+    for outcome in waiting:
+        record = outcome.job.record
         if record is not None and record.key in many:
-            each.statuses = choose_tasks(each.job, many[record.key])
+            outcome.statuses = choose_tasks(outcome.job, many[record.key])
         else:
-            each.statuses = read_status(cluster, each.job)
+            outcome.statuses = read_status(cluster, outcome.job)
 
 
 def _judge(cluster: Cluster, outcome: _WaitOutcome) -> None:
-    """Whether nothing more is to be expected of a job."""
+    """Note whether waiting for this job is finished."""
     statuses = outcome.statuses
-    if all(each.state.is_over for each in statuses):
-        # accounts may be written a little later than the queue forgets
+    if all(status.state.is_over for status in statuses):
+        # accounting may be written a little after the queue forgets the job
         outcome.lost_at = outcome.lost_at or time.monotonic()
-        is_final = all(each.state.is_final for each in statuses)
+        is_final = all(status.state.is_final for status in statuses)
         outcome.is_settled = is_final or time.monotonic() - outcome.lost_at > _LONGEST_PAUSE
         return
     problem = explain_stuck(cluster, outcome.job, statuses)
@@ -142,45 +142,45 @@ def _judge(cluster: Cluster, outcome: _WaitOutcome) -> None:
 def find_obstacle(
     cluster: Cluster, record: Record | None, status: JobStatus, seen: frozenset[str] = frozenset()
 ) -> str:
-    """Why it never begins, itself or because a job that it waits for never does; empty while it may begin."""
+    """Why a job, or one that it depends on, will never start; empty while it may start."""
     backend = cluster.backend
     if backend.is_stuck(status):
         return backend.explain(status) or status.reason
-    if record is None or status.state not in _WAITING or status.id in seen:
+    if record is None or status.state not in _PENDING or status.id in seen:
         return ""
     for other, state in _list_awaited(cluster, record):
         why = find_obstacle(cluster, other, state, seen | {status.id})
         if why:
-            return f"it waits for job {state.shown_id}, which never begins: {why}"
+            return f"it waits for job {state.shown_id}, which will never start: {why}"
     return ""
 
 
 def _list_awaited(cluster: Cluster, record: Record) -> Iterator[tuple[Record, JobStatus]]:
-    """Jobs of kedge's that it waits for, as far as they wait themselves."""
+    """The pending jobs of kedge that it depends on."""
     try:
-        awaited = decode_job(record.job).dependencies
+        dependencies = decode_job(record.job).dependencies
     except InvalidJob:
         return
-    for each in awaited:
+    for dependency in dependencies:
         try:
-            other = cluster.records.find(each.job, record.site)
+            other = cluster.records.find(dependency.job, record.site)
             statuses = look_up(cluster, other)
-        except KedgeError:  # it is not ours, or nobody answers: then nothing can be said of it
+        except KedgeError:  # not a job of kedge, or the scheduler does not answer
             continue
-        yield from ((other, status) for status in statuses if status.state in _WAITING)
+        yield from ((other, status) for status in statuses if status.state in _PENDING)
 
 
 def _refuse_late(outcome: _WaitOutcome, end: float | None) -> None:
     if end is not None and time.monotonic() >= end:
         job = outcome.job
         raise JobFailed(
-            f"the job {job.name} is not over in time: {outcome.statuses[0].state}",
-            hint=f"it goes on; 'kedge status {job.typed_id}' says how it is",
+            f"job {job.name} is still {outcome.statuses[0].state.word} after the timeout",
+            hint=f"the job goes on; follow it: kedge status {job.typed_id}",
         )
 
 
 def _pause(jobs: Sequence[FoundJob], seconds: float, end: float | None) -> None:
-    """Wait before the scheduler is asked again; shorter when a script says that its job is over."""
+    """Wait before the next question to the scheduler; shorter if a script writes that its job has ended."""
     until = time.monotonic() + seconds
     if end is not None:
         until = min(until, end)
