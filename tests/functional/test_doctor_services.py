@@ -19,7 +19,7 @@ import pytest
 
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.doctor.network.credentials import check_logins
-from kedge.doctor.network.reach import check_registries
+from kedge.doctor.network.registries import check_registries
 from kedge.doctor.run_checks import run_checks
 from kedge.doctor.surroundings import Surroundings
 from kedge.frozen import replace

@@ -328,7 +328,7 @@ def test_an_underlay_shows_all_of_the_image_and_what_was_missing(place):
         """
         from kedge.runtime.enter import Builder
         from kedge.runtime.mounts.underlay import plan_underlay
-        from kedge.runtime.views import FolderView
+        from kedge.posix.views import DirectoryView
         enter_mounts()
         builder = Builder(base, lambda level, text: answer(said=text))
         builder.prepare()
@@ -342,11 +342,11 @@ def test_an_underlay_shows_all_of_the_image_and_what_was_missing(place):
         libc.mount(base + "/lower", base + "/root", "", MS_BIND | MS_REC)
         missing = [("/data/set", "d"), ("/etc/hosts", "f"), ("/usr/lib/deep/nvidia", "d"), ("/bin/smi", "f"),
                    ("/var/run/munge", "d"), ("/home/user/work", "d")]
-        builder.perform(plan_underlay(missing, FolderView(base + "/lower")))
+        builder.perform(plan_underlay(missing, DirectoryView(base + "/lower")))
         root = base + "/root"
         libc.mount(base + "/lower/home", root + "/data/set", "", MS_BIND)
         texts = [read(root + path) for path in ("/etc/passwd", "/bin/tool", "/usr/lib/deep/lib")]
-        view = FolderView(root)
+        view = DirectoryView(root)
         def try_writing(path):
             try:
                 write(path)

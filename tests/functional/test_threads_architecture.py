@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from kedge.compat.error_messages import find_clues
 from kedge.compat.judge import judge
-from kedge.compat.messages import find_clues
-from kedge.compat.tables.gpus import find_gpu
+from kedge.compat.tables.gpu_names import find_gpu
 from kedge.compat.target import Target
 from kedge.compat.verdict import NO
 from kedge.errors import UnknownGpu, WillNotRun

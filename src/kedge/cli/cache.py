@@ -13,7 +13,7 @@ from kedge.model.size import format_size
 from kedge.ops.setup import cache
 from kedge.ops.setup.config import format_size as format_exactly
 from kedge.runtime.images.unpacked_store import NodeStore, list_node, report_node
-from kedge.settings import SETTINGS, Source, parse_value
+from kedge.settings import SETTINGS, SettingSource, parse_value
 from kedge.store.eviction import CacheItem, ItemKind
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def _limit(arguments: argparse.Namespace, console: Console) -> None:
             console.print_json({"limit": report.limit, "limit_from": report.limit_from})
         console.print(f"{_format_limit(report.limit)} ({report.limit_from})")
         return
-    source = Source("flag", "kedge cache limit")
+    source = SettingSource("flag", "kedge cache limit")
     size = parse_value(SETTINGS["cache_limit"], arguments.size, source, console.environ)
     removed = cache.limit_cache(console.settings, size)
     if console.settings.sources["cache_limit"].kind != "default":

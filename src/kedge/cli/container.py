@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 
+from kedge.runtime.command_line.flag_table import FLAGS, GROUPS, REFUSALS, Flag
+from kedge.runtime.command_line.flags import HelpWanted, parse_words
 from kedge.runtime.options import RunOptions
-from kedge.runtime.words.flag_table import FLAGS, GROUPS, REFUSALS, Flag
-from kedge.runtime.words.flags import HelpWanted, parse_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from kedge.cli.container import (
 from kedge.cli.signals import raised_signals
 from kedge.errors import UsageError
 from kedge.ops.containers import instance as instances
+from kedge.runtime.command_line.flags import HelpWanted, parse_words
 from kedge.runtime.options import RunOptions
-from kedge.runtime.words.flags import HelpWanted, parse_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -123,7 +123,7 @@ def _read_jobs(arguments: argparse.Namespace) -> _JobSet:
 def _refuse_misread(image: str) -> None:
     """Refuse the value of another tool's option in the place of the image, as `exec` does: `-v /data:/data`."""
     if "=" in image or ":/" in image:
-        from kedge.runtime.words.misread import explain_misread  # late: few images look so
+        from kedge.runtime.command_line.misplaced_words import explain_misread  # late: few images look so
 
         misread = explain_misread(image, (), sys.argv)
         if misread is not None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from kedge.frozen import frozen, list_names
+from kedge.frozen import as_dict, frozen, list_names
 
 
 class State(StrEnum):
@@ -98,8 +98,7 @@ class JobStatus:
 
     def as_dict(self) -> dict[str, object]:
         """The status as `--json` prints it."""
-        told: dict[str, object] = {name: getattr(self, name) for name in list_names(JobStatus)}
-        return {**told, "state": self.state.value, "details": dict(self.details)}
+        return {**as_dict(self), "details": dict(self.details)}
 
 
 def decode_status(fields: Mapping[str, object]) -> JobStatus:

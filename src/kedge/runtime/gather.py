@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import os
 
+from kedge.posix.views import DirectoryView
 from kedge.runtime.environment.identity import find_gecos, find_groups, find_user
 from kedge.runtime.facts import HostFacts
-from kedge.runtime.views import FolderView
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def gather_host(environ: Mapping[str, str]) -> HostFacts:
     umask = os.umask(0)
     os.umask(umask)
     return HostFacts(
-        view=FolderView("/", is_still=True),
+        view=DirectoryView("/", is_still=True),
         environ=copy_environ(environ),
         uid=uid,
         gid=gid,

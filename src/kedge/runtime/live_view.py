@@ -12,7 +12,7 @@ import os
 import stat
 
 from kedge.posix import libc
-from kedge.runtime.views import MAXIMUM_LINKS, FolderView, split_path
+from kedge.posix.views import MAXIMUM_LINKS, DirectoryView, split_path
 
 FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _KINDS = {stat.S_IFDIR: "d", stat.S_IFREG: "f"}
@@ -130,7 +130,7 @@ class Walk:
         return found
 
 
-class LiveView(FolderView):
+class LiveView(DirectoryView):
     """The tree of a container, whose root is the open directory `descriptor`."""
 
     def __init__(self, descriptor: int) -> None:

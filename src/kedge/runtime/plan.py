@@ -7,17 +7,17 @@
 from __future__ import annotations
 
 from kedge.posix.constants import MS_NODEV, MS_NOSUID, MS_RDONLY
+from kedge.runtime.command_line.flags import list_names
 from kedge.runtime.environment.home import choose_home
 from kedge.runtime.facts import LIBRARIES
 from kedge.runtime.operations import LATER, MAY, MUST, NEW, OLD, SESSION, WARN
-from kedge.runtime.words.flags import list_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from kedge.posix.views import View
     from kedge.runtime.facts import Additions, Bind, HostFacts, ImageFacts, Payload
     from kedge.runtime.operations import Operation
     from kedge.runtime.options import RunOptions
-    from kedge.runtime.views import View
 
 GUARDED = MS_NOSUID | MS_NODEV
 # A current directory that is one of these, or below one of the second, is the image's business.

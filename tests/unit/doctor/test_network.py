@@ -12,7 +12,7 @@ import pytest
 
 from kedge.doctor.finding import FAIL, NOTE, OK, SKIPPED, WARNING, Finding
 from kedge.doctor.network.certificates import check_certificates
-from kedge.doctor.network.reach import check_proxies, check_registries, judge_reach, list_mirrors
+from kedge.doctor.network.registries import check_proxies, check_registries, judge_reach, list_mirrors
 from kedge.doctor.surroundings import Surroundings
 from kedge.frozen import replace
 from kedge.registry.mirrors import Endpoint, load_registries

@@ -15,7 +15,7 @@ import pytest
 
 from kedge.posix import libc
 from kedge.runtime.live_view import FOLDER, LiveView, Maker, Walk, make_inside, open_inside
-from tests.unit.runtime.test_views import make_tree
+from tests.unit.posix.test_views import make_tree
 
 WRONG = (("/loop", "Too many levels"), ("/nothing", "No such file"), ("/etc/passwd/x", "Not a directory"))
 

@@ -12,11 +12,11 @@ from kedge.formats.sif.edit import append_object
 from kedge.formats.sif.layout import PARTITION_EXTRA, DataType, FileSystem, PartitionType
 from kedge.formats.sif.objects import DataObject
 from kedge.posix.constants import LUSTRE_SUPER_MAGIC, NFS_SUPER_MAGIC
+from kedge.posix.views import TableView
 from kedge.runtime.facts import HostFacts
 from kedge.runtime.mounts import layers_above
 from kedge.runtime.mounts.layers_above import OverlayLayer, choose_tmpfs_size, plan_overlays
 from kedge.runtime.options import RunOptions
-from kedge.runtime.views import TableView
 from tests.builders.sif import build_sif
 from tests.builders.squashfs_images import write_image
 

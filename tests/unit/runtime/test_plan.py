@@ -9,12 +9,12 @@ import pytest
 
 from kedge.errors import FileProblem, UsageError
 from kedge.posix.constants import MS_NODEV, MS_RDONLY
+from kedge.posix.views import TableView
 from kedge.runtime.enter import Builder
 from kedge.runtime.facts import Additions, Bind, HostFacts, ImageFacts, Payload
 from kedge.runtime.operations import NEW, OLD, SESSION, describe, kinds
 from kedge.runtime.options import RunOptions
 from kedge.runtime.plan import MountPlan, PlanRequest, plan_container
-from kedge.runtime.views import TableView
 
 if TYPE_CHECKING:
     from kedge.runtime.operations import Operation

@@ -8,10 +8,10 @@ import stat
 import pytest
 
 from kedge.errors import FileProblem, UsageError
+from kedge.posix.views import TableView
 from kedge.runtime.facts import Bind, HostFacts
 from kedge.runtime.mounts.scratch import plan_scratch
 from kedge.runtime.options import RunOptions
-from kedge.runtime.views import TableView
 
 
 def plan(tmp_path, **options):

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from kedge.posix.constants import MS_RDONLY
+from kedge.posix.views import DirectoryView, TableView
 from kedge.runtime.mounts.underlay import plan_underlay
 from kedge.runtime.operations import MAY, MUST, WARN, kinds
-from kedge.runtime.views import FolderView, TableView
 
 IMAGE = {
     "/bin": "-> usr/bin",
@@ -112,4 +112,4 @@ def test_a_folder_on_disk_gives_the_same_plan_as_a_written_one(tmp_path):
     (tmp_path / "bin").symlink_to("usr/bin")
     written = TableView({"/etc/passwd": b"root", "/bin": "-> usr/bin"})
     missing = [("/data", "d"), ("/etc/hosts", "f")]
-    assert plan_underlay(missing, FolderView(str(tmp_path))) == plan_underlay(missing, written)
+    assert plan_underlay(missing, DirectoryView(str(tmp_path))) == plan_underlay(missing, written)

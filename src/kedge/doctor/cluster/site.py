@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
-from kedge.doctor.storage.places import is_folder
+from kedge.doctor.storage.cache_home import is_folder
 from kedge.doctor.surroundings import Surroundings
 from kedge.errors import KedgeError
 from kedge.jobs.place import find_record_root

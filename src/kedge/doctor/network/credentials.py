@@ -11,8 +11,15 @@ from functools import partial
 from pathlib import Path
 
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
-from kedge.doctor.network.key_forms import find_blemish, find_expiry, is_host, is_ngc_key, is_stand_in, may_be_ngc_host
-from kedge.doctor.network.reach import SECONDS, open_access
+from kedge.doctor.network.key_formats import (
+    find_blemish,
+    find_expiry,
+    is_host,
+    is_ngc_key,
+    is_stand_in,
+    may_be_ngc_host,
+)
+from kedge.doctor.network.registries import SECONDS, open_access
 from kedge.doctor.surroundings import Surroundings
 from kedge.errors import KedgeError
 from kedge.frozen import frozen

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kedge.errors import InstanceProblem, RuntimeUnsuited, UsageError
 from kedge.posix.files import explained, write_atomically
 from kedge.posix.spawn import start_of
+from kedge.runtime.command_line.config_files import CONTAINER_SETTINGS, settle_options
 from kedge.runtime.facts import ImageFacts
 from kedge.runtime.gather import gather_host
 from kedge.runtime.processes.instances import Instance, InstanceDirectory, check_name
@@ -22,7 +23,6 @@ from kedge.runtime.processes.supervise import run_supervised
 from kedge.runtime.start import inside  # after joining, nothing of the host can be imported
 from kedge.runtime.start.run import add_inner, become, end_with, restrain
 from kedge.runtime.way_back import WayBack
-from kedge.runtime.words.configured import CONTAINER_SETTINGS, settle_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -13,6 +13,7 @@ from kedge.model.image_word import find_path
 from kedge.model.progress import Progress, Silent
 from kedge.model.reference import Reference, Transport
 from kedge.ops.setup.workplace import Workplace
+from kedge.posix.views import DirectoryView, TableView
 from kedge.runtime.adapters import Adapter, ForeignImage
 from kedge.runtime.facts import HostFacts, ImageFacts
 from kedge.runtime.images.image_file import ImageFile, compare_machine, identify
@@ -20,7 +21,6 @@ from kedge.runtime.images.unpacked import find_named, find_unpacked, hold, is_vo
 from kedge.runtime.mounts.layers_above import explain_readonly_image
 from kedge.runtime.options import RunOptions
 from kedge.runtime.start.find_image import choose_machine, look_on_node, prepare
-from kedge.runtime.views import FolderView, TableView
 from kedge.settings import SETTINGS, Settings
 
 Say = Callable[[str, str], None]
@@ -88,9 +88,9 @@ def _look_into(
         return _pass_on(image.path, image.kind, shown or image.path)
     name = shown or image.path
     if image.kind == "folder":
-        facts = ImageFacts(view=FolderView(image.path), path=name, kind="folder", oci_config=config)
+        facts = ImageFacts(view=DirectoryView(image.path), path=name, kind="folder", oci_config=config)
         return ForeignImage(image.path, "folder", facts)
-    from kedge.runtime.images.squashfs_view import SquashView  # late: directories need no reader
+    from kedge.formats.squashfs.view import SquashView  # late: directories need no reader
 
     file = closing.enter_context(Path(image.path).open("rb"))
     view = closing.enter_context(SquashView(file, image.offset, image.size))
@@ -107,7 +107,7 @@ def _unpack(options: RunOptions, found: ImageFile | None, host: HostFacts) -> Fo
         root = _find_root(options, found, host)
         if not root or hold(root) < 0:
             raise FileProblem(f"{options.image} was unpacked, and is gone already", hint="the node's place is too full")
-    facts = ImageFacts(view=FolderView(root), path=options.image, kind="folder", oci_config=read_config(root))
+    facts = ImageFacts(view=DirectoryView(root), path=options.image, kind="folder", oci_config=read_config(root))
     return ForeignImage(root, "folder", facts)
 
 
@@ -143,14 +143,16 @@ def _have_file(kind: str, options: RunOptions, found: ImageFile | None, say: Say
 
 def _find_config(reference: Reference, workplace: Workplace) -> bytes:
     """What the registry said when the image was fetched; nothing where it was no image of layers."""
+    from kedge.ops.sources.classify import SourceKind, classify
     from kedge.ops.sources.resolve import read_config as read_image_config
     from kedge.ops.sources.resolve import resolve
 
-    if reference.transport is not Transport.DOCKER:
+    source = classify(reference)
+    if source.kind is not SourceKind.REGISTRY:
         return b""
     with contextlib.suppress(KedgeError), workplace.open_store() as store:
-        resolved = resolve(reference, workplace, store, offline=True)
-        return b"" if resolved.manifest.is_sif else read_image_config(resolved, store)[0]
+        source = source.look_up(lambda: resolve(reference, workplace, store, offline=True))
+        return read_image_config(source.layers, store)[0] if source.layers else b""
     return b""
 
 

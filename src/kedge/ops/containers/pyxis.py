@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 from kedge.formats.enroot import add_enroot_files, has_enroot_files
 from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
+from kedge.frozen import JsonValue
 from kedge.model.reference import Reference
 from kedge.ops.images.stored import Shape, StoredFile, find_source
 from kedge.ops.images.write_image import WriteOptions
@@ -30,22 +31,15 @@ from kedge.store.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class _Got:
+class _Got(JsonValue):
     """A file for Enroot."""
+
+    json_names = (("owner", "held_for"),)
 
     reference: str
     path: Path
     was_stored: bool
     owner: str
-
-    def as_dict(self) -> dict[str, object]:
-        """The result as `--json` prints it."""
-        return {
-            "reference": self.reference,
-            "path": str(self.path),
-            "was_stored": self.was_stored,
-            "held_for": self.owner,
-        }
 
 
 def get_image(uri: str, workplace: Workplace, environ: Mapping[str, str]) -> _Got:

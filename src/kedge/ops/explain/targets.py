@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from kedge.compat.tables.gpus import AMD, find_gpu
+from kedge.compat.tables.gpu_names import AMD, find_gpu
 from kedge.compat.tables.load import Tables
 from kedge.compat.target import BUILT_IN, NAMED, THIS_MACHINE, Gpu, Target, join_names
 from kedge.errors import UsageError

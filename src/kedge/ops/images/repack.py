@@ -7,24 +7,13 @@ import os
 from pathlib import Path
 from typing import BinaryIO
 
-from kedge.formats.sif.identify import FileKind, identify_file
 from kedge.formats.sif.layout import DataType, SifDescriptor
 from kedge.formats.sif.objects import DataObject
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.sif.writer import SifBuilder
-from kedge.model.reference import Reference, Transport
 from kedge.ops.images.write_image import WriteOptions, write_squashfs
 from kedge.ops.sources.open_local import open_sif
 from kedge.posix.files import atomic_output, copy_range, explained
-
-
-def is_sif_file(reference: Reference) -> bool:
-    """Whether a reference names a SIF file on this machine."""
-    path = Path(reference.path)
-    if reference.transport is not Transport.FILE or not path.is_file():
-        return False
-    with explained(path), path.open("rb") as file:
-        return identify_file(file) is FileKind.SIF
 
 
 def repack_sif(source: Path, target: Path, options: WriteOptions) -> None:

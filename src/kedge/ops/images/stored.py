@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from kedge.errors import ImageNotFound, UsageError
+from kedge.errors import ImageNotFound
 from kedge.model.reference import Reference, Transport
 from kedge.ops.images.write_image import WriteOptions, choose_options
 from kedge.ops.setup.workplace import Workplace
+from kedge.ops.sources.classify import Source, classify
 from kedge.ops.sources.image_source import ImageSource
 from kedge.ops.sources.resolve import Resolved, resolve
 from kedge.store.store import Store
@@ -44,16 +45,12 @@ class StoredFile:
 
 def find_source(reference: Reference, workplace: Workplace, store: Store, shape: Shape, *, policy: str) -> StoredFile:
     """Look up what the reference means; nothing is downloaded but its manifest. `policy` is that of --pull."""
-    if reference.transport is Transport.INSTANCE:
-        raise UsageError(f"{reference} is a running container, not an image")
+    source = classify(reference)
     place = _Place(reference, workplace, store, shape)
-    if reference.is_local:
+    if source.is_local:
         return place.from_local()
-    if reference.transport is Transport.DOCKER:
-        resolved = _resolve(reference, workplace, store, policy)
-        if not resolved.manifest.is_sif:
-            return place.from_layers(resolved)
-    return place.from_sif(is_offline=policy == "never")
+    source = source.look_up(lambda: _resolve(reference, workplace, store, policy))
+    return place.from_layers(source.layers) if source.layers else place.from_sif(source, is_offline=policy == "never")
 
 
 def have_stored(reference: Reference, workplace: Workplace, store: Store, shape: Shape, *, policy: str) -> Path:
@@ -115,22 +112,22 @@ class _Place:
 
         return StoredFile(key, build)
 
-    def from_sif(self, *, is_offline: bool) -> StoredFile:
+    def from_sif(self, source: Source, *, is_offline: bool) -> StoredFile:
         """A file that is a SIF already."""
         from kedge.ops.sources.fetch_sif import find_sif_source
 
-        source = find_sif_source(self.reference, self.workplace, self.store, offline=is_offline)
+        sif = find_sif_source(source, self.workplace, self.store, offline=is_offline)
         if self.shape.name == "sif":
-            return StoredFile(source.key, source.write)
+            return StoredFile(sif.key, sif.write)
 
         def build(file: BinaryIO) -> None:
-            from kedge.ops.sources.open_local import open_path
+            from kedge.ops.sources.open_local import open_any_image
 
-            with self.store.use_image(source.key):
-                path = self.store.build_image(source.key, source.write, notify=self.workplace.progress.note)
-                self._write(file, open_path(path, Reference(Transport.FILE, path=str(path)), self.workplace))
+            with self.store.use_image(sif.key):
+                path = self.store.build_image(sif.key, sif.write, notify=self.workplace.progress.note)
+                self._write(file, open_any_image(Reference(Transport.FILE, path=str(path)), self.workplace))
 
-        return StoredFile(self.key(source.key), build)
+        return StoredFile(self.key(sif.key), build)
 
     def from_local(self) -> StoredFile:
         """A file, an archive, a daemon's image: known by its digest, or by the state of the file."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kedge.compat.messages import Clue, find_clues
+from kedge.compat.error_messages import Clue, find_clues
 from kedge.jobs.records import Record
 from kedge.model.job_state import JobStatus, State
 from kedge.ops.jobs.logs import find_logs

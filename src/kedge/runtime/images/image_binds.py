@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import os
 
+from kedge.posix.views import DirectoryView
 from kedge.runtime.images.image_file import ImageFile, identify, make_absolute
 from kedge.runtime.mounts.layering import plan_squashfs
 from kedge.runtime.operations import MUST, OLD, SESSION
-from kedge.runtime.views import FolderView
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class ImageBinds:
     def settle(self, base: str) -> None:
         """Once they are mounted: let each bind begin where its contents are now."""
         for number, bind in enumerate(self.binds):
-            inside = FolderView(base + self._place(number))
+            inside = DirectoryView(base + self._place(number))
             wanted = bind.image_source or "/"
             if not inside.kind(wanted):
                 from kedge.errors import FileProblem  # late: only for an error

@@ -11,8 +11,8 @@ import os
 import time
 
 from kedge.model.logins import NGC_VARIABLES, PAIRS, list_auth_files
+from kedge.runtime.command_line.config_files import read_configured
 from kedge.runtime.images.unpacked import read_asked
-from kedge.runtime.words.configured import read_configured
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

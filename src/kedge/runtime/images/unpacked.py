@@ -20,7 +20,7 @@ import stat
 import time
 
 from kedge.posix import constants, libc
-from kedge.runtime.words.configured import read_lines
+from kedge.runtime.command_line.config_files import read_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

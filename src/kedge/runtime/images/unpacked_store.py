@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kedge.errors import KedgeError, NoSpace
+from kedge.frozen import JsonValue
 from kedge.host.limits import read_limits
 from kedge.host.space import free_space, require_space
 from kedge.model.progress import Progress, Silent
@@ -362,18 +363,16 @@ class NodeStore:
 
 
 @dataclass(frozen=True, slots=True)
-class _NodeReport:
+class _NodeReport(JsonValue):
     """What `kedge cache show` says of the images on this node."""
+
+    json_names = (("kind", None),)
 
     place: Path
     kind: str  # disk, memory or network; empty when nothing is there yet
     count: int
     size: int
     limit: int | None
-
-    def as_dict(self) -> dict[str, object]:
-        """The report as `--json` prints it."""
-        return {"place": str(self.place), "count": self.count, "size": self.size, "limit": self.limit}
 
 
 def report_node(settings: Settings) -> _NodeReport | None:

@@ -13,12 +13,12 @@ from kedge.runtime.operations import LOWER, MAY, MUST, NEW, OLD, SESSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from kedge.posix.views import View
     from kedge.runtime.facts import HostFacts
     from kedge.runtime.images.image_file import ImageFile
     from kedge.runtime.mounts.layers_above import OverlayLayer
     from kedge.runtime.operations import Operation
     from kedge.runtime.options import RunOptions
-    from kedge.runtime.views import View
 
 
 class Layering:

@@ -12,8 +12,8 @@ from kedge.runtime.operations import LOWER, MAY, MUST, NEW, WARN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from kedge.posix.views import View
     from kedge.runtime.operations import Operation
-    from kedge.runtime.views import View
 
 _OPTIONS = "mode=755"
 

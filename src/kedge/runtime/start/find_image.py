@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 
 from kedge.posix.spawn import run_attached
+from kedge.runtime.command_line.config_files import read_configured
 from kedge.runtime.images.image_file import ImageFile, compare_machine, identify
 from kedge.runtime.images.roots import (
     Root,
@@ -24,7 +25,6 @@ from kedge.runtime.images.unpacked import (
     node_directory,
     read_config,
 )
-from kedge.runtime.words.configured import read_configured
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

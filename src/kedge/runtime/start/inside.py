@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 
+from kedge.runtime.command_line.binds import collect_binds
 from kedge.runtime.environment.payload import plan_payload
 from kedge.runtime.facts import Additions, ImageFacts
 from kedge.runtime.live_view import LiveView
 from kedge.runtime.plan import PlanRequest, plan_start_folder
 from kedge.runtime.way_back import change_folder
-from kedge.runtime.words.binds import collect_binds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

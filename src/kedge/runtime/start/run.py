@@ -12,6 +12,8 @@ import os
 
 from kedge.posix.spawn import close_all, list_inherited_directories
 from kedge.runtime.base import choose_base
+from kedge.runtime.command_line.binds import collect_binds
+from kedge.runtime.command_line.config_files import CONTAINER_SETTINGS, settle_options
 from kedge.runtime.enter import Builder
 from kedge.runtime.environment.identity import make_group, make_passwd
 from kedge.runtime.environment.payload import plan_payload
@@ -33,8 +35,6 @@ from kedge.runtime.plan import PlanRequest, plan_container
 from kedge.runtime.start.become import Restraint, is_own_interpreter, start_program
 from kedge.runtime.start.find_image import locate, settle_overlays
 from kedge.runtime.way_back import WayBack
-from kedge.runtime.words.binds import collect_binds
-from kedge.runtime.words.configured import CONTAINER_SETTINGS, settle_options
 
 # One of these is in the environment of every rank that a launcher counted: Open MPI, MPICH, MVAPICH, Cray, Slurm, Flux
 LAUNCHERS = (
