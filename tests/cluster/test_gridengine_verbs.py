@@ -78,7 +78,7 @@ def test_gridengine_verbs_say_that_a_job_never_begins(user: JobUser) -> None:
     user.user.read_program("qrls", stuck)
     for id, why in (
         (stuck, "could not open its output file"),
-        (behind, f"waits for job {stuck}, which will never start"),
+        (behind, f"job {stuck}, which will never start"),
     ):
         done = user.run("wait", id, "--timeout", "60s")
         assert done.returncode == JobStuck.exit_code, done.stderr

@@ -190,9 +190,9 @@ def test_forgotten_jobs_are_told_by_their_scripts(forgotten: JobUser, slurm_forg
     assert states[killed] == "lost"
     assert states[pending] == states[sleeper] == "cancelled"
     assert (me.status(bad)["exit_code"], me.status(odd)["exit_code"]) == (3, 255)
-    assert "did not end by itself" in me.status(killed)["why"]
+    assert "wrote no end" in me.status(killed)["why"]
     vanished = me.status("vanished")
-    assert (vanished["state"], "never began" in vanished["why"]) in {("lost", True), ("queued", False)}
+    assert (vanished["state"], "never started" in vanished["why"]) in {("lost", True), ("queued", False)}
     assert me.run("wait", good).returncode == 0
     assert me.run("status", "999999").returncode != 0
 

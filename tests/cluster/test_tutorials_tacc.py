@@ -86,7 +86,7 @@ def test_tacc_idev(tacc: JobUser) -> None:
 
 def test_tacc_idev_says_what_to_type_for_the_container(tacc: JobUser) -> None:
     done = type_at_terminal(tacc, *IDEV_REQUEST, "pi-estimator_0.1-mpi.sif", typed="exit\n")
-    [line] = [line for line in done.stdout.splitlines() if "type this when you are on the node" in line]
+    [line] = [line for line in done.stdout.splitlines() if "Type this on the compute node" in line]
     shown = line.partition("node: ")[2].strip()
     assert " shell " in shown
     assert shown.endswith("pi-estimator_0.1-mpi.sif")

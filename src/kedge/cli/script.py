@@ -107,7 +107,7 @@ def _show_lost(converted: ConvertedScript, console: Console) -> None:
     name = escape_controls(converted.name)
     for left in converted.conversion.left:
         what = f"{left.words}: {left.why}" if left.words else left.why
-        console.progress.warn(f"{name}:{left.line}: not converted: {escape_controls(what)}")
+        console.progress.warn(f"{name}:{left.line}: not carried over: {escape_controls(what)}")
     for line, note in converted.conversion.remarks:
         console.progress.note(f"{name}:{line}: {escape_controls(note)}")
     for warning in converted.warnings:

@@ -131,9 +131,7 @@ def test_waiting_for_a_job_behind_one_that_never_begins(
     answer(monkeypatch, lambda: first + line("12", "PENDING", "Dependency"))
     with pytest.raises(JobStuck) as caught:
         wait_for(cluster, job)
-    assert caught.value.context["why"].startswith(
-        "it waits for job 11, which will never start: no node can ever serve it"
-    )
+    assert caught.value.context["why"].startswith("it waits for job 11, which will never start: no node can")
 
 
 def test_waiting_for_several_tells_of_each(cluster: Cluster, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,6 +158,6 @@ def test_waiting_outlives_a_controller_that_restarts(
     assert wait_for(cluster, FoundJob("12", record))[0].state is State.DONE
     clock.now = 1350
     (record.folder / "final.json").unlink()
-    with pytest.raises(JobFailed, match="is still .* after the timeout"):
+    with pytest.raises(JobFailed, match="after the timeout"):
         wait_for(cluster, FoundJob("12", record), timeout=5)
     assert clock.now < 1360
