@@ -42,7 +42,7 @@ def test_script_check_says_nothing_about_a_good_one(capsys: pytest.CaptureFixtur
     assert main(["script", "check", write(GOOD)]) == 0
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert "for Slurm, because of its #SBATCH lines" in shown.err
+    assert "Slurm script, because of its #SBATCH lines" in shown.err
 
 
 def test_script_check_shows_file_line_rule_and_remedy(capsys: pytest.CaptureFixture[str]) -> None:

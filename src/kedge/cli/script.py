@@ -65,7 +65,7 @@ def _show_checked(checked: CheckedScript, console: Console) -> None:
     script, name = checked.script, escape_controls(checked.name)
     where = f", site {checked.site.name} ({checked.site_reason})" if checked.site else ""
     if script.scheduler != "local":
-        console.progress.note(f"{name}: {TITLES[script.scheduler]} script ({script.reason}){where}")
+        console.progress.note(f"{name}: {TITLES[script.scheduler]} script, because {script.reason}{where}")
     for finding in checked.findings:
         message = escape_controls(finding.message)
         console.print(f"{name}:{finding.line}: {finding.severity.value}: {message} ({finding.rule})")

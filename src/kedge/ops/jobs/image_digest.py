@@ -42,7 +42,7 @@ class _Pin:
 
 
 def pin_image(word: str, image: StagedImage, settings: Settings, architecture: str) -> _Pin:
-    """Look a tag up once, for nodes of `architecture` (default: this host's). `word` is the image as the job names it."""
+    """Look a tag up once, for nodes of `architecture` (empty: this host's); `word` is the image as the job names it."""
     reference = _find_tagged(image)
     if reference is None:
         return _Pin()

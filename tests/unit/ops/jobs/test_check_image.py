@@ -120,8 +120,8 @@ def test_submit_to_whole_nodes_warns_that_a_cuda_image_sees_no_gpu(tmp_path: Pat
     job = replace(GPU, gpus_per_node=0, image="nvcr.io/nvidia/pytorch:25.10-py3")
     planned = plan(job, cluster, tmp_path)
     assert list_doubts(planned) == (
-        "the container will see no GPU: nvcr.io/nvidia/pytorch:25.10-py3 is for CUDA 13.0 and the nodes of gh have GPUs, "
-        "but neither --gpus nor --nv was given; add --nv",
+        "the container will see no GPU: nvcr.io/nvidia/pytorch:25.10-py3 is for CUDA 13.0 and "
+        "the nodes of gh have GPUs, but neither --gpus nor --nv was given; add --nv",
     )
     assert "--nv" not in planned.script
     for other in (
