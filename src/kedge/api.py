@@ -17,7 +17,7 @@ from kedge.errors import ProgramFailed, UsageError
 from kedge.frozen import replace
 from kedge.jobs.keywords import make_job
 from kedge.model.form import Form
-from kedge.model.image_word import is_reference
+from kedge.model.image_argument import is_reference
 from kedge.model.progress import Progress, Silent
 from kedge.model.reference import Reference
 from kedge.model.setting_values import PULL_POLICIES

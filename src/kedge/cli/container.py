@@ -119,7 +119,7 @@ class Speaker:
         """Whether no other task of this job and no other rank has said this; on a terminal it is always said."""
         if os.isatty(2):
             return True
-        from kedge.runtime.processes.said import say_first  # late: hardly anything is said once
+        from kedge.runtime.processes.say_once import say_first  # late: hardly anything is said once
 
         return say_first(text, os.environ, self._uid, is_shim=self.options.shim)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kedge.cli.console import Console
-    from kedge.runtime.processes.instances import Instance
+    from kedge.runtime.processes.instance_records import Instance
 
 _STARTING = ("start", "run")  # their options are those of containers, which `flags` reads
 

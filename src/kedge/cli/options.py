@@ -17,7 +17,7 @@ from kedge.model.nearest import propose
 
 def read_image_path(text: str) -> Path:
     """An image that has to be a file, for argparse: `docker://x` is not the file x in a directory `docker:`."""
-    from kedge.model.image_word import is_reference  # late: few verbs have such a word
+    from kedge.model.image_argument import is_reference  # late: few verbs have such a word
 
     if is_reference(text):
         hint = (

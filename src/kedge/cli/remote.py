@@ -16,7 +16,7 @@ from kedge.registry.secret import Secret
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.registry.access import Access
+    from kedge.registry.client_setup import Access
 
 _GLOBAL = "kedge does not change files of the site"
 

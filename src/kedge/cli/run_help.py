@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
 from kedge.cli.redaction import escape_controls
-from kedge.model.image_word import is_reference
+from kedge.model.image_argument import is_reference
 from kedge.ops.images.inspect import inspect_path
 from kedge.ops.sources.classify import SourceKind, classify_path
 

@@ -23,13 +23,13 @@ from kedge.doctor.network.registries import SECONDS, open_access
 from kedge.doctor.surroundings import Surroundings
 from kedge.errors import KedgeError
 from kedge.frozen import frozen
-from kedge.model.logins import NGC_VARIABLES, PAIRS
+from kedge.model.login_sources import NGC_VARIABLES, PAIRS
 from kedge.posix.programs import find_program
 from kedge.posix.questions import answer_within
 from kedge.registry.credentials import CredentialSources
 from kedge.registry.docker_config import AuthFile, normalize_key, read_auth_file
-from kedge.registry.ngc import NGC_USER
-from kedge.registry.reach import LoginAnswer, try_login
+from kedge.registry.ngc_keys import NGC_USER
+from kedge.registry.probe import LoginAnswer, try_login
 from kedge.registry.secret import Secret
 from kedge.settings import home_directory
 

@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 from kedge.doctor.finding import FAIL, NOTE, OK, SKIPPED, WARNING, Finding
 from kedge.doctor.surroundings import Surroundings
 from kedge.errors import KedgeError
-from kedge.registry.access import Access, AccessOptions
+from kedge.registry.client_setup import Access, AccessOptions
+from kedge.registry.connection_errors import FailureKind
 from kedge.registry.mirrors import Endpoint, Registries
+from kedge.registry.probe import ProbeResult, is_listening_within, probe_registries
 from kedge.registry.proxies import Proxy, parse_proxy
-from kedge.registry.reach import Reach, is_listening_within, probe_registries
-from kedge.registry.trouble import TroubleKind
 from kedge.schedulers.current_job import find_current_job
 
 REGISTRIES = ("nvcr.io", "docker.io")
@@ -23,12 +23,12 @@ _MOST_MIRRORS = 6
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
 _OFFLINE = frozenset(
     {
-        TroubleKind.NAME,
-        TroubleKind.NAME_LATER,
-        TroubleKind.REFUSED,
-        TroubleKind.UNREACHABLE,
-        TroubleKind.TIMEOUT,
-        TroubleKind.BROKEN,
+        FailureKind.NAME,
+        FailureKind.NAME_LATER,
+        FailureKind.REFUSED,
+        FailureKind.UNREACHABLE,
+        FailureKind.TIMEOUT,
+        FailureKind.BROKEN,
     }
 )
 _PROXIES, _REGISTRIES = "guides/doctor.md#proxies", "guides/doctor.md#registries"
@@ -195,21 +195,21 @@ def list_mirrors(registries: Registries) -> dict[str, list[Endpoint]]:
 
 
 def judge_reach(
-    reached: Iterable[Reach], mirrors: Mapping[str, list[Endpoint]], surroundings: Surroundings
+    reached: Iterable[ProbeResult], mirrors: Mapping[str, list[Endpoint]], surroundings: Surroundings
 ) -> list[Finding]:
     """One finding for those that answer, and one for each reason why others do not."""
     known = list(reached)
-    answering = {each.host for each in known if each.trouble is None and not each.is_page}
+    answering = {each.host for each in known if each.failure is None and not each.is_page}
     findings = [
         Finding("registries", OK, f"{each.host} answers in {each.seconds:.1f} s" + _say_proxy(each))
         for each in known
         if each.host in answering
     ]
     findings += [_explain_page(each) for each in known if each.is_page]
-    by_reason: dict[tuple[TroubleKind, str], list[Reach]] = {}
+    by_reason: dict[tuple[FailureKind, str], list[ProbeResult]] = {}
     for each in known:
-        if each.trouble is not None:
-            by_reason.setdefault((each.trouble.kind, each.proxy), []).append(each)
+        if each.failure is not None:
+            by_reason.setdefault((each.failure.kind, each.proxy), []).append(each)
     covered = {Endpoint(name, "").host for name, places in mirrors.items() if any(x.host in answering for x in places)}
     return findings + [
         _explain_silence(kind, group, surroundings, is_covered=all(each.host in covered for each in group))
@@ -217,9 +217,11 @@ def judge_reach(
     ]
 
 
-def _explain_silence(kind: TroubleKind, group: list[Reach], surroundings: Surroundings, *, is_covered: bool) -> Finding:
+def _explain_silence(
+    kind: FailureKind, group: list[ProbeResult], surroundings: Surroundings, *, is_covered: bool
+) -> Finding:
     hosts = " and ".join(each.host for each in group)
-    told = f"no answer within {SECONDS * surroundings.patience:g} s" if kind is TroubleKind.TIMEOUT else str(kind)
+    told = f"no answer within {SECONDS * surroundings.patience:g} s" if kind is FailureKind.TIMEOUT else str(kind)
     what = f"{hosts}: {_SENTENCES.get(kind, told)}" + _say_proxy(group[0])
     if is_covered:
         why = "images are pulled from the mirror that registries.conf names, which answers"
@@ -249,7 +251,7 @@ def _explain_offline(what: str, surroundings: Surroundings) -> Finding:
     return Finding("registries", WARNING, what, why, fix, _REGISTRIES)
 
 
-def _explain_page(reach: Reach) -> Finding:
+def _explain_page(reach: ProbeResult) -> Finding:
     return Finding(
         "registries",
         WARNING,
@@ -260,41 +262,41 @@ def _explain_page(reach: Reach) -> Finding:
     )
 
 
-def _say_proxy(reach: Reach) -> str:
+def _say_proxy(reach: ProbeResult) -> str:
     return f", through {reach.proxy}" if reach.proxy else ""
 
 
 _SENTENCES = {
-    TroubleKind.NAME: "the name is not known here",
-    TroubleKind.NAME_LATER: "the name service does not answer",
-    TroubleKind.CERTIFICATE: "the certificate is signed by an authority that is not trusted here",
-    TroubleKind.CERTIFICATE_TIME: "the certificate is not valid at this machine's time",
-    TroubleKind.CERTIFICATE_NAME: "the certificate is for another name",
+    FailureKind.NAME: "the name is not known here",
+    FailureKind.NAME_LATER: "the name service does not answer",
+    FailureKind.CERTIFICATE: "the certificate is signed by an authority that is not trusted here",
+    FailureKind.CERTIFICATE_TIME: "the certificate is not valid at this machine's time",
+    FailureKind.CERTIFICATE_NAME: "the certificate is for another name",
 }
 _PRIVATE = (
     "a proxy of the site that opens TLS, or a registry with an authority of its own: pulls are refused",
     "ask the site for its certificate authority (PEM), and name it: export KEDGE_CA_BUNDLE=FILE",
 )
 _TLS_REMEDIES = {
-    TroubleKind.CERTIFICATE: _PRIVATE,
-    TroubleKind.CERTIFICATE_NAME: _PRIVATE,
-    TroubleKind.CERTIFICATE_TIME: (
+    FailureKind.CERTIFICATE: _PRIVATE,
+    FailureKind.CERTIFICATE_NAME: _PRIVATE,
+    FailureKind.CERTIFICATE_TIME: (
         "the clock of this machine is wrong, or the certificate has expired: pulls are refused",
         "compare 'date -u' with a watch; if the clock is wrong, tell the administrators",
     ),
-    TroubleKind.PROXY: (
+    FailureKind.PROXY: (
         "the proxy does not let this host through, or does not know it: pulls fail",
         "ask the site whether the proxy allows it; no_proxy names hosts that are reached without it",
     ),
-    TroubleKind.PROXY_LOGIN: (
+    FailureKind.PROXY_LOGIN: (
         "the proxy wants a user name and a password: pulls fail",
         "write them into the variable, special characters as %XX: https_proxy=http://USER:PASSWORD@HOST:PORT",
     ),
-    TroubleKind.NOT_TLS: (
+    FailureKind.NOT_TLS: (
         "something that is no registry answers in its place, or the proxy's address begins with https: and should not",
         "check https_proxy: most proxies are written with http://",
     ),
-    TroubleKind.TIMEOUT: (
+    FailureKind.TIMEOUT: (
         "the proxy takes connections and does not answer: pulls wait, and fail",
         "ask the site whether the proxy works; other networks may have another one",
     ),

@@ -23,7 +23,7 @@ from kedge.ops.explain.known_tables import propose_reference
 from kedge.ops.setup.workplace import MORE_RETRIES, Workplace
 
 if TYPE_CHECKING:
-    from kedge.registry.access import AccessOptions
+    from kedge.registry.client_setup import AccessOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,6 @@ def _prepare(workplace: Workplace, meter: _Meter, reference: Reference, tables: 
 
 
 def _count_with(access: AccessOptions | None, meter: _Meter) -> AccessOptions:
-    from kedge.registry.access import AccessOptions  # late: a local image needs no registry
+    from kedge.registry.client_setup import AccessOptions  # late: a local image needs no registry
 
     return replace(access or AccessOptions(), count=meter.count)

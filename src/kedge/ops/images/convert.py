@@ -11,7 +11,7 @@ from kedge.frozen import JsonValue
 from kedge.model.form import Form
 from kedge.model.reference import Reference
 from kedge.ops.images.output_name import ImageOutput, choose_tag, read_output
-from kedge.ops.images.repack import repack_sif
+from kedge.ops.images.recompress_sif import repack_sif
 from kedge.ops.images.write_image import choose_options, write_image
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.classify import SourceKind, classify

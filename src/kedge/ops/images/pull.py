@@ -171,7 +171,7 @@ def image_key(reference: Reference, digest: Digest, codec: str) -> str:
 
 
 def _pull_local(request: PullRequest, source: Source, plan: Pulled, workplace: Workplace) -> Pulled:
-    from kedge.ops.images.repack import repack_sif
+    from kedge.ops.images.recompress_sif import repack_sif
     from kedge.ops.images.write_image import choose_options, write_image
     from kedge.ops.sources.fetch_sif import check_architecture
     from kedge.ops.sources.open_local import open_local_image

@@ -24,9 +24,8 @@ from kedge.frozen import JsonValue
 from kedge.model.digest import Digest
 from kedge.model.manifest import MAXIMUM_MANIFEST, OCI_MANIFEST, Descriptor, Manifest, parse_manifest
 from kedge.model.reference import Reference, Transport
-from kedge.ops.images.compressed_layers import compress_layers
+from kedge.ops.images.make_layers import LayerOptions, as_stored_image, compress_layers
 from kedge.ops.setup.workplace import Workplace
-from kedge.ops.sources.layered import LayerOptions, as_stored_image
 from kedge.ops.sources.open_local import open_local_image
 from kedge.posix.files import explained
 from kedge.registry.client import RegistryClient

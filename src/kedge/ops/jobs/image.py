@@ -40,7 +40,7 @@ def place_image(job: Job, site: Site, settings: Settings, environ: Mapping[str, 
     """Decide about the image of a job; nothing is fetched yet."""
     if not job.image:
         return StagedImage("")
-    from kedge.model.image_word import is_reference  # late: not every job has an image
+    from kedge.model.image_argument import is_reference  # late: not every job has an image
 
     if not is_reference(job.image) and Path(directory, job.image).exists():
         return _take_file(job, Path(directory, job.image), settings)
@@ -122,7 +122,7 @@ def _show_submit(settings: Settings) -> str:
 
 def _require_meant(job: Job, reference: Reference, settings: Settings) -> None:
     """Refuse a bare word, which is a name on Docker Hub that hardly anybody means: `kedge submit python train.py`."""
-    from kedge.model.image_word import is_reference  # late: not every job has an image
+    from kedge.model.image_argument import is_reference  # late: not every job has an image
     from kedge.model.reference import Transport
 
     is_whole = is_reference(job.image) or job.image.startswith(f"{reference.registry}/")

@@ -56,7 +56,7 @@ def pin_image(word: str, image: StagedImage, settings: Settings, architecture: s
 
 
 def _find_tagged(image: StagedImage) -> Reference | None:
-    from kedge.model.image_word import is_reference
+    from kedge.model.image_argument import is_reference
     from kedge.model.reference import Reference, Transport
 
     name = image.reference or (image.path if is_reference(image.path) else "")
@@ -80,7 +80,7 @@ def _ask(reference: Reference, settings: Settings, architecture: str) -> tuple[D
 
 
 def _add_digest(word: str, reference: Reference, digest: Digest) -> str:
-    from kedge.model.image_word import is_reference
+    from kedge.model.image_argument import is_reference
 
     text = word if is_reference(word) else f"docker://{word}"
     return f"{text}{'' if reference.tag else ':latest'}@{digest}"

@@ -121,7 +121,7 @@ def _find_remedy(verdict: Verdict, traits: ImageTraits, target: Target, tables: 
 
 def _read_traits(image: StagedImage, queue: Queue, settings: Settings, tables: Tables) -> ImageTraits | None:
     """What is known of the image here and now."""
-    from kedge.model.image_word import is_reference  # late: not every job has an image
+    from kedge.model.image_argument import is_reference  # late: not every job has an image
 
     if not image.reference and not is_reference(image.path) and Path(image.path).exists():
         return _read_file(image.path, tables)

@@ -22,10 +22,10 @@ from kedge.ops.sources.classify import Source
 from kedge.ops.sources.fetch_layers import choose_ingest, short_name
 from kedge.ops.sources.resolve import Resolved, compare_platform, resolve
 from kedge.posix.files import explained
+from kedge.registry.blob_stream import BlobStream
 from kedge.registry.download import download_url, open_url
 from kedge.registry.library import KNOWN_LIBRARY, LibraryClient, find_library
 from kedge.registry.oras import find_sif
-from kedge.registry.stream import BlobStream
 from kedge.registry.transport import HttpTransport
 from kedge.settings import home_directory
 from kedge.store.download import OpenAt

@@ -22,7 +22,6 @@ from kedge.formats.singularityd.derive import derive_section, read_oci_words
 from kedge.formats.singularityd.go_json import encode_json, encode_text
 from kedge.formats.singularityd.inspect import InspectReport, read_report
 from kedge.formats.singularityd.record import render_definition
-from kedge.formats.singularityd.views import TreeView
 from kedge.formats.squashfs.reader import SquashReader
 from kedge.layers.folder import FolderOptions, read_folder
 from kedge.layers.limits import FlattenOptions
@@ -32,13 +31,14 @@ from kedge.model.platform import Platform
 from kedge.model.progress import Progress
 from kedge.model.reference import Reference, Transport
 from kedge.model.tree import ContentSource, Node, find
+from kedge.model.tree_view import TreeView
 from kedge.ops.setup.workplace import Workplace
-from kedge.ops.sources.architecture import find_architecture
 from kedge.ops.sources.classify import SourceKind, classify
 from kedge.ops.sources.fetch_layers import image_platform, parse_time
 from kedge.ops.sources.host_image import HostImage
 from kedge.ops.sources.image_source import ImageSource, LayeredImage, PackedTree, TreeImage
 from kedge.ops.sources.resolve import compare_platform
+from kedge.ops.sources.tree_architecture import find_architecture
 from kedge.posix.files import explained
 
 

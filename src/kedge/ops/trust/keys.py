@@ -18,7 +18,7 @@ from kedge.signing.keyfiles import read_key_file
 from kedge.signing.keyring import KeyRing, find_in_blocks, normalize_fingerprint
 from kedge.signing.openpgp import algorithms
 from kedge.signing.openpgp.generate import Owner, generate_key
-from kedge.signing.openpgp.judgement import judge
+from kedge.signing.openpgp.key_validity import judge
 from kedge.signing.openpgp.keys import KeyBlock, armor_block, make_public, read_keys
 
 _MAXIMUM_ANSWER = 8 << 20

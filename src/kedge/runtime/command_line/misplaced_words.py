@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from kedge.errors import KedgeError, UsageError
-from kedge.model.image_word import is_reference
+from kedge.model.image_argument import is_reference
 from kedge.runtime.environment.env_requests import split_pairs
 
 TYPE_CHECKING = False
