@@ -162,6 +162,7 @@ def report(problem: BaseException, words: list[str], options: RunOptions) -> int
     prepare_streams()
     shown = GlobalOptions(
         json=options.json or _has_leading(words[1:], "--json"),
+        verbose=options.verbose,
         debug=options.debug,
         nocolor=options.nocolor,
         shim=options.shim,

@@ -116,7 +116,11 @@ def _report(problem: BaseException, words: list[str], options: RunOptions) -> in
 
     prepare_streams()
     shown = GlobalOptions(
-        json=options.json or "--json" in words, debug=options.debug, nocolor=options.nocolor, shim=options.shim
+        json=options.json or "--json" in words,
+        verbose=options.verbose,
+        debug=options.debug,
+        nocolor=options.nocolor,
+        shim=options.shim,
     )
     if getattr(problem, "is_reported", False) and not options.json:
         return getattr(problem, "exit_code", 1)
