@@ -13,7 +13,7 @@ from kedge.frozen import replace
 from kedge.jobs.records import Records
 from kedge.model.job import Job
 from kedge.model.site import Queue, Site
-from kedge.ops.jobs.clusters import Cluster
+from kedge.ops.jobs.cluster import Cluster
 from kedge.ops.jobs.submit import SubmitPlan, plan_submit
 from kedge.schedulers.choose import find_backend
 from kedge.settings import Settings
@@ -41,7 +41,7 @@ def plan(job: Job, cluster: Cluster, tmp_path: Path) -> SubmitPlan:
 
 def list_doubts(planned: SubmitPlan) -> tuple[str, ...]:
     """Its warnings, without the one that no registry can be asked from here."""
-    return tuple(each for each in planned.warnings if "means when the image is pulled" not in each)
+    return tuple(each for each in planned.warnings if "the tag is not pinned" not in each)
 
 
 @pytest.fixture
@@ -56,8 +56,8 @@ def test_submit_refuses_kernels_that_the_queue_has_no_gpu_for(cluster: Cluster, 
     problem = caught.value
     assert problem.message == f"{GPU.image} does not run on Tesla V100: it has no kernels for that GPU"
     assert "compute capability 7.0" in problem.context["why"]
-    assert "'kedge recommend pytorch --on here:v100' names images that fit" in (problem.hint or "")
-    assert (problem.hint or "").endswith("--force submits it all the same")
+    assert "List images that fit: kedge recommend pytorch --on here:v100. " in (problem.hint or "")
+    assert (problem.hint or "").endswith("To submit it anyway add --force")
 
 
 def test_submit_refuses_a_cuda_that_the_driver_of_the_queue_cannot_run(cluster: Cluster, tmp_path: Path) -> None:
@@ -120,8 +120,8 @@ def test_submit_to_whole_nodes_warns_that_a_cuda_image_sees_no_gpu(tmp_path: Pat
     job = replace(GPU, gpus_per_node=0, image="nvcr.io/nvidia/pytorch:25.10-py3")
     planned = plan(job, cluster, tmp_path)
     assert list_doubts(planned) == (
-        "the container will see no GPU: the nodes of gh have them, and nvcr.io/nvidia/pytorch:25.10-py3 is for "
-        "CUDA 13.0, but neither --gpus nor --nv was given; add --nv",
+        "the container will see no GPU: nvcr.io/nvidia/pytorch:25.10-py3 is for CUDA 13.0 and "
+        "the nodes of gh have GPUs, but neither --gpus nor --nv was given; add --nv",
     )
     assert "--nv" not in planned.script
     for other in (
@@ -144,6 +144,6 @@ def test_submit_to_a_gpu_that_no_tag_serves_advises_none(cluster: Cluster, tmp_p
     with pytest.raises(WillNotRun) as caught:
         plan(replace(GPU, image="nvcr.io/nvidia/pytorch:24.03-py3", queue="k40"), cluster, tmp_path)
     assert caught.value.hint == (
-        "No tag of nvcr.io/nvidia/pytorch is known to serve that GPU; take another queue, or plain CUDA: "
-        "'kedge recommend cuda --on here:k40' names images that fit; --force submits it all the same"
+        "No tag of nvcr.io/nvidia/pytorch is known to support that GPU: use another queue, or plain CUDA. "
+        "List images that fit: kedge recommend cuda --on here:k40. To submit it anyway add --force"
     )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Before a job queues: whether its image runs on the GPUs of its queue, by what is known without pulling it.
+"""Checks before submission whether the image runs on the GPUs of the queue, without pulling it.
 
-The image file itself, the tables, and what an earlier pull, `explain` or the look-up of the tag left in the store; at
-most the image's config is fetched, and where nothing is known nothing is said.
+Sources: the image file, the tables, and the cache of an earlier pull, `explain` or look-up of the tag. At most the
+config of the image is fetched. If nothing is known, there is no warning.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kedge.errors import KedgeError, WillNotRun
 from kedge.model.job import Job
 from kedge.model.site import Queue, Site
-from kedge.ops.jobs.image import StagedImage
+from kedge.ops.jobs.stage_image import StagedImage
 from kedge.settings import Settings
 
 if TYPE_CHECKING:
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from kedge.compat.target import Target
     from kedge.compat.verdict import Verdict
 
-# Imports inside the functions below are late: jobs without GPUs, and sites that do not say which they have, pay none.
+# Imports inside the functions below are late: most jobs and sites need none of them.
 
 
 def check_image(
     job: Job, site: Site, image: StagedImage, settings: Settings, environ: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Warnings about the image in the job's queue; raises WillNotRun where it cannot work, unless the job is forced."""
+    """Warnings about the image in the job's queue; raises WillNotRun if it cannot work, unless --force is given."""
     queue = site.find_queue(job.queue)
     if queue is None or not image.path or not job.uses_gpus or not (queue.gpu or queue.gpu_type):
         return ()
@@ -42,20 +42,20 @@ def check_image(
     raise WillNotRun(
         problem,
         context={"site": site.name, "queue": queue.name, "why": doubt.verdict.failures[0].sentence},
-        hint=f"{doubt.remedy} 'kedge recommend {doubt.instead} --on {site.name}:{queue.name}' names images that fit; "
-        "--force submits it all the same".lstrip(),
+        hint=f"{doubt.remedy} List images that fit: kedge recommend {doubt.instead} --on {site.name}:{queue.name}. "
+        "To submit it anyway add --force".lstrip(),
     )
 
 
 def warn_unseen_gpus(
     job: Job, site: Site, image: StagedImage, settings: Settings, environ: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """A warning where nodes bring GPUs that nobody asked for, and a CUDA image would not see them."""
+    """A warning if nodes have GPUs that the job did not request, so that a CUDA image would not see them."""
     from kedge.ops.explain.data import learned_path
     from kedge.schedulers.container_words import uses_pyxis
 
     queue = site.find_queue(job.queue)
-    if queue is None or not image.path or uses_pyxis(job, site):  # Pyxis brings them in by itself
+    if queue is None or not image.path or uses_pyxis(job, site):  # Pyxis adds them itself
         return ()
     from kedge.compat.tables.load import load_tables
 
@@ -67,26 +67,26 @@ def warn_unseen_gpus(
         return ()
     cuda = f"CUDA {'.'.join(traits.cuda.value.split('.')[:2])}" if traits.cuda else "CUDA"
     return (
-        f"the container will see no GPU: the nodes of {queue.name} have them, and {job.image} is for {cuda}, "
+        f"the container will see no GPU: {job.image} is for {cuda} and the nodes of {queue.name} have GPUs, "
         "but neither --gpus nor --nv was given; add --nv",
     )
 
 
 class _Doubt:
-    """A verdict that it does not run, and what to do."""
+    """The verdict that the image does not run, and the remedy."""
 
     __slots__ = ("instead", "remedy", "verdict")
 
     def __init__(self, verdict: Verdict, remedy: str, instead: str) -> None:
         self.verdict = verdict
         self.remedy = remedy
-        self.instead = instead  # of which image there are tags that fit
+        self.instead = instead  # the image to search for tags that fit
 
 
 def _judge(
     image: StagedImage, site: Site, queue: Queue, settings: Settings, environ: Mapping[str, str]
 ) -> _Doubt | None:
-    """What speaks against it; None where nothing does, as far as is known."""
+    """The verdict against the image; None if there is none, or too little is known."""
     from kedge.compat.judge import judge
     from kedge.compat.tables.load import load_tables
     from kedge.ops.explain.data import learned_path
@@ -101,11 +101,11 @@ def _judge(
         verdict = judge(traits, target, tables)
         return None if verdict.runs is not False else _find_remedy(verdict, traits, target, tables)
     except (KedgeError, OSError):
-        return None  # a check that cannot be made keeps no job out of the queue
+        return None  # a failed check must not stop the job
 
 
 def _find_remedy(verdict: Verdict, traits: ImageTraits, target: Target, tables: Tables) -> _Doubt:
-    """What the rule that failed advises; where no tag of the image has ever served the GPU, that would be untrue."""
+    """The remedy of the failed rule, unless no tag of the image supports the GPU: then that would be wrong."""
     from kedge.compat.image.read_traits import split_name
     from kedge.compat.recommend import NO_KERNELS, recommend
 
@@ -114,13 +114,13 @@ def _find_remedy(verdict: Verdict, traits: ImageTraits, target: Target, tables: 
         return _Doubt(verdict, verdict.failures[0].remedy, "IMAGE")
     if recommend(name, target, tables).reason == NO_KERNELS:
         return _Doubt(
-            verdict, f"No tag of {name} is known to serve that GPU; take another queue, or plain CUDA:", "cuda"
+            verdict, f"No tag of {name} is known to support that GPU: use another queue, or plain CUDA.", "cuda"
         )
     return _Doubt(verdict, verdict.failures[0].remedy, name.rpartition("/")[2])
 
 
 def _read_traits(image: StagedImage, queue: Queue, settings: Settings, tables: Tables) -> ImageTraits | None:
-    """What is known of the image here and now."""
+    """What is known of the image without pulling it."""
     from kedge.model.image_argument import is_reference  # late: not every job has an image
 
     if not image.reference and not is_reference(image.path) and Path(image.path).exists():
@@ -138,7 +138,7 @@ def _read_traits(image: StagedImage, queue: Queue, settings: Settings, tables: T
 
 
 def _read_file(path: str, tables: Tables) -> ImageTraits | None:
-    """By the config that a SIF carries; to look at the files inside would take longer than the submission."""
+    """Traits from the config in a SIF; reading the files inside would take longer than the submission."""
     from kedge.compat.image.read_traits import read_config_traits
     from kedge.model.manifest import parse_config
     from kedge.runtime.images.image_file import identify
@@ -148,12 +148,12 @@ def _read_file(path: str, tables: Tables) -> ImageTraits | None:
 
 
 def _wrap(raw: bytes) -> bytes:
-    """A SIF has the inner part of an image's config alone."""
+    """A whole config: a SIF has only the inner part."""
     return b'{"config": ' + raw + b"}"
 
 
 def _read_stored(name: str, queue: Queue, settings: Settings, tables: Tables) -> ImageTraits | None:
-    """By the manifest and the config that the store has, if this name was ever asked for."""
+    """Traits from the manifest and the config in the cache, if this name was looked up before."""
     from kedge.model.platform import Platform
     from kedge.model.reference import Reference
     from kedge.store.layout import Layout
@@ -169,5 +169,5 @@ def _read_stored(name: str, queue: Queue, settings: Settings, tables: Tables) ->
     place = Workplace(replace(settings, architecture=platform.architecture, retries=0))
     try:
         return read_image_traits(Reference.parse(name), place, tables, offline=True)
-    except KedgeError:  # the config is not here, and the registry does not answer
+    except KedgeError:  # the config is not cached, and the registry does not answer
         return None

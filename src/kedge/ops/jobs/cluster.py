@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where jobs go from here: the site, its scheduler, and its programs, which are run in this file only."""
+"""The cluster that jobs go to: site, scheduler backend, records. Only this file runs the scheduler's programs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SHOWN_LINES = 5
 
 @frozen
 class Cluster:
-    """A site with the module of its scheduler, as one user sees it."""
+    """A site with the backend of its scheduler and the records of one user."""
 
     site: Site
     backend: Backend
@@ -36,7 +36,7 @@ class Cluster:
     records: Records
 
     def ask(self, query: Query) -> str | None:
-        """What a scheduler's program prints; None when it failed and may."""
+        """The output of a program of the scheduler; None if it failed and is allowed to."""
         try:
             done = self.call(query.argv, query.environment)
         except SchedulerFailed:
@@ -46,11 +46,11 @@ class Cluster:
         if done.status and (not query.may_fail or is_unreachable(done.errors.decode(errors="replace"))):
             raise self.explain_failure(done)
         text = done.output.decode(errors="replace")
-        # one that fails for a job it does not know tells of the others it was asked for all the same
+        # a program that fails for one unknown job still prints the others
         return text if text.strip() or not done.status else None
 
     def call(self, argv: Sequence[str], changes: Sequence[tuple[str, str | None]] = ()) -> Finished:
-        """Run a scheduler's program to its end, whatever its status; `changes` are variables to set, None drops one."""
+        """Run a program of the scheduler, whatever its status; `changes` sets variables, None unsets one."""
         self.require_configuration(os.environ)
         environment = {**os.environ, **{name: value for name, value in changes if value is not None}}
         for name in (name for name, value in changes if value is None):
@@ -61,30 +61,30 @@ class Cluster:
             raise self.explain_missing(argv[0], problem) from None
         except ProgramFailed as problem:
             raise SchedulerFailed(
-                problem.message, hint="the scheduler may be busy or down; try again in a minute"
+                problem.message, hint="the scheduler may be busy or down: try again in a minute"
             ) from problem
 
     def explain_missing(self, program: str, problem: ProgramMissing) -> KedgeError:
-        """The error for a program of the scheduler that is not here."""
+        """The error for a program of the scheduler that is not installed."""
         return NoScheduler(
-            f"'{program}' is not here, and {self.site.name} is a site with {self.backend.name}",
+            f"'{program}' was not found, and site {self.site.name} needs it for {self.backend.name}",
             context=problem.context,
-            hint=problem.hint or "'kedge site detect' says what is here; another site is chosen with --site",
+            hint=problem.hint or "choose another site with --site; kedge site detect shows which site this is",
         )
 
     def require_configuration(self, environ: Mapping[str, str]) -> None:
-        """Refuse at once what Slurm's programs refuse after a minute of patience."""
+        """Refuse at once what Slurm's programs refuse after a minute."""
         if self.backend.name == "slurm":
             require_slurm_conf(environ)
 
     def explain_failure(self, done: Finished) -> KedgeError:
-        """The error for a program of the scheduler that failed: all it said, without its own name before each line."""
+        """The error for a program of the scheduler that failed: its messages without its name before each line."""
         own = _read_own_error(done.output)
         if own is not None:
             return own
         said = (done.errors or done.output).decode(errors="replace").strip()
         lines = [re.sub(_ADDRESS, "", line).strip() for line in said.splitlines() if line.strip()]
-        what = "; ".join(lines[-_SHOWN_LINES:]) or f"it ended with status {done.status} and said nothing"
+        what = "; ".join(lines[-_SHOWN_LINES:]) or f"exit code {done.status} without a message"
         context = {"command": shlex.join(done.argv), **({"said": said[-2000:]} if len(lines) > _SHOWN_LINES else {})}
         missing = find_missing_setup(said)
         if missing is not None:
@@ -93,20 +93,20 @@ class Cluster:
 
 
 def _read_own_error(output: bytes) -> KedgeError | None:
-    """The local queue is kedge itself, and its errors are what they are."""
+    """The error as kedge printed it: the programs of the local queue are kedge itself."""
     if not output.startswith(b"{"):
         return None
     import json  # late: other schedulers print no JSON here
 
     try:
-        told = json.loads(output)
+        printed = json.loads(output)
     except ValueError:
         return None
-    return rebuild_error(told) if "error" in told and "message" in told else None
+    return rebuild_error(printed) if "error" in printed and "message" in printed else None
 
 
 def open_cluster(settings: Settings, environ: Mapping[str, str], *, described: str = "") -> Cluster:
-    """The site that was asked for, or the one this is; `described` is what a description names, which flags beat."""
+    """The site that was asked for, else the detected one; `described` is the site of a kedge.toml, which flags beat."""
     if described and settings.sources["site"].kind not in ("flag", "environment"):
         settings = replace(settings, site=described)
     site = choose_site(settings, environ)
@@ -117,8 +117,8 @@ def open_cluster(settings: Settings, environ: Mapping[str, str], *, described: s
 
 
 def find_user(environ: Mapping[str, str]) -> str:
-    """The user's name, as schedulers know it."""
+    """The user name, as schedulers know it."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a user of a container, or of a directory service that does not answer
+    except KeyError:  # inside a container, or the directory service does not answer
         return environ.get("USER") or environ.get("LOGNAME") or str(os.getuid())

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The last words about a job: the scheduler's, its script's where that knows better, or that it is lost.
+"""Merges the scheduler's answer about a job with what the scripts of its tasks wrote.
 
-A task that nobody can tell of is LOST, never done.
+A task of which neither knows the end is LOST, never completed.
 """
 
 from __future__ import annotations
@@ -18,67 +18,65 @@ from kedge.model.job_state import JobStatus, State
 _SIGNALS = 128
 _ENDED, _KILLED = 15, 9  # SIGTERM, SIGKILL
 _JUST_NOW = 10.0  # seconds; a scheduler may list a job a moment after it took it
-_LOST_FOR_GOOD = 86400.0  # seconds; accounts that still say something have been written by then
+_LOST_FOR_GOOD = 86400.0  # seconds; accounting is written by then, if at all
 _CANCELLED = "you cancelled it"
 
 
-def merge(record: Record, told: Sequence[JobStatus]) -> list[JobStatus]:
-    """Every task of a job; `told` is what the scheduler says, with the user's indices."""
-    endings = {each.index: each for each in record.read_endings()}
-    if not told and not endings and not record.was_cancelled(None) and time.time() - record.submitted < _JUST_NOW:
+def merge(record: Record, listed: Sequence[JobStatus]) -> list[JobStatus]:
+    """The status of every task of a job; `listed` is the scheduler's answer, with the user's indices."""
+    endings = {ending.index: ending for ending in record.read_endings()}
+    if not listed and not endings and not record.was_cancelled(None) and time.time() - record.submitted < _JUST_NOW:
         return [make_status(record, State.QUEUED, reason="just submitted")]
-    found = [_mend_lost(_add_ending(_fill_in(each, record), endings.get(each.index)), record) for each in told]
-    if found and not lacks_tasks(record, found):
-        return sorted(found, key=lambda each: each.index or 0)
-    known = {index for each in told for index in indices_of(each)}
-    found += [_judge(record, index, endings.get(index)) for index in _list_indices(record) if index not in known]
-    return sorted(found, key=lambda each: each.index or 0)
+    tasks = [_mend_lost(_add_ending(_fill_in(task, record), endings.get(task.index)), record) for task in listed]
+    if not tasks or lacks_tasks(record, tasks):
+        known = {index for task in listed for index in indices_of(task)}
+        tasks += [_judge(record, index, endings.get(index)) for index in _list_indices(record) if index not in known]
+    return sorted(tasks, key=lambda task: task.index or 0)
 
 
 def lacks_tasks(record: Record, statuses: Sequence[JobStatus]) -> bool:
     """Whether an array has more tasks than these: schedulers forget them one by one."""
-    if not record.is_array or any(each.index is None and not each.pending_indices for each in statuses):
-        return False  # one word for all of them
-    return sum(len(indices_of(each)) for each in statuses) < count_tasks(record)
+    if not record.is_array or any(status.index is None and not status.pending_indices for status in statuses):
+        return False  # one status for all tasks
+    return sum(len(indices_of(status)) for status in statuses) < count_tasks(record)
 
 
 def count_tasks(record: Record) -> int:
-    """How many tasks an array has; 1 for a job that is none."""
+    """The number of tasks of an array; 1 for any other job."""
     array = record.job.get("array")
     return len(JobArray.parse(str(array))) if array else 1
 
 
 def is_settled(record: Record, statuses: Sequence[JobStatus]) -> bool:
-    """Whether nothing will change any more: all is final, or what is lost has been lost for long."""
-    if all(each.state.is_final for each in statuses):
+    """Whether no state can change any more: all are final, or have been lost for a day."""
+    if all(status.state.is_final for status in statuses):
         return True
-    return all(each.state.is_over for each in statuses) and record.note_lost() > _LOST_FOR_GOOD
+    return all(status.state.is_over for status in statuses) and record.note_lost() > _LOST_FOR_GOOD
 
 
-def find_told_alone(record: Record) -> list[JobStatus]:
-    """The tasks of which their scripts say all, so that no scheduler is needed.
+def find_ended(record: Record) -> list[JobStatus]:
+    """The tasks whose scripts wrote how they ended; the scheduler is not needed.
 
-    A script that was asked to end may have been put back into the queue, which only the scheduler knows.
+    A task that ended by SIGTERM is not among them: it may be requeued, which only the scheduler knows.
     """
-    found = merge(record, [])
-    return [each for each in found if each.state.is_final and each.exit_code != _SIGNALS + _ENDED]
+    return [task for task in merge(record, []) if task.state.is_final and task.exit_code != _SIGNALS + _ENDED]
 
 
 def have_scripts_ended(record: Record) -> bool:
-    """Whether all its scripts said how they ended."""
+    """Whether the scripts of all tasks wrote how they ended."""
     endings = record.read_endings()
-    return len(endings) >= count_tasks(record) and all(each.status is not None for each in endings)
+    return len(endings) >= count_tasks(record) and all(ending.status is not None for ending in endings)
 
 
 def make_status(record: Record, state: State, reason: str = "") -> JobStatus:
-    """A status that no scheduler told."""
+    """A status that does not come from the scheduler."""
     return JobStatus(
         id=record.id or record.key, state=state, raw="", reason=reason, name=record.name, submitted=record.submitted
     )
 
 
 def _fill_in(status: JobStatus, record: Record) -> JobStatus:
-    """With what only we know: the exact name, which a scheduler may have had to change."""
+    """The status with the exact name, which a scheduler may have had to change."""
     return replace(status, name=record.name, submitted=status.submitted or record.submitted)
 
 
@@ -88,17 +86,17 @@ def _list_indices(record: Record) -> Sequence[int | None]:
 
 
 def indices_of(status: JobStatus) -> Sequence[int | None]:
-    """The tasks that a status is of: one, or those of an array that wait."""
+    """The tasks that a status stands for: one, or all pending ones of an array."""
     if not status.pending_indices:
         return (status.index,)
     try:
         return JobArray.parse(status.pending_indices).indices
-    except InvalidJob:  # cut short by the scheduler: nothing is missing as far as one can see
+    except InvalidJob:  # cut short by the scheduler: assume that no task is missing
         return range(MOST_INDICES)
 
 
 def _add_ending(status: JobStatus, ending: Ending | None) -> JobStatus:
-    """Where the script knows better: how often it began; and accounts mix up exit codes above 128."""
+    """Add what the script knows better: the attempts; and accounting mixes up exit codes above 128."""
     if ending is None:
         return status
     status = replace(status, attempts=ending.attempts)
@@ -107,30 +105,30 @@ def _add_ending(status: JobStatus, ending: Ending | None) -> JobStatus:
     if ending.status == status.exit_code and "exit code" not in dict(status.details):
         return status
     return replace(
-        status, exit_code=ending.status, details=tuple(each for each in status.details if each[0] != "exit code")
+        status, exit_code=ending.status, details=tuple(pair for pair in status.details if pair[0] != "exit code")
     )
 
 
 def _mend_lost(status: JobStatus, record: Record) -> JobStatus:
-    """Accounts may know that there was a job, and not how it ended: its user may have cancelled it."""
+    """Accounting may know the job but not its end: its user may have cancelled it."""
     if status.state is State.LOST and record.was_cancelled(status.index):
         return replace(status, state=State.CANCELLED, reason=_CANCELLED)
     return status
 
 
 def _judge(record: Record, index: int | None, ending: Ending | None) -> JobStatus:
-    """The state of a job or task that the scheduler knows nothing of, from what its script wrote."""
+    """The state of a task that the scheduler does not know, from what its script wrote."""
     lost = replace(make_status(record, State.LOST), index=index)
     was_cancelled = record.was_cancelled(index)
     if ending is None:
         if was_cancelled:
             return replace(lost, state=State.CANCELLED, reason=_CANCELLED)
-        return replace(lost, reason="the scheduler does not know it any more, and it never began")
+        return replace(lost, reason="the scheduler no longer knows it, and it never started")
     seen = replace(lost, nodes=ending.host, started=ending.began, ended=ending.ended, attempts=ending.attempts)
     if was_cancelled and ending.status in (None, _SIGNALS + _ENDED, _SIGNALS + _KILLED):
         return replace(seen, state=State.CANCELLED, reason=_CANCELLED)
     if ending.status is None:
-        reason = "it began and did not end by itself, and the scheduler keeps no accounts: killed, or its node failed"
+        reason = "it started but wrote no end, and there is no accounting: it was killed, or its node failed"
         return replace(seen, reason=reason)
     return _judge_status(seen, ending, ending.status, record.job.get("time"))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A submitted job as Python programs hold it."""
+"""JobHandle: a submitted job, for Python programs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from kedge.jobs.encoding import decode_job
 from kedge.jobs.records import Record
 from kedge.model.job import Job
 from kedge.model.job_state import JobStatus, State
-from kedge.ops.jobs.clusters import Cluster
-from kedge.ops.jobs.control import FoundJob, cancel_jobs, read_status, require_success
+from kedge.ops.jobs.cancel import cancel_jobs
+from kedge.ops.jobs.cluster import Cluster
+from kedge.ops.jobs.find_job import FoundJob
 from kedge.ops.jobs.logs import find_logs, read_log
-from kedge.ops.jobs.waiting import explain_stuck, wait_for
+from kedge.ops.jobs.status import read_status
+from kedge.ops.jobs.wait import explain_stuck, require_success, wait_for
 
 
 class JobHandle:
-    """One job. It stays valid when this program ends: `kedge.job(id)` finds it again."""
+    """A submitted job. It outlives this program: `kedge.job(id)` finds it again."""
 
     def __init__(self, cluster: Cluster, record: Record) -> None:
         self._cluster = cluster
@@ -26,41 +28,41 @@ class JobHandle:
 
     @property
     def id(self) -> str:
-        """The scheduler's id."""
+        """The job id of the scheduler."""
         return self._record.id
 
     @property
     def name(self) -> str:
-        """The name it was given."""
+        """The name of the job."""
         return self._record.name
 
     @property
     def script(self) -> Path:
-        """The script that was submitted."""
+        """The path of the submitted script."""
         return self._record.script
 
     @property
     def record(self) -> Record:
-        """What was written down about it."""
+        """The record that kedge keeps of the job."""
         return self._record
 
     @property
     def description(self) -> Job:
-        """What was asked for, with what the site filled in."""
+        """The job as it was requested, with the defaults of the site."""
         return decode_job(self._record.job)
 
     def status(self) -> list[JobStatus]:
-        """What is known now, of each task; asks the scheduler unless the job is over."""
+        """The status of each task; asks the scheduler unless the job has ended."""
         return read_status(self._cluster, self._job)
 
     @property
     def state(self) -> State:
-        """The state now; of an array the one that is furthest from a good end."""
-        return _summarize([each.state for each in self.status()])
+        """The current state; of an array, what still runs or is pending first, then what failed."""
+        return _summarize([task.state for task in self.status()])
 
     @property
     def reason(self) -> str:
-        """In words, why it waits or failed; empty where there is nothing to say."""
+        """Why the job is pending or failed, as a sentence; empty if there is no reason."""
         for status in self.status():
             sentence = self._cluster.backend.explain(status) or status.reason
             if sentence:
@@ -68,26 +70,26 @@ class JobHandle:
         return ""
 
     def explain_stuck(self) -> JobStuck | None:
-        """The error of a job that never begins by itself, such as one that waits for a job that failed; else None."""
+        """The error of a job that will never start, such as one that depends on a failed job; else None."""
         return explain_stuck(self._cluster, self._job, self.status())
 
     def wait(self, timeout: float | None = None, *, check: bool = False) -> State:
-        """Wait until it is over and return its state; with `check` raise JobFailed unless all went well.
+        """Wait until the job has ended and return its state; with `check` raise JobFailed unless it completed.
 
-        A job that never begins raises JobStuck.
+        Raises JobStuck if the job will never start.
         """
         statuses = wait_for(self._cluster, self._job, timeout=timeout)
         if check:
             require_success(self._job, statuses, self._cluster.backend.explain)
-        return _summarize([each.state for each in statuses])
+        return _summarize([task.state for task in statuses])
 
     def logs(self, index: int | None = None, *, errors: bool = False) -> str:
-        """What it wrote so far; of an array one task's, or all one after the other."""
+        """The output so far; of an array that of task `index`, or of all tasks in turn."""
         logs = find_logs(self._record, index, errors=errors)
         return b"".join(piece for log in logs for piece in read_log(log)).decode(errors="replace")
 
     def cancel(self, index: int | None = None) -> None:
-        """End it, or one task of an array; nothing happens when it is over."""
+        """Cancel the job, or one task of an array; does nothing if it has ended."""
         cancel_jobs(self._cluster, [FoundJob(self.id, self._record, index)])
 
     def __repr__(self) -> str:
@@ -95,7 +97,7 @@ class JobHandle:
 
 
 def _summarize(states: list[State]) -> State:
-    """One state for all tasks: what still goes on first, then what went wrong."""
+    """One state for all tasks: what has not ended first, then what did not complete."""
     for group in (State.RUNNING, State.COMPLETING, State.SUSPENDED, State.QUEUED, State.HELD, State.UNKNOWN):
         if group in states:
             return group

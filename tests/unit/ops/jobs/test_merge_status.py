@@ -12,7 +12,7 @@ import pytest
 from kedge.frozen import replace
 from kedge.jobs.records import Draft, Record, Records
 from kedge.model.job_state import JobStatus, State
-from kedge.ops.jobs.endings import find_told_alone, is_settled, lacks_tasks, merge
+from kedge.ops.jobs.merge_status import find_ended, is_settled, lacks_tasks, merge
 from kedge.schedulers.gridengine import GRIDENGINE
 
 
@@ -78,7 +78,7 @@ def test_endings_count_attempts(tmp_path: Path) -> None:
 def test_endings_that_may_not_be_the_last_need_the_scheduler(tmp_path: Path, ended: str, is_told: bool) -> None:
     record = make_record(tmp_path, time_limit=60)
     write_words(record, "12 n1 1000", ended)
-    assert bool(find_told_alone(record)) is is_told
+    assert bool(find_ended(record)) is is_told
 
 
 def test_endings_of_a_job_that_began_once_more_are_not_final(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Stage-in: where a job's image lies so that compute nodes see it, and whether it is pulled now or inside the job."""
+"""Decides where the image of a job is kept for the compute nodes, and whether it is pulled now or in the job."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DIRECTIVES = {rb"^#SBATCH\b": "sbatch", rb"^#\$ -": "qsub", rb"^#PBS\b": "qsub"
 
 @frozen
 class StagedImage:
-    """The image of a job: what its script names, and what has to be pulled to get there."""
+    """The image of a job: the path in its script, and the reference to pull there."""
 
     path: str  # as compute nodes see it; a reference where another runtime fetches images itself
     reference: str = ""  # what to pull to `path`; empty: it is there
@@ -37,7 +37,7 @@ class StagedImage:
 
 
 def place_image(job: Job, site: Site, settings: Settings, environ: Mapping[str, str], directory: str) -> StagedImage:
-    """Decide about the image of a job; nothing is fetched yet."""
+    """Decide where the image comes from; nothing is pulled yet."""
     if not job.image:
         return StagedImage("")
     from kedge.model.image_argument import is_reference  # late: not every job has an image
@@ -49,8 +49,8 @@ def place_image(job: Job, site: Site, settings: Settings, environ: Mapping[str, 
     reference = Reference.parse(job.image, exists=lambda path: os.path.lexists(Path(directory, path)))
     if reference.transport is Transport.INSTANCE:
         raise InvalidJob(
-            f"'{job.image}' is a container that runs on this machine, and a job runs on another",
-            hint="name the image it was started from",
+            f"'{job.image}' is an instance on this node, and jobs run on other nodes",
+            hint="name the image that it was started from",
         )
     if reference.transport is Transport.FILE:
         path = Path(directory, reference.path)
@@ -59,22 +59,22 @@ def place_image(job: Job, site: Site, settings: Settings, environ: Mapping[str, 
         raise FileProblem(
             f"the image {path} does not exist",
             context={"path": str(path)},
-            hint="'kedge pull' gets one; a name on a registry begins with docker://",
+            hint="pull one with kedge pull; references to registries begin with docker://",
         )
     _require_meant(job, reference, settings)
     if (job.runtime or site.runtime) == "pyxis" and reference.transport is Transport.DOCKER:
         return StagedImage(job.image)
-    target = _find_image_folder(site, settings, environ).joinpath(*_name_parts(reference))
+    target = _find_image_directory(site, settings, environ).joinpath(*_name_parts(reference))
     is_certain = reference.digest is not None or reference.transport not in (Transport.DOCKER, Transport.ORAS)
-    if is_certain and target.exists():  # a tag may have moved since
+    if is_certain and target.exists():  # a tag may have moved
         return StagedImage(str(target))
-    is_here = reference.is_local  # what is on this machine only cannot be fetched from another
+    is_here = reference.is_local  # compute nodes cannot pull what is on this node only
     when = NOW if is_here else job.pull or site.pull or NOW
     return StagedImage(str(target), str(reference), when, "" if job.pull else site.pull_reason)
 
 
 def _take_file(job: Job, path: Path, settings: Settings) -> StagedImage:
-    """The file or directory itself, looked at as `kedge exec` does: what is no image must not wait in a queue."""
+    """The file or directory itself; refuses what `kedge exec` would refuse, before the job is pending."""
     from kedge.runtime.images.image_file import identify  # late: not every job has an image here
 
     try:
@@ -85,7 +85,7 @@ def _take_file(job: Job, path: Path, settings: Settings) -> StagedImage:
 
 
 def _refuse_program(job: Job, path: Path, settings: Settings) -> KedgeError | None:
-    """The error for a program where the image should be, with the lines to type; None where it is a broken image."""
+    """The error for a program in the place of the image, with the commands to type; None for a broken image."""
     from kedge.errors import UnsupportedFormat  # late: only for an error
     from kedge.formats.sif.identify import FileKind, identify_bytes
 
@@ -121,7 +121,7 @@ def _show_submit(settings: Settings) -> str:
 
 
 def _require_meant(job: Job, reference: Reference, settings: Settings) -> None:
-    """Refuse a bare word, which is a name on Docker Hub that hardly anybody means: `kedge submit python train.py`."""
+    """Refuse a bare word, which users rarely mean as an image of Docker Hub: `kedge submit python train.py`."""
     from kedge.model.image_argument import is_reference  # late: not every job has an image
     from kedge.model.reference import Transport
 
@@ -130,15 +130,15 @@ def _require_meant(job: Job, reference: Reference, settings: Settings) -> None:
         return
     words = shlex.join([job.image, *job.command])
     raise FileProblem(
-        f"there is no image file '{job.image}'",
+        f"image file '{job.image}' not found",
         context={"image": job.image},
-        hint=f"the image of that name on Docker Hub is docker://{job.image}; "
-        f"'{_show_submit(settings)} - {words}' runs it without a container",
+        hint=f"for the image on Docker Hub write docker://{job.image}; "
+        f"to run it without a container: {_show_submit(settings)} - {words}",
     )
 
 
-def _find_image_folder(site: Site, settings: Settings, environ: Mapping[str, str]) -> Path:
-    """Where images for jobs are kept: what the site says, else on its scratch, else among the user's data."""
+def _find_image_directory(site: Site, settings: Settings, environ: Mapping[str, str]) -> Path:
+    """The directory for images of jobs: as the site says, else on its scratch, else in the user's data directory."""
     if settings.pull_directory is not None:
         return settings.pull_directory
     for place in (site.image_directory, f"{site.scratch}/kedge/images" if site.scratch else ""):
@@ -151,22 +151,22 @@ def _find_image_folder(site: Site, settings: Settings, environ: Mapping[str, str
 
 
 def read_architecture(staged: StagedImage, site: Site) -> str:
-    """The architecture of an image that is there, where the site says what its nodes have; empty: not known."""
+    """The architecture of an existing image, if the site states those of its nodes; empty: unknown."""
     if staged.reference or not staged.path.endswith(".sif") or not any(queue.arch for queue in site.queues):
         return ""
-    from kedge.formats.sif.reader import SifReader  # late: most sites have nodes of one kind
+    from kedge.formats.sif.reader import SifReader  # late: most sites have one architecture
 
     try:
         with Path(staged.path).open("rb") as file:
             return SifReader(file, staged.path).header.architecture
     except (OSError, KedgeError):
-        return ""  # a file that is no SIF, or damaged, says so when the container starts
+        return ""  # a damaged file is reported when the container starts
 
 
 def pull_image(staged: StagedImage, architecture: str = "") -> None:
-    """Pull it now, as `kedge pull` does: a process of its own, whose death by a memory limit is explained.
+    """Pull the image now, as `kedge pull` does: in a child, so that a kill by a memory limit is explained.
 
-    `architecture` is that of the nodes, where it is known: the login node may be of another kind.
+    `architecture` is that of the compute nodes, if known: the login node may have another.
     """
     from kedge.posix.kedge_child import run_kedge  # late: an image that is there needs no pull
 
@@ -174,16 +174,16 @@ def pull_image(staged: StagedImage, architecture: str = "") -> None:
     done = run_kedge(["pull", "--if-missing", *chosen, staged.path, staged.reference], capture=False)
     if done.status:
         raise ProgramFailed(
-            f"the image {staged.reference} could not be pulled, so nothing was submitted",
-            hint="the reason stands above; --pull in-job leaves it to the job",
+            f"cannot pull {staged.reference}; nothing was submitted",
+            hint="see the reason above; with --pull in-job the job pulls the image itself",
         )
 
 
 def _name_parts(reference: Reference) -> list[str]:
-    """Folders by registry, because `pytorch:24.03` is not one image."""
+    """The path below the image directory: by registry, because `pytorch:24.03` may be on several."""
     name = reference.default_name() or "image.sif"
-    if reference.digest and reference.tag:  # what the tag was, and one file for each thing it has been
+    if reference.digest and reference.tag:  # one file for each digest that the tag had
         name = f"{name.removesuffix('.sif')}@{reference.digest.hex[:12]}.sif"
-    folders = [reference.registry.replace(":", "_")] if reference.registry else [str(reference.transport)]
-    folders += reference.repository.split("/")[:-1]
-    return [part for part in folders if part not in ("", ".", "..")] + [name]
+    directories = [reference.registry.replace(":", "_")] if reference.registry else [str(reference.transport)]
+    directories += reference.repository.split("/")[:-1]
+    return [part for part in directories if part not in ("", ".", "..")] + [name]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Pinning: what a tag means when a job is submitted is what all of its nodes and ranks run, however long it waits."""
+"""Pins the tag of a job's image to its digest at submission: all nodes and ranks run that image."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kedge.errors import AccessDenied, AuthenticationFailed, ImageNotFound, KedgeError, NoMatchingPlatform
 from kedge.frozen import frozen, replace
 from kedge.model.progress import Silent
-from kedge.ops.jobs.image import NOW, StagedImage
+from kedge.ops.jobs.stage_image import NOW, StagedImage
 from kedge.settings import Settings
 
 if TYPE_CHECKING:
@@ -18,31 +18,31 @@ if TYPE_CHECKING:
 
 # Imports inside the functions below are late: images that are files, and jobs without one, need none of them.
 
-_IN_VAIN = (AccessDenied, AuthenticationFailed, ImageNotFound, NoMatchingPlatform)  # the pull would fail as well
+_IN_VAIN = (AccessDenied, AuthenticationFailed, ImageNotFound, NoMatchingPlatform)  # the pull would fail, too
 
 
 class _Listener(Silent):
-    """Keeps warnings, which are said with those of the plan."""
+    """Keeps warnings, to show them with those of the plan."""
 
     def __init__(self) -> None:
         self.warnings: list[str] = []
 
     def warn(self, message: str) -> None:
-        """Keep it."""
+        """Keep the warning."""
         self.warnings.append(message)
 
 
 @frozen
 class _Pin:
-    """What was found out about a tag; nothing where there was nothing to ask."""
+    """The result of looking up a tag; empty if there was no tag."""
 
-    reference: str = ""  # the job's own words with the digest behind them
-    path: str = ""  # an image of that tag which was pulled before, where the registry did not answer
+    reference: str = ""  # the image as the job names it, with the digest appended
+    path: str = ""  # an image of that tag from an earlier pull, if the registry did not answer
     warnings: tuple[str, ...] = ()
 
 
 def pin_image(word: str, image: StagedImage, settings: Settings, architecture: str) -> _Pin:
-    """Look a tag up once, for nodes of `architecture`; empty: this machine's. `word` is how the job names the image."""
+    """Look a tag up once, for nodes of `architecture` (empty: this host's); `word` is the image as the job names it."""
     reference = _find_tagged(image)
     if reference is None:
         return _Pin()
@@ -67,16 +67,16 @@ def _find_tagged(image: StagedImage) -> Reference | None:
 
 
 def _ask(reference: Reference, settings: Settings, architecture: str) -> tuple[Digest, tuple[str, ...]]:
-    """The digest of the manifest for these nodes; a registry that does not answer is not waited for."""
+    """The digest of the manifest for these nodes; does not wait for a registry that does not answer."""
     from kedge.ops.setup.workplace import LOOKUP_PATIENCE, Workplace
     from kedge.ops.sources.resolve import resolve
 
-    said = _Listener()
+    listener = _Listener()
     asked = replace(settings, retries=0, architecture=architecture or settings.architecture)
-    workplace = Workplace(asked, said).hurry()
+    workplace = Workplace(asked, listener).hurry()
     with workplace.open_store() as store:
-        found = resolve(reference, workplace, store, patience=LOOKUP_PATIENCE)
-    return found.digest, tuple(said.warnings)
+        image = resolve(reference, workplace, store, patience=LOOKUP_PATIENCE)
+    return image.digest, tuple(listener.warnings)
 
 
 def _add_digest(word: str, reference: Reference, digest: Digest) -> str:
@@ -87,19 +87,19 @@ def _add_digest(word: str, reference: Reference, digest: Digest) -> str:
 
 
 def _do_without(problem: KedgeError, word: str, image: StagedImage) -> _Pin:
-    """The newest image of the tag that was pulled before; else the tag itself, for whoever pulls it."""
+    """Use the newest image of the tag from earlier pulls; else the tag itself."""
     pulled = _list_pulled(Path(image.path)) if image.reference else []
     if pulled:
-        said = f"{problem.message}; the job runs {pulled[-1]}, which may not be what {word} means now"
-        return _Pin(path=str(pulled[-1]), warnings=(said,))
-    return _Pin(warnings=(f"{problem.message}; the job runs whatever {word} means when the image is pulled",))
+        warning = f"{problem.message}; the job runs {pulled[-1]}, which may be older than {word}"
+        return _Pin(path=str(pulled[-1]), warnings=(warning,))
+    return _Pin(warnings=(f"{problem.message}; the tag is not pinned: the job runs {word} as it is when pulled",))
 
 
 def _list_pulled(target: Path) -> list[Path]:
-    """Images of the same tag, oldest first: by their digest, or from before jobs were pinned."""
+    """Images of the same tag, oldest first: named by digest, or from before jobs were pinned."""
     try:
-        found = [each for each in target.parent.iterdir() if _is_of_tag(each.name, target.name)]
-        return sorted(found, key=lambda each: each.stat().st_mtime)
+        images = [path for path in target.parent.iterdir() if _is_of_tag(path.name, target.name)]
+        return sorted(images, key=lambda path: path.stat().st_mtime)
     except OSError:
         return []
 

@@ -14,10 +14,10 @@ from kedge.frozen import replace
 from kedge.jobs.records import Draft, Record, Records
 from kedge.model.job_state import State
 from kedge.model.site import Site
-from kedge.ops.jobs import waiting as job_waiting
-from kedge.ops.jobs.clusters import Cluster
-from kedge.ops.jobs.control import FoundJob
-from kedge.ops.jobs.waiting import wait_for, wait_for_all
+from kedge.ops.jobs import wait as job_waiting
+from kedge.ops.jobs.cluster import Cluster
+from kedge.ops.jobs.find_job import FoundJob
+from kedge.ops.jobs.wait import wait_for, wait_for_all
 from kedge.schedulers.backend import Query
 from kedge.schedulers.slurm import SLURM
 
@@ -96,7 +96,7 @@ def test_waiting_in_vain_ends_at_once(
     with pytest.raises(JobStuck) as caught:
         wait_for(cluster, job)
     assert clock.now - begin < 3
-    assert "the job 12 (train) never begins by itself: 12 queued" in caught.value.message
+    assert "job 12 (train) will never start: 12 is pending" in caught.value.message
     assert "kedge cancel 12" in str(caught.value.hint)
     assert caught.value.context["why"]
 
@@ -116,7 +116,7 @@ def test_waiting_for_tasks_goes_on_while_one_of_them_may_end(
     stuck = line("12", "PENDING", "BadConstraints", "[1-3]")
     said = iter([line("12", "RUNNING", index="0") + stuck] * 5)
     answer(monkeypatch, lambda: next(said, line("12", "COMPLETED", index="0") + stuck))
-    with pytest.raises(JobStuck, match=r"12_\[1-3\] queued"):
+    with pytest.raises(JobStuck, match=r"12_\[1-3\] is pending"):
         wait_for(cluster, FoundJob("12", make_record(cluster, "12", array="0-3")))
     assert next(said, None) is None
 
@@ -131,7 +131,7 @@ def test_waiting_for_a_job_behind_one_that_never_begins(
     answer(monkeypatch, lambda: first + line("12", "PENDING", "Dependency"))
     with pytest.raises(JobStuck) as caught:
         wait_for(cluster, job)
-    assert caught.value.context["why"].startswith("it waits for job 11, which never begins: no node can ever serve it")
+    assert caught.value.context["why"].startswith("it waits for job 11, which will never start: no node can")
 
 
 def test_waiting_for_several_tells_of_each(cluster: Cluster, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,6 +158,6 @@ def test_waiting_outlives_a_controller_that_restarts(
     assert wait_for(cluster, FoundJob("12", record))[0].state is State.DONE
     clock.now = 1350
     (record.folder / "final.json").unlink()
-    with pytest.raises(JobFailed, match="is not over in time"):
+    with pytest.raises(JobFailed, match="after the timeout"):
         wait_for(cluster, FoundJob("12", record), timeout=5)
     assert clock.now < 1360
