@@ -12,7 +12,7 @@ from kedge.errors import UsageError
 from kedge.model.size import format_size
 from kedge.ops.setup import cache
 from kedge.ops.setup.config import format_size as format_exactly
-from kedge.runtime.images.unpacked_store import NodeStore, list_node, report_node
+from kedge.runtime.images.node_cache_writer import NodeCache, list_node, report_node
 from kedge.settings import SETTINGS, SettingSource, parse_value
 from kedge.store.eviction import CacheItem, ItemKind
 
@@ -26,10 +26,10 @@ _UNPACKED = "unpacked"  # on this node: not in the cache, which other nodes may 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands and their arguments."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    show = commands.add_parser("show", help="show the cache's place, size, limit and free space")
-    listing = commands.add_parser("list", help="list the items in the cache; -v lists every blob")
+    show = commands.add_parser("show", help="Show the cache's path, size, limit and free space")
+    listing = commands.add_parser("list", help="List the items in the cache; -v lists every blob")
     listing.add_argument("--type", "-T", choices=(*_TYPES, _UNPACKED), default="all", help="only items of this kind")
-    clean = commands.add_parser("clean", help="remove items that are not in use")
+    clean = commands.add_parser("clean", help="Remove unused items")
     clean.add_argument("--days", "-D", type=_parse_days, metavar="N", help="only items unused for N days")
     clean.add_argument("--type", "-T", choices=_TYPES, default="all", help="only items of this kind")
     clean.add_argument(
@@ -38,10 +38,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     clean.add_argument("--force", "-f", action="store_true", help="do not ask for confirmation")
     add_dry_run(clean)
     limit = commands.add_parser(
-        "limit", help="show or set the cache limit; least recently used items are removed first"
+        "limit", help="Show or set the cache limit; least recently used items are removed first"
     )
     limit.add_argument("size", metavar="SIZE", nargs="?", help="such as 20G; 'none' removes the limit")
-    verify = commands.add_parser("verify", help="check the hash of every item, and remove damaged ones")
+    verify = commands.add_parser("verify", help="Verify all checksums and remove damaged items")
     for command in (show, listing, clean, limit, verify):
         add_settings(command, "cache_directory")
     for command in (show, listing, clean):
@@ -147,7 +147,7 @@ def _clean(arguments: argparse.Namespace, console: Console) -> None:
 
 
 def _clean_node(arguments: argparse.Namespace, console: Console) -> None:
-    node = NodeStore(console.settings, console.progress)
+    node = NodeCache(console.settings, console.progress)
     if not console.dry_run and not arguments.force and console.is_interactive:
         unused = node.clean(arguments.days, dry_run=True)
         size = format_size(sum(entry.size for entry in unused))

@@ -11,7 +11,7 @@ from kedge.doctor.storage.cache_home import StoragePlace, describe_room, find_ex
 from kedge.doctor.surroundings import Surroundings
 from kedge.errors import KedgeError
 from kedge.model.size import format_size
-from kedge.runtime.images.unpacked import choose_place, describe_place
+from kedge.runtime.images.node_cache import choose_node_directory, describe_storage
 
 _LITTLE = 10**9
 _ROOM_FOR_ROOT = 20 * 10**9  # one large framework image, unpacked, roughly
@@ -26,14 +26,14 @@ def check_temporary(surroundings: Surroundings) -> list[Finding]:
     origin = str(settings.sources["temporary_directory"])
     is_there = is_folder(path)
     flags = os.statvfs(path).f_flag if is_there else 0
-    kept_on = describe_place(str(path)) if is_there else ""
+    kept_on = describe_storage(str(path)) if is_there else ""
     place = look_at(path, origin, surroundings)
     return [judge_temporary(place, is_there=is_there, kept_on=kept_on, is_noexec=bool(flags & os.ST_NOEXEC))]
 
 
 def judge_temporary(place: StoragePlace, *, is_there: bool, kept_on: str, is_noexec: bool) -> Finding:
     """The gravest thing that can be said about it."""
-    docs = "guides/doctor.md#temporary"
+    docs = "kedge help doctor temporary"
     where = f"{place.path} ({place.origin})"
     elsewhere = "export TMPDIR=FOLDER, one that exists and that you can write (in jobs often $SLURM_TMPDIR or /scratch)"
     if not is_there or not place.is_writable:
@@ -63,16 +63,16 @@ def check_node_place(surroundings: Surroundings) -> list[Finding]:
     if chosen is not None:
         environ["KEDGE_NODEDIR"] = str(chosen)
     try:
-        path = Path(choose_place(environ))
+        path = Path(choose_node_directory(environ))
     except KedgeError as problem:
         why = "image files can only be mounted then, and references cannot be run at all"
-        return [Finding("node-place", FAIL, problem.message, why, problem.hint or "", "guides/doctor.md#node-place")]
-    return [judge_node_place(look_at(path, "", surroundings), describe_place(str(find_existing(path))))]
+        return [Finding("node-place", FAIL, problem.message, why, problem.hint or "", "kedge help doctor node-place")]
+    return [judge_node_place(look_at(path, "", surroundings), describe_storage(str(find_existing(path))))]
 
 
 def judge_node_place(place: StoragePlace, kept_on: str) -> Finding:
     """Whether a large image has room there, and whether it is a disk."""
-    docs = "guides/doctor.md#node-place"
+    docs = "kedge help doctor node-place"
     room = describe_room(place.space) if place.space else "not known"
     what = f"{place.path} ({kept_on or 'not known'}): {room}"
     choose = "choose a disk of the node: KEDGE_NODEDIR=/local/$USER/kedge"
@@ -106,7 +106,7 @@ def check_shared_memory(surroundings: Surroundings) -> list[Finding]:
 
 def judge_shared_memory(total: int | None, free: int, *, is_writable: bool) -> Finding:
     """Whether it is there, and large enough for NCCL and PyTorch."""
-    docs = "guides/doctor.md#shared-memory"
+    docs = "kedge help doctor shared-memory"
     why = (
         "PyTorch's data loaders, NCCL and MPI exchange data through it: 'Bus error', or 'unable to open shared memory'"
     )
