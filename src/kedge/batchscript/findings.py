@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kedge.batchscript.request import ScriptRequest
 from kedge.batchscript.script import BatchScript
 from kedge.model.site import Queue, Site
+from kedge.schedulers.script_request import ScriptRequest
 
 
 class Severity(StrEnum):

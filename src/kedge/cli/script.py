@@ -58,18 +58,17 @@ def _check(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _show_checked(checked: CheckedScript, console: Console) -> None:
-    from kedge.batchscript.script import PREFIXES, TITLES
-
     script, name = checked.script, escape_controls(checked.name)
+    scheduler = script.language.facts
     where = f", site {checked.site.name} ({checked.site_reason})" if checked.site else ""
     if script.scheduler != "local":
-        console.progress.note(f"{name}: for {TITLES[script.scheduler]}, because {script.reason}{where}")
+        console.progress.note(f"{name}: for {scheduler.title}, because {script.reason}{where}")
     for each in checked.findings:
         message = escape_controls(each.message)
         console.print(f"{name}:{each.line}: {each.severity.value}: {message} ({each.rule})")
         console.print(f"    {escape_controls(each.remedy)}")
     if script.directives and not script.live:
-        read = f"{TITLES[script.scheduler]} reads none of its {PREFIXES[script.scheduler]} lines"
+        read = f"{scheduler.title} reads none of its {scheduler.prefix} lines"
         console.progress.note(f"{name}: {read}: kedge checked its commands only")
     elif not script.live:
         console.progress.note(f"{name}: {_NO_DIRECTIVES}")

@@ -14,7 +14,7 @@ from kedge.frozen import frozen, replace
 from kedge.jobs.place import find_record_root
 from kedge.jobs.records import Records
 from kedge.model.site import Site
-from kedge.ops.setup.site import choose_site, require_slurm_conf
+from kedge.ops.setup.site import choose_site, require_settings
 from kedge.posix.process import Finished, run_program
 from kedge.schedulers.advice import find_advice, find_missing_setup, is_unreachable
 from kedge.schedulers.backend import Backend, Query
@@ -73,9 +73,8 @@ class Cluster:
         )
 
     def require_configuration(self, environ: Mapping[str, str]) -> None:
-        """Refuse at once what Slurm's programs refuse after a minute of patience."""
-        if self.backend.name == "slurm":
-            require_slurm_conf(environ)
+        """Refuse at once what the scheduler's programs refuse after a minute of patience."""
+        require_settings(self.backend.name, environ)
 
     def explain_failure(self, done: Finished) -> KedgeError:
         """The error for a program of the scheduler that failed: all it said, without its own name before each line."""
