@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from kedge.formats.singularityd import files
 from kedge.formats.singularityd.environment import render_environment
 from kedge.formats.singularityd.runscript import render_runscript
+from kedge.posix.views import TableView
+from kedge.runtime.command_line.binds import collect_binds
 from kedge.runtime.environment.payload import plan_payload
 from kedge.runtime.facts import Additions, HostFacts, ImageFacts, Payload
 from kedge.runtime.options import RunOptions
-from kedge.runtime.views import TableView
-from kedge.runtime.words.binds import collect_binds
 
 PROGRAMS = ("/bin/sh", "/bin/bash", "/bin/true", "/bin/busybox")
 ENV = "/.singularity.d/env/"

@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from kedge.runtime.words.shim_file import PROGRAMS, make_shim
+from kedge.runtime.command_line.shim_file import PROGRAMS, make_shim
 from tests.builders.containers import Runner
 from tests.requirements import REPOSITORY
 

@@ -13,7 +13,7 @@ import pytest
 
 from kedge.cli.completion import SHELLS
 from kedge.cli.completion_words import list_gpu_words
-from kedge.compat.tables.gpus import find_gpu
+from kedge.compat.tables.gpu_names import find_gpu
 from kedge.compat.tables.load import load_tables
 from tests.requirements import require_program
 

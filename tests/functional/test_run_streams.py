@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.runtime.words.shim_file import make_shim
+from kedge.runtime.command_line.shim_file import make_shim
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 from tests.requirements import REPOSITORY
 

@@ -18,8 +18,8 @@ from kedge.cli.main import make_parser
 from kedge.cli.shim_words import SPOKEN, translate
 from kedge.errors import KedgeError, UnsupportedFormat, UsageError
 from kedge.release import VERSION
-from kedge.runtime.words.flags import parse_words
-from kedge.runtime.words.shim_file import MARK, PROGRAMS, is_shim, make_shim
+from kedge.runtime.command_line.flags import parse_words
+from kedge.runtime.command_line.shim_file import MARK, PROGRAMS, is_shim, make_shim
 from tests.builders.busybox import read_busybox
 from tests.functional.test_cli_container import FORBIDDEN, run_kedge
 from tests.requirements import REPOSITORY, require_shared, require_user_namespaces

@@ -166,7 +166,7 @@ def test_threads_tag_is_chosen_for_the_driver(ngc: NgcSite, capfd: pytest.Captur
 
 @about(12)
 def test_threads_libraries_are_those_of_the_running_module() -> None:
-    # leftovers of an older driver, which the loader's cache lists first; unit/runtime/devices/test_missing.py has more
+    # leftovers of an older driver, which the loader's cache lists first
     folder = "/usr/lib/x86_64-linux-gnu"
     tree = {**make_driver_tree("535.104.05", ("Tesla V100-SXM2-32GB",)), **make_libraries("525.60.13", folder, ALL)}
     for soname in ("libcuda.so.1", "libnvidia-ml.so.1"):

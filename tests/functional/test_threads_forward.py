@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kedge.cli.explain_text import list_lines
-from kedge.compat.messages import find_clues
+from kedge.compat.error_messages import find_clues
 from kedge.compat.verdict import MINOR, NATIVE, NO
 from kedge.doctor.finding import WARNING
 from kedge.doctor.gpu.fabric import check_fabric
@@ -51,7 +51,7 @@ def test_threads_geforce_does_not_take_the_images_libcuda(
 
 @about(14)
 def test_threads_libcuda_of_the_image_does_not_win_on_geforce() -> None:
-    # the image's own path names its compat folder first; tests/unit/runtime/devices/test_compat.py has the other cards
+    # the image's own path names its compat folder first; test_libcuda.py has the other cards
     image = make_compat_image("575.57.08", None, COMPAT, f"{COMPAT}:/usr/local/nvidia/lib64")
     additions = start(make_node("535.104.05", AMPERE), image)
     assert additions.prepend_library_path == [LIBRARIES]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kedge.compat.messages import find_clues
+from kedge.compat.error_messages import find_clues
 from kedge.compat.verdict import NATIVE
 from kedge.doctor.finding import WARNING
-from kedge.doctor.image import judge_image
+from kedge.doctor.image_findings import judge_image
 from kedge.model.reference import Reference
 from kedge.ops.explain.explain import explain
 from kedge.ops.setup.workplace import Workplace
@@ -75,7 +75,7 @@ def test_threads_no_list_grows_old() -> None:
 
 @about(35)
 def test_threads_libraries_of_the_host_come_after_the_images_own() -> None:
-    # only where a libcuda of the image would win do the host's go first; unit/runtime/test_environment.py has the rest
+    # only where a libcuda of the image would win do the host's go first; test_environment.py has more
     image = payloads.make_image("LD_LIBRARY_PATH=/opt/app/lib")
     assert payloads.plan(image).environ["LD_LIBRARY_PATH"] == f"/opt/app/lib:{LIBRARIES}"
     env = f'{CUDA_IMAGE}export LD_LIBRARY_PATH="/opt/stubs"\n'
@@ -127,7 +127,7 @@ def test_threads_forgotten_nv_is_said() -> None:
 
 @about(41)
 def test_threads_jetson_lends_its_files() -> None:
-    # where its own lists are missing the directory is enough; the lists: tests/unit/runtime/devices/test_nvidia.py
+    # where its own lists are missing the directory is enough; the lists: tests/unit/runtime/devices/nvidia/test_plan.py
     tree: dict[str, bytes | str | None] = {
         "/etc/nv_tegra_release": "# R32",
         f"{ARM}/tegra/libcuda.so.1.1": make_elf(),

@@ -23,8 +23,8 @@ def main() -> None:
     from kedge.frozen import as_dict, replace
     from kedge.host.gpu_probe import probe_gpus
     from kedge.ops.explain.targets import find_target
-    from kedge.runtime.devices.libraries import find_libraries
-    from kedge.runtime.gather import gather_host
+    from kedge.runtime.devices.nvidia.libraries import find_libraries
+    from kedge.runtime.host_facts import gather_host
     from kedge.settings import Settings
 
     environ = dict(os.environ)
@@ -59,10 +59,10 @@ def show(target: Any) -> dict[str, Any]:
 def describe_hidden(tables: Any) -> Any:
     """This machine, were /proc/driver hidden, as sandboxes do it: the driver itself must be asked."""
     from kedge.ops.explain.host_target import describe_host
-    from kedge.runtime.gather import gather_host
-    from kedge.runtime.views import FolderView
+    from kedge.posix.views import DirectoryView
+    from kedge.runtime.host_facts import gather_host
 
-    class HidingView(FolderView):
+    class HidingView(DirectoryView):
         def resolve(self, path: str) -> str:
             hidden = ("/proc/driver", "/sys/module/nvidia")
             return "/nonexistent" if path.startswith(hidden) else super().resolve(path)

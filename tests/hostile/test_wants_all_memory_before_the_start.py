@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from kedge.posix.views import DirectoryView
 from kedge.runtime.environment.entrypoint import Entrypoint, resolve_oci_words
 from kedge.runtime.environment.env_scripts import Variables, run_script
 from kedge.runtime.environment.shell_words import NotPlain
-from kedge.runtime.views import FolderView
 
 LONG = "A=aaaaaaaaaaaaaaaa\n" + "A=$A$A\n" * 13  # the longest value that is allowed
 MANY = "$A" * 2000
@@ -55,7 +55,7 @@ def test_scripts_that_source_each_other_come_to_an_end(tmp_path: Path) -> None:
         (folder / f"{number}.sh").write_text(f". /.singularity.d/{number + 1}.sh\n" * 1000)
     (folder / "8.sh").write_text("A=1\n")
     with pytest.raises(NotPlain):
-        run_script(". /.singularity.d/1.sh\n", Variables(), FolderView(str(tmp_path)))
+        run_script(". /.singularity.d/1.sh\n", Variables(), DirectoryView(str(tmp_path)))
 
 
 def test_usual_scripts_are_read(tmp_path: Path) -> None:

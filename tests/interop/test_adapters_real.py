@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from kedge.ops.containers.other_runtime_image import open_image
+from kedge.posix.views import DirectoryView
 from kedge.runtime.adapters import RUNTIMES, plan_foreign
 from kedge.runtime.facts import Additions, Bind, HostFacts
 from kedge.runtime.options import RunOptions
-from kedge.runtime.views import FolderView
 from tests.builders.apptainer import PEER_USER, Apptainer, apptainer_folder
 from tests.builders.images import add_rich_image, kedge
 from tests.fakes.registry import FakeRegistry
@@ -50,7 +50,7 @@ class Peer:
         options.setdefault("image", str(folder / name))
         asked = RunOptions(arguments=list(arguments), **options)
         host = HostFacts(
-            view=FolderView("/"),
+            view=DirectoryView("/"),
             environ=own,
             uid=PEER_USER,
             gid=PEER_USER,

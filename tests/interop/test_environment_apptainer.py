@@ -11,11 +11,11 @@ import pytest
 
 from kedge.formats.oci.writer import write_oci_archive
 from kedge.model.platform import Platform
+from kedge.posix.views import DirectoryView
 from kedge.runtime.environment.identity import make_group, make_passwd
 from kedge.runtime.environment.payload import plan_payload
 from kedge.runtime.facts import Additions, HostFacts, ImageFacts, Payload
 from kedge.runtime.options import RunOptions
-from kedge.runtime.views import FolderView
 from tests.builders.apptainer import Apptainer, apptainer_folder
 from tests.builders.busybox import read_busybox
 from tests.builders.oci_images import make_image
@@ -68,7 +68,7 @@ def run_theirs(
 def plan_ours(peer: Apptainer, verb: str, words: list[str], environ: dict[str, str], **options: object) -> Payload:
     root = str(peer.folder / "box")
     host = HostFacts(
-        view=FolderView("/"),
+        view=DirectoryView("/"),
         environ={"PATH": "/usr/bin:/bin", **environ},
         uid=1500,
         gid=1500,
@@ -76,7 +76,7 @@ def plan_ours(peer: Apptainer, verb: str, words: list[str], environ: dict[str, s
         home="/home/peer",
         cwd=str(peer.folder),
     )
-    image = ImageFacts(view=FolderView(root), path=root)
+    image = ImageFacts(view=DirectoryView(root), path=root)
     return plan_payload(RunOptions(verb=verb, arguments=words, **options), host, image, Additions())
 
 
@@ -192,7 +192,13 @@ def test_identity_is_apptainers(peer: Apptainer, passwd: str, flags: list[str]) 
     (peer.folder / "box/etc/passwd").write_text(passwd)
     (peer.folder / "box/etc/group").write_text("a:x:1:\nb:x:1500:q")
     host = HostFacts(
-        view=FolderView("/"), environ={}, uid=1500, gid=1500, user="peer", home="/home/peer", groups=((1500, "peer"),)
+        view=DirectoryView("/"),
+        environ={},
+        uid=1500,
+        gid=1500,
+        user="peer",
+        home="/home/peer",
+        groups=((1500, "peer"),),
     )
     home = {"--fakeroot": "/root", "--home": "/mnt"}.get("".join(flags[:1]), "/home/peer")
     ours = [

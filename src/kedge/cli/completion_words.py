@@ -27,7 +27,7 @@ def offer_words(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> 
 
 def list_gpu_words() -> list[str]:
     """`A100`, `A100_80GB`, `RTX_3090`: names of the table without spaces, all of which mean one GPU."""
-    from kedge.compat.tables.gpus import find_gpu
+    from kedge.compat.tables.gpu_names import find_gpu
     from kedge.compat.tables.load import load_tables
     from kedge.errors import UnknownGpu
 

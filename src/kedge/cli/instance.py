@@ -23,14 +23,14 @@ from kedge.cli.container import (
 from kedge.cli.signals import raised_signals
 from kedge.errors import UsageError
 from kedge.ops.containers import instance as instances
+from kedge.runtime.command_line.flags import HelpWanted, parse_words
 from kedge.runtime.options import RunOptions
-from kedge.runtime.words.flags import HelpWanted, parse_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kedge.cli.console import Console
-    from kedge.runtime.processes.instances import Instance
+    from kedge.runtime.processes.instance_records import Instance
 
 _STARTING = ("start", "run")  # their options are those of containers, which `flags` reads
 
@@ -116,7 +116,11 @@ def _report(problem: BaseException, words: list[str], options: RunOptions) -> in
 
     prepare_streams()
     shown = GlobalOptions(
-        json=options.json or "--json" in words, debug=options.debug, nocolor=options.nocolor, shim=options.shim
+        json=options.json or "--json" in words,
+        verbose=options.verbose,
+        debug=options.debug,
+        nocolor=options.nocolor,
+        shim=options.shim,
     )
     if getattr(problem, "is_reported", False) and not options.json:
         return getattr(problem, "exit_code", 1)

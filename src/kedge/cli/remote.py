@@ -16,7 +16,7 @@ from kedge.registry.secret import Secret
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.registry.access import Access
+    from kedge.registry.client_setup import Access
 
 _GLOBAL = "kedge does not change files of the site"
 
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _add(arguments: argparse.Namespace, console: Console, file: remotes.RemoteConfig) -> None:
-    from kedge.runtime.words.flags import read_truth  # late: one subcommand
+    from kedge.runtime.command_line.flags import read_truth  # late: one subcommand
 
     is_insecure = arguments.insecure or bool(read_truth(console.environ.get("APPTAINER_ADD_INSECURE", "")))
     remote = remotes.make_remote(arguments.name, arguments.uri, is_insecure=is_insecure)

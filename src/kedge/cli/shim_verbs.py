@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kedge.errors import FileProblem, UnsupportedFormat, UsageError
-from kedge.model.image_word import is_reference
+from kedge.model.image_argument import is_reference
 from kedge.model.nearest import propose
 
 

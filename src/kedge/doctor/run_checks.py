@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
+from kedge.doctor.check_list import CHECKS
 from kedge.doctor.diagnosis import Diagnosis
 from kedge.doctor.finding import FAIL, LEVELS, SKIPPED, WARNING, Finding
-from kedge.doctor.machine import describe_machine
+from kedge.doctor.host_summary import describe_machine
 from kedge.doctor.surroundings import Check, Surroundings
-from kedge.doctor.table import CHECKS
 from kedge.errors import KedgeError, UsageError
 from kedge.frozen import as_dict, replace
 from kedge.model.nearest import propose

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Image references: every way people name an image, read once into one value.
 
-An explicit scheme always decides (`image_word`). Text without one is a file where such a file exists (even
+An explicit scheme always decides (`image_argument`). Text without one is a file where such a file exists (even
 `pytorch:21.06-py3`), a file where it can only be one (`./x`, `x.sif`), and otherwise a name on a registry, Docker Hub
 by default.
 """
@@ -17,8 +17,8 @@ from enum import StrEnum
 from kedge.errors import InvalidReference
 from kedge.model import image_name, page_address
 from kedge.model.digest import Digest
+from kedge.model.image_argument import PATHS, PLAIN, SLASHED, find_path, is_address
 from kedge.model.image_name import refuse
-from kedge.model.image_word import PATHS, PLAIN, SLASHED, find_path, is_address
 
 _MAXIMUM_LENGTH = 16384  # signed download addresses reach a few thousand characters
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")

@@ -7,7 +7,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kedge.runtime.views import View
+    from kedge.posix.views import View
 
 LIBRARIES = "/.singularity.d/libs"  # where the libraries of the host's drivers are in a container
 

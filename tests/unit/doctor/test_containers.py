@@ -19,9 +19,9 @@ from kedge.doctor.containers.trial import PLACE, USER_NAMESPACE, WORK, KernelRef
 from kedge.doctor.finding import FAIL, NOTE, OK, SKIPPED, WARNING
 from kedge.doctor.surroundings import Surroundings
 from kedge.errors import LimitReached, ProgramFailed
+from kedge.posix.views import TableView
 from kedge.runtime.facts import HostFacts
-from kedge.runtime.namespaces import OTHER_NAMESPACES
-from kedge.runtime.views import TableView
+from kedge.runtime.processes.namespaces import OTHER_NAMESPACES
 from kedge.settings import Settings
 from tests.builders.findings import require_whole
 from tests.requirements import require_user_namespaces

@@ -22,7 +22,7 @@ from kedge.doctor.environment.variables import check_binds, judge_search_path, j
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING
 from kedge.doctor.surroundings import Surroundings
 from kedge.host.limits import Limits
-from kedge.runtime.views import TableView
+from kedge.posix.views import TableView
 from kedge.settings import Settings
 from tests.builders.findings import require_whole
 

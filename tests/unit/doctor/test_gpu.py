@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kedge.doctor.check_list import CHECKS
 from kedge.doctor.cluster.mpi import check_mpi
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.doctor.gpu.cdi import check_cdi
@@ -16,7 +17,6 @@ from kedge.doctor.gpu.fabric import check_fabric
 from kedge.doctor.gpu.libraries import check_libraries
 from kedge.doctor.run_checks import run_checks
 from kedge.doctor.surroundings import Surroundings
-from kedge.doctor.table import CHECKS
 from kedge.frozen import replace
 from kedge.host.gpu_probe import GpuProbe
 from kedge.settings import Settings

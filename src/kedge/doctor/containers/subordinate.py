@@ -7,10 +7,10 @@ import os
 
 from kedge.doctor.finding import NOTE, OK, Finding
 from kedge.doctor.surroundings import Surroundings
+from kedge.posix.views import DirectoryView
 from kedge.runtime.environment.identity import find_user
 from kedge.runtime.facts import HostFacts
-from kedge.runtime.processes.subordinate import find_helper, find_range, plan_maps
-from kedge.runtime.views import FolderView
+from kedge.runtime.processes.subordinate_ids import find_helper, find_range, plan_maps
 
 NAME = "subordinate-ids"
 _FIRST, _COUNT = 100000, 65536  # as useradd gives them
@@ -19,7 +19,7 @@ _FIRST, _COUNT = 100000, 65536  # as useradd gives them
 def check_subordinate_ids(surroundings: Surroundings) -> list[Finding]:
     """newuidmap, newgidmap, and lines for this user in /etc/subuid and /etc/subgid."""
     uid = os.getuid()
-    view = FolderView(surroundings.root)
+    view = DirectoryView(surroundings.root)
     host = HostFacts(view=view, environ=surroundings.environ, uid=uid, gid=os.getgid(), user=find_user(uid)[0])
     return [judge_subordinate_ids(host)]
 

@@ -13,10 +13,10 @@ from kedge.frozen import frozen
 from kedge.posix import libc
 from kedge.posix.bounded import ANSWERED, REFUSED, BoundedTask, run_bounded
 from kedge.posix.constants import MS_NODEV, MS_NOSUID
+from kedge.posix.views import DirectoryView
 from kedge.runtime.facts import HostFacts
-from kedge.runtime.namespaces import OTHER_NAMESPACES, enter_other_namespaces, enter_user_namespace
 from kedge.runtime.options import RunOptions
-from kedge.runtime.views import FolderView
+from kedge.runtime.processes.namespaces import OTHER_NAMESPACES, enter_other_namespaces, enter_user_namespace
 
 USER_NAMESPACE = "a user namespace"
 WORK = "the work itself"
@@ -61,7 +61,7 @@ def _try(environ: Mapping[str, str], work: Callable[[], None] | None) -> bytes:
     step = USER_NAMESPACE
     try:
         if os.getuid() != 0:  # root's containers have none
-            host = HostFacts(view=FolderView("/"), environ=environ, uid=os.getuid(), gid=os.getgid())
+            host = HostFacts(view=DirectoryView("/"), environ=environ, uid=os.getuid(), gid=os.getgid())
             enter_user_namespace(host, as_root=False)
         step = OTHER_NAMESPACES
         enter_other_namespaces(RunOptions())

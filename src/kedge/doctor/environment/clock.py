@@ -8,7 +8,7 @@ import tempfile
 import time
 
 from kedge.doctor.finding import FAIL, OK, WARNING, Finding
-from kedge.doctor.storage.places import find_existing
+from kedge.doctor.storage.cache_home import find_existing
 from kedge.doctor.surroundings import Surroundings
 
 _DOCS = "guides/doctor.md#clock"

@@ -91,10 +91,10 @@ def judge_loader_leaks(environ: Mapping[str, str]) -> list[Finding]:
         findings.append(Finding("loader-leaks", NOTE, what, why, fix, docs))
     if findings:
         return findings
-    folders = [each for each in searched.split(":") if each]
+    directories = [each for each in searched.split(":") if each]
     shown = (
-        f"what LD_LIBRARY_PATH names stays outside: {count_things(len(folders), 'folder')}"
-        if folders
+        f"what LD_LIBRARY_PATH names stays outside: {count_things(len(directories), 'directory')}"
+        if directories
         else "no variable of the loader"
     )
     return [Finding("loader-leaks", OK, shown)]

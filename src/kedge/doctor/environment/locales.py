@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from kedge.doctor.finding import NOTE, OK, WARNING, Finding
 from kedge.doctor.surroundings import Surroundings
+from kedge.posix.views import DirectoryView
 from kedge.runtime.environment.leaks import has_locale, has_plain_utf8
-from kedge.runtime.views import FolderView
 
 if TYPE_CHECKING:
-    from kedge.runtime.views import View
+    from kedge.posix.views import View
 
 _FOLDER = "/usr/lib/locale"
 _DOCS = "guides/doctor.md#locale"
@@ -21,7 +21,7 @@ _PLAIN = ("C", "POSIX")
 
 def check_locale(surroundings: Surroundings) -> list[Finding]:
     """LANG and the LC_ variables, against the locales of this system."""
-    return [judge_locale(surroundings.environ, FolderView(surroundings.root))]
+    return [judge_locale(surroundings.environ, DirectoryView(surroundings.root))]
 
 
 def judge_locale(environ: Mapping[str, str], view: View) -> Finding:

@@ -11,8 +11,8 @@ from kedge.doctor.gpu.toolkit import judge_toolkit
 from kedge.doctor.surroundings import Surroundings
 from kedge.host.gpu_probe import MISMATCH, GpuProbe, ProbedGpu, probe_gpus
 from kedge.model.counting import count_things
-from kedge.runtime.devices.missing import find_job, has_grant
-from kedge.runtime.devices.selection import VARIABLE, select_cards
+from kedge.runtime.devices.nvidia.card_selection import VARIABLE, select_cards
+from kedge.runtime.devices.nvidia.missing_parts import find_job, has_grant
 from kedge.runtime.options import RunOptions
 from kedge.schedulers.choose import list_facts
 

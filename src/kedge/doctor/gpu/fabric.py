@@ -11,7 +11,7 @@ from kedge.doctor.surroundings import Surroundings
 from kedge.runtime.devices.fabric import list_fabric
 
 if TYPE_CHECKING:
-    from kedge.runtime.views import View
+    from kedge.posix.views import View
 
 NAME = "fabric"
 _DOCS = f"guides/doctor.md#{NAME}"

@@ -7,11 +7,11 @@ import os
 
 from kedge.doctor.surroundings import Surroundings
 from kedge.frozen import frozen
-from kedge.runtime.devices.driver import Driver
-from kedge.runtime.devices.libraries import Libraries, find_libraries
-from kedge.runtime.devices.missing import Lack, find_missing
+from kedge.posix.views import DirectoryView
+from kedge.runtime.devices.nvidia.driver import Driver
+from kedge.runtime.devices.nvidia.libraries import Libraries, find_libraries
+from kedge.runtime.devices.nvidia.missing_parts import Lack, find_missing
 from kedge.runtime.facts import HostFacts
-from kedge.runtime.views import FolderView
 
 
 @frozen
@@ -34,12 +34,12 @@ class GpuHost:
 
     def locate(self, path: str) -> str:
         """Where a file of that machine is on this one."""
-        return self.host.view.locate(path) if isinstance(self.host.view, FolderView) else path
+        return self.host.view.locate(path) if isinstance(self.host.view, DirectoryView) else path
 
 
 def look_at_gpus(surroundings: Surroundings) -> GpuHost:
     """The driver, its devices and libraries, below the root of the surroundings."""
-    view = FolderView(surroundings.root, is_still=True)
+    view = DirectoryView(surroundings.root, is_still=True)
     host = HostFacts(view=view, environ=surroundings.environ, machine=os.uname().machine)
     driver = Driver(view)
     libraries = find_libraries(host, driver.version)

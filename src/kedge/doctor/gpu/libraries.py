@@ -6,8 +6,8 @@ from __future__ import annotations
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.doctor.gpu.host import GpuHost, find_other_driver, look_at_gpus
 from kedge.doctor.surroundings import Surroundings
-from kedge.runtime.devices.driver import is_version
-from kedge.runtime.devices.libraries import follow_links, split_name
+from kedge.runtime.devices.nvidia.driver import is_version
+from kedge.runtime.devices.nvidia.libraries import follow_links, split_name
 
 NAME = "gpu-libraries"
 _DOCS = f"guides/doctor.md#{NAME}"

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from kedge.compat.image.toolkit_version import read_toolkit
-from kedge.compat.rules.needs import find_offered_cuda
+from kedge.compat.rules.driver_lookup import find_offered_cuda
 from kedge.compat.tables.load import load_tables
 from kedge.compat.versions import is_at_least, order
 from kedge.doctor.finding import NOTE, Finding

@@ -16,11 +16,11 @@ from kedge.ops.containers.other_runtime_image import open_image
 from kedge.posix.process import run_program
 from kedge.posix.spawn import replace_process
 from kedge.runtime.adapters import Adapter, ForeignPlan, apply_rules, find_adapter, plan_foreign
+from kedge.runtime.command_line.binds import collect_binds
+from kedge.runtime.command_line.shim_file import is_shim
 from kedge.runtime.facts import Additions, HostFacts, ImageFacts
-from kedge.runtime.gather import gather_host
+from kedge.runtime.host_facts import gather_host
 from kedge.runtime.options import RunOptions
-from kedge.runtime.words.binds import collect_binds
-from kedge.runtime.words.shim_file import is_shim
 
 Say = Callable[[str, str], None]
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from kedge.compat.tables.gpus import make_gpu
+from kedge.compat.tables.gpu_names import make_gpu
 from kedge.compat.tables.load import Tables
 from kedge.compat.target import Gpu, Target
 from kedge.frozen import replace
@@ -14,8 +14,8 @@ from kedge.host.glibc import read_glibc
 from kedge.host.gpu_probe import GpuProbe, ProbedGpu, probe_gpus
 from kedge.host.mpi import find_mpi
 from kedge.host.processor import read_processor
-from kedge.runtime.devices.driver import Card, Driver
-from kedge.runtime.devices.libraries import find_libraries
+from kedge.runtime.devices.nvidia.driver import Card, Driver
+from kedge.runtime.devices.nvidia.libraries import find_libraries
 from kedge.runtime.facts import HostFacts
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from kedge.compat.image.image_values import clean_text
+from kedge.compat.image.clean_config import clean_text
 from kedge.compat.image.toolkit_version import read_toolkit
 from kedge.compat.image.traits import Fact
 from kedge.compat.versions import order
@@ -18,10 +18,10 @@ from kedge.errors import InvalidReference
 from kedge.formats.elf import identify_machine
 from kedge.host.mpi import OPEN_MPI, read_definitions
 from kedge.model.platform import Platform
-from kedge.runtime.devices.compat import find_carried, read_branches
+from kedge.runtime.devices.nvidia.libcuda import find_carried, read_branches
 
 if TYPE_CHECKING:
-    from kedge.runtime.views import View
+    from kedge.posix.views import View
 
 _SMALL = 64 << 10
 _LIBC = 4 << 20  # bytes of a C library that are searched for its version

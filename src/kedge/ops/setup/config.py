@@ -13,7 +13,7 @@ from pathlib import Path
 from kedge.errors import InvalidSetting
 from kedge.posix.changes import sole_change
 from kedge.posix.files import explained, write_atomically
-from kedge.settings import SETTINGS, Setting, Settings, Source, check_key, parse_value, read_file, user_file
+from kedge.settings import SETTINGS, Setting, Settings, SettingSource, check_key, parse_value, read_file, user_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Shown:
     key: str
     value: object
     text: str
-    source: Source
+    source: SettingSource
 
     def as_dict(self) -> dict[str, object]:
         """The setting as JSON has it."""
@@ -84,7 +84,7 @@ def change_setting(key: str, choose: Callable[[], str], environ: Mapping[str, st
 
 def _check_value(key: str, text: str, environ: Mapping[str, str]) -> Setting:
     setting = check_key(key, where="kedge config set")
-    parse_value(setting, text, Source("user", "kedge config set"), environ)
+    parse_value(setting, text, SettingSource("user", "kedge config set"), environ)
     return setting
 
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from kedge.doctor.containers.subordinate import judge_subordinate_ids
 from kedge.doctor.finding import Finding
 from kedge.errors import UsageError
+from kedge.posix.views import DirectoryView
 from kedge.runtime.facts import HostFacts
-from kedge.runtime.views import FolderView
 
 
 def advise(user: str, environ: Mapping[str, str], root: str = "/") -> Finding:
@@ -20,5 +20,5 @@ def advise(user: str, environ: Mapping[str, str], root: str = "/") -> Finding:
         entry = pwd.getpwnam(user) if user else pwd.getpwuid(os.getuid())
     except KeyError:
         raise UsageError(f"there is no user '{user or os.getuid()}'", hint="'getent passwd' lists them") from None
-    host = HostFacts(view=FolderView(root), environ=environ, uid=entry.pw_uid, gid=entry.pw_gid, user=entry.pw_name)
+    host = HostFacts(view=DirectoryView(root), environ=environ, uid=entry.pw_uid, gid=entry.pw_gid, user=entry.pw_name)
     return judge_subordinate_ids(host)

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kedge.errors import UsageError
+from kedge.runtime.command_line.flags import read_variable
 from kedge.runtime.options import RunOptions
-from kedge.runtime.words.flags import read_variable
 
 
 def find_passphrase(options: RunOptions, image: str, environ: Mapping[str, str]) -> str:

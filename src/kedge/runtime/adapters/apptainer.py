@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from kedge.runtime.adapters.request import ForeignPlan, RuntimeCall
 from kedge.runtime.adapters.rules import EXPANDED, OWN_RULES, FieldRule, each, flag, honoured, ignored, refused, valued
+from kedge.runtime.command_line.flag_table import FLAGS
 from kedge.runtime.environment.env_requests import REQUEST_PREFIXES
 from kedge.runtime.facts import Bind
-from kedge.runtime.words.flag_table import FLAGS
 
 _PREFIXES = ("APPTAINER_", "SINGULARITY_")
 _BINDS = ("BIND", "BINDPATH", "MOUNT")

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from kedge.runtime.command_line.flag_table import FLAGS
 from kedge.runtime.options import RunOptions
-from kedge.runtime.words.flag_table import FLAGS
 
 HONOURED, IGNORED, REFUSED, OWN = "honoured", "ignored", "refused", "own"
 

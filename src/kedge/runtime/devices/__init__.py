@@ -16,15 +16,15 @@ def plan_devices(options: RunOptions, host: HostFacts, image: ImageFacts) -> Add
     additions = Additions()
     # late imports: a start pays only for what it asked for
     if (options.nv or options.nvccli) and not options.no_nv:
-        from kedge.runtime.devices.nvidia import plan_nvidia
+        from kedge.runtime.devices.nvidia.plan import plan_nvidia
 
         additions.add(plan_nvidia(options, host, image))
     elif not options.no_nv and "CUDA_VISIBLE_DEVICES" in host.environ and host.view.kind("/dev/nvidiactl"):
-        from kedge.runtime.devices.unasked import explain_unasked
+        from kedge.runtime.devices.nvidia.forgotten_flag import explain_unasked
 
         additions.warnings += explain_unasked(options, host, image)
     if options.rocm and not options.no_rocm:
-        from kedge.runtime.devices.rocm import plan_rocm
+        from kedge.runtime.devices.amd import plan_rocm
 
         additions.add(plan_rocm(host, is_shim=options.shim))
     if options.device:

@@ -13,9 +13,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from kedge.posix.views import View
     from kedge.runtime.facts import HostFacts, ImageFacts
     from kedge.runtime.options import RunOptions
-    from kedge.runtime.views import View
 
 FOLDERS = ("/etc/cdi", "/var/run/cdi")
 _MAXIMUM_SIZE = 8 << 20

@@ -7,7 +7,7 @@ directories in LD_LIBRARY_PATH do the same.
 
 from __future__ import annotations
 
-from kedge.runtime.devices.libraries import follow_links
+from kedge.runtime.devices.nvidia.libraries import follow_links
 from kedge.runtime.facts import Bind
 
 TYPE_CHECKING = False
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from kedge.posix.views import View
     from kedge.runtime.facts import Additions, HostFacts, ImageFacts
     from kedge.runtime.options import RunOptions
-    from kedge.runtime.views import View
 
 _PROGRAMS = ("nvidia-ctk", "nvidia-cdi-hook", "hook")  # words before the hook's own name
 _NEEDLESS = ("chmod", "disable-device-node-modification")  # modes are the host's; the driver makes no nodes here
@@ -119,10 +119,10 @@ def _join(folder: str, target: str) -> str:
 def _choose_libcuda(
     additions: Additions, options: RunOptions, host: HostFacts, image: ImageFacts, version: str
 ) -> None:
-    from kedge.runtime.devices.compat import decide_libcuda  # late: only where NVIDIA's driver was named
-    from kedge.runtime.devices.driver import Driver
     from kedge.runtime.devices.image_variables import read_image_variable
-    from kedge.runtime.devices.preflight import check_start
+    from kedge.runtime.devices.nvidia.driver import Driver
+    from kedge.runtime.devices.nvidia.libcuda import decide_libcuda  # late: only where NVIDIA's driver was named
+    from kedge.runtime.devices.nvidia.start_check import check_start
 
     driver = Driver(host.view)
     path = read_image_variable(image, "LD_LIBRARY_PATH")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kedge.runtime.views import View
+    from kedge.posix.views import View
 
 _NAMES = (
     *(

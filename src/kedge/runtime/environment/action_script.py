@@ -14,9 +14,9 @@ from kedge.runtime.facts import LIBRARIES, Payload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from kedge.posix.views import View
     from kedge.runtime.environment.entrypoint import Entrypoint
     from kedge.runtime.environment.env_settings import EnvironmentInputs
-    from kedge.runtime.views import View
 
 _PIECE = 24_000  # characters, of at most 4 bytes; the kernel takes 128 KiB for one variable
 _BASH_WORDS = ("[[", "source ", "function ", "declare ", "shopt ", "+=", "=(", "<(", "&>", "<<<", "$'")

@@ -6,14 +6,14 @@ The plan is made before anything is bound, so that a bound environment file or r
 
 from __future__ import annotations
 
-from kedge.runtime.views import FolderView
+from kedge.posix.views import DirectoryView
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kedge.posix.views import View
     from kedge.runtime.facts import Bind
-    from kedge.runtime.views import View
 
 
 class BoundView:
@@ -24,9 +24,9 @@ class BoundView:
         self._places: list[tuple[str, View, str]] = []  # destination, where it is, and its path there
         for bind in binds:
             shape = host.kind(bind.source)
-            if shape == "d" and isinstance(host, FolderView):
+            if shape == "d" and isinstance(host, DirectoryView):
                 # links in a bound directory lead nowhere on the host: in the container they do not either
-                self._places.append((image.resolve(bind.destination), FolderView(host.locate(bind.source)), ""))
+                self._places.append((image.resolve(bind.destination), DirectoryView(host.locate(bind.source)), ""))
             elif shape:
                 self._places.append((image.resolve(bind.destination), host, bind.source))
         self._places.sort(

@@ -9,9 +9,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kedge.posix.views import View
     from kedge.runtime.facts import ImageFacts
     from kedge.runtime.options import RunOptions
-    from kedge.runtime.views import View
 
 _FOLDER = "/.singularity.d"
 # Scripts made from an OCI config hold this very line; with it and the two assignments their meaning is known.

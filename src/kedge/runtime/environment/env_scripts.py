@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kedge.runtime.views import View
+    from kedge.posix.views import View
 
 _READ_ONLY = ("APPTAINER_NAME", "APPTAINER_CONTAINER", "APPTAINER_INSTANCE")
 _OWN_FOLDERS = ("/scif/", "/.singularity.d/")  # the view shows what binds change in these

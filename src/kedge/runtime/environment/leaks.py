@@ -12,9 +12,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kedge.posix.views import View
     from kedge.runtime.facts import Bind, HostFacts
     from kedge.runtime.options import RunOptions
-    from kedge.runtime.views import View
 
 # Variables with which an interpreter, the loader or a shell takes code from the host, and variables that name the
 # host's installation of one. Module systems' own (LOADEDMODULES, MODULEPATH) change nothing inside and pass.

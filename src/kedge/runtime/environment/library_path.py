@@ -7,7 +7,7 @@ from kedge.runtime.facts import LIBRARIES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kedge.runtime.views import View
+    from kedge.posix.views import View
 
 _STANDARD = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 _DEEPEST = 4  # files that include each other

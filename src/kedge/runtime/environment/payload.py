@@ -20,11 +20,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kedge.posix.views import View
     from kedge.runtime.environment.entrypoint import Entrypoint
     from kedge.runtime.environment.env_settings import Step
     from kedge.runtime.facts import Additions, Bind, HostFacts, ImageFacts
     from kedge.runtime.options import RunOptions
-    from kedge.runtime.views import View
 
 _FOLDER = "/.singularity.d/env"
 _TWINS = ("APPTAINER_", "SINGULARITY_")

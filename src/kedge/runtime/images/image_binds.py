@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import os
 
+from kedge.posix.views import DirectoryView
 from kedge.runtime.images.image_file import ImageFile, identify, make_absolute
 from kedge.runtime.mounts.layering import plan_squashfs
-from kedge.runtime.operations import MUST, OLD, SESSION
-from kedge.runtime.views import FolderView
+from kedge.runtime.mounts.operations import MUST, OLD, SESSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kedge.formats.sif.layout import SifDescriptor
     from kedge.runtime.facts import Bind
-    from kedge.runtime.operations import Operation
+    from kedge.runtime.mounts.operations import Operation
 
 _FILE_SYSTEMS = {1: "squashfs", 2: "ext3"}  # by SIF's number: those that can be mounted
 
@@ -53,7 +53,7 @@ class ImageBinds:
     def settle(self, base: str) -> None:
         """Once they are mounted: let each bind begin where its contents are now."""
         for number, bind in enumerate(self.binds):
-            inside = FolderView(base + self._place(number))
+            inside = DirectoryView(base + self._place(number))
             wanted = bind.image_source or "/"
             if not inside.kind(wanted):
                 from kedge.errors import FileProblem  # late: only for an error

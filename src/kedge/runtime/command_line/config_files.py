@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Settings that every start asks, read out of the configuration files without what reads all of them."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kedge.runtime.options import RunOptions
+
+
+# setting -> attribute of RunOptions; the variable of the same name and the flag come before it
+CONTAINER_SETTINGS = ("keep", "root_from", "tmpfs_size")
+_ATTRIBUTES = {"root_from": "root"}
+
+
+def settle_options(options: RunOptions, environ: Mapping[str, str], names: tuple[str, ...]) -> None:
+    """Let the configuration files say what neither a flag nor a variable said."""
+    for name, value in read_settings(names, environ).items():
+        if name == "root_from":
+            _check_root(value, environ)
+        attribute = _ATTRIBUTES.get(name, name)
+        if attribute not in options.given and not (name == "runtime" and options.runtime):
+            setattr(options, attribute, [value] if name == "keep" else value)
+
+
+def _check_root(value: str, environ: Mapping[str, str]) -> None:
+    from kedge.runtime.command_line.flag_table import FLAGS  # late: few set it, though every start has loaded it
+
+    flag = next(flag for flag in FLAGS if "root-from" in flag.names)
+    if value not in flag.metavar.split("|"):
+        _load("root_from", environ)  # which says where it stands
+
+
+def read_configured(name: str, environ: Mapping[str, str]) -> str:
+    """The text that the user's file has for it, else the site's; empty when neither says anything."""
+    return read_settings((name,), environ).get(name, "")
+
+
+def read_settings(names: tuple[str, ...], environ: Mapping[str, str]) -> dict[str, str]:
+    """The same for several, in one look at the files."""
+    found: dict[str, str] = {}
+    for path in list_files(environ):
+        text = _read_file(path)
+        for name in names:
+            lines = _select_lines(name, text) if name not in found and name in text else []
+            if lines:
+                found[name] = _read_plain(name, lines) or _load(name, environ)
+    return {name: value for name, value in found.items() if value}
+
+
+def read_lines(name: str, environ: Mapping[str, str]) -> list[str]:
+    """The lines with a name in them, of the first file that has any; what another user wrote is no setting."""
+    for path in list_files(environ):
+        text = _read_file(path)
+        lines = _select_lines(name, text) if name in text else []
+        if lines:
+            return lines
+    return []
+
+
+def _read_file(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return "" if _is_foreign(file.fileno()) else file.read(1 << 20)
+    except (OSError, ValueError):
+        return ""
+
+
+def _select_lines(name: str, text: str) -> list[str]:
+    lines = [line.strip() for line in text.split("\n") if name in line]
+    return [line for line in lines if not line.startswith("#")]
+
+
+def _is_foreign(file: int) -> bool:
+    from kedge.posix.private import find_foreign_hand  # late: many have no such file
+
+    return bool(find_foreign_hand(os.fstat(file)))
+
+
+def list_files(environ: Mapping[str, str]) -> tuple[str, str]:
+    """The user's file and the site's. A relative HOME would mean the current directory: its files are no settings."""
+    home, base = environ.get("HOME", ""), environ.get("XDG_CONFIG_HOME", "")
+    below = base if base.startswith("/") else f"{home if home.startswith('/') else ''}/.config"
+    return f"{below}/kedge/config.toml", environ.get("KEDGE_SITE_CONFIG") or "/etc/kedge/config.toml"
+
+
+def _read_plain(name: str, lines: list[str]) -> str:
+    """The value of one line `name = "value"` or `name = 5`; empty when it takes more to read it."""
+    key, _, value = lines[0].partition("=")
+    value = value.strip()
+    if len(lines) == 1 and key.strip() == name and value.isascii() and value.isdigit():
+        return value
+    if len(lines) > 1 or key.strip() != name or len(value) < 3 or value[0] != value[-1] or value[0] not in "\"'":
+        return ""
+    return "" if any(letter in value[1:-1] for letter in "$\\\"'") else value[1:-1]
+
+
+def _load(name: str, environ: Mapping[str, str]) -> str:
+    from kedge.settings import Settings  # late: dataclasses and TOML cost more than a container's start
+
+    return str(getattr(Settings.load({}, environ), name) or "")

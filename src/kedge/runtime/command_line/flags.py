@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""From the words of a command line, and the variables that stand for flags, to RunOptions.
+
+Options end at the image, as everywhere with Apptainer: what follows belongs to the program.
+"""
+
+from __future__ import annotations
+
+import os
+
+from kedge.runtime.command_line.flag_table import FLAGS, REFUSALS, Flag
+from kedge.runtime.options import RunOptions
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kedge.errors import KedgeError
+
+PREFIXES = ("KEDGE_", "APPTAINER_", "SINGULARITY_")
+USAGES = {
+    "exec": "kedge exec [options] IMAGE COMMAND [ARGUMENT ...]",
+    "run": "kedge run [options] IMAGE [ARGUMENT ...]",
+    "shell": "kedge shell [options] IMAGE",
+    "test": "kedge test [options] IMAGE [ARGUMENT ...]",
+    "start": "kedge instance start [options] IMAGE NAME [ARGUMENT ...]",
+}
+_TRUE = ("1", "t", "true", "y", "yes", "on")
+_FALSE = ("0", "f", "false", "n", "no", "off")
+_DASHES = "-\u2010\u2011\u2012\u2013\u2014\u2015\u2212"  # what word processors and web pages make of a dash
+_FETCHING = ("login", "docker-host")  # refusals about the image, which kedge fetches for every runtime
+_MESSAGES = ("silent", "quiet", "verbose", "debug")
+_SHARED = ("pull_words", "limits")  # attributes that several flags add to
+_SPLIT_ELSEWHERE = ("bind", "mount")  # `binds` merges their variables with the flags
+
+
+MOUNTS = ("proc", "sys", "dev", "devpts", "home", "tmp", "hostfs", "cwd", "bind-paths")  # what --no-mount knows
+
+
+def list_names(texts: Sequence[str]) -> list[str]:
+    """The names of a flag that takes lists of them, separated by commas."""
+    return [name.strip() for text in texts for name in text.split(",") if name.strip()]
+
+
+class HelpWanted(Exception):
+    """`--help` stood among the options."""
+
+
+def parse_words(
+    verb: str, words: Sequence[str], environ: Mapping[str, str], *, into: RunOptions | None = None
+) -> RunOptions:
+    """The request that the words behind `kedge VERB` make; `into` holds what was read up to a mistake."""
+    options = into or RunOptions()
+    options.verb = options.command_name = verb
+    position = _take_flags(options, words)
+    _take_variables(options, environ)
+    options.image, options.arguments = "".join(words[position : position + 1]), list(words[position + 1 :])
+    _check_words(options)
+    if not _is_foreign(options, environ):
+        _refuse_foreign(options)
+    _check_values(options)
+    options.settle()
+    return options
+
+
+def find_flag(verb: str, name: str) -> Flag | None:
+    """The flag with this long name (without dashes) or letter."""
+    for flag in FLAGS:
+        if (name == flag.short or name in flag.names) and verb in flag.verbs:
+            return flag
+    return None
+
+
+def read_variable(environ: Mapping[str, str], name: str) -> tuple[str, str]:
+    """The variable that stands for `name` and its value: KEDGE_ before APPTAINER_ before SINGULARITY_."""
+    for prefix in PREFIXES if not name.startswith("KEDGE_") else ("",):
+        value = environ.get(prefix + name, "").strip()
+        if value:
+            return prefix + name, value
+    return "", ""
+
+
+def read_truth(text: str) -> bool | None:
+    """What a switch's value says; None when it says nothing."""
+    word = text.strip().lower()
+    return True if word in _TRUE else False if word in _FALSE else None
+
+
+def _take_flags(options: RunOptions, words: Sequence[str]) -> int:
+    """Read the options; returns where the first word stands that is none."""
+    position = 0
+    while position < len(words):
+        word = _straighten(options, words[position])
+        position += 1
+        if word == "--":
+            return position
+        if word.startswith("--"):
+            position += _take_long(options, word, words[position : position + 1])
+        elif word.startswith("-") and word != "-":
+            position += _take_letters(options, word, words[position : position + 1])
+        else:
+            return position - 1
+    return position
+
+
+def _take_long(options: RunOptions, word: str, following: Sequence[str]) -> int:
+    """Read `--flag`, `--flag=value` or `--flag value`; returns how many further words it took."""
+    name, has_value, value = word[2:].partition("=")
+    flag = find_flag(options.verb, name) if len(name) > 1 else None
+    if flag is None:
+        raise _explain_unknown(options.verb, "--" + name)
+    if not flag.takes_value:
+        _apply(options, flag, value if has_value else "true", "--" + name)
+        return 0
+    if not has_value and not following:
+        raise _explain_missing(options.verb, flag, "--" + name)
+    _apply(options, flag, value if has_value else following[0], "--" + name)
+    return 0 if has_value else 1
+
+
+def _take_letters(options: RunOptions, word: str, following: Sequence[str]) -> int:
+    """Read `-B value`, `-Bvalue`, `-B=value`, `-ec` or `-e=false`; returns how many further words it took."""
+    for index, letter in enumerate(word[1:], 2):
+        flag = find_flag(options.verb, letter)
+        origin, rest = "-" + letter, word[index:]
+        if flag is None:
+            raise _explain_unknown(options.verb, origin)
+        if flag.takes_value:
+            if not rest and not following:
+                raise _explain_missing(options.verb, flag, origin)
+            _apply(options, flag, rest.removeprefix("=") if rest else following[0], origin)
+            return 0 if rest else 1
+        if rest.startswith("="):
+            _apply(options, flag, rest[1:], origin)
+            return 0
+        _apply(options, flag, "true", origin)
+    return 0
+
+
+def _straighten(options: RunOptions, word: str) -> str:
+    """A flag copied from a page that turned its dashes into typographic ones is that flag, and this is said."""
+    if word[:2].isascii() or word[0] not in _DASHES:
+        return word
+    name = word.lstrip(_DASHES)
+    flag = find_flag(options.verb, name.partition("=")[0])
+    if flag is None:
+        return word
+    meant = ("-" if name.partition("=")[0] == flag.short else "--") + name
+    options.warnings.append(f"'{word}' is written with a typographic dash; taken as '{meant}'")
+    return meant
+
+
+def _take_variables(options: RunOptions, environ: Mapping[str, str]) -> None:
+    """Let variables speak for the flags that were not given."""
+    # a plain dictionary of the few that count: asking os.environ costs more, and there are hundreds of questions
+    environ = {name: environ[name] for name in environ if name.startswith(PREFIXES)}
+    if not environ:
+        return
+    given = dict(options.given)
+    _take_level(options, environ)
+    for flag in FLAGS:
+        if options.verb not in flag.verbs or _key(flag) in given or flag.attribute in _SPLIT_ELSEWHERE:
+            continue
+        for variable in flag.variables:
+            origin, value = read_variable(environ, variable)
+            if origin:
+                _warn_of_twins(options, environ, variable)
+                is_list = flag.kind == "list"
+                _apply(options, flag, ",".join(map(str.strip, value.split(","))) if is_list else value, origin)
+                break
+
+
+def _take_level(options: RunOptions, environ: Mapping[str, str]) -> None:
+    """What APPTAINER_MESSAGELEVEL says about messages, where no flag does: -3 and less silent … 5 debug."""
+    text = read_variable(environ, "MESSAGELEVEL")[1]
+    if not text.removeprefix("-").isdecimal() or any(name in options.given for name in _MESSAGES):
+        return
+    level = int(text)
+    options.silent, options.quiet = level <= -3, level <= -1
+    options.verbose, options.debug = int(level >= 2), level >= 5
+
+
+def _warn_of_twins(options: RunOptions, environ: Mapping[str, str], variable: str) -> None:
+    old, new = environ.get("SINGULARITY_" + variable, ""), environ.get("APPTAINER_" + variable, "")
+    if old and new and old != new:
+        options.warnings.append(
+            f"SINGULARITY_{variable} and APPTAINER_{variable} differ; APPTAINER_{variable} is taken"
+        )
+
+
+def _apply(options: RunOptions, flag: Flag, value: str, origin: str) -> None:
+    """Note what a flag or a variable says."""
+    is_on = True
+    if not flag.takes_value:
+        truth = read_truth(value)
+        if truth is None:
+            raise _explain_value(options.verb, origin, value, "a switch takes true or false")
+        is_on = truth
+    elif "|" in flag.metavar and value not in flag.metavar.split("|") and flag.attribute != "network":
+        raise _explain_value(options.verb, origin, value, f"it takes {flag.metavar.replace('|', ', ')}")
+    if flag.kind == "help":
+        raise HelpWanted(options.verb)
+    if flag.group == "refused":
+        if is_on and flag.help in _FETCHING:
+            raise refuse(flag, origin)
+        if is_on:
+            options.given.setdefault("passed_on", origin)
+            options.passed_on += ["--" + flag.names[0], *([value] if flag.takes_value else [])]
+    elif flag.group == "idle":
+        options.notes.append(f"{origin} changes nothing: {flag.help}")
+    else:
+        options.given[_key(flag)] = origin
+        _store(options, flag, value, is_on)
+
+
+def _key(flag: Flag) -> str:
+    """Under what name `given` remembers a flag: its attribute, but those for a pull share one, and limits too."""
+    return flag.attribute if flag.attribute not in _SHARED else flag.names[0].replace("-", "_")
+
+
+def _store(options: RunOptions, flag: Flag, value: str, is_on: bool) -> None:
+    if flag.attribute == "pull_words":
+        if is_on:
+            options.pull_words += ["--" + flag.names[0], value] if flag.takes_value else ["--" + flag.names[0]]
+    elif flag.attribute == "limits":
+        options.limits += [f"{flag.names[0]}={value}"] if is_on else []
+    elif flag.kind == "list":
+        getattr(options, flag.attribute).append(value)
+    elif flag.kind == "count":
+        setattr(options, flag.attribute, getattr(options, flag.attribute) + 1 if is_on else 0)
+    elif flag.kind == "text":
+        setattr(options, flag.attribute, value)
+    elif flag.value:
+        setattr(options, flag.attribute, flag.value if is_on else getattr(RunOptions, flag.attribute))
+    else:
+        setattr(options, flag.attribute, is_on)
+
+
+def refuse(flag: Flag, origin: str) -> KedgeError:
+    """The error of a flag of Apptainer that cannot be honoured: why not, and what to do instead."""
+    from kedge.errors import UsageError  # late: only for an error
+
+    reason, remedy = REFUSALS[flag.help]
+    other = "" if flag.help in _FETCHING else "; --runtime apptainer hands it to an installed Apptainer"
+    return UsageError(f"{origin} cannot be honoured: {reason}", hint=remedy + other)
+
+
+def _check_words(options: RunOptions) -> None:
+    """Say which word is missing, or stands in another's place."""
+    first = options.arguments[0] if options.arguments else ""
+    problem = ""
+    if "=" in options.image or ":/" in options.image or not all("=" in text for text in options.env):
+        _refuse_misread(options)
+    if not options.image:
+        problem = "needs an image"
+    elif options.verb == "exec" and not first:
+        problem = "needs a command to run"
+    elif options.verb == "start" and not first:
+        problem = "needs a name for the instance"
+    elif options.verb == "exec" and first.startswith("-"):
+        problem = f"finds '{first}' where the command should be; options come before the image"
+    if problem:
+        from kedge.errors import UsageError  # late: only for an error
+
+        raise UsageError(f"'{_show(options.verb)}' {problem}", hint=f"usage: {USAGES[options.verb]}")
+
+
+def _refuse_misread(options: RunOptions) -> None:
+    """Raise where the image is what an option of another tool would have taken."""
+    if "://" in options.image:
+        return
+    from kedge.runtime.command_line.misplaced_words import explain_misread  # late: few images look so
+
+    misread = explain_misread(options.image, options.env, list(options.given.values()))
+    if misread is not None:
+        raise misread
+
+
+def _is_foreign(options: RunOptions, environ: Mapping[str, str]) -> bool:
+    """Whether another runtime gets the flags, which may be able to do what kedge cannot."""
+    if options.runtime or not (options.passed_on or options.net or options.network):
+        return options.is_foreign
+    from kedge.runtime.command_line.config_files import read_configured  # late: few ask for what kedge refuses
+
+    return RunOptions(runtime=read_configured("runtime", environ)).is_foreign
+
+
+def _refuse_foreign(options: RunOptions) -> None:
+    """Raise for flags that only another runtime could honour."""
+    name, origin = "".join(options.passed_on[:1])[2:], options.given.get("passed_on", "")
+    if options.network not in ("", "none", "host") or (options.net and not options.network):
+        name, origin = "network-args", options.given.get("network") or options.given.get("net") or "--net"
+    flag = find_flag(options.verb, name) if name else None
+    if flag is not None:
+        raise refuse(flag, origin)
+
+
+def _show(verb: str) -> str:
+    return "kedge instance start" if verb == "start" else f"kedge {verb}"
+
+
+def _check_values(options: RunOptions) -> None:
+    """What depends on more than one flag, or on who asks."""
+    unknown = [name for name in list_names(options.no_mount) if name[0] != "/" and name not in MOUNTS]
+    if unknown:
+        options.warnings.append(
+            f"--no-mount {','.join(unknown)} changes nothing: there is {', '.join(MOUNTS)}, or a path"
+        )
+    if options.network == "host":
+        options.network, options.net = "", False
+    if options.writable and options.writable_tmpfs:
+        options.writable_tmpfs = False
+        options.warnings.append("--writable-tmpfs is left out: --writable lets programs write into the image itself")
+    if options.keep_privs and os.geteuid() != 0:
+        from kedge.errors import UsageError  # late: only for an error
+
+        raise UsageError(f"{options.given['keep_privs']} is for root only", hint="--fakeroot appears as root inside")
+
+
+def _explain_unknown(verb: str, name: str) -> KedgeError:
+    from kedge.errors import UsageError  # late: only for an error
+    from kedge.model.nearest import propose  # late: only a mistake needs it
+
+    others = [flag.verbs[0] for flag in FLAGS if name.lstrip("-") in (*flag.names, flag.short)]
+    if others:
+        hint: str | None = f"'{_show(others[0])}' has it"
+    else:
+        known = [f"--{each}" for flag in FLAGS if verb in flag.verbs and flag.group != "refused" for each in flag.names]
+        hint = propose(name, known) if name.startswith("--") else None
+    return UsageError(f"'{_show(verb)}' has no option {name}", hint=hint or f"'{_show(verb)} --help' lists them")
+
+
+def _explain_missing(verb: str, flag: Flag, origin: str) -> KedgeError:
+    from kedge.errors import UsageError  # late: only for an error
+
+    return UsageError(f"{origin} needs a value: {origin} {flag.metavar}", hint=f"usage: {USAGES[verb]}")
+
+
+def _explain_value(verb: str, origin: str, value: str, rule: str) -> KedgeError:
+    from kedge.errors import InvalidSetting, UsageError  # late: only for an error
+
+    if origin.startswith("-"):
+        return UsageError(f"'{value}' is no value for {origin}: {rule}", hint=f"usage: {USAGES[verb]}")
+    return InvalidSetting(f"the variable {origin} is '{value}': {rule}", hint=f"unset {origin}")
