@@ -169,10 +169,6 @@ def _near(directive: Directive) -> str | None:
     language = find_language(directive.scheduler)
     if not language.long_options or len(directive.option) < 5 or directive.option in language.remedies:
         return None
-    import difflib  # late: only a mistake needs it
-
-    if not difflib.get_close_matches(directive.option, language.long_options, n=1, cutoff=0.85):
-        return None
     return propose(directive.option, language.long_options)
 
 

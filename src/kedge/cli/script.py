@@ -28,10 +28,10 @@ _ASKED = ("size", "queue")  # groups of options that a site may require and the 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands and their arguments."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    check = commands.add_parser("check", help="say what will be ignored, refused, or go wrong (status 1: refused)")
+    check = commands.add_parser("check", help="Report what the scheduler will ignore or refuse (status 1: refused)")
     check.add_argument("file", metavar="FILE", nargs="+", help=_FILE)
     add_settings(check, "site")
-    convert = commands.add_parser("convert", help="turn it into a kedge.toml, or a script for another scheduler")
+    convert = commands.add_parser("convert", help="Convert a script to kedge.toml or to another scheduler")
     convert.add_argument("file", metavar="FILE", help=_FILE)
     convert.add_argument(
         "--to", metavar="WHAT", choices=TARGETS, default="toml", help=f"{', '.join(TARGETS)} (default: toml)"

@@ -22,7 +22,7 @@ from kedge.sites.compare import compare_sites
 from kedge.sites.detect import find_unreadable_settings
 
 SECONDS = 1.1  # a scheduler that takes longer is in trouble, or its file system is
-_SCHEDULER, _MPI, _ACCOUNT = (f"guides/doctor.md#{name}" for name in ("scheduler", "mpi-plugins", "accounts"))
+_SCHEDULER, _MPI, _ACCOUNT = (f"kedge help doctor {name}" for name in ("scheduler", "mpi-plugins", "accounts"))
 _MOST_SHOWN = 4
 _LONGEST_WORD = 64
 

@@ -18,7 +18,7 @@ from kedge.schedulers.current_job import find_current_job
 from kedge.sites.profile import is_retired
 from kedge.sites.rules import find_hidden_root
 
-_SITE, _SHARED, _RECORDS = (f"guides/doctor.md#{name}" for name in ("site", "shared-folders", "job-records"))
+_SITE, _SHARED, _RECORDS = (f"kedge help doctor {name}" for name in ("site", "shared-folders", "job-records"))
 
 
 def check_site(surroundings: Surroundings) -> list[Finding]:

@@ -10,7 +10,7 @@ import os
 import time
 
 from kedge.posix.spawn import start_of
-from kedge.runtime.mounts.base_directory import own_directory
+from kedge.runtime.images.node_cache import own_directory
 from kedge.runtime.processes.rank_sharing import find_launch, find_private_directory, make_digest
 
 TYPE_CHECKING = False
