@@ -126,7 +126,9 @@ class TestHandingOver:
         assert (done.returncode, done.stdout, done.stderr) == (255, "", "it cannot be started\n")
 
     def test_the_second_attempt_is_made_when_the_first_fails(self) -> None:
-        done = hand_over('hand_over([StartAttempt("/no/such", ["x"], {}), StartAttempt("/bin/echo", ["echo", "second"], {})])')
+        done = hand_over(
+            'hand_over([StartAttempt("/no/such", ["x"], {}), StartAttempt("/bin/echo", ["echo", "second"], {})])'
+        )
         assert (done.returncode, done.stdout) == (0, "second\n")
 
     def test_no_file_of_its_own_is_left_open(self) -> None:
