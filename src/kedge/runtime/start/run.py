@@ -19,6 +19,7 @@ from kedge.runtime.environment.identity import make_group, make_passwd
 from kedge.runtime.environment.payload import plan_payload
 from kedge.runtime.facts import Additions, ImageFacts
 from kedge.runtime.gather import find_terminal, gather_host, read_memory
+from kedge.runtime.gpu_vendors import is_granted
 from kedge.runtime.images.roots import plan_root
 from kedge.runtime.mounts.layering import choose_layering, plan_layers, plan_points
 from kedge.runtime.namespaces import (
@@ -463,7 +464,7 @@ def _see_binds(image: ImageFacts, container: Container) -> ImageFacts:
 
 def asks_devices(options: RunOptions, host: HostFacts) -> bool:
     """Whether devices matter: asked for, or --contain hides them, or the scheduler gave GPUs that nobody asked for."""
-    return options.asks_devices or options.contain or "CUDA_VISIBLE_DEVICES" in host.environ
+    return options.asks_devices or options.contain or is_granted(host.environ)
 
 
 def become(container: Starting, payload: Payload) -> int:
