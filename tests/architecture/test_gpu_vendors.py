@@ -10,11 +10,13 @@ import sys
 
 import pytest
 
-from kedge.runtime.gpu_vendors import VENDORS
+from kedge.runtime.devices import load_vendor
+from kedge.runtime.gpu_vendors import VENDORS, Vendor
 from tests.requirements import REPOSITORY
 
 MODULE = """
-from kedge.runtime.devices.driver_report import DriverReport, add_lacks, describe_absence
+from kedge.runtime.devices.driver_report import DriverReport, add_lacks
+from kedge.runtime.devices.gpu_advice import describe_absence
 from kedge.runtime.facts import Additions
 
 
@@ -142,7 +144,7 @@ def test_gpu_vendors_third_is_examined_by_doctor(answers: dict[str, object]) -> 
 
 
 @pytest.mark.parametrize("vendor", VENDORS, ids=lambda vendor: vendor.name)
-def test_gpu_vendors_modules_keep_the_protocol(vendor: object) -> None:
-    module = vendor.load()  # type: ignore[attr-defined]
+def test_gpu_vendors_modules_keep_the_protocol(vendor: Vendor) -> None:
+    module = load_vendor(vendor)
     assert callable(module.plan_gpus)
     assert callable(module.examine_driver)

@@ -2,7 +2,7 @@
 """The vendors of GPUs: one row each. Flags, variables, the plan, other runtimes and doctor loop over this table.
 
 A row holds what is needed before the vendor's own module is loaded; that module knows its driver, and is loaded only
-when its GPUs are asked for. A new vendor is a module with the two functions of `VendorModule`, and a row.
+when its GPUs are asked for. A new vendor is a module with the two functions of `devices.VendorModule`, and a row.
 """
 
 from __future__ import annotations
@@ -10,23 +10,8 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Protocol
 
     from kedge.posix.views import View
-    from kedge.runtime.devices.driver_report import DriverReport
-    from kedge.runtime.facts import Additions, HostFacts, ImageFacts
-    from kedge.runtime.options import RunOptions
-
-    class VendorModule(Protocol):
-        """What the module of a vendor offers."""
-
-        def plan_gpus(self, options: RunOptions, host: HostFacts, image: ImageFacts) -> Additions:
-            """What the flag adds to a container, with a warning for everything that is missing on the host."""
-            ...
-
-        def examine_driver(self, host: HostFacts) -> DriverReport:
-            """The state of the driver on this host, for doctor."""
-            ...
 
 
 class Switch:
@@ -42,61 +27,40 @@ class Switch:
 
 
 class Vendor:
-    """One row."""
+    """One row; the attributes below are the defaults."""
 
-    __slots__ = (
-        *("cdi_kind", "enroot_variables", "flag", "grant", "image_variables", "in_apptainer", "module", "name", "node"),
-        *("off", "on", "platform", "selectors"),
-    )
+    module: str = ""  # in kedge.runtime.devices
+    platform: str = ""  # what images for its GPUs are built with
+    node: str = ""  # the device node of a loaded driver
+    grant: str = ""  # variable in which a scheduler names the GPUs of a job; empty: no hint for a forgotten flag
+    image_variables: tuple[str, ...] = ()  # variables that only images for its GPUs set
+    selectors: tuple[str, ...] = ()  # variables by which a user chooses GPUs for a container with a private /dev
+    cdi_kind: str = ""  # its GPUs in CDI files, which Podman reads
+    enroot_variables: Mapping[str, str] = {}  # what makes Enroot's own hook add its GPUs, with defaults
+    in_apptainer: bool = True  # whether Apptainer and Singularity have the same flags
 
-    def __init__(
-        self,
-        name: str,
-        on: tuple[Switch, ...],
-        off: Switch,
-        *,
-        module: str,
-        platform: str,
-        node: str,
-        grant: str = "",
-        image_variables: tuple[str, ...] = (),
-        selectors: tuple[str, ...] = (),
-        cdi_kind: str = "",
-        enroot_variables: dict[str, str] | None = None,
-        in_apptainer: bool = True,
-    ) -> None:
+    def __init__(self, name: str, on: tuple[Switch, ...], off: Switch, **facts: object) -> None:
         self.name = name
         self.on = on  # flags that ask for its GPUs, the usual one first
         self.off = off  # the flag that overrules them
         self.flag = f"--{on[0].name}"
-        self.module = module  # in kedge.runtime.devices
-        self.platform = platform  # what images for its GPUs are built with
-        self.node = node  # the device node of a loaded driver
-        self.grant = grant  # variable in which a scheduler names the GPUs of a job; empty: a forgotten flag goes unsaid
-        self.image_variables = image_variables  # variables that only images for its GPUs set
-        self.selectors = selectors  # variables by which a user chooses GPUs for a container with a private /dev
-        self.cdi_kind = cdi_kind  # its GPUs in CDI files, which Podman reads
-        self.enroot_variables = enroot_variables or {}  # what makes Enroot's own hook bring its GPUs; with defaults
-        self.in_apptainer = in_apptainer  # whether Apptainer and Singularity have the same flags
+        for fact, value in facts.items():
+            if not hasattr(self, fact):
+                raise TypeError(f"Vendor has no '{fact}'")
+            setattr(self, fact, value)
 
     @property
     def attributes(self) -> tuple[str, ...]:
         """The attributes of RunOptions that its flags set."""
         return (*(switch.attribute for switch in self.on), self.off.attribute)
 
-    def is_asked(self, options: RunOptions) -> bool:
+    def is_asked(self, options: object) -> bool:
         """Whether its GPUs are asked for, and no flag overrules that."""
         return not self.is_off(options) and any(getattr(options, switch.attribute) for switch in self.on)
 
-    def is_off(self, options: RunOptions) -> bool:
+    def is_off(self, options: object) -> bool:
         """Whether its GPUs are ruled out."""
         return bool(getattr(options, self.off.attribute))
-
-    def load(self) -> VendorModule:
-        """Its module."""
-        # not importlib, which a start would have to load for it
-        module: VendorModule = __import__(f"kedge.runtime.devices.{self.module}", fromlist=("plan_gpus",))
-        return module
 
 
 VENDORS = (

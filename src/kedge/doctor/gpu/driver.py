@@ -11,6 +11,7 @@ from kedge.doctor.gpu.nvidia.toolkit import judge_toolkit
 from kedge.doctor.surroundings import Surroundings
 from kedge.model.counting import count_things
 from kedge.posix.views import DirectoryView
+from kedge.runtime.devices import load_vendor
 from kedge.runtime.devices.driver_report import DriverReport, Lack
 from kedge.runtime.facts import HostFacts
 from kedge.runtime.gpu_vendors import VENDORS
@@ -76,7 +77,7 @@ def _examine_drivers(surroundings: Surroundings) -> dict[str, DriverReport]:
     """The report on each vendor's driver, below the root of the surroundings."""
     view = DirectoryView(surroundings.root, is_still=True)
     host = HostFacts(view=view, environ=surroundings.environ, machine=os.uname().machine)
-    return {vendor.name: vendor.load().examine_driver(host) for vendor in VENDORS}
+    return {vendor.name: load_vendor(vendor).examine_driver(host) for vendor in VENDORS}
 
 
 def _make_finding(name: str, level: str, lack: Lack, why: str) -> Finding:

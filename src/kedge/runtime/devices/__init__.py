@@ -8,8 +8,29 @@ from kedge.runtime.gpu_vendors import VENDORS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Protocol
+
+    from kedge.runtime.devices.driver_report import DriverReport
     from kedge.runtime.facts import HostFacts, ImageFacts
+    from kedge.runtime.gpu_vendors import Vendor
     from kedge.runtime.options import RunOptions
+
+    class VendorModule(Protocol):
+        """What the module of a GPU vendor offers."""
+
+        def plan_gpus(self, options: RunOptions, host: HostFacts, image: ImageFacts) -> Additions:
+            """Everything that the flag adds to a container, with a warning for each part that the host lacks."""
+            ...
+
+        def examine_driver(self, host: HostFacts) -> DriverReport:
+            """The state of the driver on this host, for doctor."""
+            ...
+
+
+def load_vendor(vendor: Vendor) -> VendorModule:
+    """The module of a vendor: imported when its GPUs are asked for, and without importlib, which costs a start more."""
+    module: VendorModule = __import__(f"{__name__}.{vendor.module}", fromlist=("plan_gpus",))
+    return module
 
 
 def plan_devices(options: RunOptions, host: HostFacts, image: ImageFacts) -> Additions:
@@ -18,7 +39,7 @@ def plan_devices(options: RunOptions, host: HostFacts, image: ImageFacts) -> Add
     # late imports: a start pays only for what it asked for
     for vendor in VENDORS:
         if vendor.is_asked(options):
-            additions.add(vendor.load().plan_gpus(options, host, image))
+            additions.add(load_vendor(vendor).plan_gpus(options, host, image))
         elif vendor.grant in host.environ and not vendor.is_off(options) and host.view.kind(vendor.node):
             from kedge.runtime.devices.forgotten_flag import warn_of_forgotten_flag
 

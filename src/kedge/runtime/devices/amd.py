@@ -73,7 +73,8 @@ def _list_render_nodes(host: HostFacts) -> list[str]:
 
 
 def _find_missing(host: HostFacts) -> list[Lack]:
-    from kedge.runtime.devices.driver_report import Lack, describe_absence  # late: only where something is missing
+    from kedge.runtime.devices.driver_report import Lack  # late: only where something is missing
+    from kedge.runtime.devices.gpu_advice import describe_absence
 
     view = host.view
     if _is_complete(host):

@@ -9,7 +9,7 @@ from kedge.doctor.finding import OK, WARNING, Finding
 from kedge.doctor.gpu.nvidia.host import look_at_gpus
 from kedge.doctor.surroundings import Surroundings
 from kedge.model.counting import count_things
-from kedge.runtime.devices.driver_report import find_job, has_grant
+from kedge.runtime.devices.gpu_advice import find_job, has_grant
 from kedge.runtime.devices.nvidia.card_selection import VARIABLE, select_cards
 from kedge.runtime.options import RunOptions
 

@@ -3,15 +3,8 @@
 
 from __future__ import annotations
 
-from kedge.runtime.devices.driver_report import (
-    REQUESTS,
-    DriverReport,
-    Lack,
-    advise_request,
-    describe_absence,
-    find_job,
-    name_host,
-)
+from kedge.runtime.devices.driver_report import DriverReport, Lack
+from kedge.runtime.devices.gpu_advice import REQUESTS, advise_request, describe_absence, find_job, name_host
 from kedge.runtime.devices.nvidia.driver import Driver, find_layout
 from kedge.runtime.devices.nvidia.libraries import find_libraries
 
