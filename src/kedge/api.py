@@ -17,7 +17,7 @@ from kedge.errors import ProgramFailed, UsageError
 from kedge.frozen import replace
 from kedge.jobs.keywords import make_job
 from kedge.model.form import Form
-from kedge.model.image_word import is_reference
+from kedge.model.image_argument import is_reference
 from kedge.model.progress import Progress, Silent
 from kedge.model.reference import Reference
 from kedge.model.setting_values import PULL_POLICIES
@@ -43,9 +43,9 @@ from kedge.ops.images.pull import Pulled
 from kedge.ops.images.push import Pushed
 from kedge.ops.images.unpack import Unpacked
 from kedge.ops.jobs import submit as submitting
-from kedge.ops.jobs.clusters import Cluster, open_cluster
-from kedge.ops.jobs.handle import JobHandle
-from kedge.ops.jobs.places import locate_job
+from kedge.ops.jobs.cluster import Cluster, open_cluster
+from kedge.ops.jobs.find_job import locate_job
+from kedge.ops.jobs.job_handle import JobHandle
 from kedge.ops.setup.workplace import Workplace
 from kedge.posix.process import Finished, describe_status
 from kedge.runtime.start.step import name_step, run_step

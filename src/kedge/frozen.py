@@ -49,15 +49,49 @@ def replace(value: T, /, **changes: Any) -> T:
     return type(value)(**{name: getattr(value, name) for name in list_names(type(value))} | changes)
 
 
+class JsonValue:
+    """A value that `--json` prints: all its fields by their names, unless the class says otherwise.
+
+    `json_names` gives a field another name, or None to leave it out; `json_also` names properties that are added; what
+    is empty and in `json_nulls` becomes null.
+    """
+
+    __slots__ = ()
+    json_names: tuple[tuple[str, str | None], ...] = ()
+    json_also: tuple[str, ...] = ()
+    json_nulls: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, object]:
+        """The value as `--json` prints it."""
+        return as_dict(self)
+
+
 def as_dict(value: object) -> dict[str, Any]:
-    """All by its name, also in frozen values within it; tuples become lists, as in JSON."""
-    return {name: _make_plain(getattr(value, name)) for name in list_names(type(value))}
+    """All fields by name, also in values within it; tuples become lists, sets sorted lists, paths and digests text."""
+    kind = type(value)
+    names: dict[str, str | None] = dict(getattr(kind, "json_names", ()))
+    nulls = getattr(kind, "json_nulls", ())
+    document = {}
+    for field in (*kind.__match_args__, *getattr(kind, "json_also", ())):  # type: ignore[attr-defined]  # both kinds have it
+        name = names.get(field, field)
+        if name is not None:
+            content = getattr(value, field)
+            document[name] = None if field in nulls and not content else _make_plain(content)
+    return document
 
 
 def _make_plain(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _make_plain(content) for key, content in value.items()}
     if isinstance(value, list | tuple):
-        return [_make_plain(each) for each in value]
-    return as_dict(value) if hasattr(type(value), "__defaults__") else value
+        return [_make_plain(item) for item in value]
+    if isinstance(value, frozenset | set):
+        return sorted(value)
+    if isinstance(value, JsonValue):
+        return value.as_dict()
+    return as_dict(value) if hasattr(type(value), "__defaults__") else str(value)
 
 
 def _make_init(made: type, names: tuple[str, ...], defaults: dict[str, object]) -> Callable[..., None]:

@@ -23,7 +23,7 @@ FILE_LIMIT = 1 << 20  # a configuration file larger than this is something else
 
 
 @frozen
-class Source:
+class SettingSource:
     """Where a value came from."""
 
     kind: str  # default, site, user, environment or flag
@@ -225,7 +225,7 @@ class Settings:
     tmpfs_size: str | None
     site: str | None
     registry_login: bool
-    sources: Mapping[str, Source] = NOTHING
+    sources: Mapping[str, SettingSource] = NOTHING
 
     @classmethod
     def load(cls, flags: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None) -> Settings:
@@ -274,9 +274,9 @@ class _Merged:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.environ = environ
         self.values: dict[str, Any] = {}
-        self.sources: dict[str, Source] = {}
+        self.sources: dict[str, SettingSource] = {}
 
-    def put(self, name: str, value: object, source: Source) -> None:
+    def put(self, name: str, value: object, source: SettingSource) -> None:
         self.values[name] = parse_value(SETTINGS[name], value, source, self.environ)
         self.sources[name] = source
 
@@ -284,7 +284,7 @@ class _Merged:
         if kind == "user":
             _refuse_foreign(path)
         for name, (value, line) in read_file(path).items():
-            self.put(name, value, Source(kind, f"{path} line {line}" if line else str(path)))
+            self.put(name, value, SettingSource(kind, f"{path} line {line}" if line else str(path)))
 
     def add_environment(self) -> None:
         for setting in SETTINGS.values():
@@ -294,27 +294,29 @@ class _Merged:
             value: object = self.environ[found]
             if setting.name == "cache_directory" and not found.startswith("KEDGE_"):
                 value = f"{value}/kedge"  # Apptainer cleans its own directory; ours stands apart in it
-            self.put(setting.name, value, Source("environment", found))
+            self.put(setting.name, value, SettingSource("environment", found))
 
     def add_flags(self, flags: Mapping[str, object]) -> None:
         for name, value in flags.items():
             flag = (SETTINGS[name].flags or ("command line",))[0]
-            self.put(name, value, Source("flag", flag))
+            self.put(name, value, SettingSource("flag", flag))
 
     def add_defaults(self) -> None:
         for setting in SETTINGS.values():
             if setting.name not in self.values and setting.default is not None:
-                self.put(setting.name, setting.default, Source("default", ""))
+                self.put(setting.name, setting.default, SettingSource("default", ""))
         self._default_cache()
         if "temporary_directory" not in self.values:
             variable = "TMPDIR" if self.environ.get("TMPDIR", "").startswith("/") else ""
             self.put(
-                "temporary_directory", self.environ.get("TMPDIR") if variable else "/tmp", Source("default", variable)
+                "temporary_directory",
+                self.environ.get("TMPDIR") if variable else "/tmp",
+                SettingSource("default", variable),
             )
         for name, setting in SETTINGS.items():
             if name not in self.values:
                 self.values[name] = False if setting.kind == "presence" else None
-                self.sources[name] = Source("default", "")
+                self.sources[name] = SettingSource("default", "")
 
     def _default_cache(self) -> None:
         if "cache_directory" in self.values:
@@ -325,7 +327,7 @@ class _Merged:
             return
         variable = "XDG_CACHE_HOME" if self.environ.get("XDG_CACHE_HOME", "").startswith("/") else ""
         where = xdg_directory(self.environ, "XDG_CACHE_HOME", ".cache")
-        self.values["cache_directory"], self.sources["cache_directory"] = where, Source("default", variable)
+        self.values["cache_directory"], self.sources["cache_directory"] = where, SettingSource("default", variable)
 
 
 def _is_usable(folder: Path) -> bool:
@@ -398,7 +400,7 @@ def check_key(name: str, *, where: str, writable: bool = True) -> Setting:
     raise InvalidSetting(f"{where}: there is no setting '{name}'", context={"key": name}, hint=hint)
 
 
-def parse_value(setting: Setting, value: object, source: Source, environ: Mapping[str, str]) -> Any:
+def parse_value(setting: Setting, value: object, source: SettingSource, environ: Mapping[str, str]) -> Any:
     """The typed value of a setting, from TOML or from text; InvalidSetting names the key and the source."""
     is_file = source.kind in ("site", "user")
     parsed = _parse_path(value, environ, is_file) if setting.kind == "path" else PARSERS[setting.kind](value)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.compat.chart import Chart, ChartColumn, ChartRow
+from kedge.compat.driver_chart import Chart, ChartColumn, ChartRow
 from kedge.compat.image.traits import Fact, ImageTraits, Layer
 from kedge.compat.target import Gpu, Target
 from kedge.compat.verdict import FAIL, FORWARD, MINOR, NATIVE, NO, NOTE, OK, OPEN, UNKNOWN, Judgement, Verdict

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kedge.registry.access import Access
+from kedge.registry.client_setup import Access
 from kedge.registry.credentials import CredentialSources
 from kedge.registry.mirrors import Registries, load_registries
 from kedge.registry.proxies import Proxies

@@ -14,7 +14,7 @@ import pytest
 from kedge.compat.image.read_traits import read_traits
 from kedge.compat.image.traits import ImageTraits
 from kedge.compat.judge import judge
-from kedge.compat.tables.gpus import make_gpu
+from kedge.compat.tables.gpu_names import make_gpu
 from kedge.compat.tables.load import load_tables
 from kedge.compat.target import Target
 from kedge.compat.verdict import Verdict

@@ -19,7 +19,7 @@ import pytest
 
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.doctor.network.credentials import check_logins
-from kedge.doctor.network.reach import check_registries
+from kedge.doctor.network.registries import check_registries
 from kedge.doctor.run_checks import run_checks
 from kedge.doctor.surroundings import Surroundings
 from kedge.frozen import replace
@@ -90,13 +90,13 @@ def test_registries_that_the_proxy_does_not_let_through(world: World) -> None:
     world.proxy.routes = {"nvcr.io:443": world.ngc.server.port}
     findings = check_registries(world.surround())
     assert [each.level for each in findings] == [OK, WARNING]
-    assert findings[1].what.startswith("registry-1.docker.io: the proxy does not connect us")
+    assert findings[1].what.startswith("registry-1.docker.io: the proxy refuses the connection")
 
 
 def test_registries_behind_a_proxy_that_wants_a_login(world: World) -> None:
     world.proxy.authorization = "Basic never"
     (finding,) = check_registries(world.surround(https_proxy=world.proxy.url.replace("//", f"//me:{KEY}@")))
-    assert "the proxy wants a login" in finding.what
+    assert "the proxy requires a login" in finding.what
     assert KEY not in repr(finding)
 
 

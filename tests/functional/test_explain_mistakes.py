@@ -22,7 +22,7 @@ from kedge.ops.explain.known_tables import find_repository
 from kedge.ops.explain.tags import TagQuery, list_image_tags
 from kedge.ops.setup.registries import RegistryOptions
 from kedge.ops.setup.workplace import Workplace
-from kedge.registry.access import Access
+from kedge.registry.client_setup import Access
 from kedge.registry.transport import TransportOptions
 from kedge.settings import Settings
 from tests.builders.images import kedge

@@ -101,6 +101,7 @@ def test_inspect_oras_reads_the_beginning_only(tmp_path: Path) -> None:
             done = kedge("inspect", "--all", reference, **here)
             assert done.stdout == kedge("inspect", "--all", sif, **here).stdout
         assert len(registry.server.seen("/blobs/")) == 2  # one window each time
+        assert len(registry.server.seen("/manifests/")) == 2  # and one manifest
         kedge("pull", "--link-mode", "copy", "x.sif", f"oras://{registry.host}/sif/busybox:1", **here)
         registry.server.log.clear()
         kedge("inspect", f"oras://{registry.host}/sif/busybox:1", **here)

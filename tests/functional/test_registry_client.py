@@ -249,7 +249,7 @@ def test_client_says_when_nothing_listens(tmp_path: Path) -> None:
     with FakeRegistry() as registry:
         host = registry.host
     waits = Waits()
-    with pytest.raises(NetworkFailed, match="nothing listens there"):
+    with pytest.raises(NetworkFailed, match="connection refused"):
         RegistryClient(host, make_access(tmp_path, waits=waits)).get_manifest("a", "b")
     assert len(waits.seconds) == 1
 

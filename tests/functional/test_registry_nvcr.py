@@ -166,7 +166,7 @@ def test_token_service_over_plain_http_is_refused(site: Site) -> None:
 
 def test_certificate_of_another_name_is_explained(site: Site) -> None:
     site.proxy.routes = {**site.proxy.routes, "quay.io:443": site.registry.server.port}
-    with pytest.raises(NetworkFailed, match="certificate is for another name"):
+    with pytest.raises(NetworkFailed, match="certificate is for another host name"):
         site.client("quay.io").get_manifest("a", "b")
 
 
@@ -174,17 +174,17 @@ def test_expired_certificate_points_at_the_clock(authority: Authority, site: Sit
     expired = authority.issue("expired.example", days=-1)
     with FakeRegistry(tls=expired) as registry:
         site.proxy.routes = {"expired.example:443": registry.server.port}
-        with pytest.raises(NetworkFailed, match="not valid at this machine's time") as caught:
+        with pytest.raises(NetworkFailed, match="not valid at this host's time") as caught:
             site.client("expired.example").get_manifest("a", "b")
     assert "clock" in (caught.value.hint or "")
 
 
 def test_proxy_that_refuses_or_wants_a_login_is_named_without_its_password(site: Site) -> None:
-    with pytest.raises(NetworkFailed, match="proxy does not connect us") as caught:
+    with pytest.raises(NetworkFailed, match="proxy refuses the connection") as caught:
         site.client("ghcr.io").get_manifest("a", "b")
     assert "from HTTPS_PROXY" in caught.value.context["proxy"]
     assert "proxy-secret" not in everything(caught.value)
-    with pytest.raises(NetworkFailed, match="proxy wants a login") as caught:
+    with pytest.raises(NetworkFailed, match="proxy requires a login") as caught:
         site.client(HTTPS_PROXY=f"http://user:bad-proxy-secret@{site.proxy.host}").get_manifest("a", "b")
     assert "bad-proxy-secret" not in everything(caught.value)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kedge.compat.messages import find_clues
+from kedge.compat.error_messages import find_clues
 from kedge.compat.verdict import NATIVE
 from kedge.doctor.finding import WARNING
-from kedge.doctor.image import judge_image
+from kedge.doctor.image_findings import judge_image
 from kedge.model.reference import Reference
 from kedge.ops.explain.explain import explain
 from kedge.ops.setup.workplace import Workplace

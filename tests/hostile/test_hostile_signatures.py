@@ -26,7 +26,7 @@ from kedge.signing.crypto import load_certificates, load_private_pem, load_publi
 from kedge.signing.digests import Digester, compute_metadata, parse_metadata
 from kedge.signing.keyring import find_in_blocks
 from kedge.signing.openpgp.cleartext import canonicalize_text, parse_cleartext, write_cleartext
-from kedge.signing.openpgp.judgement import judge
+from kedge.signing.openpgp.key_validity import judge
 from kedge.signing.openpgp.keys import armor_block, make_public, merge_blocks, read_keys
 from kedge.signing.openpgp.packets import write_integer, write_packet
 from kedge.signing.openpgp.secret import parse_secret_key

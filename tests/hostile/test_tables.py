@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from kedge.compat.tables import load as tables_module
-from kedge.compat.tables.cells import CUDA, GPUS, RELEASES, TABLE_KINDS, TableKind
+from kedge.compat.tables.columns import CUDA, GPUS, RELEASES, TABLE_KINDS, TableKind
+from kedge.compat.tables.csv_text import LARGEST, parse_table
 from kedge.compat.tables.load import SHIPPED, check_file, load_tables, read_learned
-from kedge.compat.tables.text import LARGEST, parse_table
 from kedge.errors import TableProblem
 
 HEADER = ",".join(RELEASES.columns)

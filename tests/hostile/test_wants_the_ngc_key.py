@@ -14,8 +14,8 @@ from kedge.registry.auth import Authenticator
 from kedge.registry.challenge import Challenge
 from kedge.registry.credentials import Credential, CredentialSources, login_file
 from kedge.registry.docker_config import Login
-from kedge.registry.hints import Situation
-from kedge.registry.ngc import NGC_USER
+from kedge.registry.ngc_keys import NGC_USER
+from kedge.registry.response_errors import Situation
 from kedge.registry.secret import Secret
 from kedge.registry.transport import HttpRequest, Response
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kedge.cli.redaction import redact
-from kedge.compat.image.image_values import read_history_variables
+from kedge.compat.image.clean_config import read_history_variables
 from kedge.errors import InvalidJob
 from kedge.formats.singularityd.derive import derive_section
 from kedge.formats.singularityd.inspect import InspectReport

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from kedge.pages.diagnosis import render_diagnosis
-from kedge.pages.explanation import render_explanation
+from kedge.pages.doctor_page import render_diagnosis
+from kedge.pages.explain_page import render_explanation
 from tests.builders.browser import Browser, start_browser
 from tests.builders.pages import SIZES, SUMMARY, make_findings, make_small_chart, make_target, make_traits, make_verdict
 from tests.unit.pages.test_pages import HOSTILE, fill_pages

@@ -16,7 +16,7 @@ import pytest
 from kedge.errors import KeyUnusable, SignatureInvalid
 from kedge.signing.keyring import find_in_blocks
 from kedge.signing.openpgp.cleartext import canonicalize_text, parse_cleartext, write_cleartext
-from kedge.signing.openpgp.judgement import check_document, judge
+from kedge.signing.openpgp.key_validity import check_document, judge
 from kedge.signing.openpgp.keys import KeyBlock, armor_block, make_public, read_keys
 from kedge.signing.openpgp.signature import TEXT, make_signature, read_signatures
 from kedge.signing.sign import unlock_key

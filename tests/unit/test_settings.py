@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.errors import InvalidSetting
-from kedge.settings import SETTINGS, Settings, Source, parse_value, read_file
+from kedge.settings import SETTINGS, Settings, SettingSource, parse_value, read_file
 
 
 @pytest.fixture
@@ -217,7 +217,7 @@ def test_settings_no_file_is_no_settings(tmp_path: Path) -> None:
     ],
 )
 def test_settings_sizes(text: str, size: int | None) -> None:
-    assert parse_value(SETTINGS["cache_limit"], text, Source("flag", "--cache-limit"), {}) == size
+    assert parse_value(SETTINGS["cache_limit"], text, SettingSource("flag", "--cache-limit"), {}) == size
 
 
 @given(
@@ -226,6 +226,6 @@ def test_settings_sizes(text: str, size: int | None) -> None:
 )
 def test_settings_any_value_is_taken_or_refused_by_name(name: str, value: object) -> None:
     try:
-        parse_value(SETTINGS[name], value, Source("user", "x.toml line 1"), {"HOME": "/home/ada"})
+        parse_value(SETTINGS[name], value, SettingSource("user", "x.toml line 1"), {"HOME": "/home/ada"})
     except InvalidSetting as problem:
         assert name in problem.message  # noqa: PT017 - most values are fine

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from kedge.batchscript.request import ScriptRequest
 from kedge.batchscript.script import BatchScript
+from kedge.frozen import JsonValue
 from kedge.model.site import Queue, Site
 
 
@@ -21,7 +22,7 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ScriptFinding:
+class ScriptFinding(JsonValue):
     """One thing found at one line."""
 
     rule: str
@@ -29,16 +30,6 @@ class ScriptFinding:
     line: int
     message: str
     remedy: str
-
-    def as_dict(self) -> dict[str, object]:
-        """For --json."""
-        return {
-            "rule": self.rule,
-            "severity": self.severity.value,
-            "line": self.line,
-            "message": self.message,
-            "remedy": self.remedy,
-        }
 
 
 @dataclass(frozen=True, slots=True)

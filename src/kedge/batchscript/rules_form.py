@@ -189,10 +189,6 @@ def _near(directive: Directive) -> str | None:
         return None
     if directive.option in SRUN_ONLY or directive.option in SLURM_RENAMED:
         return None
-    import difflib  # late: only a mistake needs it
-
-    if not difflib.get_close_matches(directive.option, SLURM_OPTIONS, n=1, cutoff=0.85):
-        return None
     return propose(directive.option, SLURM_OPTIONS)
 
 

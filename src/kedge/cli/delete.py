@@ -30,7 +30,7 @@ def _is_sure(question: str, console: Console) -> bool:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Delete the image, after a question."""
-    from kedge.ops.images.library import delete_image, name_image, parse_library
+    from kedge.ops.images.library_images import delete_image, name_image, parse_library
     from kedge.ops.setup.workplace import Workplace
 
     reference = parse_library(arguments.image)

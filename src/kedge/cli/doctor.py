@@ -158,7 +158,7 @@ def _write(name: str, text: str, arguments: argparse.Namespace, console: Console
 
 
 def _make_page(diagnosis: Diagnosis, surroundings: Surroundings, image: str | None) -> str:
-    from kedge.pages.diagnosis import render_diagnosis
+    from kedge.pages.doctor_page import render_diagnosis
     from kedge.release import VERSION
 
     explained = None

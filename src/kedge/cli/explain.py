@@ -112,7 +112,7 @@ def _choose_status(found: list[Explanation], arguments: argparse.Namespace) -> i
 
 def _make_page(found: Explanation, tables: Tables) -> bytes:
     from kedge.ops.explain.explain import chart_explanation
-    from kedge.pages.explanation import render_explanation
+    from kedge.pages.explain_page import render_explanation
 
     page = render_explanation(
         found.traits,

@@ -95,7 +95,7 @@ def _list_facts(traits: ImageTraits, *, sources: bool) -> Iterator[tuple[str, st
 
 
 def _list_needs(traits: ImageTraits, tables: Tables) -> Iterator[tuple[str, str]]:
-    from kedge.compat.rules.need_words import describe_driver_need, describe_gpu_need
+    from kedge.compat.rules.image_needs_text import describe_driver_need, describe_gpu_need
 
     first, *others = describe_driver_need(traits, tables)
     yield _name("Needs of the driver"), first

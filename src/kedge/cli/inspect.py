@@ -11,9 +11,9 @@ from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
 from kedge.cli.redaction import escape_controls, escape_json
 from kedge.formats.singularityd.inspect import ReportSelection, render_document, render_text, select_document
-from kedge.model.image_word import is_reference
+from kedge.model.image_argument import is_reference
 from kedge.ops.images.inspect import Inspection, inspect_path
-from kedge.ops.sources.classify import is_archive
+from kedge.ops.sources.classify import SourceKind, classify_path
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     """Inspect one image."""
     path = Path(arguments.image)
     # most often it is a file; nothing else is imported then
-    if not is_reference(arguments.image) and path.exists() and not is_archive(path):
+    if not is_reference(arguments.image) and path.exists() and classify_path(path) is not SourceKind.ARCHIVE:
         _show_inspection(inspect_path(path), arguments, console)
         return 0
     from kedge.model.reference import Reference

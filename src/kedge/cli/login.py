@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.model.reference import Reference
-    from kedge.registry.access import AccessOptions
+    from kedge.registry.client_setup import AccessOptions
 
 
 def add_login(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +21,7 @@ def add_login(parser: argparse.ArgumentParser) -> None:
 
 def read_access(arguments: argparse.Namespace, console: Console, reference: Reference) -> AccessOptions:
     """What was said, and asked for, about the login."""
-    from kedge.registry.access import AccessOptions
+    from kedge.registry.client_setup import AccessOptions
     from kedge.registry.credentials import Credential, make_login
     from kedge.registry.secret import Secret
 

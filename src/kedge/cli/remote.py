@@ -16,7 +16,7 @@ from kedge.registry.secret import Secret
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.registry.access import Access
+    from kedge.registry.client_setup import Access
 
 _GLOBAL = "kedge does not change files of the site"
 
@@ -24,22 +24,22 @@ _GLOBAL = "kedge does not change files of the site"
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands, as Apptainer's."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    add = commands.add_parser("add", help="add a remote and use it")
+    add = commands.add_parser("add", help="Add a remote and use it")
     add.add_argument("name", metavar="NAME", help="what it is to be called")
     add.add_argument("uri", metavar="ADDRESS", help="such as cloud.sylabs.io")
     add.add_argument("-i", "--insecure", action="store_true", help="reach it by http")
     add.add_argument("-n", "--no-default", action="store_true", help="do not use it yet")
     add.add_argument("--no-login", action="store_true", help="do not ask for a token")
-    use = commands.add_parser("use", help="use this remote for library://")
+    use = commands.add_parser("use", help="Choose the remote for library://")
     use.add_argument("name", metavar="NAME")
     use.add_argument("-e", "--exclusive", action="store_true", help=f"refused: {_GLOBAL}")
-    commands.add_parser("list", help="list remotes")
-    status = commands.add_parser("status", help="ask the services of a remote")
-    login = commands.add_parser("login", help="store a token for a remote")
-    logout = commands.add_parser("logout", help="remove the token of a remote")
+    commands.add_parser("list", help="List remotes")
+    status = commands.add_parser("status", help="Check the services of a remote")
+    login = commands.add_parser("login", help="Store a token for a remote")
+    logout = commands.add_parser("logout", help="Remove the token of a remote")
     for each in (status, login, logout):
         each.add_argument("name", metavar="NAME", nargs="?", default="", help="default: the remote in use")
-    remove = commands.add_parser("remove", help="remove a remote")
+    remove = commands.add_parser("remove", help="Remove a remote")
     remove.add_argument("name", metavar="NAME")
     for each in (add, use, remove):
         each.add_argument("-g", "--global", dest="site", action="store_true", help=f"refused: {_GLOBAL}")

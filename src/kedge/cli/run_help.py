@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
 from kedge.cli.redaction import escape_controls
-from kedge.model.image_word import is_reference
+from kedge.model.image_argument import is_reference
 from kedge.ops.images.inspect import inspect_path
-from kedge.ops.sources.classify import is_archive
+from kedge.ops.sources.classify import SourceKind, classify_path
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 def _inspect(arguments: argparse.Namespace, console: Console) -> Inspection:
     path = Path(arguments.image)
-    if not is_reference(arguments.image) and path.exists() and not is_archive(path):
+    if not is_reference(arguments.image) and path.exists() and classify_path(path) is not SourceKind.ARCHIVE:
         return inspect_path(path)
     from kedge.model.reference import Reference  # late, all of it: most often it is a file
     from kedge.ops.images.inspect_remote import inspect_reference

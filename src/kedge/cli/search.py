@@ -63,7 +63,7 @@ def _search_library(arguments: argparse.Namespace, console: Console) -> int:
     """Print what the library has, in Apptainer's form."""
     from dataclasses import asdict
 
-    from kedge.ops.images.library import search_library
+    from kedge.ops.images.library_images import search_library
     from kedge.ops.setup.workplace import Workplace
 
     workplace, words = Workplace(console.settings, console.progress), " ".join(arguments.words)

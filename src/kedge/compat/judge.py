@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kedge.compat.rules.cpu_rule import judge_processor
 from kedge.compat.rules.glibc_rule import judge_glibc
 from kedge.compat.rules.gpu_judgement import RANKS, GpuJudgement, judge_gpu
 from kedge.compat.rules.mpi_rule import judge_mpi
-from kedge.compat.rules.processor_rule import judge_processor
-from kedge.compat.rules.requirements_rule import judge_requirements
+from kedge.compat.rules.nvidia_require_rule import judge_requirements
 from kedge.compat.target import Gpu, join_names
 from kedge.compat.verdict import FAIL, FORWARD, MINOR, NATIVE, NO, NOTE, PTX, UNKNOWN, Judgement, Verdict
 

@@ -6,17 +6,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from kedge.compat.candidates import list_candidates, read_candidate, resolve_image, tells_architecture
 from kedge.compat.image.read_traits import split_name
 from kedge.compat.judge import judge
 from kedge.compat.rules.driver_branches import DriverChoice, list_branches, tell_choices, tell_same
-from kedge.compat.rules.needs import find_offered_cuda
-from kedge.compat.tables.gpus import AMD
+from kedge.compat.rules.driver_lookup import find_offered_cuda
+from kedge.compat.tables.gpu_names import AMD
 from kedge.compat.tables.rows import NgcRelease
+from kedge.compat.tag_candidates import list_candidates, read_candidate, resolve_image, tells_architecture
 from kedge.compat.target import join_names
 from kedge.compat.verdict import FAIL, FORWARD, MINOR, NATIVE, NO, NOTE, PTX, UNKNOWN, Judgement, Verdict
 from kedge.compat.versions import order
-from kedge.frozen import as_dict, frozen, replace
+from kedge.frozen import JsonValue, frozen, replace
 
 if TYPE_CHECKING:
     from kedge.compat.image.traits import ImageTraits
@@ -40,7 +40,7 @@ WAYS = {
 
 
 @frozen
-class TagChoice:
+class TagChoice(JsonValue):
     """One tag, and what comes of it on the target."""
 
     tag: str
@@ -48,14 +48,14 @@ class TagChoice:
     verdict: Verdict
     is_end_of_life: bool = False  # NVIDIA deletes tags of its line
 
-    def as_dict(self) -> dict[str, object]:
-        """All of it, as `--json` prints it."""
-        return {**as_dict(self), "verdict": self.verdict.as_dict()}
-
 
 @frozen
-class Recommendation:
+class Recommendation(JsonValue):
     """What to take."""
+
+    json_names = (("reason", None),)  # of a refusal, which is an error there
+    json_also = ("tag", "reference")
+    json_nulls = ("reference", "tag")
 
     image: str  # nvcr.io/nvidia/pytorch
     target: str
@@ -69,21 +69,14 @@ class Recommendation:
     reason: str = ""  # where nothing fits: NO_KERNELS, or another of the words for it
 
     @property
+    def tag(self) -> str:
+        """The best tag; empty where there is no one answer."""
+        return self.best.tag if self.best else ""
+
+    @property
     def reference(self) -> str:
         """The image to pull; empty where there is no one answer."""
         return f"{self.image}:{self.best.tag}" if self.best else ""
-
-    def as_dict(self) -> dict[str, object]:
-        """What `--json` prints: all but the reason of a refusal, which is an error there."""
-        document = as_dict(self)
-        del document["reason"]
-        return {
-            **document,
-            "tag": self.best.tag if self.best else None,
-            "reference": self.reference or None,
-            "best": self.best.as_dict() if self.best else None,
-            "other": self.other.as_dict() if self.other else None,
-        }
 
 
 def recommend(image: str, target: Target, tables: Tables, *, tags: Sequence[str] | None = None) -> Recommendation:

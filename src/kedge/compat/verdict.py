@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.frozen import as_dict, frozen
+from kedge.frozen import JsonValue, frozen
 
 # Outcomes, from best to worst; `unknown` where too little is known to say.
 NATIVE = "native"  # the driver is new enough, and there are kernels for the GPU
@@ -30,8 +30,10 @@ class Judgement:
 
 
 @frozen
-class Verdict:
+class Verdict(JsonValue):
     """Of one image on one target."""
+
+    json_also = ("runs",)
 
     outcome: str
     headline: str  # `runs natively on NVIDIA H200 with driver 580.95.05`
@@ -48,7 +50,3 @@ class Verdict:
     def failures(self) -> tuple[Judgement, ...]:
         """The judgements that keep it from running."""
         return tuple(each for each in self.judgements if each.level == FAIL)
-
-    def as_dict(self) -> dict[str, object]:
-        """All of it, as `--json` prints it."""
-        return {**as_dict(self), "runs": self.runs}

@@ -18,8 +18,8 @@ from pathlib import Path
 from kedge.errors import FileProblem
 from kedge.model.tree import ContentSink, Node, NodeKind
 from kedge.posix.files import explain, explained
+from kedge.posix.views import follow_links
 
-_MAXIMUM_LINKS = 40  # as the kernel
 _SMALL = 128 << 10
 _LATEST = (1 << 32) - 1  # SquashFS keeps 32 bits
 
@@ -29,6 +29,7 @@ class HostTree:
 
     def __init__(self, sink: ContentSink) -> None:
         self.root = Node(NodeKind.DIRECTORY, 0o755)
+        self._nodes = {"": self.root}  # by path, with no link in it
         self.files = 0
         self.packed: set[str] = set()  # every path added, links too, as it was asked for
         self._sink = sink
@@ -50,24 +51,7 @@ class HostTree:
     def add(self, path: str) -> str:
         """Add a file or directory (without its content) and all links on the way; returns the path behind the links."""
         self.packed.add(path)
-        real, node, parts = "", self.root, [part for part in path.split("/") if part]
-        links = 0
-        while parts:
-            part = parts.pop(0)
-            if part in (".", ".."):
-                real = os.path.dirname(real) if part == ".." else real  # noqa: PTH120 - text in, text out
-                node = self._node_at(real)
-                continue
-            real = f"{real}/{part}"
-            node = self._add_one(node, part, real)
-            if node.kind is NodeKind.SYMLINK:
-                links += 1
-                if links > _MAXIMUM_LINKS:
-                    raise FileProblem(f"{path}: too many levels of symbolic links")
-                target = os.fsdecode(node.target)
-                real = "" if target.startswith("/") else os.path.dirname(real)  # noqa: PTH120
-                node = self._node_at(real)
-                parts[:0] = [part for part in target.split("/") if part]
+        real = self._follow(path, self._add_name)
         self.packed.add(real)
         return real
 
@@ -105,7 +89,7 @@ class HostTree:
 
     def make_folder(self, path: str, mode: int = 0o755) -> Node:
         """The directory at `path`, made when missing; links on the way are followed inside the tree."""
-        node = self._node_at(path, create=True)
+        node = self._nodes[self._follow(path, self._make_name)]
         if mode != 0o755:
             node.mode = mode
         return node
@@ -115,45 +99,43 @@ class HostTree:
         _date_folders(self.root)
         return self.root
 
-    def _node_at(self, path: str, *, create: bool = False) -> Node:
-        node, place = self.root, ""
-        parts = [part for part in path.split("/") if part]
-        for _ in range(10_000):
-            if not parts:
-                return node
-            part = parts.pop(0)
-            if part == "..":
-                return self._node_at("/".join([os.path.dirname(place), *parts]), create=create)  # noqa: PTH120
-            child = node.children.get(os.fsencode(part))
-            if child is None and create:
-                child = node.children[os.fsencode(part)] = Node(NodeKind.DIRECTORY, 0o755)
-            if child is None or child.kind not in (NodeKind.DIRECTORY, NodeKind.SYMLINK):
-                raise FileProblem(f"{place}/{part} is not a directory")
-            if child.kind is NodeKind.SYMLINK:
-                target = os.fsdecode(child.target)
-                base = "" if target.startswith("/") else place
-                parts = [each for each in f"{base}/{target}".split("/") if each and each != "."] + parts
-                node, place = self.root, ""
-                continue
-            node, place = child, f"{place}/{part}"
-        raise FileProblem(f"{path}: too many levels of symbolic links")
+    def _follow(self, path: str, read_link: Callable[[str], str | None]) -> str:
+        """The path behind the links; `read_link` puts every name on the way into the tree."""
+        try:
+            return follow_links(path, read_link).rstrip("/")
+        except OSError:
+            raise FileProblem(f"{path}: too many levels of symbolic links") from None
 
-    def _add_one(self, parent: Node, name: str, path: str) -> Node:
-        key = os.fsencode(name)
-        known = parent.children.get(key)
-        if known is not None:
-            return known
-        if parent.kind is not NodeKind.DIRECTORY:
-            raise FileProblem(f"{path}: a part of this path is a file, not a directory")
+    def _add_name(self, path: str) -> str | None:
+        """Add what this host has at a path whose parent is in the tree; returns a link's target."""
+        parent, _, name = path.rpartition("/")
+        children = self._nodes[parent].children
+        node = children.get(os.fsencode(name))
+        if node is None:
+            if self._nodes[parent].kind is not NodeKind.DIRECTORY:
+                raise FileProblem(f"{path}: a part of this path is a file, not a directory")
+            node = children[os.fsencode(name)] = self._copy_entry(path)
+        return self._note(path, node)
+
+    def _make_name(self, path: str) -> str | None:
+        """Make a directory at a path whose parent is in the tree, unless there is one; returns a link's target."""
+        parent, _, name = path.rpartition("/")
+        node = self._nodes[parent].children.setdefault(os.fsencode(name), Node(NodeKind.DIRECTORY, 0o755))
+        if node.kind not in (NodeKind.DIRECTORY, NodeKind.SYMLINK):
+            raise FileProblem(f"{path} is not a directory")
+        return self._note(path, node)
+
+    def _note(self, path: str, node: Node) -> str | None:
+        self._nodes[path] = node
+        return os.fsdecode(node.target) if node.kind is NodeKind.SYMLINK else None
+
+    def _copy_entry(self, path: str) -> Node:
         try:
             status = os.lstat(path)
         except OSError as problem:
             raise explain(problem, path) from problem
         node = self._inodes.get((status.st_dev, status.st_ino)) if stat.S_ISREG(status.st_mode) else None
-        if node is None:
-            node = self._make_node(path, status)
-        parent.children[key] = node
-        return node
+        return self._make_node(path, status) if node is None else node
 
     def _make_node(self, path: str, status: os.stat_result) -> Node:
         mtime = min(max(int(status.st_mtime), 0), _LATEST)

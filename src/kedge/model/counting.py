@@ -5,5 +5,6 @@ from __future__ import annotations
 
 
 def count_things(number: int, thing: str) -> str:
-    """`1 tag`, `3 tags`."""
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+    """`1 tag`, `3 tags`, `2 directories`."""
+    plural = f"{thing.removesuffix('y')}ies" if thing.endswith("ry") else f"{thing}s"
+    return f"{number} {thing if number == 1 else plural}"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Image references: every way people name an image, read once into one value.
 
-An explicit scheme always decides (`image_word`). Text without one is a file where such a file exists (even
+An explicit scheme always decides (`image_argument`). Text without one is a file where such a file exists (even
 `pytorch:21.06-py3`), a file where it can only be one (`./x`, `x.sif`), and otherwise a name on a registry, Docker Hub
 by default.
 """
@@ -17,8 +17,8 @@ from enum import StrEnum
 from kedge.errors import InvalidReference
 from kedge.model import image_name, page_address
 from kedge.model.digest import Digest
+from kedge.model.image_argument import PATHS, PLAIN, SLASHED, find_path, is_address
 from kedge.model.image_name import refuse
-from kedge.model.image_word import PATHS, PLAIN, SLASHED, find_path, is_address
 
 _MAXIMUM_LENGTH = 16384  # signed download addresses reach a few thousand characters
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -188,12 +188,12 @@ def _missing_slashes(scheme: str, rest: str, text: str) -> InvalidReference:
 
 
 def _unknown_scheme(scheme: str, rest: str, text: str) -> InvalidReference:
-    import difflib  # late: only a mistake needs it
+    from kedge.model.nearest import find_near  # late: only a mistake needs it
 
     known = sorted({*SLASHED, *PLAIN} - {"shub"})
-    near = difflib.get_close_matches(scheme, known, n=1, cutoff=0.5)
-    slashes = "//" if near and near[0] in SLASHED else ""
-    hint = f"did you mean {near[0]}:{slashes}{rest.lstrip('/')}?" if near else f"known schemes: {', '.join(known)}"
+    near = find_near(scheme, known)
+    slashes = "//" if near in SLASHED else ""
+    hint = f"did you mean {near}:{slashes}{rest.lstrip('/')}?" if near else f"known schemes: {', '.join(known)}"
     return refuse(text, f"'{scheme}://' is not a known scheme", hint)
 
 

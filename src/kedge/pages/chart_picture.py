@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kedge.compat.chart import Chart, ChartRow
+from kedge.compat.driver_chart import Chart, ChartRow
 from kedge.compat.verdict import NATIVE, NO, OUTCOMES, UNKNOWN
 from kedge.compat.versions import major_minor
 from kedge.frozen import frozen
-from kedge.pages.marks import find_outcome_look, make_mark
+from kedge.pages.document import make_section
 from kedge.pages.markup import Markup, clean_text, format_sentence, join_markup, make_element
-from kedge.pages.skeleton import make_section
+from kedge.pages.symbols import find_outcome_look, make_mark
 
 _MOST_ROWS, _MOST_COLUMNS = 30, 16
 _CELL, _LINE, _GAP, _HEAD = 27, 22, 15, 60  # _HEAD: `here`, the branch, and the CUDA it offers

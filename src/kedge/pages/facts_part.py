@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from kedge.compat.image.traits import TITLES, Fact, ImageTraits
 from kedge.compat.target import Gpu, Target
 from kedge.model.size import format_size
+from kedge.pages.document import make_section
 from kedge.pages.markup import Markup, format_sentence, make_element
-from kedge.pages.skeleton import make_section
 
 NOT_KNOWN = Markup('<span class="quiet">not known</span>')
 _MOST_ROWS = 60

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kedge.doctor.finding import OK, Finding
-from kedge.pages.marks import find_level_look, make_mark
+from kedge.pages.document import make_section
 from kedge.pages.markup import Markup, format_sentence, make_element
-from kedge.pages.skeleton import make_section
+from kedge.pages.symbols import find_level_look, make_mark
 from kedge.pages.verdict_part import make_label, make_level_line, make_point, make_remedy
 
 _MOST_FINDINGS = 60
@@ -52,7 +52,7 @@ def _make_point(finding: Finding) -> Markup:
 def _make_reference(docs: str) -> Markup | None:
     if not docs:
         return None
-    return make_element("p", Markup("More: "), make_element("code", f"docs/{docs}"), class_="quiet small")
+    return make_element("p", Markup("More: "), make_element("code", docs), class_="quiet small")
 
 
 def _make_row(finding: Finding) -> Markup:

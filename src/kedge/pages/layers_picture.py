@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from kedge.compat.image.traits import Layer
 from kedge.frozen import frozen
 from kedge.model.size import format_size
+from kedge.pages.document import make_section
 from kedge.pages.markup import Markup, clean_text, make_element
-from kedge.pages.skeleton import make_section
 
 _MOST_BARS = 12
 _SMALLEST_SHARE = 0.01  # below it a layer is one of the `N more`

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kedge.compat.verdict import FAIL, NOTE, OK, OPEN, WARNING, Judgement, Verdict
-from kedge.pages.marks import MarkStyle, find_level_look, find_outcome_look, make_mark
 from kedge.pages.markup import Markup, clean_text, format_advice, format_sentence, join_markup, make_element
+from kedge.pages.symbols import MarkStyle, find_level_look, find_outcome_look, make_mark
 
 _ORDER = (FAIL, WARNING, NOTE, OPEN, OK)
 _MOST_JUDGEMENTS = 40

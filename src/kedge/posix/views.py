@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Looking into a tree, the host's or a container's, without ever following a link out of it.
+"""Read a directory tree or an image by path, with symbolic links followed inside it only.
 
-The plan is a pure function of what views and facts say; tests give it a `TableView`.
+`follow_links` is the one follower, `View` the one protocol. A directory and a table for tests are here, an image in
+`model/tree_view.py` and `formats/squashfs/view.py`, a tree with mounts over it in `runtime/environment/bound_view.py`.
+Two walks stay apart: `runtime/container_view.py`, for a tree that others change meanwhile, and the flattener's in
+`layers/assemble.py`, which makes directories and refuses links that leave the image.
 """
 
 from __future__ import annotations
@@ -12,11 +15,11 @@ import stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Protocol
 
     class View(Protocol):
-        """A tree that can be looked into; paths are absolute inside it, links are followed inside it."""
+        """A tree of files; paths are absolute inside it, links are followed inside it."""
 
         def kind(self, path: str) -> str:
             """`d` directory, `f` file, `c` device, pipe or socket, or the empty string when there is nothing."""
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
             ...
 
         def resolve(self, path: str) -> str:
-            """The path with all links followed inside the tree; what does not exist is kept as it is."""
+            """The path with all links followed inside the tree, as `follow_links` does."""
             ...
 
         def is_executable(self, path: str) -> bool:
@@ -49,49 +52,77 @@ if TYPE_CHECKING:
 
 MAXIMUM_LINKS = 40  # as the kernel
 _KINDS = {stat.S_IFDIR: "d", stat.S_IFREG: "f"}
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)  # ENXIO: a socket
+
+
+def split_path(path: str) -> list[str]:
+    """The names in a path; `..` is one."""
+    return [part for part in path.split("/") if part not in ("", ".")]
+
+
+def follow_links(path: str, read_link: Callable[[str], str | None]) -> str:
+    """The path with all links followed as if the tree's root were `/`; names that do not exist are kept.
+
+    `read_link` gets an absolute path in which at most the last name is a link, and returns the link's target or None.
+    `..` in the root stays there. Raises OSError (ELOOP) where the kernel would: after more than 40 links.
+    """
+    left = split_path(path)[::-1]
+    done: list[str] = []
+    links = 0
+    while left:
+        name = left.pop()
+        if name == "..":
+            done[-1:] = []
+            continue
+        target = read_link("/" + "/".join([*done, name]))
+        if target is None:
+            done.append(name)
+            continue
+        links += 1
+        if links > MAXIMUM_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        if target.startswith("/"):
+            done = []
+        left += split_path(target)[::-1]
+    return "/" + "/".join(done)
 
 
 class DirectoryView:
-    """The tree below a directory of this machine; `/` is the host itself."""
+    """The tree below a directory of this host; `/` is the host itself.
 
-    def __init__(self, root: str, *, is_still: bool = False) -> None:
+    In a tree that `is_still` nothing changes while it is read, so links are read once. A view that `is_strict` raises
+    OSError where something exists but cannot be read; without it that counts as missing.
+    """
+
+    def __init__(self, root: str, *, is_still: bool = False, is_strict: bool = False) -> None:
         self.root = root.rstrip("/")
-        self._resolved: dict[str, str] | None = {} if is_still else None  # directories, where nothing changes meanwhile
+        self._targets: dict[str, str | None] | None = {} if is_still else None
+        self._is_strict = is_strict
 
     def resolve(self, path: str) -> str:
-        """The path with all links followed inside the tree; what does not exist is kept as it is."""
-        names = split_path(path)
-        if self._resolved is None or len(names) < 2:
-            return self._follow(names[::-1], [], path)
-        folder = "/".join(names[:-1])
-        if folder not in self._resolved:
-            self._resolved[folder] = self._follow(names[-2::-1], [], path)
-        return self._follow(names[-1:], split_path(self._resolved[folder]), path)
+        """The path with all links followed inside the tree, as `follow_links` does."""
+        return follow_links(path, self._read_target if self._targets is None else self._recall_target)
 
-    def _follow(self, left: list[str], done: list[str], path: str) -> str:
-        """Go on from `done` with the names that are left, the next one last."""
-        links = 0
-        while left:
-            name = left.pop()
-            if name == "..":
-                done[-1:] = []
-                continue
-            try:
-                target = os.readlink("/".join([self.root, *done, name]))
-            except OSError:
-                done.append(name)
-                continue
-            links += 1
-            if links > MAXIMUM_LINKS:
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
-            if target.startswith("/"):
-                done = []
-            left += split_path(target)[::-1]
-        return "/" + "/".join(done)
+    def _read_target(self, path: str) -> str | None:
+        try:
+            return os.readlink(self.root + path)
+        except OSError:  # not a link, or missing
+            return None
+
+    def _recall_target(self, path: str) -> str | None:
+        assert self._targets is not None
+        if path not in self._targets:
+            self._targets[path] = self._read_target(path)
+        return self._targets[path]
+
+    def _require_absent(self, problem: Exception) -> None:
+        """Raise the problem again if it must not count as missing."""
+        if self._is_strict and isinstance(problem, OSError) and problem.errno not in _ABSENT:
+            raise problem
 
     def locate(self, path: str) -> str:
-        """Where the path is on this machine, with no link left in it."""
-        return self.root + self.resolve(path) if self.root else self.resolve(path)
+        """Where the path is on this host, with no link left in it."""
+        return self.root + self.resolve(path)
 
     def kind(self, path: str) -> str:
         """`d` directory, `f` file, `c` device, pipe or socket, or the empty string when there is nothing."""
@@ -105,7 +136,8 @@ class DirectoryView:
         try:
             # O_NONBLOCK: a pipe in the file's place must not make us wait; devices of an image cannot be opened (nodev)
             file = os.open(self.locate(path), os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except (OSError, ValueError):
+        except (OSError, ValueError) as problem:
+            self._require_absent(problem)
             return None
         try:
             if not stat.S_ISREG(os.fstat(file).st_mode):
@@ -117,7 +149,8 @@ class DirectoryView:
                 pieces.append(piece)
                 left -= len(piece)
             return b"".join(pieces)
-        except OSError:
+        except OSError as problem:
+            self._require_absent(problem)
             return None
         finally:
             os.close(file)
@@ -126,7 +159,8 @@ class DirectoryView:
         """What is in a directory, sorted; empty when there is none or it cannot be read."""
         try:
             return sorted(os.listdir(self.locate(path)))
-        except (OSError, ValueError):
+        except (OSError, ValueError) as problem:
+            self._require_absent(problem)
             return []
 
     def is_executable(self, path: str) -> bool:
@@ -154,7 +188,7 @@ class DirectoryView:
 
 
 class TableView:
-    """A tree written down: path to contents, None for a folder, `-> target` text for a link. For tests and dry runs."""
+    """A tree from a table: a path's contents, None for a directory, the text `-> TARGET` for a link. For tests."""
 
     def __init__(
         self,
@@ -172,59 +206,54 @@ class TableView:
             self.entries["/" + "/".join(parts)] = content
 
     def resolve(self, path: str) -> str:
-        """The path with all links followed inside the tree; what does not exist is kept as it is."""
-        left = split_path(path)[::-1]
-        done: list[str] = []
-        for _ in range(1000):
-            if not left:
-                break
-            name = left.pop()
-            if name == "..":
-                done[-1:] = []
-                continue
-            found = self.entries.get("/" + "/".join([*done, name]))
-            if isinstance(found, str) and found.startswith("-> "):
-                done = [] if found.startswith("-> /") else done
-                left += split_path(found[3:])[::-1]
-            else:
-                done.append(name)
-        return "/" + "/".join(done)
+        """The path with all links followed inside the tree, as `follow_links` does."""
+        return follow_links(path, self._read_target)
+
+    def _read_target(self, path: str) -> str | None:
+        content = self.entries.get(path)
+        return content[3:] if isinstance(content, str) and content.startswith("-> ") else None
+
+    def _find(self, path: str) -> str:
+        """The resolved path; nothing has the empty one."""
+        try:
+            return self.resolve(path)
+        except OSError:
+            return ""
 
     def kind(self, path: str) -> str:
         """`d`, `f` or the empty string."""
-        where = self.resolve(path)
-        if where not in self.entries:
+        place = self._find(path)
+        if place not in self.entries:
             return ""
-        return "d" if self.entries[where] is None else "f"
+        return "d" if self.entries[place] is None else "f"
 
     def read(self, path: str, limit: int = 1 << 20, offset: int = 0) -> bytes | None:
         """The contents of a file."""
-        found = self.entries.get(self.resolve(path))
-        if found is None:
+        content = self.entries.get(self._find(path))
+        if content is None:
             return None
-        return (found.encode() if isinstance(found, str) else found)[offset : offset + limit]
+        return (content.encode() if isinstance(content, str) else content)[offset : offset + limit]
 
     def names(self, path: str) -> list[str]:
         """What is in a directory, sorted."""
-        start = self.resolve(path).rstrip("/") + "/"
-        return sorted({each[len(start) :].split("/")[0] for each in self.entries if each.startswith(start)} - {""})
+        if self.kind(path) != "d":
+            return []
+        start = self._find(path).rstrip("/") + "/"
+        return sorted({entry[len(start) :].split("/")[0] for entry in self.entries if entry.startswith(start)} - {""})
 
     def is_executable(self, path: str) -> bool:
         """Whether the file was named executable, or is a script."""
-        where = self.resolve(path)
-        return where in self.executables or (self.read(where) or b"").startswith(b"#!")
+        place = self._find(path)
+        return place in self.executables or (self.read(place) or b"").startswith(b"#!")
 
     def read_link(self, path: str) -> str:
         """What the link says."""
         parent, _, name = path.rstrip("/").rpartition("/")
-        found = self.entries.get(f"{self.resolve(parent).rstrip('/')}/{name}")
-        return found[3:] if isinstance(found, str) and found.startswith("-> ") else ""
+        try:
+            return self._read_target(f"{self.resolve(parent).rstrip('/')}/{name}") or ""
+        except OSError:
+            return ""
 
     def can_use(self, path: str) -> bool:
         """Whether it is there and was not named as refused."""
         return bool(self.kind(path)) and path not in self.refused
-
-
-def split_path(path: str) -> list[str]:
-    """The names in a path; `..` is one."""
-    return [part for part in path.split("/") if part not in ("", ".")]

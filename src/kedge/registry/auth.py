@@ -17,9 +17,9 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from kedge.errors import AccessDenied, AuthenticationFailed, ImageNotFound, RegistryProtocolError
 from kedge.registry.challenge import Challenge
 from kedge.registry.credentials import Credential
-from kedge.registry.hints import BODY_LIMIT, Situation, explain_refused, explain_response, read_error_body
-from kedge.registry.ngc import NGC_REGISTRY, is_ngc_address
+from kedge.registry.ngc_keys import NGC_REGISTRY, is_ngc_address
 from kedge.registry.proxies import is_loopback
+from kedge.registry.response_errors import BODY_LIMIT, Situation, explain_refused, explain_response, read_error_body
 from kedge.registry.secret import Secret, encode_basic, redact_url, scrub
 from kedge.registry.transport import HttpRequest, HttpTransport, Response, split_url
 

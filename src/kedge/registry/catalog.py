@@ -12,10 +12,10 @@ import re
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from kedge.compat.image.image_values import clean_text
+from kedge.compat.image.clean_config import clean_text
 from kedge.errors import NetworkFailed, RateLimited, RegistryProtocolError
 from kedge.model.image_name import is_tag
-from kedge.registry.hints import is_web_page
+from kedge.registry.response_errors import is_web_page
 from kedge.registry.secret import redact_url
 from kedge.registry.transport import HttpRequest, HttpTransport, Response, split_url
 

@@ -23,13 +23,13 @@ from kedge.errors import (
 )
 from kedge.model.digest import Digest
 from kedge.model.manifest import ACCEPTED_MANIFESTS, MAXIMUM_MANIFEST, Descriptor, Index, Manifest, parse_manifest
-from kedge.registry.access import Access
-from kedge.registry.hints import explain_web_page, is_web_page
+from kedge.registry.blob_stream import BlobStream, open_stream
+from kedge.registry.client_setup import Access
 from kedge.registry.mirrors import Endpoint
 from kedge.registry.proxies import is_loopback
+from kedge.registry.response_errors import explain_web_page, is_web_page
 from kedge.registry.secret import redact_url
 from kedge.registry.session import Call, Session
-from kedge.registry.stream import BlobStream, open_stream
 from kedge.registry.tag_list import TagLimits, TagWalk
 from kedge.registry.transport import HttpRequest, Response, split_url
 from kedge.registry.upload import Upload, is_there, put_blob

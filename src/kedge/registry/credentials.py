@@ -13,12 +13,12 @@ from pathlib import Path
 
 from kedge.errors import InvalidSetting, UsageError
 from kedge.frozen import NOTHING
-from kedge.model.logins import NGC_VARIABLES, PAIRS, list_auth_files
+from kedge.model.login_sources import NGC_VARIABLES, PAIRS, list_auth_files
 from kedge.posix.private import find_foreign_hand
 from kedge.registry.credential_helpers import TOKEN_USER, try_helper
 from kedge.registry.docker_config import AuthFile, Login, normalize_key, read_auth_file
 from kedge.registry.netrc import NetrcEntry, parse_netrc
-from kedge.registry.ngc import NGC_REGISTRY, NGC_USER, holds_ngc_key, is_ngc_registry
+from kedge.registry.ngc_keys import NGC_REGISTRY, NGC_USER, holds_ngc_key, is_ngc_registry
 from kedge.registry.secret import Secret, encode_basic
 from kedge.settings import apptainer_directory
 

@@ -19,9 +19,9 @@ from kedge.errors import (
 )
 from kedge.model.digest import Digest
 from kedge.model.size import format_size
-from kedge.registry.hints import BODY_LIMIT, Situation, explain_response, read_error_body
+from kedge.registry.blob_stream import BlobStream, open_stream
+from kedge.registry.response_errors import BODY_LIMIT, Situation, explain_response, read_error_body
 from kedge.registry.secret import redact_url
-from kedge.registry.stream import BlobStream, open_stream
 from kedge.registry.transport import HttpRequest, HttpTransport, Response
 
 _ATTEMPTS = 5  # breaks without a single new byte in between

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
-from kedge.compat.image.image_values import clean_text
+from kedge.compat.image.clean_config import clean_text
 from kedge.registry.catalog import (
     LONGEST_TEXT,
     MOST_RESULTS,

@@ -11,11 +11,11 @@ from urllib.parse import quote
 
 from kedge.errors import ImageNotFound, InvalidReference, InvalidSetting, KedgeError, RegistryProtocolError
 from kedge.model.digest import Digest
-from kedge.registry.hints import Situation, explain_response, explain_web_page, is_web_page
-from kedge.registry.remotes import Remote, active_remote
+from kedge.registry.blob_stream import BlobStream, open_stream
+from kedge.registry.remote_services import find_services
+from kedge.registry.remote_yaml import Remote, active_remote
+from kedge.registry.response_errors import Situation, explain_response, explain_web_page, is_web_page
 from kedge.registry.secret import Secret
-from kedge.registry.services import find_services
-from kedge.registry.stream import BlobStream, open_stream
 from kedge.registry.transport import HttpRequest, HttpTransport, Response, split_url
 
 KNOWN_LIBRARY = "https://library.sylabs.io"

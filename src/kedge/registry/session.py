@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import quote, urljoin
 
 from kedge.errors import KedgeError, NetworkFailed, RegistryProtocolError
-from kedge.registry.access import Access
 from kedge.registry.auth import Authenticator
 from kedge.registry.challenge import Challenge, parse_challenges
+from kedge.registry.client_setup import Access
 from kedge.registry.credentials import CredentialSearch
-from kedge.registry.hints import Situation, explain_response
 from kedge.registry.mirrors import Endpoint
 from kedge.registry.proxies import is_loopback
+from kedge.registry.response_errors import Situation, explain_response
 from kedge.registry.secret import Secret, redact_url
 from kedge.registry.transport import Body, HttpRequest, Response, is_same_origin, split_url
 

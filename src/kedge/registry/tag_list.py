@@ -12,7 +12,7 @@ from urllib.parse import urljoin
 
 from kedge.errors import RegistryProtocolError
 from kedge.model.image_name import is_tag
-from kedge.registry.hints import explain_web_page, is_web_page
+from kedge.registry.response_errors import explain_web_page, is_web_page
 from kedge.registry.secret import redact_url
 from kedge.registry.session import Call, Session
 

@@ -25,21 +25,21 @@ import urllib3
 import urllib3.exceptions as faults
 
 from kedge.errors import InvalidSetting, NetworkFailed, RegistryProtocolError
-from kedge.registry.pace import Pace, SpeedMeter, parse_retry_after
+from kedge.registry.connection_errors import (
+    BRIEF,
+    TRANSIENT,
+    ConnectionFailure,
+    FailureKind,
+    explain_break,
+    explain_failure,
+    explain_low_speed,
+    explain_silence,
+    explain_slowness,
+)
 from kedge.registry.proxies import Proxies, Proxy
 from kedge.registry.secret import Secret, redact_url
 from kedge.registry.tls import CERTIFICATE_FOLDERS, SYSTEM_BUNDLES, HostCertificates, find_certificates
-from kedge.registry.trouble import (
-    BRIEF,
-    TRANSIENT,
-    Trouble,
-    TroubleKind,
-    explain_break,
-    explain_pace,
-    explain_silence,
-    explain_slowness,
-    explain_trouble,
-)
+from kedge.registry.transfer_speed import SpeedLimits, SpeedMeter, parse_retry_after
 
 READ_SIZE = 256 << 10
 _RETRIED = frozenset({408, 429, 500, 502, 503, 504})
@@ -92,9 +92,9 @@ class Response:
         raw: urllib3.BaseHTTPResponse,
         url: str,
         count: Callable[[int, int], None] = lambda _a, _b: None,
-        pace: Pace | None = None,
+        pace: SpeedLimits | None = None,
     ) -> None:
-        self._raw, self._count, self._pace = raw, count, pace or Pace()
+        self._raw, self._count, self._pace = raw, count, pace or SpeedLimits()
         self.url = url
         self.status = raw.status
 
@@ -130,7 +130,7 @@ class Response:
             yield piece
             if speed is not None:
                 self._raw.close()
-                raise explain_pace(self.url, speed, self._pace.least)
+                raise explain_low_speed(self.url, speed, self._pace.least)
             if seconds is not None and time.monotonic() > end:
                 self._raw.close()
                 raise explain_slowness(self.url, seconds)
@@ -142,7 +142,7 @@ class Response:
             return read(size, decode_content=False)
         except (faults.HTTPError, OSError, http.client.HTTPException) as problem:
             self._raw.close()
-            if classify(problem).kind is TroubleKind.TIMEOUT:
+            if classify(problem).kind is FailureKind.TIMEOUT:
                 raise explain_silence(self.url, self._pace.stall) from None
             raise explain_break(self.url, received, self.length, _describe(problem)) from None
 
@@ -226,7 +226,7 @@ class HttpTransport:
             headers["Authorization"] = request.authorization.reveal()
         manager = self._manager(parts, verify=request.verify)
         body = request.body() if callable(request.body) else request.body
-        pace = Pace(request.read_timeout or self.options.read_timeout, self.options.minimum_speed)
+        pace = SpeedLimits(request.read_timeout or self.options.read_timeout, self.options.minimum_speed)
         timeout = urllib3.Timeout(connect=self.options.connect_timeout, read=pace.stall)
         try:
             raw = manager.urlopen(
@@ -244,14 +244,14 @@ class HttpTransport:
         self.options.count(1, 0)
         return Response(raw, request.url, self.options.count, pace)
 
-    def try_once(self, request: HttpRequest) -> Response | Trouble:
+    def try_once(self, request: HttpRequest) -> Response | ConnectionFailure:
         """One exchange as `send_once`, or why there was none: for who wants to tell and not to give up."""
         try:
             return self.send_once(request)
         except _UnansweredError as problem:
-            return problem.trouble
+            return problem.failure
 
-    def look_up(self, url: str) -> Trouble | None:
+    def look_up(self, url: str) -> ConnectionFailure | None:
         """Why the name in an address cannot be looked up; None when it can, or when a proxy does that for us."""
         parts = split_url(url)
         if self._proxy(parts) is not None:
@@ -289,10 +289,10 @@ class HttpTransport:
             try:
                 response = self.send_once(request)
             except _UnansweredError as problem:
-                is_hopeless = self._is_late(began) or (problem.trouble.kind in BRIEF and attempt >= 1)
-                if is_last or is_hopeless or problem.trouble.kind not in TRANSIENT:
+                is_hopeless = self._is_late(began) or (problem.failure.kind in BRIEF and attempt >= 1)
+                if is_last or is_hopeless or problem.failure.kind not in TRANSIENT:
                     raise problem.explain() from None
-                self._pause(attempt, None, f"{request.method} {redact_url(request.url)}: {problem.trouble.kind}")
+                self._pause(attempt, None, f"{request.method} {redact_url(request.url)}: {problem.failure.kind}")
                 continue
             asked = parse_retry_after(response.header("Retry-After"), time.time())
             too_long = self._is_late(began) or (asked is not None and asked > self.options.longest_wait)
@@ -347,12 +347,12 @@ class HttpTransport:
 class _UnansweredError(Exception):
     """A request that got no answer: raised by one exchange, explained or retried by the caller."""
 
-    def __init__(self, trouble: Trouble, method: str, url: str, proxy: str | None) -> None:
-        super().__init__(str(trouble.kind))
-        self.trouble, self.method, self.url, self.proxy = trouble, method, url, proxy
+    def __init__(self, failure: ConnectionFailure, method: str, url: str, proxy: str | None) -> None:
+        super().__init__(str(failure.kind))
+        self.failure, self.method, self.url, self.proxy = failure, method, url, proxy
 
     def explain(self) -> NetworkFailed:
-        return explain_trouble(self.trouble, self.method, self.url, self.proxy)
+        return explain_failure(self.failure, self.method, self.url, self.proxy)
 
 
 def split_url(url: str) -> SplitResult:
@@ -437,51 +437,51 @@ def _usable(path: Path) -> Iterator[None]:
         ) from None
 
 
-def classify(problem: BaseException, *, proxied: bool = False) -> Trouble:
+def classify(problem: BaseException, *, proxied: bool = False) -> ConnectionFailure:
     """Name what went wrong, from whatever urllib3, ssl or the kernel raised."""
     chain = list(_causes(problem))
     detail = _describe(chain[-1])
     for cause in chain:
         if isinstance(cause, ssl.SSLCertVerificationError):
-            certificate_kind = _CERTIFICATE_KINDS.get(cause.verify_code, TroubleKind.CERTIFICATE)
-            return Trouble(certificate_kind, cause.verify_message or detail)
+            certificate_kind = _CERTIFICATE_KINDS.get(cause.verify_code, FailureKind.CERTIFICATE)
+            return ConnectionFailure(certificate_kind, cause.verify_message or detail)
     if any(isinstance(cause, faults.ProxyError) for cause in chain) or (proxied and "Tunnel" in detail):
-        return Trouble(TroubleKind.PROXY_LOGIN if "407" in detail else TroubleKind.PROXY, detail)
+        return ConnectionFailure(FailureKind.PROXY_LOGIN if "407" in detail else FailureKind.PROXY, detail)
     for cause in chain:
         if isinstance(cause, ssl.SSLError):
-            return Trouble(_classify_tls(cause), detail)
+            return ConnectionFailure(_classify_tls(cause), detail)
     for kind, classes in _KINDS:
         for cause in chain:
             if isinstance(cause, classes):
                 is_later = isinstance(cause, socket.gaierror) and cause.errno == socket.EAI_AGAIN
-                return Trouble(TroubleKind.NAME_LATER if is_later else kind, detail)
-    return Trouble(TroubleKind.UNREACHABLE, detail)
+                return ConnectionFailure(FailureKind.NAME_LATER if is_later else kind, detail)
+    return ConnectionFailure(FailureKind.UNREACHABLE, detail)
 
 
 _CERTIFICATE_KINDS = {
-    9: TroubleKind.CERTIFICATE_TIME,  # X509_V_ERR_CERT_NOT_YET_VALID
-    10: TroubleKind.CERTIFICATE_TIME,  # X509_V_ERR_CERT_HAS_EXPIRED
-    62: TroubleKind.CERTIFICATE_NAME,  # X509_V_ERR_HOSTNAME_MISMATCH
-    64: TroubleKind.CERTIFICATE_NAME,  # X509_V_ERR_IP_ADDRESS_MISMATCH
+    9: FailureKind.CERTIFICATE_TIME,  # X509_V_ERR_CERT_NOT_YET_VALID
+    10: FailureKind.CERTIFICATE_TIME,  # X509_V_ERR_CERT_HAS_EXPIRED
+    62: FailureKind.CERTIFICATE_NAME,  # X509_V_ERR_HOSTNAME_MISMATCH
+    64: FailureKind.CERTIFICATE_NAME,  # X509_V_ERR_IP_ADDRESS_MISMATCH
 }
-_KINDS: tuple[tuple[TroubleKind, tuple[type[BaseException], ...]], ...] = (
-    (TroubleKind.NAME, (socket.gaierror, faults.NameResolutionError)),
-    (TroubleKind.REFUSED, (ConnectionRefusedError,)),
-    (TroubleKind.TIMEOUT, (TimeoutError, faults.TimeoutError)),
-    (TroubleKind.BROKEN, (ConnectionError, http.client.RemoteDisconnected, http.client.IncompleteRead)),
-    (TroubleKind.NONSENSE, (http.client.HTTPException, faults.LocationValueError)),
-    (TroubleKind.BROKEN, (faults.ProtocolError,)),
+_KINDS: tuple[tuple[FailureKind, tuple[type[BaseException], ...]], ...] = (
+    (FailureKind.NAME, (socket.gaierror, faults.NameResolutionError)),
+    (FailureKind.REFUSED, (ConnectionRefusedError,)),
+    (FailureKind.TIMEOUT, (TimeoutError, faults.TimeoutError)),
+    (FailureKind.BROKEN, (ConnectionError, http.client.RemoteDisconnected, http.client.IncompleteRead)),
+    (FailureKind.NONSENSE, (http.client.HTTPException, faults.LocationValueError)),
+    (FailureKind.BROKEN, (faults.ProtocolError,)),
 )
 
 
-def _classify_tls(problem: ssl.SSLError) -> TroubleKind:
+def _classify_tls(problem: ssl.SSLError) -> FailureKind:
     reason = (problem.reason or str(problem)).upper().replace(" ", "_")
     plain = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "PACKET_LENGTH")
     if any(word in reason for word in plain):
-        return TroubleKind.NOT_TLS
+        return FailureKind.NOT_TLS
     if "CERTIFICATE_REQUIRED" in reason or "HANDSHAKE_FAILURE" in reason or "BAD_CERTIFICATE" in reason:
-        return TroubleKind.CERTIFICATE_CLIENT
-    return TroubleKind.BROKEN if "EOF" in reason else TroubleKind.TLS
+        return FailureKind.CERTIFICATE_CLIENT
+    return FailureKind.BROKEN if "EOF" in reason else FailureKind.TLS
 
 
 def _causes(problem: BaseException) -> Iterator[BaseException]:

@@ -20,7 +20,7 @@ from kedge.signing.crypto import SigningKey
 from kedge.signing.digests import Digester, compute_metadata, list_groups
 from kedge.signing.openpgp import algorithms
 from kedge.signing.openpgp.cleartext import canonicalize_text, write_cleartext
-from kedge.signing.openpgp.judgement import Standing, judge
+from kedge.signing.openpgp.key_validity import Standing, judge
 from kedge.signing.openpgp.keys import KeyBlock
 from kedge.signing.openpgp.packets import SECRET_SUBKEY
 from kedge.signing.openpgp.secret import SecretKey, parse_secret_key

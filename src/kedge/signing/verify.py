@@ -18,7 +18,7 @@ from kedge.signing import dsse
 from kedge.signing.crypto import VerifyingKey
 from kedge.signing.digests import Digester, check_metadata, list_group, list_groups, parse_metadata
 from kedge.signing.openpgp.cleartext import Cleartext, is_cleartext, parse_cleartext
-from kedge.signing.openpgp.judgement import check_document, judge
+from kedge.signing.openpgp.key_validity import check_document, judge
 from kedge.signing.openpgp.keys import KeyBlock
 from kedge.signing.openpgp.signature import read_signatures
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kedge.compat.judge import judge
 from kedge.compat.recommend import recommend
-from kedge.compat.tables.gpus import find_gpu
+from kedge.compat.tables.gpu_names import find_gpu
 from kedge.compat.target import Target
 from kedge.compat.verdict import NO, UNKNOWN
 from kedge.ops.explain.targets import find_target

@@ -10,7 +10,7 @@ import pytest
 
 from kedge.compat.rules import driver_rule as rule
 from kedge.compat.rules.driver_rule import DriverNeed, HostDriver, compare_drivers, judge_driver
-from kedge.compat.rules.driver_words import tell_driver
+from kedge.compat.rules.driver_text import tell_driver
 from kedge.compat.rules.libcuda_choice import CUDA_BRANCHES
 from kedge.compat.tables.load import load_tables
 from kedge.compat.versions import order
@@ -360,7 +360,7 @@ def test_driver_a_start_that_knows_no_table_still_tells_native_from_minor() -> N
     assert (future.mode, future.accepts_ptx) == (rule.MINOR, None)
 
 
-LEAN = ("driver_rule", "driver_words", "capability_rule", "capability_words", "libcuda_choice")
+LEAN = ("driver_rule", "driver_text", "compute_capability_rule", "compute_capability_text", "libcuda_choice")
 HEAVY = {"typing", "re", "dataclasses", "pathlib", "json", "csv", "enum", "kedge.frozen", "collections"}
 
 

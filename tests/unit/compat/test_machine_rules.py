@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 
 from kedge.compat.image.traits import Fact, ImageTraits
+from kedge.compat.rules.cpu_rule import judge_processor
 from kedge.compat.rules.glibc_rule import judge_glibc
 from kedge.compat.rules.mpi_rule import find_family, find_version, judge_mpi
-from kedge.compat.rules.processor_rule import judge_processor
 from kedge.compat.target import Target
 from kedge.compat.verdict import FAIL, NOTE, OK, OPEN, WARNING, Judgement
 

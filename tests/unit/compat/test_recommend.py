@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.compat.candidates import resolve_image
 from kedge.compat.image.read_traits import read_traits
 from kedge.compat.judge import judge
 from kedge.compat.recommend import NO_KERNELS, Recommendation, advise, recommend
-from kedge.compat.tables.gpus import find_gpu
+from kedge.compat.tables.gpu_names import find_gpu
 from kedge.compat.tables.load import Tables, load_tables
 from kedge.compat.tables.rows import NgcRelease
+from kedge.compat.tag_candidates import resolve_image
 from kedge.compat.target import Target
 from kedge.compat.verdict import FORWARD, MINOR, NATIVE
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from kedge.compat.image.traits import Fact, ImageTraits
-from kedge.compat.tables.cells import RELEASES, TABLE_KINDS
+from kedge.compat.tables.columns import RELEASES, TABLE_KINDS
+from kedge.compat.tables.csv_text import parse_table
 from kedge.compat.tables.learned import has_all, list_cells, make_row, write_rows
 from kedge.compat.tables.load import SHIPPED, Tables, load_tables, merge_rows, normalize_image
 from kedge.compat.tables.rows import CudaRelease, NgcRelease
-from kedge.compat.tables.text import parse_table
 from kedge.compat.versions import is_at_least, order
 
 PYTORCH, CUDA = "nvcr.io/nvidia/pytorch", "nvcr.io/nvidia/cuda"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.compat.tables.gpus import find_gpu
+from kedge.compat.tables.gpu_names import find_gpu
 from kedge.compat.tables.load import load_tables
 from kedge.compat.tables.rows import NgcRelease
 from kedge.compat.versions import is_at_least, major_minor, order

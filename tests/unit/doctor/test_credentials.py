@@ -13,7 +13,7 @@ import pytest
 
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.doctor.network.credentials import check_credentials, check_logins
-from kedge.doctor.network.key_forms import find_blemish, find_expiry, is_host, is_ngc_key, is_stand_in
+from kedge.doctor.network.key_formats import find_blemish, find_expiry, is_host, is_ngc_key, is_stand_in
 from kedge.doctor.surroundings import Surroundings
 from kedge.settings import Settings
 from tests.requirements import open_way
@@ -35,7 +35,7 @@ def check(tmp_path: Path, environ: dict[str, str] | None = None) -> list[Finding
 def warnings(findings: list[Finding]) -> list[str]:
     for each in findings:
         assert each.level in (OK, NOTE, WARNING)
-        assert each.level == OK or (each.why and each.fix and each.docs == "guides/doctor.md#credentials")
+        assert each.level == OK or (each.why and each.fix and each.docs == "kedge help doctor credentials")
     return [each.what for each in findings if each.level == WARNING]
 
 
@@ -203,16 +203,16 @@ def test_credentials_token_that_says_itself_that_it_expired(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("text", ["nvcr.io", "localhost:5000", "[::1]:5000", "r.example/team/image"])
-def test_key_forms_hosts(text: str) -> None:
+def test_key_formats_hosts(text: str) -> None:
     assert is_host(text)
 
 
 @pytest.mark.parametrize("text", ["", "u:p@nvcr.io", "a b", "nvcr.io\n", "x" * 300, "\x1b[2J"])
-def test_key_forms_what_is_no_host_is_not_shown(text: str) -> None:
+def test_key_formats_what_is_no_host_is_not_shown(text: str) -> None:
     assert not is_host(text)
 
 
-def test_key_forms_keys() -> None:
+def test_key_formats_keys() -> None:
     assert is_ngc_key(KEY)
     assert is_ngc_key(OLD_KEY)
     assert not is_ngc_key("hunter22")
@@ -278,5 +278,5 @@ def test_logins_without_an_answer_are_not_called_wrong(tmp_path: Path) -> None:
     environ = {"NGC_API_KEY": KEY, "https_proxy": "http://127.0.0.1:9"}
     (finding,) = check_logins(surround(tmp_path, environ))
     assert finding.level == NOTE
-    assert finding.what.startswith("whether nvcr.io takes the login is not known: no answer from nvcr.io")
+    assert finding.what.startswith("whether nvcr.io takes the login is not known: cannot reach nvcr.io")
     assert finding.level != FAIL

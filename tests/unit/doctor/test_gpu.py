@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kedge.doctor.check_list import CHECKS
 from kedge.doctor.cluster.mpi import check_mpi
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.doctor.gpu.cdi import check_cdi
@@ -18,7 +19,6 @@ from kedge.doctor.gpu.nvidia.libraries import check_libraries
 from kedge.doctor.gpu.nvidia.selection import check_selection
 from kedge.doctor.run_checks import run_checks
 from kedge.doctor.surroundings import Surroundings
-from kedge.doctor.table import CHECKS
 from kedge.frozen import replace
 from kedge.host.gpu_probe import GpuProbe
 from kedge.settings import Settings
@@ -302,7 +302,7 @@ def test_doctor_gpu_findings_that_are_not_ok_say_why_and_lead_to_docs(tmp_path: 
             if finding.level != OK:
                 assert finding.why, finding
                 assert finding.fix, finding
-                anchor = finding.docs.partition("#")[2]
+                anchor = finding.docs.removeprefix("kedge help doctor ")
                 assert f"\n### {anchor}\n" in guide
 
 

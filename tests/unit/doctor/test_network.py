@@ -12,13 +12,13 @@ import pytest
 
 from kedge.doctor.finding import FAIL, NOTE, OK, SKIPPED, WARNING, Finding
 from kedge.doctor.network.certificates import check_certificates
-from kedge.doctor.network.reach import check_proxies, check_registries, judge_reach, list_mirrors
+from kedge.doctor.network.registries import check_proxies, check_registries, judge_reach, list_mirrors
 from kedge.doctor.surroundings import Surroundings
 from kedge.frozen import replace
+from kedge.registry.connection_errors import ConnectionFailure, FailureKind
 from kedge.registry.mirrors import Endpoint, load_registries
-from kedge.registry.reach import Reach
+from kedge.registry.probe import ProbeResult
 from kedge.registry.tls import SYSTEM_BUNDLES
-from kedge.registry.trouble import Trouble, TroubleKind
 from kedge.settings import Settings
 from kedge.sites.profile import SHIPPED, ProfileDirectory, load_site
 from tests.builders.certificates import make_authority
@@ -46,7 +46,7 @@ def find(findings: list[Finding], level: str) -> Finding:
     if level in (WARNING, FAIL):
         assert found[0].why
         assert found[0].fix
-        assert found[0].docs.startswith("guides/doctor.md#")
+        assert found[0].docs.startswith("kedge help doctor ")
     return found[0]
 
 
@@ -109,8 +109,8 @@ def test_proxies_spoken_to_in_tls_are_noted(tmp_path: Path, silent_port: int) ->
     assert f"export https_proxy=http://127.0.0.1:{silent_port}" in find(findings, NOTE).fix
 
 
-def reach(host: str, kind: TroubleKind | None = None, *, proxy: str = "", is_page: bool = False) -> Reach:
-    return Reach(host, 0.2, Trouble(kind) if kind else None, is_page, proxy)
+def reach(host: str, kind: FailureKind | None = None, *, proxy: str = "", is_page: bool = False) -> ProbeResult:
+    return ProbeResult(host, 0.2, ConnectionFailure(kind) if kind else None, is_page, proxy)
 
 
 def test_registries_that_answer_are_fine(tmp_path: Path) -> None:
@@ -120,9 +120,9 @@ def test_registries_that_answer_are_fine(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    [TroubleKind.NAME, TroubleKind.NAME_LATER, TroubleKind.UNREACHABLE, TroubleKind.TIMEOUT, TroubleKind.REFUSED],
+    [FailureKind.NAME, FailureKind.NAME_LATER, FailureKind.UNREACHABLE, FailureKind.TIMEOUT, FailureKind.REFUSED],
 )
-def test_registries_silence_on_a_login_node_says_three_ways_out(tmp_path: Path, kind: TroubleKind) -> None:
+def test_registries_silence_on_a_login_node_says_three_ways_out(tmp_path: Path, kind: FailureKind) -> None:
     finding = find(
         judge_reach([reach("nvcr.io", kind), reach("registry-1.docker.io", kind)], {}, surround(tmp_path)), WARNING
     )
@@ -133,17 +133,17 @@ def test_registries_silence_on_a_login_node_says_three_ways_out(tmp_path: Path, 
 
 
 def test_registries_silence_in_a_job_sends_to_the_login_node(tmp_path: Path) -> None:
-    finding = find(judge_reach([reach("nvcr.io", TroubleKind.NAME)], {}, surround(tmp_path, JOB)), WARNING)
+    finding = find(judge_reach([reach("nvcr.io", FailureKind.NAME)], {}, surround(tmp_path, JOB)), WARNING)
     assert "pull on a login node" in finding.fix
     site = replace(load_site("nvidia", (ProfileDirectory(SHIPPED, "shipped"),)), internet_on_nodes=False)
     known = replace(surround(tmp_path, JOB), site=site)
-    assert judge_reach([reach("nvcr.io", TroubleKind.NAME)], {}, known)[0].level == NOTE
+    assert judge_reach([reach("nvcr.io", FailureKind.NAME)], {}, known)[0].level == NOTE
 
 
 def test_registries_silence_where_jobs_pull_is_as_it_should_be(tmp_path: Path) -> None:
     site = load_site("zih-alpha", (ProfileDirectory(SHIPPED, "shipped"),))
     assert site.pull == "in-job"
-    finding = judge_reach([reach("nvcr.io", TroubleKind.TIMEOUT)], {}, replace(surround(tmp_path), site=site))[0]
+    finding = judge_reach([reach("nvcr.io", FailureKind.TIMEOUT)], {}, replace(surround(tmp_path), site=site))[0]
     assert finding.level == NOTE
     assert "in-job" in finding.fix
 
@@ -151,20 +151,20 @@ def test_registries_silence_where_jobs_pull_is_as_it_should_be(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        (TroubleKind.CERTIFICATE, "KEDGE_CA_BUNDLE"),
-        (TroubleKind.CERTIFICATE_NAME, "KEDGE_CA_BUNDLE"),
-        (TroubleKind.CERTIFICATE_TIME, "date -u"),
-        (TroubleKind.PROXY_LOGIN, "USER:PASSWORD@HOST:PORT"),
-        (TroubleKind.PROXY, "whether the proxy allows it"),
-        (TroubleKind.NOT_TLS, "http://"),
+        (FailureKind.CERTIFICATE, "KEDGE_CA_BUNDLE"),
+        (FailureKind.CERTIFICATE_NAME, "KEDGE_CA_BUNDLE"),
+        (FailureKind.CERTIFICATE_TIME, "date -u"),
+        (FailureKind.PROXY_LOGIN, "USER:PASSWORD@HOST:PORT"),
+        (FailureKind.PROXY, "whether the proxy allows it"),
+        (FailureKind.NOT_TLS, "http://"),
     ],
 )
-def test_registries_trouble_has_its_remedy(tmp_path: Path, kind: TroubleKind, said: str) -> None:
+def test_registries_trouble_has_its_remedy(tmp_path: Path, kind: FailureKind, said: str) -> None:
     assert said in find(judge_reach([reach("nvcr.io", kind)], {}, surround(tmp_path)), WARNING).fix
 
 
 def test_registries_every_kind_of_trouble_has_a_sentence(tmp_path: Path) -> None:
-    for kind in TroubleKind:
+    for kind in FailureKind:
         for proxy in ("", "http://p:1 (https_proxy)"):
             find(judge_reach([reach("nvcr.io", kind, proxy=proxy)], {}, surround(tmp_path)), WARNING)
 
@@ -175,10 +175,10 @@ def test_registries_web_page_is_no_registry(tmp_path: Path) -> None:
 
 def test_registries_mirror_that_answers_covers_for_its_registry(tmp_path: Path) -> None:
     mirrors = {"docker.io": [Endpoint("m.example", "", is_mirror=True)]}
-    reached = [reach("registry-1.docker.io", TroubleKind.NAME), reach("m.example")]
+    reached = [reach("registry-1.docker.io", FailureKind.NAME), reach("m.example")]
     findings = judge_reach(reached, mirrors, surround(tmp_path))
     assert "which answers" in find(findings, NOTE).why
-    reached = [reach("registry-1.docker.io", TroubleKind.NAME), reach("m.example", TroubleKind.TIMEOUT)]
+    reached = [reach("registry-1.docker.io", FailureKind.NAME), reach("m.example", FailureKind.TIMEOUT)]
     assert {each.level for each in judge_reach(reached, mirrors, surround(tmp_path))} == {WARNING}
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.doctor import table
+from kedge.doctor import check_list as table
 from kedge.doctor.environment.process_limits import check_open_files
 from kedge.doctor.finding import FAIL, OK, SKIPPED, WARNING, Finding
 from kedge.doctor.run_checks import list_checks, run_checks

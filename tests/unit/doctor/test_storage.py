@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING
-from kedge.doctor.storage.places import (
+from kedge.doctor.storage.cache_home import (
     StoragePlace,
     check_home,
     check_old_caches,
@@ -18,7 +18,7 @@ from kedge.doctor.storage.places import (
     judge_store,
     look_at,
 )
-from kedge.doctor.storage.temporary import (
+from kedge.doctor.storage.node_directories import (
     check_node_place,
     check_shared_memory,
     check_temporary,

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kedge.errors import InvalidReference, KedgeError
-from kedge.model import image_word, reference
+from kedge.model import image_argument, reference
 from kedge.model.digest import Digest
 from kedge.model.reference import Reference, Transport
 
@@ -481,28 +481,28 @@ def test_reference_arbitrary_text_gives_reference_or_domain_error(text: str) -> 
 
 def test_every_scheme_has_a_parser() -> None:
     archives = {"oci", "oci-archive", "docker-archive"}
-    assert {*image_word.SLASHED, *image_word.PLAIN} == {*reference._PARSERS} | archives
+    assert {*image_argument.SLASHED, *image_argument.PLAIN} == {*reference._PARSERS} | archives
 
 
 @pytest.mark.parametrize("text", ["docker://x", "DOCKER://x", "foo://x", " foo://x", "a/b://c.sif", "oci:x", "HOST:sh"])
 def test_what_has_a_scheme_is_no_file_though_it_exists(text: str) -> None:
-    assert image_word.is_reference(text)
-    assert image_word.find_path(text) == ""
+    assert image_argument.is_reference(text)
+    assert image_argument.find_path(text) == ""
     try:
         assert Reference.parse(text, exists=lambda path: True).transport is not Transport.FILE
     except InvalidReference:
         assert "foo" in text or "://c" in text
     for path in (f"./{text}", f"/x/{text}", f"../{text}"):
-        assert image_word.find_path(path) == path
+        assert image_argument.find_path(path) == path
         assert Reference.parse(path, exists=lambda path: False) == Reference(Transport.FILE, path=path)
 
 
 @pytest.mark.parametrize("text", ["pytorch:21.06-py3", "x.sif", "docker", "a/docker:b", "host", "."])
 def test_what_has_no_scheme_and_exists_is_a_file(text: str) -> None:
-    assert image_word.find_path(text) == text
+    assert image_argument.find_path(text) == text
     assert Reference.parse(text, exists=lambda path: True) == Reference(Transport.FILE, path=text)
 
 
 @pytest.mark.parametrize("text", ["file:oci:x", "file://oci:x", "FILE:oci:x"])
 def test_file_names_a_path(text: str) -> None:
-    assert image_word.find_path(text) == Reference.parse(text).path == "oci:x"
+    assert image_argument.find_path(text) == Reference.parse(text).path == "oci:x"

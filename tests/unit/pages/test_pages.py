@@ -20,18 +20,18 @@ from hypothesis import strategies as st
 
 import kedge.doctor
 from kedge.cli.verbs import VERBS as CLI_VERBS
-from kedge.compat.chart import Chart
+from kedge.compat.driver_chart import Chart
 from kedge.compat.image.traits import TITLES, ImageTraits, Layer
 from kedge.compat.target import Target
 from kedge.compat.verdict import MINOR, NATIVE, NO, OPEN, OUTCOMES, UNKNOWN, Judgement, Verdict
 from kedge.doctor.finding import FAIL, NOTE, OK, SKIPPED, WARNING, Finding
 from kedge.frozen import list_names, replace
 from kedge.pages.chart_picture import describe_host
-from kedge.pages.diagnosis import render_diagnosis
-from kedge.pages.explanation import render_explanation
+from kedge.pages.doctor_page import render_diagnosis
+from kedge.pages.document import LARGEST_PAGE
+from kedge.pages.explain_page import render_explanation
 from kedge.pages.layers_picture import fold_layers
 from kedge.pages.markup import VERBS, Markup, clean_text, format_advice, format_sentence, make_element
-from kedge.pages.skeleton import LARGEST_PAGE
 from tests.builders.pages import (
     SIZES,
     SUMMARY,

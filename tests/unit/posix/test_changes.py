@@ -19,7 +19,7 @@ from kedge.ops.setup.remotes import RemoteConfig
 from kedge.posix import changes
 from kedge.posix.changes import lock_beside, sole_change
 from kedge.registry.docker_config import read_auth_file, remove_login, store_login
-from kedge.registry.remotes import Remote
+from kedge.registry.remote_yaml import Remote
 from kedge.registry.secret import Secret
 
 PATIENCE = 60  # seconds, for machines under load

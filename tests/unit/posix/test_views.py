@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
-from kedge.posix.views import DirectoryView, TableView
+from kedge.posix.views import DirectoryView, TableView, follow_links
 
 
 def make_tree(folder: Path) -> Path:
@@ -26,6 +27,31 @@ def make_tree(folder: Path) -> Path:
     (folder / "secret").write_text("outside\n")
     (root / "out").symlink_to("../secret")
     return root
+
+
+@pytest.mark.parametrize(
+    ("path", "links", "expected"),
+    [
+        ("/a/b", {}, "/a/b"),
+        ("/a/../../b", {}, "/b"),
+        ("/a/b", {"/a": "/c/d"}, "/c/d/b"),
+        ("/a/b", {"/a": "../../c"}, "/c/b"),
+        ("/x/a/b", {"/x/a": "y"}, "/x/y/b"),
+        ("//x/./a/", {"/x/a": ""}, "/x"),
+        ("/", {}, "/"),
+    ],
+)
+def test_follow_links(path: str, links: dict[str, str], expected: str) -> None:
+    assert follow_links(path, links.get) == expected
+
+
+def test_follow_links_gives_up_where_the_kernel_does() -> None:
+    chain = {f"/{number}": f"{number + 1}" for number in range(50)}
+    assert follow_links("/10", chain.get) == "/50"
+    with pytest.raises(OSError, match="symbolic links"):
+        follow_links("/9", chain.get)
+    with pytest.raises(OSError, match="symbolic links"):
+        follow_links("/a", {"/a": "a"}.get)
 
 
 def test_view_links_stay_inside(tmp_path: Path) -> None:
@@ -82,6 +108,25 @@ def test_table_view_agrees_with_a_folder(tmp_path: Path) -> None:
         assert table.kind(path) == folder.kind(path)
         assert table.resolve(path) == folder.resolve(path)
         assert table.read(path) == folder.read(path)
+
+
+def test_strict_view_tells_what_cannot_be_read_from_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = make_tree(tmp_path)
+    view = DirectoryView(str(root), is_strict=True)
+    os.mkfifo(root / "pipe")
+    for path in ("/nothing", "/etc/passwd/x", "/loop", "/pipe"):
+        assert view.read(path) is None
+        assert view.names(path) == []
+
+    def refuse(path: str, *_: object) -> int:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    monkeypatch.setattr("kedge.posix.views.os.open", refuse)
+    assert DirectoryView(str(root)).read("/etc/passwd") is None
+    with pytest.raises(PermissionError):
+        view.read("/etc/passwd")
 
 
 def test_view_of_a_still_tree_says_the_same(tmp_path: Path) -> None:

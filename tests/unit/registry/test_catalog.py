@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.compat.image.image_values import clean_text
+from kedge.compat.image.clean_config import clean_text
 from kedge.errors import NetworkFailed, RateLimited, RegistryProtocolError
 from kedge.registry.catalog import NgcCatalog
 from kedge.registry.hub_search import HubCatalog

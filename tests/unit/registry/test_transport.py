@@ -8,14 +8,14 @@ import pytest
 from kedge.errors import InvalidSetting, RegistryProtocolError
 from kedge.model.digest import Digest
 from kedge.model.manifest import Manifest, parse_manifest
-from kedge.registry.hints import Situation, ngc_page, read_error_body
+from kedge.registry.blob_stream import Part, parse_content_range
 from kedge.registry.oras import sif_config, sif_layer, sif_manifest
-from kedge.registry.pace import parse_retry_after
 from kedge.registry.proxies import Proxies, is_loopback, parse_proxy
-from kedge.registry.remotes import parse_remotes
+from kedge.registry.remote_yaml import parse_remotes
+from kedge.registry.response_errors import Situation, ngc_page, read_error_body
 from kedge.registry.secret import Secret
-from kedge.registry.stream import Part, parse_content_range
 from kedge.registry.tag_list import next_link
+from kedge.registry.transfer_speed import parse_retry_after
 from kedge.registry.transport import is_same_origin, split_url
 
 PASSWORD = "pr0xy-p@ss"

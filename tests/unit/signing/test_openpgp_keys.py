@@ -9,7 +9,7 @@ from kedge.errors import KeyUnusable, SignatureInvalid, UsageError
 from kedge.signing.openpgp import algorithms
 from kedge.signing.openpgp import signature as sig
 from kedge.signing.openpgp.generate import Owner, generate_key
-from kedge.signing.openpgp.judgement import KeyJudgement, check_document, judge
+from kedge.signing.openpgp.key_validity import KeyJudgement, check_document, judge
 from kedge.signing.openpgp.keys import KeyBlock, armor_block, make_public, merge_blocks, read_keys
 from kedge.signing.openpgp.packets import PUBLIC_KEY, SECRET_SUBKEY, USER_ID, read_packets, write_integer, write_packet
 from kedge.signing.openpgp.secret import parse_secret_key

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from kedge.compat.image.image_values import clean_text
+from kedge.compat.image.clean_config import clean_text
 from kedge.compat.image.traits import UNKNOWN, Fact
 from kedge.compat.versions import order
 

@@ -10,15 +10,15 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from kedge.compat.image.frameworks import find_framework
-from kedge.compat.image.image_values import (
+from kedge.compat.image.clean_config import (
     clean_text,
     list_commands,
     read_history_variables,
     split_variables,
     strip_build,
 )
-from kedge.compat.image.systems import find_glibc, read_history_system, read_label_system, read_tag_system
+from kedge.compat.image.distributions import find_glibc, read_history_system, read_label_system, read_tag_system
+from kedge.compat.image.frameworks import find_framework
 from kedge.compat.image.table_facts import list_row_notes, read_row
 from kedge.compat.image.traits import TITLES, UNKNOWN, Fact, ImageTraits
 from kedge.compat.versions import order

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from kedge.compat.image.systems import read_tag_system
+from kedge.compat.image.distributions import read_tag_system
 from kedge.compat.versions import order
 from kedge.frozen import frozen
 

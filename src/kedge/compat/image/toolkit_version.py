@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable
 
-from kedge.compat.image.image_values import clean_text
+from kedge.compat.image.clean_config import clean_text
 from kedge.compat.image.traits import UNKNOWN, Fact
 from kedge.compat.versions import order
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.frozen import as_dict, frozen
+from kedge.frozen import JsonValue, frozen
 
 # The order in which people are told; the words they read.
 TITLES = {
@@ -49,7 +49,7 @@ class Layer:
 
 
 @frozen
-class ImageTraits:
+class ImageTraits(JsonValue):
     """One image for one processor architecture."""
 
     name: str  # reference without scheme, or path
@@ -91,7 +91,3 @@ class ImageTraits:
     def tells_processors(self) -> bool:
         """Whether it is known which processors it is for; else `architecture` is no more than what was asked for."""
         return bool(self.digest or self.architectures or self.size is not None)
-
-    def as_dict(self) -> dict[str, object]:
-        """All of it, as `--json` prints it."""
-        return as_dict(self)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Driver × CUDA: in which way the driver of a machine runs the CUDA of an image. Plain values in, reasons out.
 
-`driver_words` makes sentences of the answer. A start imports this.
+`driver_text` makes sentences of the answer. A start imports this.
 """
 
 from __future__ import annotations

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kedge.compat.rules import capability_rule, driver_rule
-from kedge.compat.rules.capability_rule import read_kernels
-from kedge.compat.rules.capability_words import Subject, show_capability, tell_kernels
-from kedge.compat.rules.driver_words import name_cuda, name_libcuda, tell_driver
-from kedge.compat.rules.needs import find_machine, find_need
-from kedge.compat.rules.neighbours import find_neighbours
-from kedge.compat.tables.gpus import AMD
+from kedge.compat.rules import compute_capability_rule as kernel_rule
+from kedge.compat.rules import driver_rule
+from kedge.compat.rules.compute_capability_rule import read_kernels
+from kedge.compat.rules.compute_capability_text import Subject, show_capability, tell_kernels
+from kedge.compat.rules.driver_lookup import find_machine, find_need
+from kedge.compat.rules.driver_text import name_cuda, name_libcuda, tell_driver
+from kedge.compat.tables.gpu_names import AMD
 from kedge.compat.verdict import FAIL, FORWARD, MINOR, NATIVE, NO, NOTE, OK, OPEN, PTX, UNKNOWN, WARNING, Judgement
+from kedge.compat.versions import order
 from kedge.frozen import frozen
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ RANKS = (NATIVE, MINOR, FORWARD, PTX, UNKNOWN, NO)  # what is worse decides
 _LEVELS = {NATIVE: OK, FORWARD: NOTE, MINOR: WARNING, PTX: WARNING, NO: FAIL, UNKNOWN: OPEN}
 _ROCM = "Take an image for ROCm (such as rocm/pytorch of Docker Hub) and start it with --rocm, or take NVIDIA GPUs."
 _NO_LIST = "The list of this release's kernels is not known"
+_MONTHLY = 2  # fields of 24.03
 _TOOLKITS = ("CUDA", "CUDA DL", "NVIDIA HPC SDK")  # what images are called that hold no GPU programs of their own
 
 
@@ -73,7 +75,7 @@ def _judge_image_kernels(
 ) -> tuple[Judgement, str]:
     """Whether the image has code for a GPU under a driver that compiles its PTX or not; and the reason in short."""
     cuda, cuda_range = traits.cuda.value, (gpu.first_cuda, gpu.last_cuda)
-    answer = capability_rule.judge_kernels(
+    answer = kernel_rule.judge_kernels(
         traits.capabilities.value,
         gpu.capability,
         architecture=traits.architecture,
@@ -84,21 +86,21 @@ def _judge_image_kernels(
         is_jetson=gpu.kind == "embedded",
     )
     subject = Subject(gpu.name, gpu.capability, cuda=cuda, cuda_range=cuda_range, driver=driver)
-    if answer.reason in (capability_rule.NO_LIST, capability_rule.BELOW_STATED, capability_rule.CUDA_TOO_OLD):
+    if answer.reason in (kernel_rule.NO_LIST, kernel_rule.BELOW_STATED, kernel_rule.CUDA_TOO_OLD):
         around = _judge_by_neighbours(traits, subject, tables)
         if around is not None:
             return around, "it has no kernels for that GPU"
     sentence, remedy = tell_kernels(answer, subject)
-    level = WARNING if answer.reason in (capability_rule.BELOW_STATED, capability_rule.CUDA_TOO_OLD) else None
+    level = WARNING if answer.reason in (kernel_rule.BELOW_STATED, kernel_rule.CUDA_TOO_OLD) else None
     judgement = Judgement("gpu", level or _LEVELS[answer.mode], sentence, remedy, answer.mode)
     return judgement, _shorten_kernels(answer, subject)
 
 
 def _judge_by_neighbours(traits: ImageTraits, subject: Subject, tables: Tables) -> Judgement | None:
     """For a release without a list: GPUs come and go once, so it has what those before and after it both have."""
-    before, after = find_neighbours(traits, tables)
+    before, after = _find_neighbours(traits, tables)
     first, second = (_read_row(row, subject, traits.architecture) for row in (before, after))
-    if before and first and first.reason == capability_rule.OLDER:
+    if before and first and first.reason == kernel_rule.OLDER:
         sentence = (
             f"{_NO_LIST}, but {before.tag}, before it, had none for GPUs as old as {subject}: "
             f"it had {first.kernels.show()}."
@@ -112,11 +114,11 @@ def _judge_by_neighbours(traits: ImageTraits, subject: Subject, tables: Tables) 
 
 def _judge_by_statements(traits: ImageTraits, subject: Subject, tables: Tables) -> Judgement | None:
     """The same, by what NVIDIA's notes state of the releases before and after."""
-    before, after = find_neighbours(traits, tables, is_stated=True)
+    before, after = _find_neighbours(traits, tables, is_stated=True)
     if before is None or after is None:
         return None
     stated = show_capability(max(read_kernels(row.capabilities).stated or (0, 0) for row in (before, after)))
-    answer = capability_rule.judge_kernels(
+    answer = kernel_rule.judge_kernels(
         f"{stated}+", subject.capability, cuda=subject.cuda, cuda_range=subject.cuda_range
     )
     if answer.mode != NATIVE:
@@ -128,10 +130,34 @@ def _judge_by_statements(traits: ImageTraits, subject: Subject, tables: Tables) 
     return Judgement("gpu", NOTE, sentence, "", NATIVE)
 
 
-def _read_row(row: NgcRelease | None, subject: Subject, architecture: str) -> capability_rule.KernelAnswer | None:
+def _find_neighbours(
+    traits: ImageTraits, tables: Tables, *, is_stated: bool = False
+) -> tuple[NgcRelease | None, NgcRelease | None]:
+    """The nearest release before and after the image's that has a list of kernels for its architecture.
+
+    `is_stated`: of which NVIDIA states from which GPU on they serve.
+    """
+    release = order(traits.release.value)
+    if len(release) < _MONTHLY:
+        return None, None
+    told = []
+    for row in tables.list_releases(traits.name):
+        listed = row.capabilities if is_stated else row.capabilities_on(traits.architecture)
+        kernels = read_kernels(listed)
+        if kernels.stated is not None if is_stated else kernels:
+            told.append((order(row.tag), row))
+    before = [pair for pair in told if pair[0] < release]
+    after = [pair for pair in told if pair[0] > release]
+    return (
+        max(before, key=lambda pair: pair[0])[1] if before else None,
+        min(after, key=lambda pair: pair[0])[1] if after else None,
+    )
+
+
+def _read_row(row: NgcRelease | None, subject: Subject, architecture: str) -> kernel_rule.KernelAnswer | None:
     if row is None:
         return None
-    return capability_rule.judge_kernels(row.capabilities_on(architecture), subject.capability)
+    return kernel_rule.judge_kernels(row.capabilities_on(architecture), subject.capability)
 
 
 def _shorten_driver(
@@ -156,15 +182,15 @@ def _shorten_driver(
     return reasons.get(answer.reason, "")
 
 
-def _shorten_kernels(answer: capability_rule.KernelAnswer, subject: Subject) -> str:
+def _shorten_kernels(answer: kernel_rule.KernelAnswer, subject: Subject) -> str:
     reasons = {
-        capability_rule.FROM_PTX: "its kernels are compiled from PTX when a program starts",
-        capability_rule.PTX_OPEN: "it has no kernels for that GPU, and whether its PTX is compiled is not known",
-        capability_rule.PTX_REFUSED: "it has no kernels for that GPU, and the driver cannot compile its PTX",
-        capability_rule.CUDA_TOO_NEW: f"CUDA {subject.cuda} makes no code for that GPU",
-        capability_rule.CUDA_TOO_OLD: f"CUDA {subject.cuda} does not know that GPU",
-        capability_rule.BELOW_STATED: "NVIDIA states that the image is for newer GPUs",
-        capability_rule.NO_CAPABILITY: "the compute capability of the GPU is not known"
+        kernel_rule.FROM_PTX: "its kernels are compiled from PTX when a program starts",
+        kernel_rule.PTX_OPEN: "it has no kernels for that GPU, and whether its PTX is compiled is not known",
+        kernel_rule.PTX_REFUSED: "it has no kernels for that GPU, and the driver cannot compile its PTX",
+        kernel_rule.CUDA_TOO_NEW: f"CUDA {subject.cuda} makes no code for that GPU",
+        kernel_rule.CUDA_TOO_OLD: f"CUDA {subject.cuda} does not know that GPU",
+        kernel_rule.BELOW_STATED: "NVIDIA states that the image is for newer GPUs",
+        kernel_rule.NO_CAPABILITY: "the compute capability of the GPU is not known"
         if subject.gpu
         else "which GPU it meets is not known",
     }

@@ -12,7 +12,7 @@ import io
 from collections.abc import Iterable
 
 from kedge.compat.image.traits import ImageTraits
-from kedge.compat.tables.cells import RELEASES, CellProblem
+from kedge.compat.tables.columns import RELEASES, CellProblem
 from kedge.compat.tables.rows import NgcRelease
 from kedge.compat.versions import order
 

@@ -11,9 +11,9 @@ import functools
 from collections.abc import Iterable
 from pathlib import Path
 
-from kedge.compat.tables.cells import CUDA, GPUS, RELEASES, TableKind, split_pattern
+from kedge.compat.tables.columns import CUDA, GPUS, RELEASES, TableKind, split_pattern
+from kedge.compat.tables.csv_text import LARGEST, ParsedTable, parse_table
 from kedge.compat.tables.rows import CudaRelease, GpuModel, NgcRelease
-from kedge.compat.tables.text import LARGEST, ParsedTable, parse_table
 from kedge.compat.versions import order
 from kedge.errors import TableProblem
 from kedge.frozen import list_names, replace

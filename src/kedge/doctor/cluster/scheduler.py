@@ -20,7 +20,7 @@ from kedge.schedulers.advice import find_advice, find_missing_setup
 from kedge.sites.compare import compare_sites
 
 SECONDS = 1.1  # a scheduler that takes longer is in trouble, or its file system is
-_SCHEDULER, _MPI, _ACCOUNT = (f"guides/doctor.md#{name}" for name in ("scheduler", "mpi-plugins", "accounts"))
+_SCHEDULER, _MPI, _ACCOUNT = (f"kedge help doctor {name}" for name in ("scheduler", "mpi-plugins", "accounts"))
 _MOST_SHOWN = 4
 _LONGEST_WORD = 64
 

@@ -10,10 +10,10 @@ from kedge.doctor.finding import NOTE, OK, Finding
 from kedge.doctor.surroundings import Surroundings
 from kedge.posix import libc
 from kedge.posix.constants import MS_NODEV, MS_NOSUID
-from kedge.runtime.images.roots import check_kernel_mount
-from kedge.runtime.mounts.ext_mounts import needs_servers
-from kedge.runtime.mounts.fuse import can_use_fuse, find_squashfuse
+from kedge.runtime.images.mount_or_unpack import check_kernel_mount
+from kedge.runtime.mounts.ext3 import needs_servers
 from kedge.runtime.mounts.fuse_program import find_program, is_privileged
+from kedge.runtime.mounts.squashfuse import can_use_fuse, find_squashfuse
 
 _DEVICE = "/dev/fuse"
 _INSTALL = "conda install -c conda-forge {0}, or ask the administrators for the package {0}"
@@ -43,7 +43,7 @@ def judge_fuse(refusal: str, refused: KernelRefusal | None, program: str) -> Fin
         "containers run all the same: an image file is unpacked on the node at its first use, which takes time and "
         "room there; a directory, or an image that is unpacked already, needs nothing",
         f"unpack before the job's ranks start: kedge unpack IMAGE. To mount them: {fix}",
-        "guides/doctor.md#fuse",
+        "kedge help doctor fuse",
     )
 
 
@@ -67,7 +67,7 @@ def judge_overlay_files(program: str, *, has_device: bool) -> Finding:
         "else does",
         "use a directory on the node's own disk as overlay: --overlay FOLDER. "
         "fuse2fs is in e2fsprogs (Debian: the package fuse2fs)",
-        "guides/doctor.md#overlay-files",
+        "kedge help doctor overlay-files",
     )
 
 

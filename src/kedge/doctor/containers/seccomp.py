@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kedge.doctor.finding import NOTE, OK, Finding
 from kedge.doctor.surroundings import Surroundings
-from kedge.runtime.processes.emulation import find_emulation
+from kedge.runtime.processes.fakeroot_emulation import prepare_emulation
 
 _ACTIONS = "proc/sys/kernel/seccomp/actions_avail"
 
@@ -23,7 +23,7 @@ def check_seccomp(surroundings: Surroundings) -> list[Finding]:
             mode = ""
     if not mode:
         return [_refuse("the kernel offers no seccomp filters")]
-    if find_emulation(os.uname().machine) is None:
+    if prepare_emulation(os.uname().machine) is None:
         return [_refuse(f"the filter is not written for {os.uname().machine}")]
     outer = " (a filter of an outer container or service is on this shell)" if mode == "2" else ""
     return [Finding("seccomp", OK, f"filters can be used{outer}")]
@@ -37,7 +37,7 @@ def _refuse(reason: str) -> Finding:
         "--fakeroot without subordinate ids cannot let 'chown' and its kind succeed, so apt, dnf and tar fail there; "
         "everything else works",
         "ask the administrators for subordinate ids (see subordinate-ids)",
-        "guides/doctor.md#seccomp",
+        "kedge help doctor seccomp",
     )
 
 
@@ -53,7 +53,7 @@ def check_new_privileges(surroundings: Surroundings) -> list[Finding]:
             "newuidmap (--fakeroot with many users), fusermount, sudo and a setuid Apptainer fail here; kedge's own "
             "containers do not need them",
             "nothing takes it off: use a shell that was started another way (ssh, not a service or a container)",
-            "guides/doctor.md#setuid-programs",
+            "kedge help doctor setuid-programs",
         )
     ]
 

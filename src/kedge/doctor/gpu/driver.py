@@ -16,7 +16,7 @@ from kedge.runtime.devices.driver_report import DriverReport, Lack
 from kedge.runtime.facts import HostFacts
 from kedge.runtime.gpu_vendors import VENDORS
 
-_PAGE = "guides/doctor.md"
+_PAGE = "kedge help doctor"
 _FURTHER: dict[str, Callable[[Surroundings], list[Finding]]] = {"NVIDIA": judge_toolkit}
 
 
@@ -48,7 +48,7 @@ def _judge_driver(vendor: str, report: DriverReport) -> list[Finding]:
             f"{vendor} driver of unknown version: neither the kernel nor its libraries name it",
             "it decides which images run here, and 'kedge explain' cannot judge without it",
             "look it up with 'nvidia-smi', then name it: 'kedge explain IMAGE --driver VERSION'",
-            f"{_PAGE}#gpu-driver",
+            f"{_PAGE} gpu-driver",
         )
     ]
 
@@ -81,4 +81,4 @@ def _examine_drivers(surroundings: Surroundings) -> dict[str, DriverReport]:
 
 
 def _make_finding(name: str, level: str, lack: Lack, why: str) -> Finding:
-    return Finding(name, level, lack.what.rstrip("."), why, lack.fix, f"{_PAGE}#{name}")
+    return Finding(name, level, lack.what.rstrip("."), why, lack.fix, f"{_PAGE} {name}")

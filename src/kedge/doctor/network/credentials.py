@@ -11,22 +11,29 @@ from functools import partial
 from pathlib import Path
 
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
-from kedge.doctor.network.key_forms import find_blemish, find_expiry, is_host, is_ngc_key, is_stand_in, may_be_ngc_host
-from kedge.doctor.network.reach import SECONDS, open_access
+from kedge.doctor.network.key_formats import (
+    find_blemish,
+    find_expiry,
+    is_host,
+    is_ngc_key,
+    is_stand_in,
+    may_be_ngc_host,
+)
+from kedge.doctor.network.registries import SECONDS, open_access
 from kedge.doctor.surroundings import Surroundings
 from kedge.errors import KedgeError
 from kedge.frozen import frozen
-from kedge.model.logins import NGC_VARIABLES, PAIRS
+from kedge.model.login_sources import NGC_VARIABLES, PAIRS
 from kedge.posix.programs import find_program
 from kedge.posix.questions import answer_within
 from kedge.registry.credentials import CredentialSources
 from kedge.registry.docker_config import AuthFile, normalize_key, read_auth_file
-from kedge.registry.ngc import NGC_USER
-from kedge.registry.reach import LoginAnswer, try_login
+from kedge.registry.ngc_keys import NGC_USER
+from kedge.registry.probe import LoginAnswer, try_login
 from kedge.registry.secret import Secret
 from kedge.settings import home_directory
 
-_DOCS = "guides/doctor.md#credentials"
+_DOCS = "kedge help doctor credentials"
 _LOGIN = "kedge registry login -u '$oauthtoken' nvcr.io (in single quotes)"
 _ASKED = ("nvcr.io", "docker.io")  # whose logins are tried
 

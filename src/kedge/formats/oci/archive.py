@@ -20,11 +20,11 @@ from kedge.errors import CorruptImage, FileProblem, HostileImage, UnsupportedFor
 from kedge.formats.compression import inflate
 from kedge.formats.oci.stored import PIECE
 from kedge.posix.files import explained
+from kedge.posix.views import follow_links
 
 _BLOCK = 512
 _MAXIMUM_MEMBERS = 200_000  # an archive has a few members per layer and image
 _MAXIMUM_EXTENSION = 1 << 20  # bytes of one pax header or GNU long name
-_MAXIMUM_LINKS = 16
 _REGULAR, _HARD_LINK, _SYMLINK = b"0\0007", b"1", b"2"
 _PAX, _PAX_GLOBAL, _LONG_NAME, _LONG_LINK, _SPARSE = b"x", b"g", b"L", b"K", b"S"
 _COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\0", b"BZh")  # gzip, zstd, xz, bzip2
@@ -102,14 +102,18 @@ class TarArchive:
         return member
 
     def _resolve(self, name: str) -> _Member | None:
-        place = _normalise(name)
-        for _ in range(_MAXIMUM_LINKS):
-            member = self._members.get(place)
-            if member is None or member.kind in _REGULAR:
-                return member
-            base = posixpath.dirname(place) if member.kind == _SYMLINK else ""
-            place = _normalise(posixpath.join(base, member.target))
-        return None
+        try:
+            member = self._members.get(follow_links(name, self._read_link)[1:])
+        except OSError:  # links in a circle
+            return None
+        return member if member is not None and member.kind in _REGULAR else None
+
+    def _read_link(self, path: str) -> str | None:
+        """Where a member leads: a hard link's target is a path from the archive's root."""
+        member = self._members.get(path[1:])
+        if member is None or member.kind not in (_SYMLINK, _HARD_LINK):
+            return None
+        return member.target if member.kind == _SYMLINK else f"/{member.target}"
 
 
 def _normalise(name: str) -> str:

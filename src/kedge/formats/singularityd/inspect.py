@@ -4,30 +4,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from kedge.errors import CorruptImage
-from kedge.formats.singularityd.go_json import encode_json
+from kedge.formats.singularityd.go_json import encode_json, encode_text
+
+if TYPE_CHECKING:
+    from kedge.posix.views import View
 
 SCRIPTS = ("runscript", "startscript", "test", "helpfile")
 _FILES = {"runscript": "runscript", "startscript": "startscript", "test": "test", "helpfile": "runscript.help"}
 _ENVIRONMENT_FILES = ("10-docker*.sh", "9?-environment.sh")
 _MAXIMUM_APPS = 1000
-
-
-class FileView(Protocol):
-    """The files of an image, by path from its root; links are followed inside the image only."""
-
-    def read_text(self, path: str) -> str | None:
-        """The file's text, or None if there is no such regular file; CorruptImage if it is unreasonably large."""
-        ...
-
-    def list_names(self, path: str) -> list[str]:
-        """The sorted names in a directory; none if it is not there."""
-        ...
+_MAXIMUM_FILE = 16 << 20  # bytes of a script or of labels; real ones have a few kB
+_MAXIMUM_DOCUMENT = 4 << 20  # characters of all files that go into one document; real ones have a few thousand
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,57 +181,78 @@ def _texts(attributes: dict[str, Any], key: str, where: str) -> dict[str, str]:
     return {str(name): str(item) for name, item in value.items()}
 
 
-def read_report(view: FileView, where: str) -> InspectReport:
-    """The report from the image's files, without starting it."""
+def keep_own_parts(metadata: bytes, view: View, where: str) -> bytes | None:
+    """The document of `inspect` with help, test and apps that the layers bring along; None where they bring none.
+
+    An image that Apptainer built and pushed has them. Its run script and environment come from the OCI config, which
+    cannot hold these parts. Raises CorruptImage when the files cannot be what their names say.
+    """
+    names = view.names("/.singularity.d")
+    if not {"test", "runscript.help"}.intersection(names) and not view.names("/scif/apps"):
+        return None
+    own = read_report(view, where, limit=_MAXIMUM_DOCUMENT)
+    report = replace(parse_metadata(metadata, where), test=own.test, helpfile=own.helpfile, apps=own.apps)
+    return encode_text(encode_json(report.as_document()))
+
+
+def read_report(view: View, where: str, *, limit: int | None = None) -> InspectReport:
+    """The report from the image's files, without starting it; at most `limit` characters of them."""
+    reader = _ReportReader(view, where, limit)
     folder = "/.singularity.d"
-    script = _reader(view, folder)
     return InspectReport(
-        environment=_read_environment(view, f"{folder}/env"),
-        labels=_read_labels(view, f"{folder}/labels.json", where),
-        runscript=script("runscript"),
-        test=script("test"),
-        helpfile=script("helpfile"),
-        deffile=(view.read_text(f"{folder}/Singularity") or "").rstrip("\n"),
-        startscript=script("startscript"),
-        apps={name: _read_app(view, name, where) for name in view.list_names("/scif/apps")[:_MAXIMUM_APPS]},
+        **reader.read_scripts(folder),
+        deffile=reader.read_text(f"{folder}/Singularity").rstrip("\n"),
+        apps={
+            name: _AppReport(**reader.read_scripts(f"/scif/apps/{name}/scif"))
+            for name in view.names("/scif/apps")[:_MAXIMUM_APPS]
+        },
     )
 
 
-def _read_app(view: FileView, name: str, where: str) -> _AppReport:
-    folder = f"/scif/apps/{name}/scif"
-    script = _reader(view, folder)
-    return _AppReport(
-        environment=_read_environment(view, f"{folder}/env"),
-        labels=_read_labels(view, f"{folder}/labels.json", where),
-        runscript=script("runscript"),
-        startscript=script("startscript"),
-        test=script("test"),
-        helpfile=script("helpfile"),
-    )
+class _ReportReader:
+    """Reads the parts of a report; an image of a thousand large apps must not fill the memory."""
 
+    def __init__(self, view: View, where: str, limit: int | None) -> None:
+        self._view = view
+        self._where = where
+        self._limit = limit
+        self._characters = 0
 
-def _reader(view: FileView, folder: str) -> Callable[[str], str]:
-    return lambda name: (view.read_text(f"{folder}/{_FILES[name]}") or "").rstrip("\n")
+    def read_scripts(self, folder: str) -> dict[str, Any]:
+        """The scripts, environment and labels in a directory of the image or of an app."""
+        return {
+            "environment": self._read_environment(f"{folder}/env"),
+            "labels": self._read_labels(f"{folder}/labels.json"),
+            **{name: self.read_text(f"{folder}/{file}").rstrip("\n") for name, file in _FILES.items()},
+        }
 
+    def read_text(self, path: str) -> str:
+        """The text of a regular file; empty where there is none."""
+        data = self._view.read(path, _MAXIMUM_FILE + 1) or b""
+        if len(data) > _MAXIMUM_FILE:
+            raise CorruptImage(
+                f"{path} in the image has more than {_MAXIMUM_FILE} bytes; it cannot be what its name says"
+            )
+        text = data.decode("utf-8", "replace")
+        self._characters += len(text)
+        if self._limit is not None and self._characters > self._limit:
+            raise CorruptImage(f"{path} and other scripts in the image have more than {self._limit} characters")
+        return text
 
-def _read_environment(view: FileView, folder: str) -> dict[str, str]:
-    found = {}
-    for name in view.list_names(folder):
-        if any(fnmatchcase(name, pattern) for pattern in _ENVIRONMENT_FILES):
-            text = view.read_text(f"{folder}/{name}")
-            if text:
-                found[f"{folder}/{name}"] = text.rstrip("\n")
-    return found
+    def _read_environment(self, folder: str) -> dict[str, str]:
+        names = self._view.names(folder)
+        wanted = [name for name in names if any(fnmatchcase(name, pattern) for pattern in _ENVIRONMENT_FILES)]
+        texts = {f"{folder}/{name}": self.read_text(f"{folder}/{name}") for name in wanted}
+        return {path: text.rstrip("\n") for path, text in texts.items() if text}
 
-
-def _read_labels(view: FileView, path: str, where: str) -> dict[str, str]:
-    text = view.read_text(path)
-    if not text or not text.strip():
-        return {}
-    try:
-        labels = json.loads(text)
-    except (ValueError, RecursionError):
-        raise CorruptImage(f"{where}: {path} in the image is not JSON") from None
-    if not isinstance(labels, dict):
-        raise CorruptImage(f"{where}: {path} in the image is JSON, but not an object")
-    return {str(name): item if isinstance(item, str) else json.dumps(item) for name, item in labels.items()}
+    def _read_labels(self, path: str) -> dict[str, str]:
+        text = self.read_text(path)
+        if not text.strip():
+            return {}
+        try:
+            labels = json.loads(text)
+        except (ValueError, RecursionError):
+            raise CorruptImage(f"{self._where}: {path} in the image is not JSON") from None
+        if not isinstance(labels, dict):
+            raise CorruptImage(f"{self._where}: {path} in the image is JSON, but not an object")
+        return {str(name): item if isinstance(item, str) else json.dumps(item) for name, item in labels.items()}

@@ -7,6 +7,7 @@ are replaced and never written through, and nodes that have other names are not 
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 
 from kedge.formats.singularityd import files
@@ -18,8 +19,8 @@ from kedge.formats.singularityd.record import ConversionRecord, SourceRecord, re
 from kedge.formats.singularityd.runscript import render_runscript
 from kedge.model.manifest import ImageConfig
 from kedge.model.tree import ContentSink, Node, NodeKind
+from kedge.posix.views import follow_links
 
-_LINK_HOPS = 40  # the kernel's own limit
 _FOLDER = b".singularity.d/"
 
 
@@ -147,29 +148,20 @@ class TreeEditor:
 
     def _follow(self, path: bytes, *, create: bool = False) -> Node | None:
         """The directory at `path`, links followed inside the root; missing ones are made with `create`."""
-        trail = [self.root]
-        parts = path.split(b"/")[::-1]
-        hops = 0
-        while parts:
-            part = parts.pop()
-            if part in (b"", b"."):
-                continue
-            if part == b"..":
-                trail[1:] = trail[1:-1]
-                continue
-            child = trail[-1].children.get(part)
-            if child is None:
-                if not create:
-                    return None
-                child = trail[-1].children[part] = Node(NodeKind.DIRECTORY, 0o755, mtime=self.mtime)
-            if child.kind is NodeKind.SYMLINK:
-                hops += 1
-                if hops > _LINK_HOPS:
-                    return None
-                trail = trail[:1] if child.target.startswith(b"/") else trail
-                parts.extend(child.target.split(b"/")[::-1])
-            elif child.kind is NodeKind.DIRECTORY:
-                trail.append(child)
-            else:
-                return None
-        return trail[-1]
+        nodes = {"/": self.root}
+
+        def read_link(place: str) -> str | None:
+            parent, _, name = place.rpartition("/")
+            children = nodes[parent or "/"].children
+            child = children.get(os.fsencode(name))
+            if child is None and create:
+                child = children[os.fsencode(name)] = Node(NodeKind.DIRECTORY, 0o755, mtime=self.mtime)
+            if child is None or child.kind not in (NodeKind.DIRECTORY, NodeKind.SYMLINK):
+                raise NotADirectoryError(place)
+            nodes[place] = child
+            return os.fsdecode(child.target) if child.kind is NodeKind.SYMLINK else None
+
+        try:
+            return nodes[follow_links(os.fsdecode(path), read_link)]
+        except OSError:  # not there, a file on the way, or links in a circle
+            return None

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kedge.errors import FileProblem, KedgeError, RuntimeUnsuited, UsageError
-from kedge.model.image_word import find_path
+from kedge.model.image_argument import find_path
 from kedge.model.progress import Progress, Silent
 from kedge.model.reference import Reference, Transport
 from kedge.ops.setup.workplace import Workplace
@@ -17,10 +17,10 @@ from kedge.posix.views import DirectoryView, TableView
 from kedge.runtime.adapters import Adapter, ForeignImage
 from kedge.runtime.facts import HostFacts, ImageFacts
 from kedge.runtime.images.image_file import ImageFile, compare_machine, identify
-from kedge.runtime.images.unpacked import find_named, find_unpacked, hold, is_volatile, read_config
-from kedge.runtime.mounts.layers_above import explain_readonly_image
+from kedge.runtime.images.node_cache import find_by_reference, find_unpacked, hold_image, is_volatile, read_config
+from kedge.runtime.mounts.overlay_options import explain_readonly_image
 from kedge.runtime.options import RunOptions
-from kedge.runtime.start.find_image import choose_machine, look_on_node, prepare
+from kedge.runtime.start.find_image import choose_architecture, find_on_node, unpack_in_child
 from kedge.settings import SETTINGS, Settings
 
 Say = Callable[[str, str], None]
@@ -102,10 +102,10 @@ def _unpack(options: RunOptions, found: ImageFile | None, host: HostFacts) -> Fo
     if options.writable:
         raise explain_readonly_image(options.image, found.kind if found else "reference")
     root = _find_current(options, found, host)
-    if options.pull in ("newer", "always") or not root or hold(root) < 0:
-        prepare(options, options.image)
+    if options.pull in ("newer", "always") or not root or hold_image(root) < 0:
+        unpack_in_child(options, options.image)
         root = _find_root(options, found, host)
-        if not root or hold(root) < 0:
+        if not root or hold_image(root) < 0:
             raise FileProblem(f"{options.image} was unpacked, and is gone already", hint="the node's place is too full")
     facts = ImageFacts(view=DirectoryView(root), path=options.image, kind="folder", oci_config=read_config(root))
     return ForeignImage(root, "folder", facts)
@@ -113,21 +113,25 @@ def _unpack(options: RunOptions, found: ImageFile | None, host: HostFacts) -> Fo
 
 def _find_current(options: RunOptions, found: ImageFile | None, host: HostFacts) -> str:
     is_looked_up = found is None and options.pull == "auto"
-    return look_on_node(options, host, is_asked=False) if is_looked_up else _find_root(options, found, host)
+    return find_on_node(options, host, is_asked=False) if is_looked_up else _find_root(options, found, host)
 
 
 def _find_root(options: RunOptions, found: ImageFile | None, host: HostFacts) -> str:
     if found is not None:
         return find_unpacked(found, host.environ)
-    return "" if is_volatile(options.image) else find_named(options.image, choose_machine(options, host), host.environ)
+    return (
+        ""
+        if is_volatile(options.image)
+        else find_by_reference(options.image, choose_architecture(options, host), host.environ)
+    )
 
 
 def _have_file(kind: str, options: RunOptions, found: ImageFile | None, say: Say) -> tuple[Path, bytes]:
     """A SIF or SquashFS file in the store, and the image's OCI config where it is known."""
-    from kedge.ops.images.stored import Shape, have_stored
+    from kedge.ops.images.cached_image import CachedFormat, provide_cached
     from kedge.ops.images.write_image import write_sif, write_squashfs  # late: what a runtime takes as it is needs none
 
-    shape = Shape("sif", write_sif) if kind == "sif" else Shape("squashfs", write_squashfs)
+    shape = CachedFormat("sif", write_sif) if kind == "sif" else CachedFormat("squashfs", write_squashfs)
     workplace = _make_workplace(options, _SayingProgress(say))
     reference = Reference(Transport.FILE, path=found.path) if found else Reference.parse(options.image)
     if workplace.settings.disable_cache:
@@ -136,27 +140,29 @@ def _have_file(kind: str, options: RunOptions, found: ImageFile | None, say: Say
             hint=f"pull it first: kedge pull IMAGE.{'sif' if kind == 'sif' else 'sqsh'} {reference.redacted}",
         )
     with workplace.open_store() as store:
-        path = have_stored(reference, workplace, store, shape, policy=options.pull)
+        path = provide_cached(reference, workplace, store, shape, policy=options.pull)
         config = found.read_config() if found else _find_config(reference, workplace)
     return path, config
 
 
 def _find_config(reference: Reference, workplace: Workplace) -> bytes:
     """What the registry said when the image was fetched; nothing where it was no image of layers."""
+    from kedge.ops.sources.classify import SourceKind, classify
     from kedge.ops.sources.resolve import read_config as read_image_config
     from kedge.ops.sources.resolve import resolve
 
-    if reference.transport is not Transport.DOCKER:
+    source = classify(reference)
+    if source.kind is not SourceKind.REGISTRY:
         return b""
     with contextlib.suppress(KedgeError), workplace.open_store() as store:
-        resolved = resolve(reference, workplace, store, offline=True)
-        return b"" if resolved.manifest.is_sif else read_image_config(resolved, store)[0]
+        source = source.look_up(lambda: resolve(reference, workplace, store, offline=True))
+        return read_image_config(source.layers, store)[0] if source.layers else b""
     return b""
 
 
 def _make_workplace(options: RunOptions, progress: Progress) -> Workplace:
     """Settings as the words for a pull say; they are those of `kedge pull`."""
-    from kedge.registry.access import AccessOptions
+    from kedge.registry.client_setup import AccessOptions
 
     flags: dict[str, object] = {}
     authfile: Path | None = None

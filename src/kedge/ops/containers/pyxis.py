@@ -16,13 +16,14 @@ from typing import BinaryIO
 
 from kedge.formats.enroot import add_enroot_files, has_enroot_files
 from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
+from kedge.frozen import JsonValue
 from kedge.model.reference import Reference
-from kedge.ops.images.stored import Shape, StoredFile, find_source
+from kedge.ops.images.cached_image import CachedFile, CachedFormat, find_cached_file
+from kedge.ops.images.make_layers import make_section
 from kedge.ops.images.write_image import WriteOptions
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.image_source import ImageSource, LayeredImage
-from kedge.ops.sources.layered import make_section
-from kedge.registry.access import AccessOptions
+from kedge.registry.client_setup import AccessOptions
 from kedge.store.holds import Holds
 from kedge.store.images import Handing
 from kedge.store.layout import Layout
@@ -30,22 +31,15 @@ from kedge.store.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class _Got:
+class _Got(JsonValue):
     """A file for Enroot."""
+
+    json_names = (("owner", "held_for"),)
 
     reference: str
     path: Path
     was_stored: bool
     owner: str
-
-    def as_dict(self) -> dict[str, object]:
-        """The result as `--json` prints it."""
-        return {
-            "reference": self.reference,
-            "path": str(self.path),
-            "was_stored": self.was_stored,
-            "held_for": self.owner,
-        }
 
 
 def get_image(uri: str, workplace: Workplace, environ: Mapping[str, str]) -> _Got:
@@ -59,7 +53,7 @@ def get_image(uri: str, workplace: Workplace, environ: Mapping[str, str]) -> _Go
     holds = _open_holds(workplace)
     name = reference.default_name(".sqsh")
     with workplace.open_store() as store:
-        source = find_source(reference, workplace, store, ENROOT, policy="newer")
+        source = find_cached_file(reference, workplace, store, ENROOT, policy="newer")
         with store.use_image(source.key):
             was_stored = store.find_image(source.key) is not None
             if workplace.settings.disable_cache:
@@ -95,7 +89,7 @@ def write_enroot(file: BinaryIO, image: ImageSource, options: WriteOptions) -> i
         return writer.finish(root)
 
 
-ENROOT = Shape("enroot", write_enroot, names_source=False)
+ENROOT = CachedFormat("enroot", write_enroot, names_source=False)
 
 
 def _open_holds(workplace: Workplace) -> Holds:
@@ -103,14 +97,14 @@ def _open_holds(workplace: Workplace) -> Holds:
     return Holds(Layout(settings.cache_directory, settings.shared_cache))
 
 
-def _build(source: StoredFile, store: Store, workplace: Workplace, was_stored: bool) -> Path:
+def _build(source: CachedFile, store: Store, workplace: Workplace, was_stored: bool) -> Path:
     if was_stored:
         return store.build_image(source.key, source.build)
     with workplace.attempt(store, "the import of an image for Pyxis"):
         return store.build_image(source.key, source.build, notify=workplace.progress.note)
 
 
-def _build_alone(source: StoredFile, store: Store, workplace: Workplace, target: Path) -> Path:
+def _build_alone(source: CachedFile, store: Store, workplace: Workplace, target: Path) -> Path:
     """Without a store: the file is the job's own, and goes with it."""
     with workplace.attempt(store, "the import of an image for Pyxis"):
         store.build_into(source.key, source.build, Handing(target, force=True), keep=False)

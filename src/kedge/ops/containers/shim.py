@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.errors import OutputExists, UsageError
+from kedge.frozen import JsonValue
 from kedge.posix.files import explained, write_atomically
 from kedge.posix.ourselves import own_interpreter, own_package
 from kedge.posix.private import make_private
@@ -16,17 +17,15 @@ from kedge.runtime.command_line.shim_file import PROGRAMS, is_shim, make_shim
 
 
 @dataclass(frozen=True, slots=True)
-class Shim:
+class Shim(JsonValue):
     """One name in one directory, and what stands in its way."""
+
+    json_nulls = ("other",)
 
     program: str
     path: Path
     state: str  # used, hidden, off-path or broken
     other: str = ""  # a program of this name that is not ours, elsewhere on PATH
-
-    def as_dict(self) -> dict[str, object]:
-        """As `--json` prints it."""
-        return {"program": self.program, "path": str(self.path), "state": self.state, "other": self.other or None}
 
 
 def default_folder(environ: Mapping[str, str]) -> Path:

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from kedge.compat.chart import Chart
+from kedge.compat.driver_chart import Chart
 from kedge.compat.tables.load import Tables
 from kedge.compat.target import Target
 from kedge.doctor.finding import WARNING, Finding
-from kedge.doctor.image import NAME, explain_problem, judge_image
+from kedge.doctor.image_findings import NAME, explain_problem, judge_image
 from kedge.doctor.surroundings import Check, Surroundings
 from kedge.errors import KedgeError
 from kedge.frozen import replace
@@ -43,7 +43,7 @@ def _check_image(reference: Reference, surroundings: Surroundings) -> list[Findi
     late = []
     if isinstance(found, str):
         why = "what the registry knows of the image is missing here; a pull would wait, too"
-        late = [Finding(NAME, WARNING, found, why, "see the check 'registries'", "guides/doctor.md#registries")]
+        late = [Finding(NAME, WARNING, found, why, "see the check 'registries'", "kedge help doctor registries")]
         try:
             found = explain(reference, Workplace(settings), target=target, offline=True, tables=tables)
         except KedgeError:

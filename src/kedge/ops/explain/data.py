@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kedge.compat.tables.cells import CUDA, GPUS, RELEASES, TABLE_KINDS, TableKind
-from kedge.compat.tables.gpus import find_gpu, find_models
+from kedge.compat.tables.columns import CUDA, GPUS, RELEASES, TABLE_KINDS, TableKind
+from kedge.compat.tables.gpu_names import find_gpu, find_models
 from kedge.compat.tables.load import SHIPPED, Tables, check_file, load_tables, normalize_image
 from kedge.compat.tables.rows import NgcRelease
 from kedge.compat.versions import order
 from kedge.errors import TableProblem, UnknownGpu, UsageError
-from kedge.frozen import as_dict, frozen, list_names
+from kedge.frozen import JsonValue, frozen, list_names
 from kedge.model.nearest import propose
 from kedge.posix.files import explained
 from kedge.settings import xdg_directory
@@ -52,16 +52,12 @@ class _DataSummary:
 
 
 @frozen
-class Section:
+class Section(JsonValue):
     """Rows of one table that answer a question; `rows` are values of compat.rows."""
 
     table: str
     title: str
     rows: tuple[Any, ...]
-
-    def as_dict(self) -> dict[str, object]:
-        """As `--json` prints it."""
-        return {"table": self.table, "title": self.title, "rows": [as_dict(row) for row in self.rows]}
 
 
 @frozen
@@ -162,7 +158,8 @@ def _show_image(word: str, tables: Tables) -> list[Section]:
             rows += [row for row in tables.releases if row.image == image]
     if tag and images and not rows:
         known = [row.tag for image in images for row in tables.list_releases(image)]
-        near = propose(tag, [each for each in known if each.startswith(tag)] or known)
+        begun = next((name for name in known if name.startswith(tag)), "")
+        near = f"did you mean '{begun}'?" if begun else propose(tag, known)
         hint = near or f"'kedge data show {images[0]}' lists those that are known; 'kedge explain' asks the registry"
         raise UsageError(f"the tables have no tag '{tag}' of {images[0]}", hint=hint)
     return [Section(RELEASES.name, word, tuple(rows))] if rows else []

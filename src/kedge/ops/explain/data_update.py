@@ -21,7 +21,7 @@ from kedge.frozen import frozen
 from kedge.model.reference import Reference
 from kedge.ops.explain.data import learned_path
 from kedge.ops.explain.known_tables import Repository, find_repository
-from kedge.ops.explain.layered_traits import read_registry_traits
+from kedge.ops.explain.registry_traits import read_registry_traits
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.resolve import resolve
 from kedge.posix.files import explained, write_atomically

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kedge.compat.chart import Chart, make_chart
+from kedge.compat.driver_chart import Chart, make_chart
 from kedge.compat.image.read_traits import split_name
 from kedge.compat.image.traits import ImageTraits
 from kedge.compat.judge import judge
@@ -15,6 +15,7 @@ from kedge.compat.tables.load import Tables
 from kedge.compat.target import Target
 from kedge.compat.verdict import Verdict
 from kedge.errors import AuthenticationFailed, ImageNotFound, NetworkFailed
+from kedge.frozen import JsonValue
 from kedge.frozen import replace as put
 from kedge.model.reference import Reference, Transport
 from kedge.ops.explain.image_traits import read_image_traits, read_table_traits
@@ -22,33 +23,20 @@ from kedge.ops.explain.known_tables import propose_reference
 from kedge.ops.setup.workplace import MORE_RETRIES, Workplace
 
 if TYPE_CHECKING:
-    from kedge.registry.access import AccessOptions
+    from kedge.registry.client_setup import AccessOptions
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(JsonValue):
     """What is in an image, and what becomes of it on a target."""
+
+    json_names = (("traits", "image"),)
 
     traits: ImageTraits
     verdict: Verdict | None = None
     target: Target | None = None
     requests: int = 0  # answers that registries, token services and their storage gave
     received: int = 0  # bytes of their bodies
-
-    def as_dict(self) -> dict[str, object]:
-        """All of it, as `--json` prints it."""
-        from kedge.frozen import as_dict
-
-        target = as_dict(self.target) if self.target is not None else None
-        if target is not None and target["cpu_features"] is not None:
-            target["cpu_features"] = sorted(target["cpu_features"])
-        return {
-            "image": self.traits.as_dict(),
-            "verdict": self.verdict.as_dict() if self.verdict is not None else None,
-            "target": target,
-            "requests": self.requests,
-            "received": self.received,
-        }
 
 
 class _Meter:
@@ -107,6 +95,6 @@ def _prepare(workplace: Workplace, meter: _Meter, reference: Reference, tables: 
 
 
 def _count_with(access: AccessOptions | None, meter: _Meter) -> AccessOptions:
-    from kedge.registry.access import AccessOptions  # late: a local image needs no registry
+    from kedge.registry.client_setup import AccessOptions  # late: a local image needs no registry
 
     return replace(access or AccessOptions(), count=meter.count)

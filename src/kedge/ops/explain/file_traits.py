@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kedge.compat.image.image_values import clean_text, split_variables
+from kedge.compat.image.clean_config import clean_text, split_variables
 from kedge.compat.image.read_traits import read_traits
 from kedge.compat.image.traits import Fact, ImageTraits
 from kedge.errors import UnsupportedFormat, UsageError
@@ -19,10 +19,11 @@ from kedge.formats.squashfs.view import SquashView
 from kedge.frozen import replace
 from kedge.model.reference import Reference
 from kedge.ops.explain.image_files import find_machine, look_inside
-from kedge.ops.explain.layered_traits import name_reference, read_layered_traits
+from kedge.ops.explain.registry_traits import name_reference, read_layered_traits
 from kedge.ops.images.inspect import Inspection, inspect_path
 from kedge.ops.images.inspect_remote import inspect_remote_sif
 from kedge.ops.setup.workplace import Workplace
+from kedge.ops.sources.classify import Source
 from kedge.ops.sources.image_source import LayeredImage
 from kedge.ops.sources.open_local import open_any_image
 from kedge.posix.files import explained
@@ -55,13 +56,13 @@ def read_archive_traits(reference: Reference, workplace: Workplace, tables: Tabl
         image.close()
 
 
-def read_remote_sif_traits(reference: Reference, workplace: Workplace, tables: Tables, *, offline: bool) -> ImageTraits:
+def read_remote_sif_traits(source: Source, workplace: Workplace, tables: Tables, *, offline: bool) -> ImageTraits:
     """Of a SIF elsewhere its labels and config are read, by ranges; one that is stored is read as a file is."""
     with workplace.open_store() as store:
-        found = inspect_remote_sif(reference, workplace, store, offline=offline)
+        found = inspect_remote_sif(source, workplace, store, offline=offline)
     if found.path is not None:
-        return replace(read_path_traits(found.path, tables), name=name_reference(reference))
-    traits = _read_inspection(name_reference(reference), found.inspection, tables, found.architecture)
+        return replace(read_path_traits(found.path, tables), name=name_reference(source.reference))
+    traits = _read_inspection(name_reference(source.reference), found.inspection, tables, found.architecture)
     return replace(traits, size=found.size)
 
 

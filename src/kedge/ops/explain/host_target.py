@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from kedge.compat.tables.gpus import make_gpu
+from kedge.compat.tables.gpu_names import make_gpu
 from kedge.compat.tables.load import Tables
 from kedge.compat.target import Gpu, Target
 from kedge.frozen import replace

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from kedge.compat.image.image_values import clean_text
+from kedge.compat.image.clean_config import clean_text
 from kedge.compat.image.toolkit_version import read_toolkit
 from kedge.compat.image.traits import Fact
 from kedge.compat.versions import order

@@ -7,7 +7,6 @@ What the registry cannot be asked is answered from the tables, and said so.
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kedge.compat.image.read_traits import read_traits, split_name
@@ -17,9 +16,10 @@ from kedge.compat.image.tag_names import read_tag
 from kedge.compat.image.traits import ImageTraits
 from kedge.errors import FileProblem, ImageNotFound, KedgeError, NetworkFailed, NoSpace, RateLimited
 from kedge.frozen import replace
-from kedge.model.reference import Reference, Transport
-from kedge.ops.explain.layered_traits import name_reference, read_registry_traits
+from kedge.model.reference import Reference
+from kedge.ops.explain.registry_traits import name_reference, read_registry_traits
 from kedge.ops.setup.workplace import Workplace
+from kedge.ops.sources.classify import Source, SourceKind, classify
 from kedge.ops.sources.resolve import resolve
 
 if TYPE_CHECKING:
@@ -33,12 +33,13 @@ def read_image_traits(
 
     Where it is there for others only, one of them is read: its `architecture` says which.
     """
-    if reference.is_local:
-        return _read_local(reference, workplace, tables)
-    if reference.transport is not Transport.DOCKER:
-        return _read_remote_sif(reference, workplace, tables, offline=offline)
+    source = classify(reference)
+    if source.is_local:
+        return _read_local(source, workplace, tables)
+    if source.kind is SourceKind.REMOTE_SIF:
+        return _read_remote_sif(source, workplace, tables, offline=offline)
     try:
-        return _read_anywhere(reference, workplace, tables, offline=offline, prefer=prefer)
+        return _read_anywhere(source, workplace, tables, offline=offline, prefer=prefer)
     except (NetworkFailed, RateLimited, ImageNotFound) as problem:
         known = read_table_traits(reference, tables, workplace.settings.architecture or prefer)
         if known is None or (isinstance(problem, ImageNotFound) and not offline):
@@ -66,47 +67,44 @@ def _explain_fallback(reference: Reference, problem: KedgeError, *, offline: boo
     )
 
 
-def _read_anywhere(
-    reference: Reference, workplace: Workplace, tables: Tables, *, offline: bool, prefer: str
-) -> ImageTraits:
+def _read_anywhere(source: Source, workplace: Workplace, tables: Tables, *, offline: bool, prefer: str) -> ImageTraits:
     """With the store; where it is full or closed, without keeping anything: nobody asked for that."""
     settings = workplace.settings
     try:
-        return _read_registry(reference, workplace, tables, offline=offline, prefer=prefer)
+        return _read_registry(source, workplace, tables, offline=offline, prefer=prefer)
     except (FileProblem, NoSpace) as problem:
         if offline or settings.disable_cache:
             raise
         workplace.progress.warn(f"{problem.message}; nothing is kept for the next time")
         passing = dataclasses.replace(workplace, settings=replace(settings, disable_cache=True))
-        return _read_registry(reference, passing, tables, offline=offline, prefer=prefer)
+        return _read_registry(source, passing, tables, offline=offline, prefer=prefer)
 
 
-def _read_registry(
-    reference: Reference, workplace: Workplace, tables: Tables, *, offline: bool, prefer: str
-) -> ImageTraits:
+def _read_registry(source: Source, workplace: Workplace, tables: Tables, *, offline: bool, prefer: str) -> ImageTraits:
     wants = bool(workplace.settings.architecture)
     if prefer and not wants:
         workplace = dataclasses.replace(workplace, settings=replace(workplace.settings, architecture=prefer))
     with workplace.open_store() as store:
-        resolved = resolve(reference, workplace, store, offline=offline, any_platform=not wants)
-        if resolved.manifest.is_sif:
-            return _read_remote_sif(reference, workplace, tables, offline=offline)
-        return read_registry_traits(resolved, store, tables)
+        source = source.look_up(
+            lambda: resolve(source.reference, workplace, store, offline=offline, any_platform=not wants)
+        )
+        if source.layers:
+            return read_registry_traits(source.layers, store, tables)
+        return _read_remote_sif(source, workplace, tables, offline=offline)
 
 
 # Files are read with much code that the config of a registry's image does not need, so it is loaded late.
 
 
-def _read_local(reference: Reference, workplace: Workplace, tables: Tables) -> ImageTraits:
+def _read_local(source: Source, workplace: Workplace, tables: Tables) -> ImageTraits:
     from kedge.ops.explain.file_traits import read_archive_traits, read_path_traits
-    from kedge.ops.sources.classify import is_archive
 
-    if reference.transport is Transport.FILE and not is_archive(Path(reference.path)):
-        return read_path_traits(Path(reference.path), tables)
-    return read_archive_traits(reference, workplace, tables)
+    if source.path:
+        return read_path_traits(source.path, tables)
+    return read_archive_traits(source.reference, workplace, tables)
 
 
-def _read_remote_sif(reference: Reference, workplace: Workplace, tables: Tables, *, offline: bool) -> ImageTraits:
+def _read_remote_sif(source: Source, workplace: Workplace, tables: Tables, *, offline: bool) -> ImageTraits:
     from kedge.ops.explain.file_traits import read_remote_sif_traits
 
-    return read_remote_sif_traits(reference, workplace, tables, offline=offline)
+    return read_remote_sif_traits(source, workplace, tables, offline=offline)

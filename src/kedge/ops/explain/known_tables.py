@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kedge.compat.candidates import resolve_image
 from kedge.compat.tables.load import Tables, load_tables, normalize_image
+from kedge.compat.tag_candidates import resolve_image
 from kedge.errors import InvalidReference
 from kedge.frozen import frozen
 from kedge.model.nearest import propose

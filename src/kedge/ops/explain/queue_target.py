@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kedge.compat.tables.gpus import find_gpu, make_gpu
+from kedge.compat.tables.gpu_names import find_gpu, make_gpu
 from kedge.compat.tables.load import Tables
 from kedge.compat.target import Gpu, Target
 from kedge.compat.versions import order

@@ -23,9 +23,9 @@ from kedge.compat.judge import judge
 from kedge.compat.tables.load import Tables
 from kedge.compat.target import Target
 from kedge.errors import ImageNotFound, NetworkFailed, RateLimited
-from kedge.frozen import as_dict, frozen, replace
+from kedge.frozen import JsonValue, frozen, replace
 from kedge.ops.explain.known_tables import Repository, propose_image
-from kedge.ops.explain.look_at_tags import look_at_tags
+from kedge.ops.explain.tag_configs import read_tag_configs
 from kedge.ops.setup.workplace import MORE_RETRIES, Workplace
 
 # Marks
@@ -74,8 +74,10 @@ class TagRow:
 
 
 @frozen
-class TagListing:
+class TagListing(JsonValue):
     """The tags that were asked for, newest first."""
+
+    json_names = (("rows", "tags"),)
 
     name: str  # nvcr.io/nvidia/pytorch
     rows: tuple[TagRow, ...]
@@ -83,11 +85,6 @@ class TagListing:
     is_from_registry: bool
     target: str = ""
     notes: tuple[str, ...] = ()
-
-    def as_dict(self) -> dict[str, object]:
-        """All of it, as `--json` prints it."""
-        document = as_dict(self)
-        return {"name": document.pop("name"), "tags": document.pop("rows"), **document}
 
 
 def list_image_tags(
@@ -247,7 +244,7 @@ def _look(
 ) -> list[TagRow]:
     """The rows with what their images' configs say."""
     wanted = [row.tag for row in rows if row.is_there]
-    looks = look_at_tags(wanted, repository, workplace, maker.tables, architecture=maker.architecture)
+    looks = read_tag_configs(wanted, repository, workplace, maker.tables, architecture=maker.architecture)
     found = {look.tag: look for look in looks}
     problems = [look.problem for look in looks if look.problem]
     if problems:

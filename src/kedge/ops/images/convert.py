@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.errors import UsageError
+from kedge.frozen import JsonValue
 from kedge.model.form import Form
 from kedge.model.reference import Reference
 from kedge.ops.images.output_name import ImageOutput, choose_tag, read_output
-from kedge.ops.images.repack import is_sif_file, repack_sif
+from kedge.ops.images.recompress_sif import repack_sif
 from kedge.ops.images.write_image import choose_options, write_image
 from kedge.ops.setup.workplace import Workplace
+from kedge.ops.sources.classify import SourceKind, classify
 from kedge.ops.sources.fetch_sif import check_architecture
 from kedge.ops.sources.open_local import open_local_image
 
@@ -27,17 +29,15 @@ class ConvertRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Converted:
+class Converted(JsonValue):
     """What a conversion did."""
+
+    json_names = (("form", "format"),)
 
     source: str
     output: Path
     form: Form
     size: int | None  # of a file; None for a directory
-
-    def as_dict(self) -> dict[str, object]:
-        """The result as `--json` prints it."""
-        return {"source": self.source, "output": str(self.output), "format": str(self.form), "size": self.size}
 
 
 def read_target(text: str, form: Form | None = None, tag: str | None = None) -> ImageOutput:
@@ -50,17 +50,16 @@ def read_target(text: str, form: Form | None = None, tag: str | None = None) -> 
 def convert(request: ConvertRequest, workplace: Workplace, *, dry_run: bool = False) -> Converted:
     """Do it; the target appears whole or not at all."""
     source, target, form = request.source, request.target, request.target.require_form()
-    if not source.is_local:
-        raise UsageError(
-            f"{source.redacted} is not on this machine", hint=f"kedge pull --format {form} {source.redacted}"
-        )
+    found = classify(source)
+    if not found.is_local:
+        raise UsageError(f"{source.redacted} is not on this host", hint=f"kedge pull --format {form} {source.redacted}")
     target.refuse_existing(force=request.force)
     if dry_run:
         open_local_image(source, workplace).close()
         return Converted(str(source), target.path, form, None)
     tag = choose_tag(source, form, target.tag)
     options = choose_options(workplace, force=request.force, tag=tag)
-    if form is Form.SIF and is_sif_file(source):
+    if form is Form.SIF and found.kind is SourceKind.SIF_FILE:
         check_architecture(Path(source.path), source, workplace)
         repack_sif(Path(source.path), target.path, options)
     else:

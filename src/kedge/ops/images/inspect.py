@@ -12,13 +12,13 @@ from kedge.errors import CorruptImage, FileProblem, UnsupportedFormat
 from kedge.formats.sif.identify import FileKind, find_payload, identify_file, refuse_as_sif
 from kedge.formats.sif.layout import DataType
 from kedge.formats.sif.reader import SifReader
-from kedge.formats.singularityd.inspect import FileView, InspectReport, parse_metadata, read_report
+from kedge.formats.singularityd.inspect import InspectReport, parse_metadata, read_report
 from kedge.formats.singularityd.record import SourceRecord
 from kedge.formats.singularityd.tree import report_config
-from kedge.formats.singularityd.views import FolderView, TreeView
-from kedge.formats.squashfs.reader import SquashReader
+from kedge.formats.squashfs.view import SquashView
 from kedge.model.manifest import ImageConfig
-from kedge.posix.files import explained
+from kedge.posix.files import explain, explained
+from kedge.posix.views import DirectoryView
 
 METADATA = "inspect-metadata.json"
 OCI_CONFIG = "oci-config.json"
@@ -48,7 +48,8 @@ def inspect_file(file: BinaryIO, where: str) -> Inspection:
     file.seek(0)
     start = file.read(2048)
     if kind is FileKind.SQUASHFS:
-        return Inspection(read_report(_open_squashfs(file, find_payload(start)), where))
+        with SquashView(file, find_payload(start)) as view:
+            return Inspection(read_report(view, where))
     if kind is FileKind.EXT:
         raise UnsupportedFormat(
             f"{where} is {kind.value}, which is not read here",
@@ -68,7 +69,10 @@ def _inspect_folder(path: Path) -> Inspection:
             f"{path} is a directory, but not a root file system: it has none of .singularity.d, bin and usr",
             hint="give the directory that 'kedge pull --sandbox' made; an OCI layout is given as oci:FOLDER",
         )
-    return Inspection(read_report(FolderView(path), str(path)))
+    try:
+        return Inspection(read_report(DirectoryView(str(path), is_strict=True), str(path)))
+    except OSError as problem:
+        raise explain(problem, problem.filename or path) from problem
 
 
 def _inspect_sif(reader: SifReader) -> Inspection:
@@ -81,8 +85,8 @@ def _inspect_sif(reader: SifReader) -> Inspection:
             if reader.primary_partition().file_system != 1:
                 raise  # no files to fall back on
     partition = reader.root_partition()
-    view = _open_squashfs(reader.file, partition.offset, partition.size)
-    return Inspection(read_report(view, reader.where), oci_config)
+    with SquashView(reader.file, partition.offset, partition.size) as view:
+        return Inspection(read_report(view, reader.where), oci_config)
 
 
 def _read_json(reader: SifReader, name: str) -> dict[str, Any] | None:
@@ -94,8 +98,3 @@ def _read_json(reader: SifReader, name: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         raise CorruptImage(f"{reader.where}: {name} is not JSON", context={"object": str(descriptor.id)}) from None
     return value if isinstance(value, dict) else None
-
-
-def _open_squashfs(file: BinaryIO, offset: int, size: int | None = None) -> FileView:
-    squashfs = SquashReader(file, offset, size)
-    return TreeView(squashfs.find, squashfs)

@@ -18,10 +18,10 @@ from kedge.formats.sif.identify import FileKind, identify_file
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.singularityd import SourceRecord, describe
 from kedge.model.manifest import ImageConfig
-from kedge.model.reference import Reference, Transport
+from kedge.model.reference import Reference
 from kedge.ops.images.inspect import Inspection, inspect_config, inspect_file, inspect_path
 from kedge.ops.setup.workplace import Workplace
-from kedge.ops.sources.classify import is_archive
+from kedge.ops.sources.classify import Source, classify
 from kedge.ops.sources.fetch_layers import make_record
 from kedge.ops.sources.fetch_sif import SifSource, find_sif_source
 from kedge.ops.sources.image_source import ImageSource
@@ -35,23 +35,22 @@ _MAXIMUM_WINDOWS = 64
 
 def inspect_reference(reference: Reference, workplace: Workplace) -> Inspection:
     """The report that the pulled image would give."""
-    if reference.transport is Transport.FILE and not is_archive(Path(reference.path)):
-        return inspect_path(Path(reference.path))
-    if reference.is_local:
+    source = classify(reference)
+    if source.path:
+        return inspect_path(source.path)
+    if source.is_local:
         image = open_any_image(reference, workplace)
         try:
             return _inspect_image(image)
         finally:
             image.close()
     with workplace.open_store() as store:
-        if reference.transport is not Transport.DOCKER:
-            return _inspect_sif(reference, workplace, store)
-        resolved = resolve(reference, workplace, store)
-        if resolved.manifest.is_sif:
-            return _inspect_sif(reference, workplace, store)
-        refuse_artifacts(resolved)
-        _, config = read_config(resolved, store)
-        return _describe(config, make_record(resolved, config, workplace.platform))
+        source = source.look_up(lambda: resolve(reference, workplace, store))
+        if not source.layers:
+            return inspect_remote_sif(source, workplace, store).inspection
+        refuse_artifacts(source.layers)
+        _, config = read_config(source.layers, store)
+        return _describe(config, make_record(source.layers, config, workplace.platform))
 
 
 def _inspect_image(image: ImageSource) -> Inspection:
@@ -65,10 +64,6 @@ def _describe(config: ImageConfig, record: SourceRecord) -> Inspection:
     return Inspection(inspect_config(config, record), json.loads(section) if section else None)
 
 
-def _inspect_sif(reference: Reference, workplace: Workplace, store: Store) -> Inspection:
-    return inspect_remote_sif(reference, workplace, store).inspection
-
-
 @dataclass(frozen=True, slots=True)
 class _RemoteInspection:
     """What a SIF elsewhere says of itself; `path` is the stored copy, where there is one."""
@@ -80,22 +75,22 @@ class _RemoteInspection:
 
 
 def inspect_remote_sif(
-    reference: Reference, workplace: Workplace, store: Store, *, offline: bool = False
+    source: Source, workplace: Workplace, store: Store, *, offline: bool = False
 ) -> _RemoteInspection:
-    """Inspect a SIF where it is, by a few range requests, or its copy in the store."""
-    source = find_sif_source(reference, workplace, store, offline=offline)
-    stored = store.find_image(source.key) or (store.images.find_delivered(source.key) if offline else None)
+    """Inspect a SIF where it is, by a few range requests, or its copy in the cache."""
+    reference, sif = source.reference, find_sif_source(source, workplace, store, offline=offline)
+    stored = store.find_image(sif.key) or (store.images.find_delivered(sif.key) if offline else None)
     if stored is not None:
-        return _RemoteInspection(inspect_path(stored), stored, source.size)
+        return _RemoteInspection(inspect_path(stored), stored, sif.size)
     if offline:
         raise ImageNotFound(f"{reference.redacted} is not in the store, and --offline forbids to ask for it")
-    if source.size is None:
+    if sif.size is None:
         raise _pull_first(reference.redacted, "its server does not say how long it is")
-    file = cast("BinaryIO", _RemoteImageFile(source, source.size, reference.redacted))
+    file = cast("BinaryIO", _RemoteImageFile(sif, sif.size, reference.redacted))
     inspection = inspect_file(file, reference.redacted)
     is_sif = identify_file(file) is FileKind.SIF
     architecture = SifReader(file, reference.redacted).header.architecture if is_sif else "unknown"
-    return _RemoteInspection(inspection, None, source.size, "" if architecture == "unknown" else architecture)
+    return _RemoteInspection(inspection, None, sif.size, "" if architecture == "unknown" else architecture)
 
 
 def _pull_first(where: str, why: str) -> UnsupportedFormat:

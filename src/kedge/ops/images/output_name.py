@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kedge.errors import OutputExists, UsageError
 from kedge.model.form import Form
-from kedge.model.image_word import is_address
+from kedge.model.image_argument import is_address
 from kedge.model.reference import Reference, Transport
 from kedge.posix.files import refuse_existing, require_writable
 

@@ -16,6 +16,7 @@ from kedge.formats.sif.edit import append_object
 from kedge.formats.sif.layout import DataType, FileSystem, PartitionType, SifDescriptor, pack_partition_extra
 from kedge.formats.sif.objects import DataObject
 from kedge.formats.sif.reader import SifReader
+from kedge.frozen import JsonValue
 from kedge.posix.files import atomic_output, explained, temporary_beside
 from kedge.posix.process import run_program
 from kedge.posix.programs import find_program
@@ -37,16 +38,14 @@ class OverlayOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class _CreatedOverlay:
+class _CreatedOverlay(JsonValue):
     """What was made: a file, or a partition of one."""
+
+    json_names = (("path", "file"), ("identifier", "partition"))
 
     path: str
     size: int  # bytes
     identifier: int | None = None  # of the partition in a SIF
-
-    def as_dict(self) -> dict[str, object]:
-        """For --json."""
-        return {"file": self.path, "size": self.size, "partition": self.identifier}
 
 
 def create_overlay(path: Path, options: OverlayOptions) -> _CreatedOverlay:

@@ -15,13 +15,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from kedge.errors import CorruptImage, FileProblem, HostileImage, KedgeError, NoSpace, OutputExists, UsageError
+from kedge.errors import CorruptImage, FileProblem, HostileImage, KedgeError, NoSpace, OutputExists
 from kedge.model.digest import Digest
 from kedge.model.form import Form
 from kedge.model.platform import Platform
 from kedge.model.reference import Reference, Transport
 from kedge.ops.images.output_name import ImageOutput, choose_tag
 from kedge.ops.setup.workplace import Workplace
+from kedge.ops.sources.classify import Source, SourceKind, classify
 from kedge.ops.sources.resolve import Resolved, compare_platform, resolve
 from kedge.posix.files import explained
 from kedge.store.images import Handing
@@ -121,28 +122,27 @@ def _pull_as_needed(request: PullRequest, workplace: Workplace, *, dry_run: bool
 
 def _pull(request: PullRequest, workplace: Workplace, *, dry_run: bool) -> Pulled:
     target = _choose_output(request, workplace)
-    if request.reference.transport is Transport.INSTANCE:
-        raise UsageError(f"{request.reference} is a running container; there is nothing to pull")
+    source = classify(request.reference)
     plan = Pulled(request.reference.redacted, target, request.form)
-    if request.reference.is_local:
-        return plan if dry_run else _pull_local(request, plan, workplace)
+    if source.is_local:
+        return plan if dry_run else _pull_local(request, source, plan, workplace)
     try:
-        return _pull_remote(request, plan, workplace, dry_run=dry_run)
+        return _pull_remote(request, source, plan, workplace, dry_run=dry_run)
     except (FileProblem, NoSpace) as problem:
         if request.offline:  # what is kept is all there is
             raise
-        return _pull_remote(request, plan, workplace.go_around_cache(problem), dry_run=dry_run)
+        return _pull_remote(request, source, plan, workplace.go_around_cache(problem), dry_run=dry_run)
 
 
-def _pull_remote(request: PullRequest, plan: Pulled, workplace: Workplace, *, dry_run: bool) -> Pulled:
+def _pull_remote(request: PullRequest, source: Source, plan: Pulled, workplace: Workplace, *, dry_run: bool) -> Pulled:
     with workplace.open_store() as store:
         puller = _Puller(request, workplace, store)
-        if request.reference.transport is Transport.DOCKER:
-            resolved = resolve(request.reference, workplace, store, offline=request.offline)
-            if not resolved.manifest.is_sif:
-                return puller.pull_layers(plan, resolved, dry_run=dry_run)
+        source = source.look_up(lambda: resolve(request.reference, workplace, store, offline=request.offline))
+        if source.layers:
+            return puller.pull_layers(plan, source.layers, dry_run=dry_run)
+        if source.resolved:
             workplace.progress.detail(f"{request.reference} is a SIF file kept in a registry")
-        return puller.pull_sif(plan, dry_run=dry_run)
+        return puller.pull_sif(plan, source, dry_run=dry_run)
 
 
 def _choose_output(request: PullRequest, workplace: Workplace) -> Path:
@@ -170,18 +170,18 @@ def image_key(reference: Reference, digest: Digest, codec: str) -> str:
     return f"sif {reference} {digest} {codec} v{_FORMAT_VERSION}"
 
 
-def _pull_local(request: PullRequest, plan: Pulled, workplace: Workplace) -> Pulled:
-    from kedge.ops.images.repack import is_sif_file, repack_sif
+def _pull_local(request: PullRequest, source: Source, plan: Pulled, workplace: Workplace) -> Pulled:
+    from kedge.ops.images.recompress_sif import repack_sif
     from kedge.ops.images.write_image import choose_options, write_image
     from kedge.ops.sources.fetch_sif import check_architecture
     from kedge.ops.sources.open_local import open_local_image
 
     tag = choose_tag(request.reference, request.form, request.tag)
     options = choose_options(workplace, force=request.force, tag=tag)
-    if request.form is Form.SIF and is_sif_file(request.reference):
-        source = Path(request.reference.path)
-        check_architecture(source, request.reference, workplace)
-        repack_sif(source, plan.output, options)
+    if request.form is Form.SIF and source.kind is SourceKind.SIF_FILE:
+        path = Path(request.reference.path)
+        check_architecture(path, request.reference, workplace)
+        repack_sif(path, plan.output, options)
         return replace(_measure(plan), how=plan.how if options.recompress else "copy")
     image = open_local_image(request.reference, workplace)
     try:
@@ -246,27 +246,25 @@ class _Puller:
             self._write(plan, image)
         return _measure(plan)
 
-    def pull_sif(self, plan: Pulled, *, dry_run: bool) -> Pulled:
+    def pull_sif(self, plan: Pulled, source: Source, *, dry_run: bool) -> Pulled:
         """Get a file that is a SIF already, and convert it if another form is wanted."""
         from kedge.ops.sources.fetch_sif import check_architecture, find_sif_source
 
-        source = find_sif_source(self.request.reference, self.workplace, self.store, offline=self.request.offline)
+        sif = find_sif_source(source, self.workplace, self.store, offline=self.request.offline)
         how = "downloaded" if self.request.form is Form.SIF else plan.how
-        plan = replace(
-            plan, digest=source.digest, platform=str(self.workplace.platform), download=source.size or 0, how=how
-        )
+        plan = replace(plan, digest=sif.digest, platform=str(self.workplace.platform), download=sif.size or 0, how=how)
         if dry_run:
             return plan
-        with self.store.use_image(source.key):
-            stored = self.store.find_at_hand(source.key)
+        with self.store.use_image(sif.key):
+            stored = self.store.find_at_hand(sif.key)
             if stored is None:
-                self._require_room_for_file(source, plan.output)
+                self._require_room_for_file(sif, plan.output)
             else:
                 with contextlib.suppress(CorruptImage, HostileImage, FileProblem):  # as above
                     check_architecture(stored, self.request.reference, self.workplace)
             if self.request.form is Form.SIF:
-                return self._deliver(plan, source.key, source.write, keep=source.keep)
-        with self._attempt(), self._stored_sif(source) as image:
+                return self._deliver(plan, sif.key, sif.write, keep=sif.keep)
+        with self._attempt(), self._stored_sif(sif) as image:
             self._write(plan, image)
         return _measure(plan)
 
@@ -304,11 +302,11 @@ class _Puller:
     @contextlib.contextmanager
     def _stored_sif(self, source: SifSource) -> Iterator[ImageSource]:
         from kedge.ops.sources.image_source import TreeImage
-        from kedge.ops.sources.open_local import open_path
+        from kedge.ops.sources.open_local import open_any_image
 
         with self.store.use_image(source.key):
             path = self.store.build_image(source.key, source.write)
-            image = open_path(path, Reference(Transport.FILE, path=str(path)), self.workplace)
+            image = open_any_image(Reference(Transport.FILE, path=str(path)), self.workplace)
             if isinstance(image, TreeImage):  # the name in the store means nothing to anybody
                 reference = self.request.reference
                 image.record = replace(image.record, kind=str(reference.transport), reference=reference.redacted)

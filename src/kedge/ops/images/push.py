@@ -20,12 +20,12 @@ from typing import BinaryIO, cast
 from kedge.errors import FileProblem, KedgeError, UsageError
 from kedge.formats.oci.stored import StoredImage, StoredLayer
 from kedge.formats.sif.reader import SifReader
+from kedge.frozen import JsonValue
 from kedge.model.digest import Digest
 from kedge.model.manifest import MAXIMUM_MANIFEST, OCI_MANIFEST, Descriptor, Manifest, parse_manifest
 from kedge.model.reference import Reference, Transport
-from kedge.ops.images.compressed_layers import compress_layers
+from kedge.ops.images.make_layers import LayerOptions, as_stored_image, compress_layers
 from kedge.ops.setup.workplace import Workplace
-from kedge.ops.sources.layered import LayerOptions, as_stored_image
 from kedge.ops.sources.open_local import open_local_image
 from kedge.posix.files import explained
 from kedge.registry.client import RegistryClient
@@ -37,7 +37,7 @@ _ASKED = 500  # remembered names that are looked at for a repository to mount fr
 
 
 @dataclass(frozen=True, slots=True)
-class _PushedBlob:
+class _PushedBlob(JsonValue):
     """One blob of the image and what became of it."""
 
     digest: Digest
@@ -46,8 +46,10 @@ class _PushedBlob:
 
 
 @dataclass(frozen=True, slots=True)
-class Pushed:
+class Pushed(JsonValue):
     """What a push sent, or with a dry run would send."""
+
+    json_also = ("sent", "reused")
 
     source: str
     target: str
@@ -63,17 +65,6 @@ class Pushed:
     def reused(self) -> int:
         """Bytes that the registry had."""
         return sum(blob.size for blob in self.blobs) - self.sent
-
-    def as_dict(self) -> dict[str, object]:
-        """The result as `--json` prints it."""
-        return {
-            "source": self.source,
-            "target": self.target,
-            "digest": str(self.digest),
-            "sent": self.sent,
-            "reused": self.reused,
-            "blobs": [{"digest": str(blob.digest), "size": blob.size, "state": blob.state} for blob in self.blobs],
-        }
 
 
 def push(source: Reference, target: Reference, workplace: Workplace, *, dry_run: bool = False) -> Pushed:

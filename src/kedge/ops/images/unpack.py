@@ -24,15 +24,15 @@ from kedge.errors import (
     NoSpace,
     RateLimited,
     UnsupportedFormat,
-    UsageError,
 )
 from kedge.model.reference import Reference, Transport
 from kedge.ops.setup.workplace import LOOKUP_PATIENCE, Workplace
+from kedge.ops.sources.classify import Source, classify
 from kedge.posix.files import explained
 from kedge.runtime.images.image_file import ImageFile, identify
-from kedge.runtime.images.lookups import describe_login, find_current
-from kedge.runtime.images.unpacked import find_named, is_volatile
-from kedge.runtime.images.unpacked_store import Build, Built, NodeStore
+from kedge.runtime.images.node_cache import find_by_reference, is_volatile
+from kedge.runtime.images.node_cache_writer import Build, Built, NodeCache
+from kedge.runtime.images.tag_lookups import describe_login, find_current
 from kedge.store.store import Store
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def unpack(text: str, workplace: Workplace, *, policy: str = "auto", once: str =
     """
     began = time.monotonic()
     reference = Reference.parse(text)
-    node = NodeStore(workplace.settings, workplace.progress)
+    node = NodeCache(workplace.settings, workplace.progress)
     unpacker = _Unpacker(text, reference, workplace, node, policy, once)
     try:
         done = unpacker.run()
@@ -102,22 +102,21 @@ class _Unpacker:
     text: str
     reference: Reference
     workplace: Workplace
-    node: NodeStore
+    node: NodeCache
     policy: str
     once: str
 
     def run(self) -> _Done:
         """Find it, or make it."""
-        if self.reference.transport is Transport.FILE:
+        if self.reference.transport is Transport.FILE:  # the runtime has read what it is, and refuses archives
             return self._unpack_file(Path(self.reference.path))
-        if self.reference.transport is Transport.INSTANCE:
-            raise UsageError(f"{self.reference} is a running container; there is nothing to unpack")
+        source = classify(self.reference)
         machine = self.workplace.settings.architecture or ""
         is_new = is_volatile(self.text) or bool(self.once)
-        found = "" if is_new else find_named(self.text, machine, self.node.environ)
+        found = "" if is_new else find_by_reference(self.text, machine, self.node.environ)
         if found and (self.policy in ("missing", "never") or (self.policy == "auto" and self._is_current(machine))):
             return _Done(Path(found), Path(found).parent.name, False)
-        done = self._unpack_local() if self.reference.is_local else self._ask(found)
+        done = self._unpack_local() if source.is_local else self._ask(source, found)
         if not self.once:
             self._remember(machine, done, is_there=bool(found))
         return done
@@ -132,10 +131,10 @@ class _Unpacker:
         login = ("--docker-login",) if access is not None and access.login is not None else ()
         return login + (("--authfile", str(access.authfile)) if access is not None and access.authfile else ())
 
-    def _ask(self, found: str) -> _Done:
+    def _ask(self, source: Source, found: str) -> _Done:
         """What the registry has; where it cannot be reached and nobody insists, what is here."""
         try:
-            return self._unpack_remote(is_there=bool(found) and self.policy == "auto")
+            return self._unpack_remote(source, is_there=bool(found) and self.policy == "auto")
         except (NetworkFailed, RateLimited) as problem:
             if not found or self.policy != "auto":
                 raise
@@ -156,7 +155,7 @@ class _Unpacker:
 
         if self.once:
             with watch_memory("the unpacking"):
-                return _Done(self.node.make_passing(self.once, source, build), self.once, True)
+                return _Done(self.node.make_temporary(self.once, source, build), self.once, True)
         force = self.policy == "always" or self.reference.transport is Transport.HOST
         with watch_memory("the unpacking"):
             root, is_new = self.node.make(identity, source, build, force=force)
@@ -245,16 +244,17 @@ class _Unpacker:
 
     # -- images of other machines
 
-    def _unpack_remote(self, *, is_there: bool) -> _Done:
+    def _unpack_remote(self, source: Source, *, is_there: bool) -> _Done:
         from kedge.ops.sources.resolve import resolve
 
         is_offline, patience = self.policy == "never", LOOKUP_PATIENCE if is_there else None
         with self.workplace.open_store() as store:
-            if self.reference.transport is Transport.DOCKER:
-                resolved = resolve(self.reference, self.workplace, store, offline=is_offline, patience=patience)
-                if not resolved.manifest.is_sif:
-                    return self._unpack_resolved(resolved, store)
-            return self._unpack_sif(store, self.workplace.hurry(patience) if patience else self.workplace)
+            source = source.look_up(
+                lambda: resolve(self.reference, self.workplace, store, offline=is_offline, patience=patience)
+            )
+            if source.layers:
+                return self._unpack_resolved(source.layers, store)
+            return self._unpack_sif(source, store, self.workplace.hurry(patience) if patience else self.workplace)
 
     def _unpack_resolved(self, resolved: Resolved, store: Store) -> _Done:
         from kedge.ops.sources.fetch_layers import open_remote_image
@@ -279,27 +279,27 @@ class _Unpacker:
         with self._attempt(store):
             return self._make(identity, self.reference.redacted, build)
 
-    def _unpack_sif(self, store: Store, workplace: Workplace) -> _Done:
+    def _unpack_sif(self, source: Source, store: Store, workplace: Workplace) -> _Done:
         from kedge.ops.sources.content_digest import hash_content
         from kedge.ops.sources.fetch_sif import find_sif_source
 
-        source = find_sif_source(self.reference, workplace, store, offline=self.policy == "never")
-        identity = self.once or (f"sif-{source.digest.hex}" if source.digest else "")
+        sif = find_sif_source(source, workplace, store, offline=self.policy == "never")
+        identity = self.once or (f"sif-{sif.digest.hex}" if sif.digest else "")
         found = self.node.find(identity) if identity else None
         if found is not None and self.policy != "always":
             return _Done(found, identity, False)
-        with store.use_image(source.key):
-            if self.policy == "never" and store.find_at_hand(source.key) is None:
+        with store.use_image(sif.key):
+            if self.policy == "never" and store.find_at_hand(sif.key) is None:
                 raise self._refuse_fetching()
-            self._require_room(store, source.size or 0)
+            self._require_room(store, sif.size or 0)
             with self._attempt(store):
-                write = self._write_nothing if self.policy == "never" else source.write
-                path = store.build_image(source.key, write)
+                write = self._write_nothing if self.policy == "never" else sif.write
+                path = store.build_image(sif.key, write)
                 image = identify(str(path))
                 identity = identity or hash_content(image, min(self.workplace.threads, _MAXIMUM_WORKERS))
                 done = self._unpack_squashfs(image, identity, self.reference.redacted)
-            if not source.keep:
-                store.images.drop(source.key)
+            if not sif.keep:
+                store.images.drop(sif.key)
         return done
 
     def _write_nothing(self, file: BinaryIO) -> None:

@@ -16,18 +16,17 @@ from kedge.formats.oci.writer import convert_to_oci, write_docker_archive, write
 from kedge.formats.sif.layout import DataType, SifDescriptor
 from kedge.formats.sif.writer import SifBuilder
 from kedge.formats.singularityd import ConversionRecord, decorate, describe
-from kedge.formats.singularityd.kept import keep_own_parts
-from kedge.formats.singularityd.views import TreeView
-from kedge.formats.squashfs.reader import SquashReader
+from kedge.formats.singularityd.inspect import keep_own_parts
+from kedge.formats.squashfs.view import SquashView
 from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
 from kedge.layers.sandbox import SandboxSink
 from kedge.model.form import Form
 from kedge.model.manifest import ImageConfig
 from kedge.model.progress import Progress, Silent
 from kedge.model.tree import ContentSink, Node, NodeKind, walk
+from kedge.ops.images.make_layers import LayerOptions, as_stored_image
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.image_source import ImageSource, PackedTree, TreeImage
-from kedge.ops.sources.layered import LayerOptions, as_stored_image
 from kedge.posix.files import atomic_output, copy_range
 
 _BLOCK = 4096
@@ -105,8 +104,8 @@ def _read_own_parts(
     """The document of `inspect` with what only the files know, now that they are there."""
     file.flush()
     try:
-        with SquashReader(file, partition.offset, partition.size) as reader:
-            return keep_own_parts(objects.inspect_metadata, TreeView(reader.find, reader), "the image")
+        with SquashView(file, partition.offset, partition.size) as view:
+            return keep_own_parts(objects.inspect_metadata, view, "the image")
     except CorruptImage as problem:
         progress.warn(f"'inspect' will not show the image's help, test and apps: {problem.message}")
         return None

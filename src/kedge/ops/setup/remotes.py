@@ -13,7 +13,8 @@ from kedge.errors import AuthenticationFailed, InvalidSetting, KedgeError, Usage
 from kedge.model.nearest import propose
 from kedge.posix.changes import sole_change
 from kedge.posix.files import explained, write_atomically
-from kedge.registry.remotes import (
+from kedge.registry.remote_services import SERVICES, find_services
+from kedge.registry.remote_yaml import (
     FILE_NAME,
     SITE_FILES,
     Remote,
@@ -24,7 +25,6 @@ from kedge.registry.remotes import (
     set_active,
 )
 from kedge.registry.secret import Secret
-from kedge.registry.services import SERVICES, find_services
 from kedge.registry.transport import HttpRequest, HttpTransport
 from kedge.settings import apptainer_directory
 

@@ -91,7 +91,7 @@ def show_profile(site: Site) -> str:
         site,
         opening=(
             "Written by 'kedge site init' from what the scheduler said. Change what is wrong, and add what it does not",
-            "say: requires, refuses, home_on_nodes, scratch, pull … docs/guides/sites.md explains every key.",
+            "say: requires, refuses, home_on_nodes, scratch, pull … 'kedge help sites' explains every key.",
         ),
     )
 

@@ -20,7 +20,7 @@ from kedge.settings import Settings
 from kedge.store.store import Store
 
 if TYPE_CHECKING:
-    from kedge.registry.access import Access, AccessOptions
+    from kedge.registry.client_setup import Access, AccessOptions
 
 _PASSING_STORE = "kedge-store"
 LOOKUP_PATIENCE = 10.0  # seconds; for who has the image already, and only wants to know whether it is the newest
@@ -65,7 +65,7 @@ class Workplace:
 
     def hurry(self, patience: float | None = None) -> Workplace:
         """The same for a question, which is given up sooner than a pull, unless somebody said how often to try."""
-        from kedge.registry.access import AccessOptions
+        from kedge.registry.client_setup import AccessOptions
 
         if self.settings.sources["retries"].kind != "default":
             return self
@@ -73,7 +73,7 @@ class Workplace:
 
     def open_access(self, *, patient: bool = True, patience: float | None = None) -> Access:
         """Access to registries; an impatient one does not try again, for when there is another way."""
-        from kedge.registry.access import Access, AccessOptions
+        from kedge.registry.client_setup import Access, AccessOptions
 
         settings, asked = self.settings, self.access or AccessOptions()
         options = replace(

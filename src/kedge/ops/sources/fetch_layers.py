@@ -19,7 +19,7 @@ from kedge.model.reference import Reference
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.image_source import LayeredImage
 from kedge.ops.sources.resolve import Resolved, compare_platform, read_config, refuse_artifacts
-from kedge.registry.stream import BlobStream
+from kedge.registry.blob_stream import BlobStream
 from kedge.store.download import IngestOptions
 from kedge.store.ingest import Ingest
 from kedge.store.store import Store

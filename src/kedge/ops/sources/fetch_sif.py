@@ -18,13 +18,14 @@ from kedge.model.manifest import SIF_LAYER, Descriptor
 from kedge.model.platform import Platform
 from kedge.model.reference import Reference, Transport
 from kedge.ops.setup.workplace import Workplace
+from kedge.ops.sources.classify import Source
 from kedge.ops.sources.fetch_layers import choose_ingest, short_name
-from kedge.ops.sources.resolve import compare_platform, resolve
+from kedge.ops.sources.resolve import Resolved, compare_platform, resolve
 from kedge.posix.files import explained
+from kedge.registry.blob_stream import BlobStream
 from kedge.registry.download import download_url, open_url
 from kedge.registry.library import KNOWN_LIBRARY, LibraryClient, find_library
 from kedge.registry.oras import find_sif
-from kedge.registry.stream import BlobStream
 from kedge.registry.transport import HttpTransport
 from kedge.settings import home_directory
 from kedge.store.download import OpenAt
@@ -43,10 +44,12 @@ class SifSource:
     keep: bool = True  # False: nothing says whether it changed, so a stored copy may not stand for it again
 
 
-def find_sif_source(reference: Reference, workplace: Workplace, store: Store, *, offline: bool = False) -> SifSource:
-    """Ask where the file is, how large, and what its digest is."""
+def find_sif_source(source: Source, workplace: Workplace, store: Store, *, offline: bool = False) -> SifSource:
+    """Ask where the file is, how large, and what its digest is; a manifest that `source` has is not asked for again."""
+    reference = source.reference
     if reference.transport in (Transport.ORAS, Transport.DOCKER):
-        return _find_oras(reference, workplace, store, offline=offline)
+        resolved = source.resolved or resolve(reference, workplace, store, offline=offline)
+        return _find_oras(resolved, workplace, store)
     if offline:
         raise ImageNotFound(f"{reference.redacted} has to be asked for over the network, and --offline forbids that")
     if reference.transport is Transport.LIBRARY:
@@ -54,10 +57,9 @@ def find_sif_source(reference: Reference, workplace: Workplace, store: Store, *,
     return _find_address(reference, workplace, store)
 
 
-def _find_oras(reference: Reference, workplace: Workplace, store: Store, *, offline: bool) -> SifSource:
-    resolved = resolve(reference, workplace, store, offline=offline)
-    layer = find_sif(resolved.manifest, str(reference))
-    repository = reference.repository
+def _find_oras(resolved: Resolved, workplace: Workplace, store: Store) -> SifSource:
+    reference = resolved.reference
+    layer, repository = find_sif(resolved.manifest, str(reference)), reference.repository
     place = _Place(reference, workplace, store)
     return place.ingested(layer, lambda offset: resolved.client.open_blob(repository, layer, offset))
 

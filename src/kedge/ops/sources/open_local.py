@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from kedge.errors import FileProblem, UsageError
+from kedge.errors import FileProblem, KedgeError, UsageError
 from kedge.formats.oci.daemon import save_from_daemon
 from kedge.formats.oci.docker_archive import DockerArchive
 from kedge.formats.oci.source import open_images
-from kedge.formats.sif.identify import ARCHIVES, FileKind, find_payload, identify_file, refuse_as_sif
+from kedge.formats.sif.identify import PROBE, find_payload, refuse_as_sif
 from kedge.formats.sif.layout import DataType
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.singularityd import ConversionRecord, SourceRecord
@@ -22,7 +22,6 @@ from kedge.formats.singularityd.derive import derive_section, read_oci_words
 from kedge.formats.singularityd.go_json import encode_json, encode_text
 from kedge.formats.singularityd.inspect import InspectReport, read_report
 from kedge.formats.singularityd.record import render_definition
-from kedge.formats.singularityd.views import TreeView
 from kedge.formats.squashfs.reader import SquashReader
 from kedge.layers.folder import FolderOptions, read_folder
 from kedge.layers.limits import FlattenOptions
@@ -32,16 +31,15 @@ from kedge.model.platform import Platform
 from kedge.model.progress import Progress
 from kedge.model.reference import Reference, Transport
 from kedge.model.tree import ContentSource, Node, find
+from kedge.model.tree_view import TreeView
 from kedge.ops.setup.workplace import Workplace
-from kedge.ops.sources.architecture import find_architecture
-from kedge.ops.sources.classify import is_archive
+from kedge.ops.sources.classify import SourceKind, classify
 from kedge.ops.sources.fetch_layers import image_platform, parse_time
 from kedge.ops.sources.host_image import HostImage
 from kedge.ops.sources.image_source import ImageSource, LayeredImage, PackedTree, TreeImage
 from kedge.ops.sources.resolve import compare_platform
+from kedge.ops.sources.tree_architecture import find_architecture
 from kedge.posix.files import explained
-
-_ARCHIVES = (Transport.OCI, Transport.OCI_ARCHIVE, Transport.DOCKER_ARCHIVE)
 
 
 def open_local_image(reference: Reference, workplace: Workplace) -> ImageSource:
@@ -59,46 +57,37 @@ def open_local_image(reference: Reference, workplace: Workplace) -> ImageSource:
 
 
 def open_any_image(reference: Reference, workplace: Workplace) -> ImageSource:
-    """Open whatever `reference` names, to look at it, whatever machine it is for; the caller closes it."""
-    if not reference.is_local:
-        raise UsageError(f"{reference.redacted} is not on this machine", hint=f"kedge pull {reference.redacted}")
-    if reference.transport is Transport.INSTANCE:
-        raise UsageError(f"{reference} is a running container, not an image")
-    if reference.transport is Transport.HOST:
-        return HostImage(reference, workplace)
-    if reference.transport is Transport.DOCKER_DAEMON:
-        return _open_daemon(reference, workplace)
-    if reference.transport in _ARCHIVES:
-        return _open_archive(Path(reference.path), reference, workplace)
-    return open_path(Path(reference.path), reference, workplace)
-
-
-def open_path(path: Path, reference: Reference, workplace: Workplace) -> ImageSource:
-    """Open a file or directory by what it is, not by its name."""
-    with explained(path):
-        if path.is_dir():
-            if is_archive(path):
+    """Open whatever `reference` names, to look at it, for any architecture; the caller closes it."""
+    source, path = classify(reference), Path(reference.path)
+    if not source.is_local:
+        raise UsageError(f"{reference.redacted} is not on this host", hint=f"kedge pull {reference.redacted}")
+    match source.kind:
+        case SourceKind.PROGRAMS:
+            return HostImage(reference, workplace)
+        case SourceKind.ENGINE:
+            return _open_daemon(reference, workplace)
+        case SourceKind.ARCHIVE:
+            with explained(path):
                 return _open_archive(path, reference, workplace)
-            return _open_folder(path, workplace.progress)
-        if not path.is_file():
-            raise _not_a_file(path)
-        with path.open("rb") as file:
-            kind = identify_file(file)
-    if kind is FileKind.SIF:
-        return open_sif(path, workplace.threads, workplace.progress)
-    if kind is FileKind.SQUASHFS:
-        return _open_squashfs(path, workplace.threads)
-    if kind in ARCHIVES:
-        return _open_archive(path, reference, workplace)
-    with path.open("rb") as file:
-        raise refuse_as_sif(file.read(2048), str(path))
+        case SourceKind.DIRECTORY:
+            with explained(path):
+                return _open_folder(path, workplace.progress)
+        case SourceKind.SIF_FILE:
+            return open_sif(path, workplace.threads, workplace.progress)
+        case SourceKind.SQUASHFS_FILE:
+            return _open_squashfs(path, workplace.threads)
+        case _:
+            raise _refuse_path(path)
 
 
-def _not_a_file(path: Path) -> FileProblem:
+def _refuse_path(path: Path) -> KedgeError:
+    if path.is_file():
+        with explained(path), path.open("rb") as file:
+            return refuse_as_sif(file.read(PROBE), str(path))
     if os.path.lexists(path):
         return FileProblem(f"{path} is neither a file nor a directory")
     return FileProblem(
-        f"there is no file {path}",
+        f"{path} does not exist",
         hint="check the spelling; an image in a registry is named like docker://ubuntu:22.04",
     )
 
@@ -135,7 +124,7 @@ def _tell_left_out(reader: SifReader, progress: Progress) -> None:
 def _open_squashfs(path: Path, threads: int = 1) -> TreeImage:
     """The file tree of a bare SquashFS file."""
     with _opened(path) as (file, closing):
-        offset = find_payload(file.read(2048))
+        offset = find_payload(file.read(PROBE))
         image = SquashReader(file, offset, threads=threads)
         closing.callback(image.close)
         found = _describe_tree(image.read_tree(), image, path, max(image.superblock.mtime, 0))

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from kedge.errors import KedgeError, KeyNotFound, KeyUnusable, NetworkFailed, RegistryProtocolError
+from kedge.frozen import JsonValue
 from kedge.posix.files import atomic_output
 from kedge.signing import keyserver
 from kedge.signing.keyfiles import read_key_file
 from kedge.signing.keyring import KeyRing, find_in_blocks, normalize_fingerprint
 from kedge.signing.openpgp import algorithms
 from kedge.signing.openpgp.generate import Owner, generate_key
-from kedge.signing.openpgp.judgement import judge
+from kedge.signing.openpgp.key_validity import judge
 from kedge.signing.openpgp.keys import KeyBlock, armor_block, make_public, read_keys
 
 _MAXIMUM_ANSWER = 8 << 20
@@ -34,8 +35,11 @@ class Fetch(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class KeySummary:
+class KeySummary(JsonValue):
     """What a listing shows of one key."""
+
+    json_names = (("is_secret", "secret"),)
+    json_nulls = ("problem",)
 
     index: int
     user_ids: tuple[str, ...]
@@ -46,20 +50,6 @@ class KeySummary:
     expires: int | None
     is_secret: bool
     problem: str  # empty, or why the key cannot be used now
-
-    def as_dict(self) -> dict[str, object]:
-        """The summary as `--json` prints it."""
-        return {
-            "index": self.index,
-            "user_ids": list(self.user_ids),
-            "fingerprint": self.fingerprint,
-            "algorithm": self.algorithm,
-            "bits": self.bits,
-            "created": self.created,
-            "expires": self.expires,
-            "secret": self.is_secret,
-            "problem": self.problem or None,
-        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -219,7 +219,7 @@ def _check_destination(destination: str, source: str) -> str:
 
 def _make_absolute(path: str, cwd: str) -> str:
     if "://" in path:
-        from kedge.model.image_word import is_address  # late: hardly any path has that
+        from kedge.model.image_argument import is_address  # late: hardly any path has that
 
         if is_address(path):
             raise _Problem(f"'{path}' is not a path; pull the image first, and bind the file")

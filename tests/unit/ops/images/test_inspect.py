@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -25,12 +26,13 @@ from kedge.formats.singularityd.inspect import (
     select_document,
 )
 from kedge.formats.singularityd.tree import decorate
-from kedge.formats.singularityd.views import FolderView, TreeView, resolve_inside
 from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
 from kedge.model.manifest import parse_config
 from kedge.model.platform import Platform
 from kedge.model.tree import Node, NodeKind, find
+from kedge.model.tree_view import TreeView
 from kedge.ops.images.inspect import inspect_config, inspect_path
+from kedge.posix.views import DirectoryView
 from tests.builders.sif import fixture_path
 
 CONFIG = parse_config(
@@ -208,40 +210,38 @@ def make_file(data: bytes | None) -> Node:
     return node
 
 
-def test_tree_view_stops_at_giant_files() -> None:
-    root = Node(NodeKind.DIRECTORY)
-    root.children[b"big"] = make_file(None)
+def view_tree(root: Node) -> TreeView:
+    return TreeView(partial(find, root), Contents())  # type: ignore[arg-type]
+
+
+def make_script(data: bytes | None) -> Node:
+    root, folder = Node(NodeKind.DIRECTORY), Node(NodeKind.DIRECTORY)
+    root.children[b".singularity.d"] = folder
+    folder.children[b"runscript"] = make_file(data)
+    return root
+
+
+def test_report_stops_at_giant_files() -> None:
     with pytest.raises(CorruptImage, match="more than"):
-        TreeView(partial(find, root), Contents()).read_text("/big")  # type: ignore[arg-type]
+        read_report(view_tree(make_script(None)), "x")
 
 
-def test_tree_view_shows_bytes_that_are_no_text() -> None:
-    root = Node(NodeKind.DIRECTORY)
-    root.children[b"a\xff"] = make_file(b"x\xff")
-    view = TreeView(partial(find, root), Contents())  # type: ignore[arg-type]
-    assert view.list_names("/") == ["a\udcff"]
-    assert view.read_text("/a\udcff") == "x\ufffd"
+def test_report_shows_bytes_that_are_no_text() -> None:
+    assert read_report(view_tree(make_script(b"x\xff")), "x").runscript == "x\ufffd"
 
 
 def test_views_of_nothing_report_nothing(tmp_path: Path) -> None:
-    root = Node(NodeKind.DIRECTORY)
-    assert read_report(TreeView(partial(find, root), Contents()), "x") == InspectReport()  # type: ignore[arg-type]
-    assert read_report(FolderView(tmp_path), "x") == InspectReport()
+    assert read_report(view_tree(Node(NodeKind.DIRECTORY)), "x") == InspectReport()
+    assert read_report(DirectoryView(str(tmp_path)), "x") == InspectReport()
 
 
-@pytest.mark.parametrize(
-    ("path", "links", "expected"),
-    [
-        ("/a/b", {}, ("a", "b")),
-        ("/a/../../b", {}, ("b",)),
-        ("/a/b", {("a",): "/c/d"}, ("c", "d", "b")),
-        ("/a/b", {("a",): "../../c"}, ("c", "b")),
-        ("/x/a/b", {("x", "a"): "y"}, ("x", "y", "b")),
-        ("/a", {("a",): "a"}, None),
-    ],
-)
-def test_resolve_inside(path: str, links: dict[tuple[str, ...], str], expected: tuple[str, ...] | None) -> None:
-    assert resolve_inside(path, links.get) == expected
+def test_inspect_folder_that_cannot_be_read_is_an_error(sandbox: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str, *_: object) -> int:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    monkeypatch.setattr("kedge.posix.views.os.open", refuse)
+    with pytest.raises(FileProblem, match=r"env/10-docker2singularity\.sh: Permission denied"):
+        inspect_path(sandbox)
 
 
 # ---- other files

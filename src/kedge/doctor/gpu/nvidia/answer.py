@@ -13,7 +13,7 @@ from kedge.model.counting import count_things
 from kedge.runtime.devices.nvidia.card_selection import VARIABLE
 
 NAME = "gpu-answer"
-_DOCS = f"guides/doctor.md#{NAME}"
+_DOCS = f"kedge help doctor {NAME}"
 _SECONDS = 1.5  # a driver that must first wake its GPUs may take longer; the finding says so
 _TELL = "use another node, and tell the administrators"
 

@@ -14,7 +14,7 @@ from kedge.runtime.devices.nvidia.card_selection import VARIABLE, select_cards
 from kedge.runtime.options import RunOptions
 
 NAME = "gpu-selection"
-_DOCS = f"guides/doctor.md#{NAME}"
+_DOCS = f"kedge help doctor {NAME}"
 
 
 def check_selection(surroundings: Surroundings) -> list[Finding]:

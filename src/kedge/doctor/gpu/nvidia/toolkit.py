@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from kedge.compat.image.toolkit_version import read_toolkit
-from kedge.compat.rules.needs import find_offered_cuda
+from kedge.compat.rules.driver_lookup import find_offered_cuda
 from kedge.compat.tables.load import load_tables
 from kedge.compat.versions import is_at_least, order
 from kedge.doctor.finding import NOTE, Finding
@@ -33,7 +33,7 @@ def judge_toolkit(surroundings: Surroundings) -> list[Finding]:
             "images bring their own toolkit: what runs in them is decided by the driver; nvcc and the toolkit of this "
             "machine make no difference",
             f"choose images by the driver: 'kedge recommend IMAGE'; for CUDA {version} ask for a newer driver",
-            "guides/doctor.md#gpu-driver",
+            "kedge help doctor gpu-driver",
         )
     ]
 

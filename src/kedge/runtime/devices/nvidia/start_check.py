@@ -6,8 +6,8 @@ Only what is certain to fail is refused. A look at the node is let through: a sh
 
 from __future__ import annotations
 
-from kedge.compat.rules.capability_rule import NO as NO_KERNELS
-from kedge.compat.rules.capability_rule import judge_kernels
+from kedge.compat.rules.compute_capability_rule import NO as NO_KERNELS
+from kedge.compat.rules.compute_capability_rule import judge_kernels
 from kedge.compat.rules.driver_rule import NO, DriverAnswer, DriverNeed, HostDriver, judge_driver
 from kedge.runtime.devices.image_variables import read_image_variable
 
@@ -58,7 +58,7 @@ def find_obstacle(image: ImageFacts, decision: Decision, driver: str, cards: lis
     if driver and not decision.uses_image:
         answer = judge_driver(need, machine)
         if answer.mode == NO:
-            from kedge.compat.rules.driver_words import tell_driver  # late, as are all words: only for a refusal
+            from kedge.compat.rules.driver_text import tell_driver  # late, as are all words: only for a refusal
 
             return tell_driver(need, machine, answer)
     listed = next((text for text in (read_image_variable(image, name) for name in _LISTS) if text), "")
@@ -81,7 +81,7 @@ def _judge_cards(
         if judged.mode != NO_KERNELS:
             return None
         if refused is None:
-            from kedge.compat.rules.capability_words import Subject, tell_kernels  # late: as above
+            from kedge.compat.rules.compute_capability_text import Subject, tell_kernels  # late: as above
 
             refused = tell_kernels(judged, Subject(model, known[0], cuda=cuda, driver=driver))
     return refused

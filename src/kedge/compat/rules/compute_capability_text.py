@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The sentences that a user reads about a GPU and the kernels of an image. A start may import this."""
+
+from __future__ import annotations
+
+from kedge.compat.rules import compute_capability_rule as rule
+from kedge.compat.versions import order
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from kedge.compat.rules.compute_capability_rule import KernelAnswer
+
+ERROR_209 = "error 209, 'no kernel image is available for execution on the device'"
+
+
+class Subject:
+    """What the sentences are about."""
+
+    __slots__ = ("capability", "cuda", "cuda_range", "driver", "gpu")
+
+    def __init__(
+        self, gpu: str, capability: str, *, cuda: str = "", cuda_range: tuple[str, str] = ("", ""), driver: str = ""
+    ) -> None:
+        self.gpu = gpu  # empty: not known
+        self.capability = capability
+        self.cuda = ".".join(str(field) for field in order(cuda)[:3])
+        self.cuda_range = cuda_range  # first and last toolkit that make code for the GPU
+        self.driver = driver
+
+    def __str__(self) -> str:
+        told = f"compute capability {self.capability}"
+        if not self.capability or told in self.gpu:
+            return self.gpu
+        return f"{self.gpu[:-1]}; {told})" if self.gpu.endswith(")") else f"{self.gpu} ({told})"
+
+
+def tell_kernels(answer: KernelAnswer, subject: Subject) -> tuple[str, str]:
+    """What the answer means, and the remedy; the second is empty where nothing is needed."""
+    if answer.mode == rule.NATIVE:
+        return _tell_native(answer, subject), ""
+    if answer.mode == rule.PTX:
+        return _tell_ptx(answer, subject)
+    if answer.mode == rule.NO:
+        return _tell_refusal(answer, subject), _find_remedy(answer, subject)
+    is_named = subject.gpu or answer.reason != rule.NO_CAPABILITY
+    return _tell_unknown(answer, subject), "" if is_named else "Name it with --gpu."
+
+
+def show_capability(pair: tuple[int, int] | None) -> str:
+    """`9.0`."""
+    return f"{pair[0]}.{pair[1]}" if pair else ""
+
+
+def _tell_native(answer: KernelAnswer, subject: Subject) -> str:
+    if answer.reason == rule.STATED:
+        stated = show_capability(answer.kernels.stated)
+        return (
+            f"NVIDIA states that the image serves GPUs of compute capability {stated} and newer, as {subject} is. "
+            f"The list of its kernels is not known."
+        )
+    if answer.reason == rule.TOOLKIT:
+        return f"CUDA {subject.cuda} makes code for {subject}; the image has no GPU programs of its own."
+    used = show_capability(answer.used)
+    if used != subject.capability:
+        return f"The image's kernels for {used} run on {subject}."
+    return f"The image has kernels for {subject}."
+
+
+def _tell_ptx(answer: KernelAnswer, subject: Subject) -> tuple[str, str]:
+    first, remedy = subject.cuda_range[0], f"Take an image with kernels for {subject.capability}."
+    sentence = (
+        f"The image has no kernels for {subject}, only for {answer.kernels.show()}: the driver compiles them from the "
+        f"PTX for {show_capability(answer.used)} when a program starts, which takes time; what has no PTX fails."
+    )
+    if subject.cuda and first and order(subject.cuda)[:2] < order(first)[:2]:
+        sentence += f" CUDA {subject.cuda} does not know this GPU: {first} is the first that does."
+        remedy = f"Take an image with CUDA {first} or newer."
+    return sentence, remedy
+
+
+def _tell_refusal(answer: KernelAnswer, subject: Subject) -> str:
+    listed = answer.kernels.show()
+    if answer.reason == rule.PTX_REFUSED:
+        return (
+            f"The image has no kernels for {subject}, only for {listed}, and driver {subject.driver} cannot compile "
+            f"its PTX: it is older than the image's CUDA. Programs stop with error 222, 'the provided PTX was compiled "
+            f"with an unsupported toolchain'."
+        )
+    if answer.reason == rule.CUDA_TOO_NEW:
+        last = subject.cuda_range[1]
+        return f"CUDA {subject.cuda} makes no code for {subject}: {last} was the last. Programs stop with {ERROR_209}."
+    reasons = {
+        rule.OLDER: f"{subject} is older than all GPUs that the image has kernels for ({listed})",
+        rule.NEWER: f"{subject} is newer than all GPUs that the image has kernels for ({listed}), and it has no PTX",
+        rule.BETWEEN: f"The image has no kernels for {subject}, only for {listed}",
+    }
+    return f"{reasons[answer.reason]}. Programs stop with {ERROR_209}."
+
+
+def _find_remedy(answer: KernelAnswer, subject: Subject) -> str:
+    first, last = subject.cuda_range
+    if answer.reason == rule.CUDA_TOO_NEW:
+        return f"Take an image with CUDA {last} or older, or a newer GPU."
+    if answer.reason == rule.PTX_REFUSED:
+        return f"Take an image with kernels for {subject.capability}, or a newer driver."
+    if answer.reason == rule.NEWER:
+        return f"Take an image with CUDA {first} or newer." if first else "Take a newer image."
+    lowest = min([*answer.kernels.kernels, *answer.kernels.exact, *answer.kernels.ptx])
+    if answer.reason == rule.OLDER:
+        return f"Take an older image, or a GPU of compute capability {show_capability(lowest)} or newer."
+    return "Take an image that lists this GPU, or another GPU."
+
+
+def _tell_unknown(answer: KernelAnswer, subject: Subject) -> str:
+    if answer.reason == rule.NO_CAPABILITY:
+        listed = answer.kernels.show()
+        has = f" The image has kernels for {listed}." if listed else ""
+        what = f"The compute capability of {subject.gpu}" if subject.gpu else "Which GPU it meets there"
+        return f"{what} is not known.{has}"
+    if answer.reason == rule.BELOW_STATED:
+        stated = show_capability(answer.kernels.stated)
+        return (
+            f"NVIDIA states that the image serves GPUs of compute capability {stated} and newer, which {subject} is "
+            f"not. The list of its kernels is not known, but expect {ERROR_209}."
+        )
+    if answer.reason == rule.CUDA_TOO_OLD:
+        return (
+            f"CUDA {subject.cuda} does not know {subject}: {subject.cuda_range[0]} is the first that makes kernels for "
+            f"it. Only PTX, or kernels for an older GPU of its generation, could run, and whether the image has them "
+            f"is not known."
+        )
+    if answer.reason == rule.PTX_OPEN:
+        return (
+            f"The image has no kernels for {subject}, only for {answer.kernels.show()}. Driver {subject.driver} cannot "
+            f"compile its PTX; the image's own libcuda could, but whether that takes this driver is not known."
+        )
+    if answer.reason == rule.OTHER_FAMILY:
+        return (
+            f"The image has kernels for {answer.kernels.show()}, but none for {subject} itself, and kernels of other "
+            f"GPUs do not run on Jetson. NVIDIA's images for it have tags that end in -igpu."
+        )
+    return f"Which GPUs the image has kernels for is not known, so nothing can be said about {subject}."

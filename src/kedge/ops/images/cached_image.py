@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Images that stay in the store and are used from there: SIF and SquashFS files for other runtimes and for Pyxis.
+
+One process on all nodes makes such a file, the others wait for it; the next job finds it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from kedge.errors import ImageNotFound
+from kedge.model.reference import Reference, Transport
+from kedge.ops.images.write_image import WriteOptions, choose_options
+from kedge.ops.setup.workplace import Workplace
+from kedge.ops.sources.classify import Source, classify
+from kedge.ops.sources.image_source import ImageSource
+from kedge.ops.sources.resolve import Resolved, resolve
+from kedge.store.store import Store
+
+# Imports inside the functions below are late for start-up cost: what is stored already needs none of them.
+
+Write = Callable[[BinaryIO, ImageSource, WriteOptions], object]
+
+
+@dataclass(frozen=True, slots=True)
+class CachedFormat:
+    """A kind of file: its name, which is part of the key, and what writes it."""
+
+    name: str
+    write: Write
+    names_source: bool = True  # the bytes hold the reference
+
+
+@dataclass(frozen=True, slots=True)
+class CachedFile:
+    """What the store calls the file, and what makes it where it is not there."""
+
+    key: str
+    build: Callable[[BinaryIO], None]
+
+
+def find_cached_file(
+    reference: Reference, workplace: Workplace, store: Store, shape: CachedFormat, *, policy: str
+) -> CachedFile:
+    """Look up what the reference means; nothing is downloaded but its manifest. `policy` is that of --pull."""
+    source = classify(reference)
+    place = _Place(reference, workplace, store, shape)
+    if source.is_local:
+        return place.from_local()
+    source = source.look_up(lambda: _resolve(reference, workplace, store, policy))
+    return place.from_layers(source.layers) if source.layers else place.from_sif(source, is_offline=policy == "never")
+
+
+def provide_cached(
+    reference: Reference, workplace: Workplace, store: Store, shape: CachedFormat, *, policy: str
+) -> Path:
+    """The file in the store, made where it is not there."""
+    source = find_cached_file(reference, workplace, store, shape, policy=policy)
+    with store.use_image(source.key):
+        found = store.find_image(source.key)
+        if found is not None:
+            return found
+        with workplace.attempt(store, f"the preparation of {reference.redacted}"):
+            return store.build_image(source.key, source.build, notify=workplace.progress.note)
+
+
+def _resolve(reference: Reference, workplace: Workplace, store: Store, policy: str) -> Resolved:
+    if policy in ("missing", "never") or (policy == "auto" and _was_asked(reference, workplace, store)):
+        try:
+            return resolve(reference, workplace, store, offline=True)
+        except ImageNotFound:
+            if policy == "never":
+                raise
+    return resolve(reference, workplace, store)
+
+
+def _was_asked(reference: Reference, workplace: Workplace, store: Store) -> bool:
+    """Whether what a tag means was asked a moment ago; a login in the environment is tried each time."""
+    known, settings = store.recall(str(reference), workplace.platform), workplace.settings
+    return known is not None and not settings.registry_login and 0 <= time.time() - known.when < settings.tag_lifetime
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an image comes from, and what it is to become."""
+
+    reference: Reference
+    workplace: Workplace
+    store: Store
+    shape: CachedFormat
+
+    def key(self, identity: str) -> str:
+        """Everything that the bytes depend on."""
+        source = f" {self.reference}" if self.shape.names_source else ""
+        return f"{self.shape.name}{source} {identity} {self.workplace.settings.compression} v1"
+
+    def from_layers(self, resolved: Resolved) -> CachedFile:
+        """An image of layers: they stream through the store."""
+        from kedge.ops.images.pull import image_key
+
+        digest = resolved.digest
+        is_sif = self.shape.name == "sif"  # which 'kedge pull' may have made already
+        key = (
+            image_key(self.reference, digest, self.workplace.settings.compression) if is_sif else self.key(str(digest))
+        )
+
+        def build(file: BinaryIO) -> None:
+            from kedge.ops.sources.fetch_layers import open_remote_image
+
+            self._require_room(resolved)
+            self._write(file, open_remote_image(resolved, self.workplace, self.store))
+
+        return CachedFile(key, build)
+
+    def from_sif(self, source: Source, *, is_offline: bool) -> CachedFile:
+        """A file that is a SIF already."""
+        from kedge.ops.sources.fetch_sif import find_sif_source
+
+        sif = find_sif_source(source, self.workplace, self.store, offline=is_offline)
+        if self.shape.name == "sif":
+            return CachedFile(sif.key, sif.write)
+
+        def build(file: BinaryIO) -> None:
+            from kedge.ops.sources.open_local import open_any_image
+
+            with self.store.use_image(sif.key):
+                path = self.store.build_image(sif.key, sif.write, notify=self.workplace.progress.note)
+                self._write(file, open_any_image(Reference(Transport.FILE, path=str(path)), self.workplace))
+
+        return CachedFile(self.key(sif.key), build)
+
+    def from_local(self) -> CachedFile:
+        """A file, an archive, a daemon's image: known by its digest, or by the state of the file."""
+        from kedge.ops.sources.image_source import LayeredImage
+        from kedge.ops.sources.open_local import open_any_image, open_local_image
+
+        image = open_local_image(self.reference, self.workplace)
+        try:
+            identity = str(image.manifest.digest) if isinstance(image, LayeredImage) else self._describe_file()
+        finally:
+            image.close()
+        return CachedFile(
+            self.key(identity), lambda file: self._write(file, open_any_image(self.reference, self.workplace))
+        )
+
+    def _describe_file(self) -> str:
+        path = Path(self.reference.path or "/")
+        status = path.stat()
+        return f"{path.resolve()} {status.st_size} {status.st_ctime_ns} {status.st_ino}"
+
+    def _write(self, file: BinaryIO, image: ImageSource) -> None:
+        try:
+            self.shape.write(file, image, choose_options(self.workplace))
+        finally:
+            image.close()
+
+    def _require_room(self, resolved: Resolved) -> None:
+        """Refuse before the download what cannot end well: missing layers, and a file about as large as all of them."""
+        from kedge.host.space import require_space
+        from kedge.model.form import Form
+        from kedge.ops.images.pull import estimate_size
+
+        missing = sum(x.size for x in resolved.manifest.layers if not self.store.has_blob(x.digest, x.size))
+        needed = missing + estimate_size(resolved.compressed_size, Form.SQUASHFS)
+        what = f"the preparation of {self.reference.redacted}"
+        require_space(self.store.root, needed, what, choice=self.workplace.store_choice)
