@@ -12,8 +12,7 @@ from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.doctor.storage.cache_home import is_folder
 from kedge.doctor.surroundings import Surroundings
 from kedge.errors import KedgeError
-from kedge.jobs.place import find_record_root
-from kedge.jobs.records import Records
+from kedge.jobs.records import Records, find_record_root
 from kedge.model.site import Site, expand_path
 from kedge.schedulers.current_job import find_current_job
 from kedge.sites.profile import is_retired

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from kedge.runtime.devices.driver_report import Lack
 from kedge.runtime.gpu_vendors import find_other_vendor, find_vendor
+from kedge.schedulers.choose import list_facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,19 +13,9 @@ if TYPE_CHECKING:
 
     from kedge.posix.views import View
     from kedge.runtime.facts import HostFacts
+    from kedge.schedulers.facts import SchedulerFacts
 
-_JOBS = {"SLURM_JOB_ID": "Slurm", "PBS_JOBID": "PBS", "LSB_JOBID": "LSF"}
-REQUESTS = {
-    "Slurm": "add '--gres=gpu:1' (or '--gpus=1') to sbatch, srun or salloc",
-    "PBS": "add '-l select=1:ngpus=1' to qsub",
-    "Grid Engine": "add the site's GPU request (often '-l gpu=1') to qsub",
-    "LSF": "add '-gpu num=1' to bsub",
-}
-_SUBMITTERS = {"Slurm": "/usr/bin/sbatch", "PBS": "/opt/pbs/bin/qsub", "Grid Engine": "/usr/bin/qsub"}
-_GRANTS = (
-    *("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "SGE_HGR_gpu"),
-    *("SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SLURM_GPUS_ON_NODE"),
-)
+_GRANTS = ("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")  # and those of each scheduler
 
 
 def describe_absence(host: HostFacts, name: str, reason: str) -> Lack:
@@ -44,26 +35,25 @@ def describe_absence(host: HostFacts, name: str, reason: str) -> Lack:
 def advise_request(host: HostFacts, flag: str) -> str:
     """How to get a GPU: by the job's request, in a job, or on another node."""
     job = find_job(host.environ)
-    if job:
+    if job is not None:
         if has_grant(host.environ):
-            return f"The {job} job did request GPUs: this node may be broken, tell the administrators."
-        return f"If this {job} job is to have one, {REQUESTS[job]}."
-    for name, program in _SUBMITTERS.items():
-        if host.view.is_executable(program):
-            return f"This looks like a login node: start it in a {name} job ({REQUESTS[name]})."
+            return f"The {job.title} job did request GPUs: this node may be broken, tell the administrators."
+        return f"If this {job.title} job is to have one, {job.ask_for_gpu}."
+    for facts in list_facts():
+        if facts.submit_path and host.view.is_executable(facts.submit_path):
+            return f"This looks like a login node: start it in a {facts.title} job ({facts.ask_for_gpu})."
     return f"Run it on a node with a GPU, or without {flag}."
 
 
 def has_grant(environ: Mapping[str, str]) -> bool:
     """Whether the scheduler says that it gave this job GPUs."""
-    return any(environ.get(name, "").lower() not in ("", "nodevfiles", "-1") for name in _GRANTS)
+    names = (*_GRANTS, *(name for facts in list_facts() for name in (*facts.gpu_lists, *facts.gpu_counts)))
+    return any(environ.get(name, "").lower() not in ("", "nodevfiles", "-1") for name in names)
 
 
-def find_job(environ: Mapping[str, str]) -> str:
-    """The scheduler whose job this is; empty outside a job."""
-    if environ.get("SGE_ROOT") and environ.get("JOB_ID"):
-        return "Grid Engine"
-    return next((name for variable, name in _JOBS.items() if environ.get(variable)), "")
+def find_job(environ: Mapping[str, str]) -> SchedulerFacts | None:
+    """The scheduler whose job this is; None outside a job."""
+    return next((facts for facts in list_facts(also_recognised=True) if facts.has_job(environ)), None)
 
 
 def name_host(view: View) -> str:

@@ -12,6 +12,7 @@ from kedge.model.counting import count_things
 from kedge.runtime.devices.gpu_advice import find_job, has_grant
 from kedge.runtime.devices.nvidia.card_selection import VARIABLE, select_cards
 from kedge.runtime.options import RunOptions
+from kedge.schedulers.choose import list_facts
 
 NAME = "gpu-selection"
 _DOCS = f"kedge help doctor {NAME}"
@@ -30,14 +31,16 @@ def check_selection(surroundings: Surroundings) -> list[Finding]:
         fix = fix or f"correct it, or 'unset {VARIABLE}'; 'nvidia-smi -L' lists the GPUs"
         return [Finding(NAME, WARNING, what.rstrip("."), why, fix, _DOCS)]
     job = find_job(surroundings.environ)
-    if value is None and job and gpus.driver.usable and not has_grant(surroundings.environ):
-        what = f"this {job} job was given no GPU, but {count_things(len(gpus.driver.usable), 'GPU')} can be opened"
+    if value is None and job is not None and gpus.driver.usable and not has_grant(surroundings.environ):
+        usable = count_things(len(gpus.driver.usable), "GPU")
+        what = f"this {job.title} job was given no GPU, but {usable} can be opened"
         why = "nothing keeps its programs from GPUs that other jobs were given: both get slow, or run out of memory"
         return [Finding(NAME, WARNING, what, why, f"request GPUs, or hide them: 'export {VARIABLE}='", _DOCS)]
     granted = _list_granted(surroundings)
     if value is None and granted and len(granted) < len(gpus.driver.usable):
         given = f"{count_things(len(granted), 'GPU')} ({','.join(granted)})"
-        what = f"this {job} job was given {given}, but {VARIABLE} is not set"
+        title = f"{job.title} " if job else ""
+        what = f"this {title}job was given {given}, but {VARIABLE} is not set"
         why = f"programs see all {len(gpus.driver.usable)} GPUs, those of other jobs too: sbatch --export=NIL, "
         why += "'env -i' and 'ssh' lose the variable"
         fix = "start programs with srun, which sets it for every task, or leave out what drops it"
@@ -54,7 +57,7 @@ def check_selection(surroundings: Surroundings) -> list[Finding]:
 
 
 def _list_granted(surroundings: Surroundings) -> list[str]:
-    """The numbers of the GPUs that Slurm says it gave this step or job."""
-    environ = surroundings.environ
-    told = environ.get("SLURM_STEP_GPUS") or environ.get("SLURM_JOB_GPUS") or ""
-    return [word.strip() for word in told.split(",") if word.strip().isdigit()]
+    """The numbers of the GPUs that the scheduler says it gave this step or job."""
+    values = (surroundings.environ.get(name) for facts in list_facts() for name in facts.gpu_lists)
+    granted = next(filter(None, values), "")
+    return [word.strip() for word in granted.split(",") if word.strip().isdigit()]

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from kedge.runtime.devices.driver_report import DriverReport, Lack
-from kedge.runtime.devices.gpu_advice import REQUESTS, advise_request, describe_absence, find_job, name_host
+from kedge.runtime.devices.gpu_advice import advise_request, describe_absence, find_job, name_host
 from kedge.runtime.devices.nvidia.driver import Driver, find_layout
 from kedge.runtime.devices.nvidia.libraries import find_libraries
 
@@ -81,11 +81,11 @@ def _explain_no_nodes(host: HostFacts, driver: Driver) -> Lack:
     job = find_job(host.environ)
     if driver.refused:
         node = driver.refused[0].node
-        if job:
+        if job is not None:
             return Lack(
                 "devices",
-                f"this node has GPUs, but this {job} job was given none (no permission for {node}).",
-                f"In the job script, {REQUESTS[job]}.",
+                f"this node has GPUs, but this {job.title} job was given none (no permission for {node}).",
+                f"In the job script, {job.ask_for_gpu}.",
             )
         return Lack(
             "devices",
