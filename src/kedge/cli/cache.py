@@ -26,18 +26,20 @@ _UNPACKED = "unpacked"  # on this node: not in the store, which other nodes may 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands and their arguments."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    show = commands.add_parser("show", help="where the store is, how large it is and may be, and the room around it")
-    listing = commands.add_parser("list", help="what is in the store; -v names every blob")
+    show = commands.add_parser("show", help="Show the cache's path, size, limit and free space")
+    listing = commands.add_parser("list", help="List the items in the cache; -v lists every blob")
     listing.add_argument("--type", "-T", choices=(*_TYPES, _UNPACKED), default="all", help="only this kind")
-    clean = commands.add_parser("clean", help="remove what nobody uses")
+    clean = commands.add_parser("clean", help="Remove unused items")
     clean.add_argument("--days", "-D", type=_parse_days, metavar="N", help="only what was not used for N days")
     clean.add_argument("--type", "-T", choices=_TYPES, default="all", help="only this kind")
     clean.add_argument("--node", action="store_true", help="not the store, but the images unpacked on this node")
     clean.add_argument("--force", "-f", action="store_true", help="do not ask")
     add_dry_run(clean)
-    limit = commands.add_parser("limit", help="show or set the size above which what was not used for longest goes")
+    limit = commands.add_parser(
+        "limit", help="Show or set the cache limit; least recently used items are removed first"
+    )
     limit.add_argument("size", metavar="SIZE", nargs="?", help="such as 20G; 'none' takes the limit away")
-    verify = commands.add_parser("verify", help="hash everything again, and drop what is damaged")
+    verify = commands.add_parser("verify", help="Verify all checksums and remove damaged items")
     for each in (show, listing, clean, limit, verify):
         add_settings(each, "cache_directory")
     for each in (show, listing, clean):

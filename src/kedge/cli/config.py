@@ -17,17 +17,19 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands and their arguments."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    commands.add_parser("show", help="every setting, its value and its source")
-    commands.add_parser("path", help="the configuration files")
-    get = commands.add_parser("get", help="the value of one setting")
+    commands.add_parser("show", help="Show all settings, their values and sources")
+    commands.add_parser("path", help="Show the paths of the configuration files")
+    get = commands.add_parser("get", help="Show the value of a setting")
     get.add_argument("key", metavar="KEY", help=_list_keys())
-    change = commands.add_parser("set", help="write a setting into your configuration file")
+    change = commands.add_parser("set", help="Change a setting in your configuration file")
     change.add_argument("key", metavar="KEY", help=_list_keys(in_files=True))
     change.add_argument("value", metavar="VALUE")
     add_dry_run(change)
-    fakeroot = commands.add_parser("fakeroot", help="what --fakeroot can do for a user, and what to ask the admins for")
+    fakeroot = commands.add_parser(
+        "fakeroot", help="Show what --fakeroot can do for a user and what administrators can add"
+    )
     fakeroot.add_argument("user", metavar="USER", nargs="?", default="", help="default: you")
-    remove = commands.add_parser("unset", help="remove a setting from your configuration file")
+    remove = commands.add_parser("unset", help="Remove a setting from your configuration file")
     remove.add_argument("key", metavar="KEY", help=_list_keys(in_files=True))
     add_dry_run(remove)
 

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands, as Apptainer's."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    add = commands.add_parser("add", help="add a key server")
+    add = commands.add_parser("add", help="Add a key server")
     add.add_argument("url", metavar="URL", help="such as https://keys.openpgp.org")
     add.add_argument("-o", "--order", metavar="N", type=int, default=0, help="its place in the list (default: last)")
     add.add_argument("-i", "--insecure", action="store_true", help="allow http")
-    commands.add_parser("list", help="list key servers in the order that kedge asks them")
-    remove = commands.add_parser("remove", help="remove a key server")
+    commands.add_parser("list", help="List key servers in the order that kedge asks them")
+    remove = commands.add_parser("remove", help="Remove a key server")
     remove.add_argument("url", metavar="URL")
 
 

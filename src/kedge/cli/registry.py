@@ -22,17 +22,17 @@ _LONGEST_PASSWORD = 64 << 10
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands and their arguments."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    login = commands.add_parser("login", help="check a user name and password and remember them, for Apptainer too")
+    login = commands.add_parser("login", help="Log in to a registry; Apptainer can use the login, too")
     login.add_argument("registry", metavar="HOST", help="such as nvcr.io, docker.io or localhost:5000")
     login.add_argument("-u", "--username", metavar="USER", help="for nvcr.io: '$oauthtoken', in single quotes")
     login.add_argument(
         "-p", "--password", metavar="PASSWORD", help="visible to others in 'ps': better --password-stdin"
     )
     login.add_argument("--password-stdin", action="store_true", help="read the password from standard input")
-    logout = commands.add_parser("logout", help="forget a login")
+    logout = commands.add_parser("logout", help="Remove a login")
     logout.add_argument("registry", metavar="HOST")
-    listing = commands.add_parser("list", help="which logins there are and where they come from; never the passwords")
-    tags = commands.add_parser("tags", help="the tags of a repository")
+    listing = commands.add_parser("list", help="List logins and where they are stored, without passwords")
+    tags = commands.add_parser("tags", help="List the tags of a repository")
     tags.add_argument("repository", metavar="NAME", help="such as nvcr.io/nvidia/pytorch")
     for each in (login, logout, listing):
         each.add_argument(

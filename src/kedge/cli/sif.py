@@ -23,19 +23,19 @@ _ARCHITECTURES = """1-386 2-amd64 3-arm 4-arm64 5-ppc64 6-ppc64le 7-mips 8-mipsl
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands and their arguments."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    whole = {"list": "list the objects", "header": "show the global header", "new": "make an empty file"}
+    whole = {"list": "List the objects", "header": "Show the global header", "new": "Create an empty file"}
     for name, text in whole.items():
         commands.add_parser(name, help=text).add_argument("file", metavar="FILE", type=read_image_path)
     for name, text in (
-        ("info", "show one object's descriptor"),
-        ("dump", "write one object to standard output"),
-        ("del", "delete one object"),
-        ("setprim", "make a system partition the primary one"),
+        ("info", "Show an object's descriptor"),
+        ("dump", "Write an object to standard output"),
+        ("del", "Delete an object"),
+        ("setprim", "Make a system partition the primary one"),
     ):
         one = commands.add_parser(name, help=text)
         one.add_argument("id", metavar="ID", type=int)
         one.add_argument("file", metavar="FILE", type=read_image_path)
-    _configure_add(commands.add_parser("add", help="add a file as an object"))
+    _configure_add(commands.add_parser("add", help="Add a file as an object"))
 
 
 def _configure_add(add: argparse.ArgumentParser) -> None:

@@ -7,7 +7,7 @@ kedge.toml, the command line, the checks and the reference are made from it.
 from __future__ import annotations
 
 from kedge.frozen import frozen
-from kedge.model.job import Parallel
+from kedge.model.job import LAUNCHERS, RUNTIMES, Parallel
 
 GROUPS = {
     "runs": "command and container",
@@ -83,7 +83,7 @@ FIELDS = (
         "program that starts tasks (default: the site's)",
         ("--launcher",),
         "PROGRAM",
-        ("srun", "ibrun", "mpirun", "mpiexec", "none"),
+        LAUNCHERS,
     ),
     JobField(
         "runtime",
@@ -92,7 +92,7 @@ FIELDS = (
         "program that starts the container (default: the site's)",
         ("--runtime",),
         "NAME",
-        ("kedge", "apptainer", "singularity", "pyxis"),
+        RUNTIMES,
     ),
     JobField("nv", "runs", "yes or no", "NVIDIA GPUs in the container (default: if GPUs are requested)", ("--nv",)),
     JobField("force", "runs", "yes or no", "submit even if the image does not run on the queue's GPUs", ("--force",)),

@@ -16,7 +16,7 @@ from kedge.posix.constants import MS_NODEV, MS_NOSUID
 from kedge.posix.views import DirectoryView
 from kedge.runtime.facts import HostFacts
 from kedge.runtime.options import RunOptions
-from kedge.runtime.processes.namespaces import OTHER_NAMESPACES, enter_other_namespaces, enter_user_namespace
+from kedge.runtime.start.namespaces import OTHER_NAMESPACES, enter_other_namespaces, enter_user_namespace
 
 USER_NAMESPACE = "a user namespace"
 WORK = "the work itself"

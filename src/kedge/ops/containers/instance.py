@@ -16,12 +16,12 @@ from kedge.posix.spawn import start_of
 from kedge.runtime.command_line.config_files import CONTAINER_SETTINGS, settle_options
 from kedge.runtime.facts import ImageFacts
 from kedge.runtime.host_facts import gather_host
-from kedge.runtime.processes.host_root import HostRoot
 from kedge.runtime.processes.instance_records import Instance, InstanceDirectory, check_name
 from kedge.runtime.processes.join_namespaces import join_namespaces
 from kedge.runtime.processes.rank_sharing import shapes_container
 from kedge.runtime.processes.supervise import run_supervised
 from kedge.runtime.start import joined_container as inside  # after joining, nothing of the host can be imported
+from kedge.runtime.start.host_root import HostRoot
 from kedge.runtime.start.run import add_fakeroot_namespaces, become, choose_restrictions, end_with
 
 if TYPE_CHECKING:

@@ -78,6 +78,18 @@ def node_directory(environ: Mapping[str, str]) -> str:
     return place
 
 
+def own_directory(path: str) -> str:
+    """A directory that only this user can write, made where it is missing; raises OSError where it is another's."""
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        status = os.lstat(path)
+        # Whoever may write to it could put another directory in its place while kedge uses it.
+        if status.st_uid != os.getuid() or not stat.S_ISDIR(status.st_mode) or status.st_mode & 0o022:
+            raise
+    return path
+
+
 def choose_node_directory(environ: Mapping[str, str]) -> str:
     """Where the directory is or would be made; always the same as long as it exists."""
     for name in _VARIABLES:

@@ -31,20 +31,22 @@ from kedge.posix.constants import (
     MS_UNBINDABLE,
 )
 from kedge.runtime.container_view import OPEN_DIRECTORY, ContainerView, Maker, make_inside, name_descriptor, open_inside
+from kedge.runtime.images.node_cache import node_directory, own_directory
 from kedge.runtime.mounts.operations import LATER, LOWER, MAY, MUST, NEW, OLD, SESSION, WARN, describe
-from kedge.runtime.processes.host_root import change_directory
+from kedge.runtime.start.host_root import change_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from kedge.runtime.mounts.ext3 import ExtServers
     from kedge.runtime.mounts.operations import Operation
     from kedge.runtime.mounts.squashfuse import FuseServer
-    from kedge.runtime.processes.host_root import HostRoot
+    from kedge.runtime.start.host_root import HostRoot
 
 _ATTRIBUTES = ((MS_RDONLY, MOUNT_ATTR_RDONLY), (MS_NOSUID, MOUNT_ATTR_NOSUID), (MS_NODEV, MOUNT_ATTR_NODEV))
 _KEPT_FLAGS = (MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_NOATIME, MS_NODIRATIME)  # as ST_* of statvfs
+_EMPTY_DIRECTORIES = ("/mnt", "/media", "/srv", "/var/empty", "/var/opt")  # their content is covered meanwhile
 _ST_RELATIME = 4096  # which has another number
 _HINTS = {
     "tmpfs": "the place must be a directory, in the image or below a bind",
@@ -435,3 +437,30 @@ def _find_hint(operation: Operation, problem: OSError) -> str | None:
 
 def void(_: object) -> None:
     """Takes a result that nobody needs."""
+
+
+def choose_base(environ: Mapping[str, str]) -> str:
+    """The directory on which a container is built: one of ours, or where nothing can be written one that is empty."""
+    for find_directory in (node_directory, _memory_directory):
+        try:
+            return own_directory(find_directory(environ) + "/session")
+        except _list_refusals():
+            continue
+    for folder in _EMPTY_DIRECTORIES:
+        try:
+            if not os.listdir(folder):
+                return folder
+        except OSError:
+            continue
+    return "/tmp"
+
+
+def _memory_directory(_: Mapping[str, str]) -> str:
+    return own_directory(f"/dev/shm/kedge-{os.getuid()}")
+
+
+def _list_refusals() -> tuple[type[Exception], ...]:
+    """What a directory that cannot be used raises; Python evaluates this only once something was raised."""
+    from kedge.errors import FileProblem, InvalidSetting, NoSpace  # late: success needs no errors
+
+    return OSError, FileProblem, InvalidSetting, NoSpace

@@ -12,7 +12,7 @@ import os
 from kedge.posix import libc
 from kedge.posix.constants import PR_SET_DUMPABLE
 from kedge.posix.spawn import parent_of, start_of
-from kedge.runtime.mounts.base_directory import own_directory
+from kedge.runtime.images.node_cache import own_directory
 from kedge.runtime.processes.join_namespaces import join_namespaces
 
 TYPE_CHECKING = False

@@ -18,13 +18,14 @@ from kedge.runtime.environment.payload import plan_payload
 from kedge.runtime.facts import Additions, ImageFacts
 from kedge.runtime.host_facts import find_terminal, gather_host, read_memory
 from kedge.runtime.images.mount_or_unpack import plan_root
-from kedge.runtime.mounts.base_directory import choose_base
-from kedge.runtime.mounts.builder import Builder
+from kedge.runtime.mounts.builder import Builder, choose_base
 from kedge.runtime.mounts.layering import choose_layering, plan_layers, plan_points
 from kedge.runtime.mounts.operations import render_plan
 from kedge.runtime.mounts.plan import PlanRequest, plan_container
-from kedge.runtime.processes.host_root import HostRoot
-from kedge.runtime.processes.namespaces import (
+from kedge.runtime.start.exec_program import Restrictions, is_own_interpreter, start_program
+from kedge.runtime.start.find_image import locate, unpack_overlays
+from kedge.runtime.start.host_root import HostRoot
+from kedge.runtime.start.namespaces import (
     OTHER_NAMESPACES,
     ROOT_ALONE,
     enter_other_namespaces,
@@ -34,8 +35,6 @@ from kedge.runtime.processes.namespaces import (
     try_namespaces,
     wants_user_namespace,
 )
-from kedge.runtime.start.exec_program import Restrictions, is_own_interpreter, start_program
-from kedge.runtime.start.find_image import locate, unpack_overlays
 
 # One of these is in the environment of every rank that a launcher counted: Open MPI, MPICH, MVAPICH, Cray, Slurm, Flux
 LAUNCHERS = (

@@ -11,19 +11,21 @@ from kedge.frozen import NOTHING, frozen
 from kedge.model.duration import parse_duration
 from kedge.model.memory import parse_memory
 from kedge.model.site import Queue, Site
+from kedge.schedulers.backend import Ask
+from kedge.schedulers.gridengine import FACTS
 
-QUEUES = ("qconf", "-sql")
-ENVIRONMENTS = ("qconf", "-spl")
-RESOURCES = ("qconf", "-sc")
-HOSTS = ("qconf", "-sel")
-LOADS = ("qhost",)
+_ENVIRONMENTS = ("qconf", "-spl")
+_RESOURCES = ("qconf", "-sc")
+_HOSTS = ("qconf", "-sel")
+_LOADS = ("qhost",)
+_MOST_HOSTS = 64  # that are asked one by one: more of them are taken to be like these
 # names that sites give to what counts GPUs and memory, the usual first
 _GPU_NAMES = ("gpu", "gpus", "ngpus", "ngpu", "gpu_card", "cuda", "nvidia_gpu")
 _MEMORY_NAMES = ("h_vmem", "mem_req", "memory", "mem", "virtual_free", "mem_free", "s_vmem")
 _ARCHES = (("amd64", "amd64"), ("x64", "amd64"), ("x86", "amd64"), ("arm64", "arm64"), ("aarch64", "arm64"))
 
 
-def show_argv(option: str, name: str) -> tuple[str, ...]:
+def _show_argv(option: str, name: str) -> tuple[str, ...]:
     """The call that shows one queue (-sq), host (-se), environment (-sp) or group of hosts (-shgrp_resolved)."""
     return ("qconf", option, name)
 
@@ -64,8 +66,25 @@ def find_groups(text: str) -> list[str]:
     return re.findall(r"@[\w.-]+", parse_settings(text).get("hostlist", ""))
 
 
-def discover_gridengine(texts: GridEngineTexts, name: str) -> Site:
-    """The site; what the parallel environments cannot do is in its notes."""
+def discover(name: str, _user: str, ask: Ask) -> Site:
+    """The site that Grid Engine describes."""
+    queues = {queue: ask(_show_argv("-sq", queue)) for queue in parse_names(ask(FACTS.queues))}
+    groups = {group for text in queues.values() for group in find_groups(text)}
+    environments = parse_names(ask(_ENVIRONMENTS, may_fail=True))
+    hosts = parse_names(ask(_HOSTS, may_fail=True))[:_MOST_HOSTS]
+    texts = GridEngineTexts(
+        queues=queues,
+        hosts={host: ask(_show_argv("-se", host), may_fail=True) for host in hosts},
+        groups={group: ask(_show_argv("-shgrp_resolved", group), may_fail=True) for group in sorted(groups)},
+        environments={name: ask(_show_argv("-sp", name), may_fail=True) for name in environments},
+        resources=ask(_RESOURCES, may_fail=True),
+        loads=ask(_LOADS, may_fail=True),
+    )
+    return read_site(texts, name)
+
+
+def read_site(texts: GridEngineTexts, name: str) -> Site:
+    """The site that such answers describe; what the parallel environments cannot do is in its notes."""
     resources = _read_resources(texts.resources)
     gpu = _find_resource(resources, _GPU_NAMES, {"INT", "DOUBLE", "RSMAP"})
     environments = {each: parse_settings(text).get("allocation_rule", "") for each, text in texts.environments.items()}
@@ -75,12 +94,12 @@ def discover_gridengine(texts: GridEngineTexts, name: str) -> Site:
     return Site(
         name=name,
         title=f"{name} (Grid Engine)",
-        scheduler="gridengine",
+        scheduler=FACTS.name,
         queues=queues,
         gpu_directive=f"-l {gpu.name}={{count}}" if gpu else None,
         options=options,
         launcher="mpirun",
-        interactive="qrsh",
+        interactive=FACTS.interactive[0],
         notes=_make_notes(resources, dict(options), environments),
     )
 

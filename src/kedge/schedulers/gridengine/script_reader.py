@@ -6,10 +6,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from kedge.batchscript.quantities import parse_array, parse_clock, parse_count, parse_gridengine_memory
-from kedge.batchscript.request import Reader, ScriptRequest, overlook, put_count, put_text
-from kedge.batchscript.script import Directive
 from kedge.model.job import Dependency, DependencyKind
+from kedge.schedulers.directive import Directive
+from kedge.schedulers.quantities import POWERS, parse_array, parse_clock, parse_count
+from kedge.schedulers.script_request import Reader, ScriptRequest, overlook, put_count, put_text
 
 _GPUS = ("gpu", "gpus", "ngpus", "ngpu", "cuda", "gpu_card", "gpu_cards")
 _MEMORY = ("h_vmem", "mem_free", "mem", "m_mem_free", "h_data", "virtual_free", "s_vmem", "mem_req", "memory")
@@ -18,13 +18,22 @@ _PSEUDO = {"$JOB_ID": "{id}", "$JOB_NAME": "{name}", "$TASK_ID": "{index}"}
 _SHARED_MEMORY = re.compile(r"smp|shm|shared|threads?|openmp|omp|orte_smp|multi_?thread|onenode|serial", re.I)
 
 
+def _parse_memory(text: str) -> int:
+    """Bytes, or with k, K, m, M, g, G behind it: small letters are powers of 1000, capitals of 1024."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgGtT]?)", text)
+    if found is None:
+        raise ValueError(f"'{text}' is not an amount of memory: write a number with K, M or G, such as 4G")
+    base = 1000 if found[2].islower() else 1024
+    return int(float(found[1]) * float(base ** POWERS[found[2].lower()]))
+
+
 def _read_resources(request: ScriptRequest, directive: Directive, value: str) -> None:
     for part in value.split(","):
         name, equals, wanted = part.partition("=")
         if name == "h_rt":
             request.put("time", parse_clock(wanted, needs_all=True), directive)
         elif name in _MEMORY:
-            request.put("memory_per_cpu", parse_gridengine_memory(wanted), directive)
+            request.put("memory_per_cpu", _parse_memory(wanted), directive)
         elif name in _GPUS:
             request.put("gpus_per_node", parse_count(wanted or "1"), directive)
         elif name in ("exclusive", "excl") and wanted.lower() in ("", "true", "1"):

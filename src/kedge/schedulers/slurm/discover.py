@@ -10,24 +10,26 @@ from kedge.errors import InvalidJob
 from kedge.frozen import frozen, replace
 from kedge.model.duration import parse_duration
 from kedge.model.site import Queue, Site
+from kedge.schedulers.backend import Ask
+from kedge.schedulers.slurm import FACTS
 
-PARTITIONS = ("scontrol", "-o", "show", "partition")
-NODES = ("sinfo", "-h", "-a", "-o", "%R|%D|%c|%m|%G|%N")  # one line for each kind of node in a partition
-HOSTS = ("scontrol", "-o", "show", "node")
-CONFIG = ("scontrol", "show", "config")
-QOS = ("sacctmgr", "-n", "-P", "show", "qos", "format=Name,MaxWall,MaxTRES,MinTRES")
+_PARTITIONS = ("scontrol", "-o", "show", "partition")
+_NODES = ("sinfo", "-h", "-a", "-o", "%R|%D|%c|%m|%G|%N")  # one line for each kind of node in a partition
+_HOSTS = ("scontrol", "-o", "show", "node")
+_CONFIG = ("scontrol", "show", "config")
+_QOS = ("sacctmgr", "-n", "-P", "show", "qos", "format=Name,MaxWall,MaxTRES,MinTRES")
 _MEGABYTE = 1 << 20
 _ARCHES = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64le"}
 _NOTHING = ("", "(null)", "N/A", "n/a", "NONE", "UNLIMITED", "INFINITE", "infinite", "0")
 _FIELD = re.compile(r"(\w+)=(\S*)")
 
 
-def associations_argv(user: str) -> tuple[str, ...]:
+def _associations_argv(user: str) -> tuple[str, ...]:
     """The limits of a user: at some sites the partitions show none, and these are the true ones."""
     return ("sacctmgr", "-n", "-P", "show", "assoc", f"user={user}", "format=Account,Partition,MaxNodes,MaxWall")
 
 
-def has_accounts(config: str) -> bool:
+def _has_accounts(config: str) -> bool:
     """Whether there is a database that sacctmgr can ask."""
     return _read_config(config).get("AccountingStorageType", "").endswith("slurmdbd")
 
@@ -59,8 +61,23 @@ class _Kind:
         return sum(count for _, count in self.gpus)
 
 
-def discover_slurm(texts: SlurmTexts, name: str) -> Site:
-    """The site; partitions that are down are left out."""
+def discover(name: str, user: str, ask: Ask) -> Site:
+    """The site that Slurm describes."""
+    config = ask(_CONFIG, may_fail=True)
+    has_accounts = _has_accounts(config)
+    texts = SlurmTexts(
+        partitions=ask(_PARTITIONS),
+        nodes=ask(_NODES),
+        hosts=ask(_HOSTS, may_fail=True),
+        config=config,
+        qos=ask(_QOS, may_fail=True) if has_accounts else "",
+        associations=ask(_associations_argv(user), may_fail=True) if has_accounts else "",
+    )
+    return read_site(texts, name)
+
+
+def read_site(texts: SlurmTexts, name: str) -> Site:
+    """The site that such answers describe; partitions that are down are left out."""
     arches = _read_arches(texts.hosts)
     kinds = _read_kinds(texts.nodes, arches)
     limits = _read_qos(texts.qos)
@@ -78,7 +95,7 @@ def discover_slurm(texts: SlurmTexts, name: str) -> Site:
     return Site(
         name=name,
         title=f"{title or name} (Slurm {config.get('SLURM_VERSION', '')})".replace(" )", ")"),
-        scheduler="slurm",
+        scheduler=FACTS.name,
         account=accounts.pop() if len(accounts) == 1 else "",
         queues=tuple(queues),
         mpi_type=_known(config.get("MpiDefault", "")).replace("none", ""),

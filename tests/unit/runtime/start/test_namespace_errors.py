@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.runtime.processes.namespace_errors import explain_refusal
+from kedge.runtime.start.namespace_errors import explain_refusal
 
 APPARMOR = "proc/sys/kernel/apparmor_restrict_unprivileged_userns"
 

@@ -10,10 +10,12 @@ from kedge.frozen import frozen
 from kedge.model.duration import parse_duration
 from kedge.model.memory import parse_memory
 from kedge.model.site import Queue, Site
+from kedge.schedulers.backend import Ask
+from kedge.schedulers.pbs import FACTS
 
-QUEUES = ("qstat", "-Qf")
-SERVER = ("qstat", "-Bf")
-NODES = ("pbsnodes", "-a")
+_QUEUES = FACTS.queues
+_SERVER = ("qstat", "-Bf")
+_NODES = ("pbsnodes", "-a")
 
 
 @frozen
@@ -25,8 +27,14 @@ class PbsTexts:
     nodes: str = ""
 
 
-def discover_pbs(texts: PbsTexts, name: str) -> Site:
-    """The site; queues that take no jobs, or none from users, are left out."""
+def discover(name: str, _user: str, ask: Ask) -> Site:
+    """The site that PBS describes."""
+    texts = PbsTexts(ask(_QUEUES), ask(_SERVER, may_fail=True), ask(_NODES, may_fail=True))
+    return read_site(texts, name)
+
+
+def read_site(texts: PbsTexts, name: str) -> Site:
+    """The site that such answers describe; queues that take no jobs, or none from users, are left out."""
     server = _read_blocks(texts.server, r"Server:\s*(\S+)")
     attributes = next(iter(server.values()), {})
     nodes = _read_blocks(texts.nodes, r"(\S+)\s*$")
@@ -39,10 +47,10 @@ def discover_pbs(texts: PbsTexts, name: str) -> Site:
     return Site(
         name=name,
         title=f"{next(iter(server), name)} (PBS{f' {version}' if version else ''})",
-        scheduler="pbs",
+        scheduler=FACTS.name,
         queues=tuple(queues),
         launcher="mpirun",
-        interactive="qsub",
+        interactive=FACTS.interactive[0],
     )
 
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 
-from kedge.batchscript.quantities import parse_array, parse_slurm_memory, parse_slurm_time
+from kedge.schedulers.quantities import POWERS, parse_array
 
 Check = Callable[[str], str]
-_ENDLESS = ("infinite", "unlimited", "-1")
+_TIME = re.compile(
+    r"(?:(?P<days>\d+)-(?P<dh>\d+)(?::(?P<dm>\d+))?(?::(?P<ds>\d+))?|(?P<a>\d+)(?::(?P<b>\d+))?(?::(?P<c>\d+))?)\Z"
+)
+ENDLESS_TIMES = ("infinite", "unlimited", "-1")
 _NODES = re.compile(r"-?(\d+)([km]?)(?:-(\d+)([km]?))?", re.I)
 _SCALE = {"": 1, "k": 1024, "m": 1024 * 1024}
 # a type of GPU may have any name, but not that of a broken number
@@ -46,6 +49,28 @@ _GPU_BIND = re.compile(
 )
 _GPU_FREQUENCY = re.compile(rf"(?:(?:memory=)?{_FREQUENCY}|verbose)(?:,(?:(?:memory=)?{_FREQUENCY}|verbose))*", re.I)
 _LIMITS = "AS CORE CPU DATA FSIZE MEMLOCK NOFILE NPROC RSS STACK ALL NONE"
+
+
+def parse_time(text: str) -> int:
+    """Seconds: minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S."""
+    found = _TIME.match(text)
+    if found is None:
+        raise ValueError(f"'{text}' is not a time: write minutes, H:MM:SS or D-HH:MM:SS")
+    if found["days"]:
+        hours, minutes, seconds = (int(found[name] or 0) for name in ("dh", "dm", "ds"))
+        return int(found["days"]) * 86400 + hours * 3600 + minutes * 60 + seconds
+    first, second, third = found["a"], found["b"], found["c"]
+    if third is not None:
+        return int(first) * 3600 + int(second) * 60 + int(third)
+    return int(first) * 60 + int(second or 0)
+
+
+def parse_memory(text: str) -> int:
+    """Bytes: a whole number of megabytes, or with K, M, G or T behind it, and a B if one likes."""
+    found = re.fullmatch(r"(\d+)(?:([KMGT])B?)?", text, re.I)
+    if found is None:
+        raise ValueError(f"'{text}' is not an amount of memory: write a whole number with K, M, G or T, such as 32G")
+    return int(found[1]) << 10 * POWERS[(found[2] or "m").lower()]
 
 
 def check_value(option: str, value: str) -> str:
@@ -90,7 +115,7 @@ def _parsed(parse: Callable[[str], object]) -> Check:
 
 
 def _check_time(value: str) -> str:
-    return "" if value.lower() in _ENDLESS else _parsed(parse_slurm_time)(value)
+    return "" if value.lower() in ENDLESS_TIMES else _parsed(parse_time)(value)
 
 
 def _check_nodes(value: str) -> str:
@@ -153,7 +178,7 @@ def _check_signal(value: str) -> str:
 
 _count = _fits(r"\+?0*[1-9]\d{0,8}", "a number above zero")
 _whole = _fits(r"\+?\d{1,9}", "a whole number")
-_memory = _parsed(parse_slurm_memory)
+_memory = _parsed(parse_memory)
 
 CHECKS: Mapping[str, Check] = {
     "--acctg-freq": _fits(r"(?:(?:task|energy|network|filesystem)=)?\d+(?:,\w+=\d+)*", "a frequency: write task=30"),

@@ -10,7 +10,8 @@ from kedge.errors import SchedulerFailed
 from kedge.model.job import Job
 from kedge.model.job_state import JobStatus
 from kedge.model.site import Site
-from kedge.schedulers.backend import Dialect, Query, ScriptContext
+from kedge.schedulers.backend import Backend, Dialect, Query, ScriptContext
+from kedge.schedulers.pbs import FACTS
 from kedge.schedulers.pbs.explanation import explain_status, is_stuck
 from kedge.schedulers.pbs.request import GRAMMAR, collect_batch, collect_request, is_scheduler_array
 from kedge.schedulers.pbs.status import parse_job_status
@@ -24,7 +25,7 @@ _SUBJOB = re.compile(r"(\d+)\[\](.*)_(\d+)")
 class _Pbs:
     """See `kedge.schedulers.backend.Backend`."""
 
-    name = "pbs"
+    name = FACTS.name
 
     def make_dialect(self, job: Job, place: ScriptContext) -> Dialect:
         """The dialect of one job's script."""
@@ -32,14 +33,14 @@ class _Pbs:
         if job.array is not None and not is_scheduler_array(job):
             index = f"{{PBS_ARRAY_INDEX:-{job.array.indices[0]}}}"
         return Dialect(
-            submit_word="qsub",
+            submit_word=FACTS.submit,
             job_id="$PBS_ARRAY_ID" if is_scheduler_array(job) else "$PBS_JOBID",
             numeric_id="${PBS_JOBID%%[!0-9]*}",
             array_index=index,
             first_node=('read -r first_node <"$PBS_NODEFILE"',),
             launcher="mpirun",
             host_file='"$PBS_NODEFILE"',
-            has_array_lists=False,
+            has_array_lists=FACTS.has_array_lists,
             opening=redirect_output(job, place),
         )
 
@@ -113,4 +114,4 @@ def _account_words(job: Job, site: Site) -> list[str]:
     return [site.account_option or "-A", require_word(account, "account")]
 
 
-PBS = _Pbs()
+BACKEND: Backend = _Pbs()

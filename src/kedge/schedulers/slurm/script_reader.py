@@ -6,15 +6,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from kedge.batchscript.quantities import (
-    parse_array,
-    parse_count,
-    parse_dependencies,
-    parse_slurm_memory,
-    parse_slurm_time,
-)
-from kedge.batchscript.request import Reader, ScriptRequest, overlook, put_count, put_parsed, put_text
-from kedge.batchscript.script import Directive
+from kedge.schedulers.directive import Directive
+from kedge.schedulers.quantities import parse_array, parse_count, parse_dependencies
+from kedge.schedulers.script_request import Reader, ScriptRequest, overlook, put_count, put_parsed, put_text
+from kedge.schedulers.slurm.option_values import ENDLESS_TIMES, parse_memory, parse_time
 
 _MAIL = {"begin": "begin", "end": "end", "fail": "fail"}
 _PATTERNS = {"%j": "{id}", "%A": "{id}", "%J": "{id}", "%x": "{name}", "%a": "{index}", "%%": "%"}
@@ -62,7 +57,7 @@ def _read_gpus(key: str) -> Reader:
 
 
 def _read_memory(request: ScriptRequest, directive: Directive, value: str) -> None:
-    size = parse_slurm_memory(value)
+    size = parse_memory(value)
     if size:
         request.put("memory", size, directive)
     else:  # all that the node has
@@ -70,7 +65,7 @@ def _read_memory(request: ScriptRequest, directive: Directive, value: str) -> No
 
 
 def _read_time(request: ScriptRequest, directive: Directive, value: str) -> None:
-    seconds = 0 if value.lower() in ("infinite", "unlimited", "-1") else parse_slurm_time(value)
+    seconds = 0 if value.lower() in ENDLESS_TIMES else parse_time(value)
     if seconds:
         request.put("time", seconds, directive)
     else:
@@ -135,8 +130,8 @@ READERS: Mapping[str, Reader] = {
     "--gpus-per-node": _read_gpus("gpus_per_node"),
     "--gpus-per-task": _read_gpus("gpus_per_task"),
     "--mem": _read_memory,
-    "--mem-per-cpu": put_parsed("memory_per_cpu", parse_slurm_memory),
-    "--mem-per-gpu": put_parsed("memory_per_gpu", parse_slurm_memory),
+    "--mem-per-cpu": put_parsed("memory_per_cpu", parse_memory),
+    "--mem-per-gpu": put_parsed("memory_per_gpu", parse_memory),
     "--time": _read_time,
     "--exclusive": _read_exclusive,
     "--account": put_text("account"),

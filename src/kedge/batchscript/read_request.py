@@ -3,21 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from kedge.batchscript import request_gridengine, request_pbs, request_slurm
-from kedge.batchscript.request import Reader, ScriptRequest
-from kedge.batchscript.script import TITLES, BatchScript, Directive
-from kedge.batchscript.slurm_values import check_value
+from kedge.batchscript.script import BatchScript
 from kedge.model.site import Queue, Site
-
-_READERS: Mapping[str, Mapping[str, Reader]] = {
-    "slurm": request_slurm.READERS,
-    "gridengine": request_gridengine.READERS,
-    "pbs": request_pbs.READERS,
-}
-
-HETEROGENEOUS = ("hetjob", "packjob")  # between the parts of a job whose nodes differ
+from kedge.schedulers.choose import find_language
+from kedge.schedulers.directive import Directive
+from kedge.schedulers.script_request import ScriptRequest
 
 
 def read_request(script: BatchScript, site: Site | None = None) -> ScriptRequest:
@@ -25,7 +15,7 @@ def read_request(script: BatchScript, site: Site | None = None) -> ScriptRequest
     request = ScriptRequest(script.scheduler)
     current = request
     for directive in script.live:
-        if directive.option in HETEROGENEOUS:
+        if directive.option in script.language.separators:
             current = ScriptRequest(script.scheduler)
         _read_directive(current, directive)
         if current is not request:
@@ -37,21 +27,20 @@ def read_request(script: BatchScript, site: Site | None = None) -> ScriptRequest
 
 def _read_directive(request: ScriptRequest, directive: Directive) -> None:
     value = directive.value or ""
+    language = find_language(directive.scheduler)
     if directive.problem:
         request.leave(directive, directive.problem, is_refused=directive.problem != "unknown")
-    elif (
-        directive.scheduler == "slurm" and directive.value is not None and (why := check_value(directive.option, value))
-    ):
+    elif directive.value is not None and (why := language.check_value(directive.option, value)):
         request.leave(directive, why, is_refused=True)
-    elif directive.scheduler not in _READERS:
-        request.leave(directive, f"kedge does not read options of {TITLES[directive.scheduler]}", words="")
-    elif (reader := _READERS[directive.scheduler].get(directive.option)) is not None:
+    elif language.readers is None:
+        request.leave(directive, f"kedge does not read options of {language.facts.title}", words="")
+    elif (reader := language.readers.get(directive.option)) is not None:
         try:
             reader(request, directive, value)
         except ValueError as error:
-            request.leave(directive, str(error), is_refused=directive.scheduler != "slurm")
+            request.leave(directive, str(error), is_refused=language.readers_refuse)
     elif directive.scheduler != request.scheduler:
-        request.leave(directive, f"{directive.raw.strip()} is a line of {TITLES[directive.scheduler]}", words="")
+        request.leave(directive, f"{directive.raw.strip()} is a line of {language.facts.title}", words="")
     else:
         request.leave(directive)
 

@@ -13,7 +13,8 @@ from kedge.frozen import replace
 from kedge.model.job import Job
 from kedge.model.job_state import JobStatus
 from kedge.model.site import Site
-from kedge.schedulers.backend import Dialect, Query, ScriptContext
+from kedge.schedulers.backend import Backend, Dialect, Query, ScriptContext
+from kedge.schedulers.gridengine import FACTS
 from kedge.schedulers.gridengine.accounts import parse_accounts
 from kedge.schedulers.gridengine.detail import parse_job_detail
 from kedge.schedulers.gridengine.explanation import explain_status, is_in_error
@@ -28,14 +29,14 @@ from kedge.schedulers.qsub_directives import merge_directives, redirect_output, 
 from kedge.schedulers.script import render_body
 
 DIALECT = Dialect(
-    submit_word="qsub",
+    submit_word=FACTS.submit,
     job_id="$JOB_ID",
     numeric_id="JOB_ID",
-    array_index="SGE_TASK_ID",
+    array_index=FACTS.job_mark,
     first_node=('read -r first_node _ <"$PE_HOSTFILE"',),
     launcher="mpirun",
-    has_array_lists=False,
-    first_index=1,
+    has_array_lists=FACTS.has_array_lists,
+    first_index=FACTS.first_index,
     has_dependency_kinds=False,
 )
 _ID = re.compile(r"^\s*(\d+)(?:\.\d+-\d+:\d+)?\s*$|^Your job(?:-array)? (\d+)[. ]", re.MULTILINE)
@@ -46,7 +47,7 @@ _DIRECTIVE_IN_TEXT = re.compile(r"^#\$", re.MULTILINE)
 class _GridEngine:
     """See `kedge.schedulers.backend.Backend`."""
 
-    name = "gridengine"
+    name = FACTS.name
 
     def make_dialect(self, job: Job, place: ScriptContext) -> Dialect:
         """The dialect of one job's script."""
@@ -143,4 +144,4 @@ def _hide(lines: Sequence[str]) -> tuple[str, ...]:
     return tuple(_DIRECTIVE_IN_TEXT.sub(" #$", line) for line in lines)
 
 
-GRIDENGINE = _GridEngine()
+BACKEND: Backend = _GridEngine()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The queue of this machine, for laptops and single servers: `LOCAL` is its Backend.
+"""The backend for the queue of this host.
 
 Its programs are kedge's own (`kedge local-queue`), which read `#KEDGE` lines as sbatch reads its own. What only a
 cluster has (accounts, queues, mail) means nothing here and is left out, so that one description serves both.
@@ -21,6 +21,7 @@ from kedge.model.site import Site
 from kedge.posix.ourselves import own_command
 from kedge.schedulers.backend import Backend, Dialect, Query, ScriptContext
 from kedge.schedulers.exits import explain_exit, explain_memory, explain_timeout
+from kedge.schedulers.local import FACTS
 from kedge.schedulers.script import render_body
 
 DIALECT = Dialect(
@@ -37,7 +38,7 @@ _THINGS = {"cpus": "processors", "memory": "memory", "gpus": "GPUs"}
 
 
 class _Local:
-    name = "local"
+    name = FACTS.name
 
     @staticmethod
     def render(job: Job, site: Site, place: ScriptContext) -> str:
@@ -126,7 +127,7 @@ class _Local:
         return status.state is State.HELD and status.reason in ("DependencyNeverSatisfied", "BadConstraints")
 
 
-LOCAL: Backend = _Local()
+BACKEND: Backend = _Local()
 
 
 def _ask_for(job: Job) -> dict[str, str]:

@@ -6,13 +6,22 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from kedge.batchscript.quantities import parse_array, parse_clock, parse_count, parse_dependencies, parse_pbs_memory
-from kedge.batchscript.request import Reader, ScriptRequest, put_parsed, put_text
-from kedge.batchscript.script import Directive
+from kedge.schedulers.directive import Directive
+from kedge.schedulers.quantities import POWERS, parse_array, parse_clock, parse_count, parse_dependencies
+from kedge.schedulers.script_request import Reader, ScriptRequest, put_parsed, put_text
 
 _MAIL = {"b": "begin", "e": "end", "a": "fail"}
 _CHUNK = {"ncpus": "cpus", "mpiprocs": "tasks_per_node", "ngpus": "gpus_per_node", "ompthreads": "cpus_per_task"}
 _TORQUE = {"ppn": "tasks_per_node", "gpus": "gpus_per_node"}
+
+
+def _parse_memory(text: str) -> int:
+    """Bytes, or with kb, mb, gb or tb behind it."""
+    found = re.fullmatch(r"(\d+)([kmgtp]?)(b|w)?", text, re.I)
+    if found is None:
+        raise ValueError(f"'{text}' is not an amount of memory: write a whole number with mb or gb, such as 32gb")
+    size = int(found[1]) << 10 * POWERS[found[2].lower()]
+    return size * 8 if (found[3] or "").lower() == "w" else size
 
 
 def _read_resources(request: ScriptRequest, directive: Directive, value: str) -> None:
@@ -27,7 +36,7 @@ def _read_resources(request: ScriptRequest, directive: Directive, value: str) ->
             _read_torque_nodes(request, directive, wanted)
         elif name in ("mem", "pmem", "vmem"):
             key = "memory_per_cpu" if name == "pmem" else "memory"
-            request.put(key, parse_pbs_memory(wanted), directive)
+            request.put(key, _parse_memory(wanted), directive)
         elif name == "ncpus":
             request.put("cpus_per_task", parse_count(wanted), directive)
         elif name in ("ngpus", "gpus"):
@@ -53,7 +62,7 @@ def _read_select(request: ScriptRequest, directive: Directive, value: str) -> No
         if name in _CHUNK:
             request.put(_CHUNK[name], parse_count(wanted) if wanted != "0" else 0, directive)
         elif name == "mem":
-            request.put("memory", parse_pbs_memory(wanted), directive)
+            request.put("memory", _parse_memory(wanted), directive)
         elif name in ("gpu_model", "gpu_type"):
             request.put("gpu_type", wanted, directive)
         else:

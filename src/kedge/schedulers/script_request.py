@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from kedge.batchscript.quantities import parse_count
-from kedge.batchscript.script import Directive
+from kedge.schedulers.directive import Directive, show_option
+from kedge.schedulers.quantities import parse_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +96,6 @@ class ScriptRequest:
 
 
 Reader = Callable[[ScriptRequest, Directive, str], None]
-
-
-def show_option(directive: Directive) -> str:
-    """`--nodes=2`, `-l h_rt=60`: an option as it could be written again."""
-    if not directive.option:
-        return directive.value or ""
-    if directive.value is None:
-        return directive.option
-    separator = "=" if directive.option.startswith("--") else " "
-    return f"{directive.option}{separator}{directive.value}"
 
 
 def put_text(key: str) -> Reader:
