@@ -223,6 +223,6 @@ def _check_job_name(job: str, text: str) -> str:
 def _refuse_dependency(text: str) -> InvalidJob:
     kinds = ", ".join(f"{kind}:JOB" for kind in DependencyKind)
     return InvalidJob(
-        f"'{text[:100]}' names no job to wait for",
+        f"'{text[:100]}' is not a job to wait for",
         hint=f"give a job's id or name, or one of {kinds}; repeat the option for several jobs",
     )
