@@ -35,7 +35,14 @@ from kedge.frozen import frozen, list_defaults, list_names, replace
 from kedge.model.job_state import JobStatus, decode_status
 from kedge.model.output_pattern import shorten_id
 from kedge.posix.files import explain, explained, write_atomically
-from kedge.posix.private import ANY_MODE, OTHERS_WRITE, make_private, read_own_file, refuse_changed, refuse_intruders
+from kedge.posix.private_files import (
+    ANY_MODE,
+    OTHERS_WRITE,
+    make_private,
+    read_own_file,
+    refuse_changed,
+    refuse_intruders,
+)
 
 _LIMIT = 1 << 20  # bytes of a file of a record; larger ones are somebody else's
 _FINAL_LIMIT = 1 << 26  # the last word has a line for each task of an array

@@ -13,9 +13,9 @@ from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.doctor.surroundings import Surroundings
 from kedge.frozen import frozen
 from kedge.model.site import Queue, Site
+from kedge.posix.bounded_threads import answer_within
 from kedge.posix.process import Finished, run_program
 from kedge.posix.programs import find_program
-from kedge.posix.questions import answer_within
 from kedge.schedulers.advice import find_advice, find_missing_setup
 from kedge.sites.compare import compare_sites
 

@@ -87,7 +87,7 @@ def _take_file(job: Job, path: Path, settings: Settings) -> StagedImage:
 def _refuse_program(job: Job, path: Path, settings: Settings) -> KedgeError | None:
     """The error for a program where the image should be, with the lines to type; None where it is a broken image."""
     from kedge.errors import UnsupportedFormat  # late: only for an error
-    from kedge.formats.sif.identify import FileKind, identify_bytes
+    from kedge.formats.identify import FileKind, identify_bytes
 
     start = b""
     if path.is_file():

@@ -143,7 +143,7 @@ class Workplace:
 
 def make_passing_store(folder: Path) -> Path:
     """A place for a store that lives as long as this process; those that killed processes left are removed."""
-    from kedge.posix.owners import own_name, owner_is_gone
+    from kedge.posix.owned_names import own_name, owner_is_gone
 
     with explained(folder):
         for left in folder.glob(f"{_PASSING_STORE}.*"):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 
-from kedge.posix.handover import StartAttempt, hand_over, is_own_program
+from kedge.posix.exec_from_memory import StartAttempt, hand_over, is_own_program
 from kedge.runtime.start.become import refuse_text
 
 _GLANCE = 4096

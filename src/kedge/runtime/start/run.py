@@ -171,7 +171,7 @@ def restrain(options: RunOptions, host: HostFacts) -> Restraint:
     restraint = Restraint(is_root=options.fakeroot or host.uid == 0)
     if wants_user_namespace(options, host.uid) and is_own_interpreter():
         # late: where the system's Python runs this it is not needed
-        from kedge.posix.handover import can_hand_over
+        from kedge.posix.exec_from_memory import can_hand_over
         from kedge.runtime.processes.handing_over import HandingOver, explain_exposure
 
         if can_hand_over():
