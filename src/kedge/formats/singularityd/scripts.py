@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*\Z")
 # Apptainer looks for this very line; scripts that have it run in its embedded shell, so the image needs none.
-_EVAL_LINE = 'eval "set ${SINGULARITY_OCI_RUN}"'
+EVAL_LINE = 'eval "set ${SINGULARITY_OCI_RUN}"'
 
 _TEMPLATE = """#!/bin/sh
 OCI_ENTRYPOINT={entrypoint}
@@ -77,7 +77,7 @@ def render_runscript(entrypoint: Sequence[str], command: Sequence[str]) -> str:
         entrypoint=_quote_single(_join_evaluated(entrypoint)),
         command=_quote_single(_join_evaluated(command)),
         literal=literal,
-        evaluate=_EVAL_LINE,
+        evaluate=EVAL_LINE,
     )
 
 
