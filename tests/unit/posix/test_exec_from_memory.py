@@ -84,7 +84,7 @@ def test_other_machines_run_it(machine: str, tmp_path: Path) -> None:
 
 def hand_over(script: str, *, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """Run a Python script that ends by handing over."""
-    head = "import os, sys\nfrom kedge.posix.exec_from_memory import Attempt, hand_over\n"
+    head = "import os, sys\nfrom kedge.posix.exec_from_memory import StartAttempt as Attempt, hand_over\n"
     return subprocess.run(
         [sys.executable, "-c", head + textwrap.dedent(script)],
         env={"PYTHONPATH": str(REPOSITORY / "src"), "PATH": os.environ["PATH"], "SECRET": "of the caller"},
