@@ -43,9 +43,9 @@ from kedge.ops.images.pull import Pulled
 from kedge.ops.images.push import Pushed
 from kedge.ops.images.unpack import Unpacked
 from kedge.ops.jobs import submit as submitting
-from kedge.ops.jobs.clusters import Cluster, open_cluster
-from kedge.ops.jobs.handle import JobHandle
-from kedge.ops.jobs.places import locate_job
+from kedge.ops.jobs.cluster import Cluster, open_cluster
+from kedge.ops.jobs.find_job import locate_job
+from kedge.ops.jobs.job_handle import JobHandle
 from kedge.ops.setup.workplace import Workplace
 from kedge.posix.process import Finished, describe_status
 from kedge.runtime.start.step import name_step, run_step

@@ -70,7 +70,7 @@ def test_python_jobs_are_objects(me: JobUser) -> None:
     state, name, logs, reason, problem, second, cancelled, kept = run_python(me, HANDLE)
     assert (state, name, logs, kept) == ("failed", "from python", "hello\n", "failed")
     assert "status 3" in str(reason)
-    assert "did not end well" in str(problem)
+    assert " failed with exit code " in str(problem)
     assert str(second).splitlines()[-1] == "1"
     assert cancelled == "cancelled"
 

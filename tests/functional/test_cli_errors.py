@@ -33,12 +33,13 @@ def test_errors_are_rendered_exactly(tmp_path: Path) -> None:
     assert done.returncode == 14
     assert done.stdout == ""
     assert done.stderr == (
-        "kedge: cannot reach https://me:***@reg.example/v2/\n"
-        "  url: https://me:***@reg.example/v2/?token=***\n"
-        "  stderr: one\n"
-        "    two\n"
-        "hint: check the name\n"
+        "kedge: cannot reach https://me:***@reg.example/v2/\n  stderr: one\n    two\nhint: check the name\n"
     )
+
+
+@pytest.mark.parametrize("words", [("-v", "fail", "known"), ("fail", "known", "--verbose")])
+def test_errors_with_verbose_have_all_details(tmp_path: Path, words: tuple[str, ...]) -> None:
+    assert "  url: https://me:***@reg.example/v2/?token=***\n" in run_kedge(tmp_path, *words).stderr
 
 
 def test_errors_cannot_steer_the_terminal(tmp_path: Path) -> None:
@@ -80,8 +81,6 @@ def test_errors_of_files_are_explained(tmp_path: Path) -> None:
     assert done.returncode == 30
     assert done.stderr == (
         "kedge: no-such-file: No such file or directory\n"
-        "  path: no-such-file\n"
-        "  errno: ENOENT\n"
         "hint: check the spelling; relative names are looked up from the current directory\n"
     )
 

@@ -16,8 +16,8 @@ import pytest
 
 from kedge.errors import InstanceProblem, UsageError
 from kedge.posix.spawn import start_of
-from kedge.runtime.mounts.fuse import can_use_fuse, find_squashfuse
-from kedge.runtime.processes.instances import Instance, InstanceDirectory, check_name
+from kedge.runtime.mounts.squashfuse import can_use_fuse, find_squashfuse
+from kedge.runtime.processes.instance_records import Instance, InstanceDirectory, check_name
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 from tests.builders.waiting import wait_until
 

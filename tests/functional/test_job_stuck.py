@@ -38,13 +38,13 @@ def test_stuck_jobs_end_every_wait(user: QueueUser) -> None:
     words = ("--site", "local", "--after", "afterok:1", "-", "true")
     waited = user.run("submit", "--wait", *words, check=False)
     assert waited.returncode == JobStuck.exit_code
-    assert "the job 2 (true) never begins by itself: 2 held" in waited.stderr
+    assert "job 2 (true) will never start: 2 is held" in waited.stderr
     for verb in (("wait",), ("wait", "2", "1"), ("logs", "-f")):
         done = user.run(verb[0], "--site", "local", *verb[1:], check=False)
         assert done.returncode == JobStuck.exit_code, done.stderr
         assert WHY in done.stderr
     shown = user.run("status", "--site", "local").stdout
-    assert f"  held, and never begins by itself\n    {WHY}" in shown
+    assert f": held, will never start\n    {WHY}" in shown
     told = json.loads(user.run("status", "--json", "--site", "local").stdout)
     assert told["tasks"][0]["stuck"] is True
 

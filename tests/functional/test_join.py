@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from kedge.posix.spawn import start_of
-from kedge.runtime.processes.join import KINDS
+from kedge.runtime.processes.join_namespaces import KINDS
 from tests.requirements import require_root, require_user_namespaces
 
 JOIN = """
 import os, sys
 from kedge.errors import KedgeError
-from kedge.runtime.processes.join import join
+from kedge.runtime.processes.join_namespaces import join_namespaces
 try:
-    must_fork = join(int(sys.argv[1]), start=int(sys.argv[2]))
+    must_fork = join_namespaces(int(sys.argv[1]), start=int(sys.argv[2]))
 except KedgeError as problem:
     sys.exit(f"{problem.exit_code} {problem.message}")
 if must_fork and (child := os.fork()):

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import ImageNotFound, NoSpace
-from kedge.runtime.mounts.fuse import can_use_fuse
-from kedge.runtime.start.one_time_image import remove_passing
+from kedge.runtime.mounts.squashfuse import can_use_fuse
+from kedge.runtime.start.temporary_image import remove_temporary_image
 from tests.builders.containers import Runner, each_role, give_to, list_left, make_sandbox, run_after
 from tests.builders.images import add_shell_image, noise
 from tests.builders.small_disks import small_disk
@@ -210,7 +210,7 @@ def test_disable_cache_removes_no_other_folder_that_a_record_names(tmp_path: Pat
     (real / "lock").touch()
     folder = tmp_path / name
     folder.symlink_to(real) if name.endswith("link") else real.rename(folder)
-    remove_passing(str(folder / "root"))
+    remove_temporary_image(str(folder / "root"))
     assert (folder / "root").is_dir()
 
 

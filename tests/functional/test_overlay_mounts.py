@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.runtime.mounts import ext_mounts
+from kedge.runtime.mounts import ext3
 from tests.builders.servers import wait_until_unused
 from tests.requirements import require_program, require_root, require_user_namespaces
 
@@ -24,7 +24,7 @@ import json, os, sys
 from kedge.errors import KedgeError
 from kedge.posix import libc
 from kedge.posix.constants import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, MS_BIND, MS_REC, MS_SLAVE
-from kedge.runtime.mounts.ext_mounts import ExtImage, ExtServers, mount_ext
+from kedge.runtime.mounts.ext3 import ExtImage, ExtServers, mount_ext
 from kedge.runtime.mounts.overlay_mount import mount_overlay
 
 base, image = sys.argv[1:3]
@@ -44,9 +44,9 @@ def enter_beside(image, offset=0, size=0, *, writable):
     servers.adopt()
     return servers
 
-def prepare(*directories):
+def prepare(*folders):
     libc.mount("kedge", base, "tmpfs", 0, "mode=755")
-    for directory in directories:
+    for folder in folders:
         os.makedirs(f"{base}/{folder}")
 
 def write(path, text="x"):
@@ -254,7 +254,7 @@ def test_fuse_overlayfs_reads_squashfs_layers(place):
     found = perform(
         place,
         """
-        from kedge.runtime.mounts.fuse import FuseServer, find_squashfuse, mount_squashfuse
+        from kedge.runtime.mounts.squashfuse import FuseServer, find_squashfuse, mount_squashfuse
         from kedge.runtime.mounts.overlay_mount import mount_fuse
         server = FuseServer()
         enter_mounts()
@@ -326,14 +326,14 @@ def test_an_underlay_shows_all_of_the_image_and_what_was_missing(place):
     found = perform(
         place,
         """
-        from kedge.runtime.enter import Builder
+        from kedge.runtime.mounts.builder import Builder
         from kedge.runtime.mounts.underlay import plan_underlay
         from kedge.posix.views import DirectoryView
         enter_mounts()
         builder = Builder(base, lambda level, text: answer(said=text))
         builder.prepare()
         libc.mount("image", base + "/lower", "tmpfs", 0, "")
-        for directory in ("etc/ssl", "usr/bin", "usr/lib/deep", "home", "var"):
+        for folder in ("etc/ssl", "usr/bin", "usr/lib/deep", "home", "var"):
             os.makedirs(f"{base}/lower/{folder}")
         for name in ("etc/passwd", "usr/bin/tool", "usr/lib/deep/lib"):
             write(f"{base}/lower/{name}", name)
@@ -496,7 +496,7 @@ def test_without_fuse2fs_the_error_says_what_to_install(place):
     found = perform(
         place,
         """
-        import kedge.runtime.mounts.ext_mounts as module
+        import kedge.runtime.mounts.ext3 as module
         module.find_program = lambda name: ""
         try:
             ExtServers([ExtImage(image, 0, 0, writable=False)], base)
@@ -515,10 +515,10 @@ def test_a_server_that_never_mounts_is_given_up_and_ended(tmp_path, monkeypatch)
     program.chmod(0o755)
     image.touch()
     (tmp_path / "place").mkdir()
-    monkeypatch.setattr(ext_mounts, "_PATIENCE", 0.3)
+    monkeypatch.setattr(ext3, "_PATIENCE", 0.3)
     lock = os.open(image, os.O_RDONLY | os.O_CLOEXEC)
-    wanted = ext_mounts.ExtImage(str(image), 0, 0, writable=False)
-    said = ext_mounts.start_server(str(program), wanted, str(tmp_path / "place"), lock)
+    wanted = ext3.ExtImage(str(image), 0, 0, writable=False)
+    said = ext3.start_server(str(program), wanted, str(tmp_path / "place"), lock)
     os.close(lock)
     assert "did not mount it within 0.3 s" in said
     wait_until_unused(image)

@@ -15,7 +15,7 @@ from tests.builders.containers import Runner, each_role, give_to, make_sandbox, 
 from tests.requirements import require_root
 
 READ_ONLY = (
-    "for directory in /tmp /var/tmp /dev/shm; do mount --bind $folder $folder; mount -o remount,bind,ro $folder; done"
+    "for folder in /tmp /var/tmp /dev/shm; do mount --bind $folder $folder; mount -o remount,bind,ro $folder; done"
 )
 
 

@@ -16,8 +16,8 @@ import pytest
 
 from kedge.posix.spawn import start_of
 from kedge.runtime.options import RunOptions
-from kedge.runtime.processes import sharing
-from kedge.runtime.processes.sharing import find_launch, has_companions, make_key
+from kedge.runtime.processes import rank_sharing
+from kedge.runtime.processes.rank_sharing import find_launch, has_companions, make_key
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 from tests.requirements import require_user_namespaces
 
@@ -27,20 +27,20 @@ import os, sys, time
 from kedge.posix.spawn import replace_process
 from kedge.posix import libc
 from kedge.posix.constants import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, MS_PRIVATE, MS_REC
-from kedge.runtime.processes.sharing import Sharing
+from kedge.runtime.processes.rank_sharing import Sharing
 from kedge.runtime.processes.supervise import run_supervised
 
-directory, key, built, kind, code = sys.argv[1:]
+folder, key, built, kind, code = sys.argv[1:]
 uid, gid, has_pid = os.getuid(), os.getgid(), kind == "pid"
 
 def program():
-    replace_process(sys.executable, [sys.executable, "-c", code, directory], os.environ)
+    replace_process(sys.executable, [sys.executable, "-c", code, folder], os.environ)
 
 def build():
     if os.path.exists(f"{folder}/slow"):
         os.write(1, b"building\\n")
         time.sleep(60)
-    libc.mount("shared", directory, "tmpfs", 0)
+    libc.mount("shared", folder, "tmpfs", 0)
     if has_pid:
         libc.mount("proc", "/proc", "proc", 0)
     open(f"{folder}/mounted", "w").close()
@@ -139,9 +139,9 @@ def end(rank: Rank) -> str:
 
 
 def record_of(key: str) -> Path:
-    folder = Path(sharing.find_private_folder()) / "sharing"
+    folder = Path(rank_sharing.find_private_directory()) / "sharing"
     folder.mkdir(mode=0o700, exist_ok=True)
-    return folder / sharing.make_digest(key)
+    return folder / rank_sharing.make_digest(key)
 
 
 def test_sharing_sixteen_ranks_have_one_container(ranks: Callable[..., Rank], key: str) -> None:
@@ -256,11 +256,11 @@ def test_sharing_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch
     for place in (bad, good):
         place.mkdir()
     (bad / f"kedge-{os.getuid()}").symlink_to(tmp_path)
-    monkeypatch.setattr(sharing, "_PLACES", (str(tmp_path / "missing"), str(bad), str(good)))
-    assert sharing.find_private_folder() == f"{good}/kedge-{os.getuid()}"
+    monkeypatch.setattr(rank_sharing, "_PLACES", (str(tmp_path / "missing"), str(bad), str(good)))
+    assert rank_sharing.find_private_directory() == f"{good}/kedge-{os.getuid()}"
     (good / f"kedge-{os.getuid()}").chmod(0o777)
     with pytest.raises(Exception, match="a directory of our own"):
-        sharing.find_private_folder()
+        rank_sharing.find_private_directory()
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ def test_sharing_launch_without_a_name_is_told_by_the_parent(environ: dict[str, 
 
 def test_sharing_launch_of_hydra_is_known_below_a_script() -> None:
     """Nothing names such a launch; the first process above that has no rank's variables is the launcher's."""
-    code = "import os; from kedge.runtime.processes.sharing import find_launch; print(find_launch(os.environ))"
+    code = "import os; from kedge.runtime.processes.rank_sharing import find_launch; print(find_launch(os.environ))"
     ranks = [
         subprocess.run(
             ["/bin/sh", "-c", f'{script} "$0" -c "$1"; exit $?', sys.executable, code],

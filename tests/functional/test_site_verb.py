@@ -98,7 +98,7 @@ def test_site_list_shows_all_and_warns_of_broken_ones(place: Place) -> None:
     assert done.returncode == 0
     names = [line.split()[0] for line in done.stdout.splitlines()[1:]]
     assert names == sorted([*(path.stem for path in SHIPPED.glob("*.toml")), "bad"])
-    assert "(gone) AIST ABCI 2.0" in done.stdout
+    assert "(retired) AIST ABCI 2.0" in done.stdout
     assert f"{place.profiles}/bad.toml line 1: tilte: there is no such key" in done.stderr
     told = {each["name"]: each for each in json.loads(place.site("list", "--json").stdout)}
     assert (told["bad"]["origin"], told["abci2"]["origin"], told["abci2"]["is_retired"]) == ("user", "shipped", True)
@@ -123,7 +123,7 @@ def test_site_show_of_a_broken_profile_names_the_line(place: Place) -> None:
 
 def test_site_check_tells_whether_a_job_fits(place: Place) -> None:
     good = place.site("check", "tacc-frontera", "--gpus", "4", "--time", "2h", "--nodes", "2")
-    assert (good.returncode, good.stdout) == (0, "tacc-frontera serves this, with --tasks 2 --queue rtx\n")
+    assert (good.returncode, good.stdout) == (0, "tacc-frontera accepts this job; kedge adds --tasks 2 --queue rtx\n")
     assert good.stderr == "rtx gives all GPUs of a node without asking: 4 on each\n"
     bad = place.site("check", "zih-alpha", "--gpus", "16")
     assert bad.returncode == 71
@@ -152,9 +152,9 @@ def test_site_init_writes_a_profile_from_slurm(place: Place) -> None:
     done = place.site("init", "tiny", SLURM_CONF="/x")
     assert done.returncode == 0, done.stderr
     path = place.profiles / "tiny.toml"
-    assert done.stderr == f"{path} describes tiny (Slurm 22.05.8): 4 queues\n"
+    assert done.stderr == f"Wrote {path}: tiny (Slurm 22.05.8), 4 partitions\n"
     assert list(place.profiles.iterdir()) == [path]
-    assert place.site("check", "tiny", SLURM_CONF="/x").stdout == "the profile of tiny says what the scheduler says\n"
+    assert place.site("check", "tiny", SLURM_CONF="/x").stdout == "The profile of tiny matches the scheduler\n"
     again = place.site("init", "tiny", SLURM_CONF="/x")
     assert again.returncode == 31
     assert place.site("init", "tiny", "--force", SLURM_CONF="/x").returncode == 0

@@ -240,7 +240,7 @@ def test_supervise_terminal_stop_and_continue(program: str) -> None:
         terminal.close()
 
 
-@pytest.mark.parametrize("module", ["supervise", "join", "sharing"])
+@pytest.mark.parametrize("module", ["supervise", "join_namespaces", "rank_sharing"])
 def test_supervise_modules_on_the_way_of_a_start_are_lean(module: str) -> None:
     code = f"import sys; sys.path[:0] = sys.argv[1:]; import kedge.runtime.processes.{module}; print(*sys.modules)"
     done = subprocess.run(

@@ -18,7 +18,7 @@ import pytest
 from kedge.errors import FileProblem, ImageNotFound, NoSpace, UnsupportedFormat
 from kedge.model.manifest import OCI_INDEX, OCI_MANIFEST
 from kedge.model.tree import ContentSink, Node, NodeKind
-from kedge.runtime.images import unpacked as node
+from kedge.runtime.images import node_cache
 from tests.builders.busybox import read_busybox
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 from tests.builders.images import add_rich_image, make_config, noise, rich_layers
@@ -110,7 +110,7 @@ def test_unpack_registry_image_is_found_by_name_without_network(runner: Runner) 
         (done,) = unpack(runner, reference)
     environ = runner.variables()
     if runner.uid == os.getuid():
-        assert node.find_named(reference, "", environ) == done["root"]
+        assert node_cache.find_by_reference(reference, "", environ) == done["root"]
     root = Path(done["root"])
     assert (root / "data/replaced").read_bytes() == b"above"
     assert (root / "data/setuid").stat().st_mode & 0o7777 == 0o755

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.runtime.images.roots import check_kernel_mount
+from kedge.runtime.images.mount_or_unpack import check_kernel_mount
 from tests.builders.containers import Runner, each_role, make_sandbox
 from tests.requirements import require_program, require_root
 
@@ -63,7 +63,7 @@ def test_damaged_image_leaves_no_device(runner: Runner, sif: Path) -> None:
 
 
 def test_mount_loop_refuses_an_odd_offset(tmp_path: Path) -> None:
-    from kedge.runtime.mounts.loop import mount_loop
+    from kedge.runtime.mounts.loop_device import mount_loop
 
     with pytest.raises(OSError, match="multiple of 512"):
         mount_loop("/dev/null", 31, 4096, str(tmp_path), "squashfs")
@@ -82,7 +82,7 @@ def test_mount_loop_can_write_and_works_on_old_kernels(tmp_path: Path, is_old: b
     code = (
         "import sys; from kedge.posix import constants, libc\n"
         f"constants.LOOP_CONFIGURE = {0x4CFF if is_old else 0x4C0A}\n"
-        "from kedge.runtime.mounts.loop import mount_loop\n"
+        "from kedge.runtime.mounts.loop_device import mount_loop\n"
         "libc.unshare(constants.CLONE_NEWNS); libc.mount('none', '/', '', constants.MS_REC | constants.MS_PRIVATE)\n"
         "file, target = sys.argv[1:]\n"
         "mount_loop(file, 4096, 4 << 20, target, 'ext4', writable=True)\n"

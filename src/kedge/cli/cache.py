@@ -12,7 +12,7 @@ from kedge.errors import UsageError
 from kedge.model.size import format_size
 from kedge.ops.setup import cache
 from kedge.ops.setup.config import format_size as format_exactly
-from kedge.runtime.images.unpacked_store import NodeStore, list_node, report_node
+from kedge.runtime.images.node_cache_writer import NodeCache, list_node, report_node
 from kedge.settings import SETTINGS, SettingSource, parse_value
 from kedge.store.eviction import CacheItem, ItemKind
 
@@ -139,7 +139,7 @@ def _clean(arguments: argparse.Namespace, console: Console) -> None:
 
 
 def _clean_node(arguments: argparse.Namespace, console: Console) -> None:
-    node = NodeStore(console.settings, console.progress)
+    node = NodeCache(console.settings, console.progress)
     if not console.dry_run and not arguments.force and console.is_interactive:
         found = node.clean(arguments.days, dry_run=True)
         size = format_size(sum(entry.size for entry in found))

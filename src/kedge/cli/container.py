@@ -119,7 +119,7 @@ class Speaker:
         """Whether no other task of this job and no other rank has said this; on a terminal it is always said."""
         if os.isatty(2):
             return True
-        from kedge.runtime.processes.said import say_first  # late: hardly anything is said once
+        from kedge.runtime.processes.say_once import say_first  # late: hardly anything is said once
 
         return say_first(text, os.environ, self._uid, is_shim=self.options.shim)
 
@@ -162,6 +162,7 @@ def report(problem: BaseException, words: list[str], options: RunOptions) -> int
     prepare_streams()
     shown = GlobalOptions(
         json=options.json or _has_leading(words[1:], "--json"),
+        verbose=options.verbose,
         debug=options.debug,
         nocolor=options.nocolor,
         shim=options.shim,

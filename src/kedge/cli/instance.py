@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kedge.cli.console import Console
-    from kedge.runtime.processes.instances import Instance
+    from kedge.runtime.processes.instance_records import Instance
 
 _STARTING = ("start", "run")  # their options are those of containers, which `flags` reads
 
@@ -116,7 +116,11 @@ def _report(problem: BaseException, words: list[str], options: RunOptions) -> in
 
     prepare_streams()
     shown = GlobalOptions(
-        json=options.json or "--json" in words, debug=options.debug, nocolor=options.nocolor, shim=options.shim
+        json=options.json or "--json" in words,
+        verbose=options.verbose,
+        debug=options.debug,
+        nocolor=options.nocolor,
+        shim=options.shim,
     )
     if getattr(problem, "is_reported", False) and not options.json:
         return getattr(problem, "exit_code", 1)

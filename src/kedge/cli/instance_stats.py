@@ -11,7 +11,7 @@ from kedge.ops.containers.instance_stats import InstanceUsage, measure
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.runtime.processes.instances import Instance
+    from kedge.runtime.processes.instance_records import Instance
 
 _INTERVAL = 1.0  # seconds
 _HEADINGS = ("INSTANCE NAME", "CPU USAGE", "MEM USAGE / LIMIT", "MEM %", "BLOCK I/O", "PIDS")

@@ -30,11 +30,19 @@ def read_image_path(text: str) -> Path:
 class GlobalOptions:
     """What the global options say, wherever on the command line they stood."""
 
-    def __init__(self, *, json: bool = False, debug: bool = False, nocolor: bool = False, shim: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        json: bool = False,
+        verbose: int = 0,
+        debug: bool = False,
+        nocolor: bool = False,
+        shim: bool = False,
+    ) -> None:
         self.json = json
         self.quiet = False
         self.silent = False
-        self.verbose = 0
+        self.verbose = verbose
         self.debug = debug
         self.nocolor = nocolor
         self.shim = shim  # called by a name of Apptainer's: messages begin as Apptainer's do

@@ -29,6 +29,17 @@ _BUG_STATUS = 3
 # What the world can do to a file or stream that is open already; anything else without a file name is a bug.
 _NO_BUG = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.ENOTCONN, errno.ESTALE)
 _FATAL = "FATAL:   "  # as Apptainer writes it
+# Fields that nobody needs to act on an error: shown with --verbose and in JSON.
+_DETAILS = frozenset(
+    (
+        *("errno", "status", "request", "url", "detail", "reached", "received", "promised", "PATH"),
+        *("offset", "field", "first bytes", "bytes", "member", "object", "type", "table", "file size", "limit"),
+        *("digest", "manifest", "config", "layer", "expected", "found", "signed"),
+        *("mediaType", "Content-Type", "Content-Length", "next page", "prefix", "token service"),
+        *("reason", "key", "entry", "site", "queue", "scheduler", "runtime", "version", "machine", "repository"),
+        *("reference", "memory", "needed", "usable", "upper", "link", "target", "tags judged", "tags not known enough"),
+    )
+)
 
 
 def report_failure(problem: BaseException, argv: Sequence[str], options: GlobalOptions) -> int:
@@ -83,16 +94,20 @@ def _understand(problem: BaseException) -> KedgeError | None:
     return None
 
 
-def _render_error(error: KedgeError, *, color: bool = False, is_shim: bool = False) -> str:
+def _render_error(error: KedgeError, *, color: bool = False, is_shim: bool = False, is_verbose: bool = False) -> str:
     """The error as people read it: message, context, hint; names of files and answers of servers cannot steer it.
 
+    Without --verbose details are left out, and what the message or the hint says already.
     Through a shim it begins as Apptainer's errors do, which tools look for, and the rest stands below it.
     """
     paint = paint_text if color else leave_plain
     edge = " " * len(_FATAL) if is_shim else ""
     begin = paint(_FATAL, "bad") if is_shim else paint("kedge:", "bad") + " "
     lines = [begin + _make_safe(error.message)]
+    shown = error.message + (error.hint or "")
     for name, value in error.context.items():
+        if not is_verbose and (name in _DETAILS or value in shown):
+            continue
         first, *more = _make_safe(value).splitlines() or [""]
         lines.append(f"{edge or '  '}{name}: {first}")
         lines.extend(f"{edge}    {line}" for line in more)
@@ -102,7 +117,12 @@ def _render_error(error: KedgeError, *, color: bool = False, is_shim: bool = Fal
 
 
 def _render(error: KedgeError, options: GlobalOptions) -> str:
-    return _render_error(error, color=has_style(sys.stderr, options, os.environ), is_shim=options.shim)
+    return _render_error(
+        error,
+        color=has_style(sys.stderr, options, os.environ),
+        is_shim=options.shim,
+        is_verbose=bool(options.verbose or options.debug),
+    )
 
 
 def _make_safe(text: str) -> str:

@@ -28,16 +28,22 @@ class State(StrEnum):
     UNKNOWN = "unknown"  # the scheduler said a word that is not in our tables
 
     @property
+    def word(self) -> str:
+        """The state as people read it, in sacct's words; --json and Python keep the value."""
+        return _SACCT_WORDS.get(self, self.value)
+
+    @property
     def is_final(self) -> bool:
-        """Whether nothing will change any more. LOST is not: accounts may be written later."""
+        """Whether the state can no longer change. LOST is not final: accounting may be written later."""
         return self in _FINAL
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing to wait for."""
+        """Whether waiting for it is pointless: it ended, or is lost."""
         return self in _FINAL or self is State.LOST
 
 
+_SACCT_WORDS = {State.QUEUED: "pending", State.DONE: "completed"}
 _FINAL = frozenset(
     (
         State.DONE,
@@ -80,6 +86,15 @@ class JobStatus:
         if self.pending_indices:
             return f"{self.id}_[{self.pending_indices}]"
         return self.id if self.index is None else f"{self.id}_{self.index}"
+
+    @property
+    def outcome(self) -> str:
+        """The state, with the signal or exit code of a failure: `completed`, `failed with exit code 3`."""
+        if self.state is State.FAILED and self.signal:
+            return f"{self.state.word} with signal {self.signal}"
+        if self.state is State.FAILED and self.exit_code is not None:
+            return f"{self.state.word} with exit code {self.exit_code}"
+        return self.state.word
 
     def as_dict(self) -> dict[str, object]:
         """The status as `--json` prints it."""

@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 
 from kedge.runtime.command_line.shim_file import make_shim
-from kedge.runtime.processes.subordinate import find_helper
+from kedge.runtime.processes.subordinate_ids import find_helper
 from tests.builders.apptainer import PEER_USER
 from tests.interop.conformance.case import HOME, Case
 from tests.interop.conformance.images import build_images, make_images

@@ -19,7 +19,7 @@ from kedge.model.tree import find
 from kedge.model.tree_view import TreeView
 from kedge.posix import libc
 from kedge.posix.views import DirectoryView, TableView
-from kedge.runtime.live_view import LiveView
+from kedge.runtime.container_view import ContainerView
 
 if TYPE_CHECKING:
     from kedge.posix.views import View
@@ -89,7 +89,7 @@ def test_views_find_what_the_kernel_finds(entries: dict[str, bytes | str | None]
             pytest.skip("this kernel has no openat2")
         tree, source = read_folder(root, FolderOptions())
         descriptor = os.open(root, os.O_PATH | os.O_DIRECTORY)
-        live = LiveView(descriptor)
+        live = ContainerView(descriptor)
         views: list[View] = [
             DirectoryView(str(root)),
             DirectoryView(str(root), is_still=True),

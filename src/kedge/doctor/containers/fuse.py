@@ -10,10 +10,10 @@ from kedge.doctor.finding import NOTE, OK, Finding
 from kedge.doctor.surroundings import Surroundings
 from kedge.posix import libc
 from kedge.posix.constants import MS_NODEV, MS_NOSUID
-from kedge.runtime.images.roots import check_kernel_mount
-from kedge.runtime.mounts.ext_mounts import needs_servers
-from kedge.runtime.mounts.fuse import can_use_fuse, find_squashfuse
+from kedge.runtime.images.mount_or_unpack import check_kernel_mount
+from kedge.runtime.mounts.ext3 import needs_servers
 from kedge.runtime.mounts.fuse_program import find_program, is_privileged
+from kedge.runtime.mounts.squashfuse import can_use_fuse, find_squashfuse
 
 _DEVICE = "/dev/fuse"
 _INSTALL = "conda install -c conda-forge {0}, or ask the administrators for the package {0}"

@@ -9,7 +9,7 @@ from pathlib import Path
 from kedge.doctor.containers.trial import KernelRefusal, try_namespaces
 from kedge.doctor.finding import FAIL, NOTE, OK, Finding
 from kedge.doctor.surroundings import Surroundings
-from kedge.runtime.refusals import explain_refusal
+from kedge.runtime.start.namespace_errors import explain_refusal
 
 NAME = "user-namespaces"
 _MARKS = (".dockerenv", "run/.containerenv", ".singularity.d")

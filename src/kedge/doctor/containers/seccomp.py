@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kedge.doctor.finding import NOTE, OK, Finding
 from kedge.doctor.surroundings import Surroundings
-from kedge.runtime.processes.emulation import find_emulation
+from kedge.runtime.processes.fakeroot_emulation import prepare_emulation
 
 _ACTIONS = "proc/sys/kernel/seccomp/actions_avail"
 
@@ -23,7 +23,7 @@ def check_seccomp(surroundings: Surroundings) -> list[Finding]:
             mode = ""
     if not mode:
         return [_refuse("the kernel offers no seccomp filters")]
-    if find_emulation(os.uname().machine) is None:
+    if prepare_emulation(os.uname().machine) is None:
         return [_refuse(f"the filter is not written for {os.uname().machine}")]
     outer = " (a filter of an outer container or service is on this shell)" if mode == "2" else ""
     return [Finding("seccomp", OK, f"filters can be used{outer}")]

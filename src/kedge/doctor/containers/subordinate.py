@@ -10,7 +10,7 @@ from kedge.doctor.surroundings import Surroundings
 from kedge.posix.views import DirectoryView
 from kedge.runtime.environment.identity import find_user
 from kedge.runtime.facts import HostFacts
-from kedge.runtime.processes.subordinate import find_helper, find_range, plan_maps
+from kedge.runtime.processes.subordinate_ids import find_helper, find_range, plan_maps
 
 NAME = "subordinate-ids"
 _FIRST, _COUNT = 100000, 65536  # as useradd gives them

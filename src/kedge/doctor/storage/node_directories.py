@@ -11,7 +11,7 @@ from kedge.doctor.storage.cache_home import StoragePlace, describe_room, find_ex
 from kedge.doctor.surroundings import Surroundings
 from kedge.errors import KedgeError
 from kedge.model.size import format_size
-from kedge.runtime.images.unpacked import choose_place, describe_place
+from kedge.runtime.images.node_cache import choose_node_directory, describe_storage
 
 _LITTLE = 10**9
 _ROOM_FOR_ROOT = 20 * 10**9  # one large framework image, unpacked, roughly
@@ -26,7 +26,7 @@ def check_temporary(surroundings: Surroundings) -> list[Finding]:
     origin = str(settings.sources["temporary_directory"])
     is_there = is_folder(path)
     flags = os.statvfs(path).f_flag if is_there else 0
-    kept_on = describe_place(str(path)) if is_there else ""
+    kept_on = describe_storage(str(path)) if is_there else ""
     place = look_at(path, origin, surroundings)
     return [judge_temporary(place, is_there=is_there, kept_on=kept_on, is_noexec=bool(flags & os.ST_NOEXEC))]
 
@@ -63,11 +63,11 @@ def check_node_place(surroundings: Surroundings) -> list[Finding]:
     if chosen is not None:
         environ["KEDGE_NODEDIR"] = str(chosen)
     try:
-        path = Path(choose_place(environ))
+        path = Path(choose_node_directory(environ))
     except KedgeError as problem:
         why = "image files can only be mounted then, and references cannot be run at all"
         return [Finding("node-place", FAIL, problem.message, why, problem.hint or "", "guides/doctor.md#node-place")]
-    return [judge_node_place(look_at(path, "", surroundings), describe_place(str(find_existing(path))))]
+    return [judge_node_place(look_at(path, "", surroundings), describe_storage(str(find_existing(path))))]
 
 
 def judge_node_place(place: StoragePlace, kept_on: str) -> Finding:

@@ -15,20 +15,20 @@ from kedge.posix.files import explained, write_atomically
 from kedge.posix.spawn import start_of
 from kedge.runtime.command_line.config_files import CONTAINER_SETTINGS, settle_options
 from kedge.runtime.facts import ImageFacts
-from kedge.runtime.gather import gather_host
-from kedge.runtime.processes.instances import Instance, InstanceDirectory, check_name
-from kedge.runtime.processes.join import join
-from kedge.runtime.processes.sharing import shapes_container
+from kedge.runtime.host_facts import gather_host
+from kedge.runtime.processes.instance_records import Instance, InstanceDirectory, check_name
+from kedge.runtime.processes.join_namespaces import join_namespaces
+from kedge.runtime.processes.rank_sharing import shapes_container
 from kedge.runtime.processes.supervise import run_supervised
-from kedge.runtime.start import inside  # after joining, nothing of the host can be imported
-from kedge.runtime.start.run import add_inner, become, end_with, restrain
-from kedge.runtime.way_back import WayBack
+from kedge.runtime.start import joined_container as inside  # after joining, nothing of the host can be imported
+from kedge.runtime.start.host_root import HostRoot
+from kedge.runtime.start.run import add_fakeroot_namespaces, become, choose_restrictions, end_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kedge.runtime.options import RunOptions
-    from kedge.runtime.processes.sharing import Sharing
+    from kedge.runtime.processes.rank_sharing import Sharing
 
     Say = Callable[[str, str], None]
 
@@ -38,7 +38,7 @@ _GLANCE = 0.1  # seconds: a start script that fails at once is said at once
 
 
 def start_instance(options: RunOptions, name: str, environ: Mapping[str, str], say: Say) -> Instance:
-    """Start a container that stays; returns when its program has begun."""
+    """Start a container that stays; returns when its program has started."""
     check_name(name)
     if options.is_foreign:
         raise RuntimeUnsuited(
@@ -146,13 +146,13 @@ def run_in_instance(options: RunOptions, say: Say) -> int:
     options.instance = instance.name
     joined = _Joined(instance, options)
     try:
-        if join(instance.pid, start=instance.start):
+        if join_namespaces(instance.pid, start=instance.start):
             joined.enter()
             run_supervised(lambda: end_with(joined.start(options, say)), with_init=False)
         joined.enter()
         return joined.start(options, say)
     except BaseException:
-        joined.way_back.take_if_inside()
+        joined.host_root.restore_if_inside()
         raise
 
 
@@ -162,23 +162,23 @@ class _Joined:
     def __init__(self, instance: Instance, options: RunOptions) -> None:
         self.instance = instance
         self.host = gather_host(os.environ)
-        self.way_back = WayBack()
+        self.host_root = HostRoot()
         self.sharing: Sharing | None = None
-        self.restraint = restrain(options, self.host)
-        self._inside: inside.Inside | None = None
+        self.restrictions = choose_restrictions(options, self.host)
+        self._inside: inside.JoinedContainer | None = None
 
     def enter(self) -> None:
         """Remember the container's root, and look out of it."""
-        self._inside = inside.Inside(self.way_back)
+        self._inside = inside.JoinedContainer(self.host_root)
 
     def start(self, options: RunOptions, say: Say) -> int:
         """Become the program."""
         assert self._inside is not None
         if options.fakeroot:
-            add_inner(self)
+            add_fakeroot_namespaces(self)
         image = ImageFacts(view=self.host.view, path=self.instance.image, kind=self.instance.kind)
         payload = self._inside.plan(options, self.host, image, say)
-        self.restraint.emulate = self._inside.emulate
+        self.restrictions.emulate = self._inside.emulate
         return become(self, payload)
 
 
@@ -224,9 +224,9 @@ def stop_instances(
 def _forget(folder: InstanceDirectory, instance: Instance) -> None:
     """Remove what was made for an instance that has ended."""
     if instance.passing:
-        from kedge.runtime.start.one_time_image import remove_passing  # late: only with --disable-cache
+        from kedge.runtime.start.temporary_image import remove_temporary_image  # late: only with --disable-cache
 
-        remove_passing(instance.passing)
+        remove_temporary_image(instance.passing)
     folder.remove(instance)
 
 

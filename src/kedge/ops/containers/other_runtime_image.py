@@ -17,10 +17,10 @@ from kedge.posix.views import DirectoryView, TableView
 from kedge.runtime.adapters import Adapter, ForeignImage
 from kedge.runtime.facts import HostFacts, ImageFacts
 from kedge.runtime.images.image_file import ImageFile, compare_machine, identify
-from kedge.runtime.images.unpacked import find_named, find_unpacked, hold, is_volatile, read_config
-from kedge.runtime.mounts.layers_above import explain_readonly_image
+from kedge.runtime.images.node_cache import find_by_reference, find_unpacked, hold_image, is_volatile, read_config
+from kedge.runtime.mounts.overlay_options import explain_readonly_image
 from kedge.runtime.options import RunOptions
-from kedge.runtime.start.find_image import choose_machine, look_on_node, prepare
+from kedge.runtime.start.find_image import choose_architecture, find_on_node, unpack_in_child
 from kedge.settings import SETTINGS, Settings
 
 Say = Callable[[str, str], None]
@@ -102,10 +102,10 @@ def _unpack(options: RunOptions, found: ImageFile | None, host: HostFacts) -> Fo
     if options.writable:
         raise explain_readonly_image(options.image, found.kind if found else "reference")
     root = _find_current(options, found, host)
-    if options.pull in ("newer", "always") or not root or hold(root) < 0:
-        prepare(options, options.image)
+    if options.pull in ("newer", "always") or not root or hold_image(root) < 0:
+        unpack_in_child(options, options.image)
         root = _find_root(options, found, host)
-        if not root or hold(root) < 0:
+        if not root or hold_image(root) < 0:
             raise FileProblem(f"{options.image} was unpacked, and is gone already", hint="the node's place is too full")
     facts = ImageFacts(view=DirectoryView(root), path=options.image, kind="folder", oci_config=read_config(root))
     return ForeignImage(root, "folder", facts)
@@ -113,13 +113,17 @@ def _unpack(options: RunOptions, found: ImageFile | None, host: HostFacts) -> Fo
 
 def _find_current(options: RunOptions, found: ImageFile | None, host: HostFacts) -> str:
     is_looked_up = found is None and options.pull == "auto"
-    return look_on_node(options, host, is_asked=False) if is_looked_up else _find_root(options, found, host)
+    return find_on_node(options, host, is_asked=False) if is_looked_up else _find_root(options, found, host)
 
 
 def _find_root(options: RunOptions, found: ImageFile | None, host: HostFacts) -> str:
     if found is not None:
         return find_unpacked(found, host.environ)
-    return "" if is_volatile(options.image) else find_named(options.image, choose_machine(options, host), host.environ)
+    return (
+        ""
+        if is_volatile(options.image)
+        else find_by_reference(options.image, choose_architecture(options, host), host.environ)
+    )
 
 
 def _have_file(kind: str, options: RunOptions, found: ImageFile | None, say: Say) -> tuple[Path, bytes]:

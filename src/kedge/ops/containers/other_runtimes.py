@@ -19,7 +19,7 @@ from kedge.runtime.adapters import Adapter, ForeignPlan, apply_rules, find_adapt
 from kedge.runtime.command_line.binds import collect_binds
 from kedge.runtime.command_line.shim_file import is_shim
 from kedge.runtime.facts import Additions, HostFacts, ImageFacts
-from kedge.runtime.gather import gather_host
+from kedge.runtime.host_facts import gather_host
 from kedge.runtime.options import RunOptions
 
 Say = Callable[[str, str], None]

@@ -17,7 +17,7 @@ from kedge.frozen import replace
 from kedge.model.platform import Platform
 from kedge.ops.explain.host_target import describe_host
 from kedge.ops.explain.queue_target import find_queue_target
-from kedge.runtime.gather import gather_host
+from kedge.runtime.host_facts import gather_host
 from kedge.settings import Settings
 
 _DRIVER = re.compile(r"[Rr]?(\d{3}(?:\.\d{1,4}){0,3})")

@@ -13,7 +13,7 @@ from kedge.model.reference import Reference, Transport
 from kedge.ops.images.cached_image import CachedFormat, provide_cached
 from kedge.ops.images.write_image import write_sif
 from kedge.ops.setup.workplace import Workplace
-from kedge.runtime.images.unpacked_store import NodeStore
+from kedge.runtime.images.node_cache_writer import NodeCache
 
 
 def find_mountable(text: str, workplace: Workplace, problem: NoSpace | FileProblem, *, policy: str) -> Path:
@@ -29,7 +29,7 @@ def find_mountable(text: str, workplace: Workplace, problem: NoSpace | FileProbl
 def _is_of_node(problem: KedgeError, workplace: Workplace) -> bool:
     """Whether it is the node's place that is full, read-only or missing, and not the cache's or the image's."""
     try:
-        place = NodeStore(workplace.settings).place
+        place = NodeCache(workplace.settings).place
     except FileProblem:
         return True
     return Path(str(problem.context.get("path", ""))).is_relative_to(place)

@@ -30,9 +30,9 @@ from kedge.ops.setup.workplace import LOOKUP_PATIENCE, Workplace
 from kedge.ops.sources.classify import Source, classify
 from kedge.posix.files import explained
 from kedge.runtime.images.image_file import ImageFile, identify
-from kedge.runtime.images.lookups import describe_login, find_current
-from kedge.runtime.images.unpacked import find_named, is_volatile
-from kedge.runtime.images.unpacked_store import Build, Built, NodeStore
+from kedge.runtime.images.node_cache import find_by_reference, is_volatile
+from kedge.runtime.images.node_cache_writer import Build, Built, NodeCache
+from kedge.runtime.images.tag_lookups import describe_login, find_current
 from kedge.store.store import Store
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def unpack(text: str, workplace: Workplace, *, policy: str = "auto", once: str =
     """
     began = time.monotonic()
     reference = Reference.parse(text)
-    node = NodeStore(workplace.settings, workplace.progress)
+    node = NodeCache(workplace.settings, workplace.progress)
     unpacker = _Unpacker(text, reference, workplace, node, policy, once)
     try:
         done = unpacker.run()
@@ -102,7 +102,7 @@ class _Unpacker:
     text: str
     reference: Reference
     workplace: Workplace
-    node: NodeStore
+    node: NodeCache
     policy: str
     once: str
 
@@ -113,7 +113,7 @@ class _Unpacker:
         source = classify(self.reference)
         machine = self.workplace.settings.architecture or ""
         is_new = is_volatile(self.text) or bool(self.once)
-        found = "" if is_new else find_named(self.text, machine, self.node.environ)
+        found = "" if is_new else find_by_reference(self.text, machine, self.node.environ)
         if found and (self.policy in ("missing", "never") or (self.policy == "auto" and self._is_current(machine))):
             return _Done(Path(found), Path(found).parent.name, False)
         done = self._unpack_local() if source.is_local else self._ask(source, found)
@@ -155,7 +155,7 @@ class _Unpacker:
 
         if self.once:
             with watch_memory("the unpacking"):
-                return _Done(self.node.make_passing(self.once, source, build), self.once, True)
+                return _Done(self.node.make_temporary(self.once, source, build), self.once, True)
         force = self.policy == "always" or self.reference.transport is Transport.HOST
         with watch_memory("the unpacking"):
             root, is_new = self.node.make(identity, source, build, force=force)

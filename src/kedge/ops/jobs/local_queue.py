@@ -184,8 +184,8 @@ def _reopen(root: Path) -> LocalQueue:
     return queue
 
 
-def start_waiting(queue: LocalQueue, environ: Mapping[str, str]) -> None:
-    """Let begin who may."""
+def start_pending(queue: LocalQueue, environ: Mapping[str, str]) -> None:
+    """Start the pending jobs that have room."""
     take_turn(queue, environ)
 
 

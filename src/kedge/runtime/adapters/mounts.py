@@ -9,8 +9,8 @@ from kedge.runtime.adapters.request import RuntimeCall
 from kedge.runtime.command_line.flags import list_names
 from kedge.runtime.environment.home import choose_home
 from kedge.runtime.facts import LIBRARIES, Bind
+from kedge.runtime.mounts.plan import is_system_directory
 from kedge.runtime.mounts.scratch import list_scratch
-from kedge.runtime.plan import is_systems
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ def _add_temporary(request: RuntimeCall, mounts: Mounts, absent: set[str]) -> No
 
 def _is_bound_folder(cwd: str, binds: list[Bind]) -> bool:
     """Whether the current directory is bound: not a system's directory, and not inside what is bound already."""
-    if is_systems(cwd):
+    if is_system_directory(cwd):
         return False
     return not any(
         bind.source == bind.destination and (cwd == bind.source or cwd.startswith(bind.source + "/")) for bind in binds

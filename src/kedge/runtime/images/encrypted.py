@@ -10,8 +10,8 @@ from __future__ import annotations
 import errno
 import os
 
-from kedge.runtime.mounts.fuse import FuseServer, mount_squashfuse, needs_company, squashfuse_words
 from kedge.runtime.mounts.fuse_program import find_program, serve_fuse
+from kedge.runtime.mounts.squashfuse import FuseServer, mount_squashfuse, needs_company, squashfuse_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

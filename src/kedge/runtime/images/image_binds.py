@@ -8,13 +8,13 @@ import os
 from kedge.posix.views import DirectoryView
 from kedge.runtime.images.image_file import ImageFile, identify, make_absolute
 from kedge.runtime.mounts.layering import plan_squashfs
-from kedge.runtime.operations import MUST, OLD, SESSION
+from kedge.runtime.mounts.operations import MUST, OLD, SESSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kedge.formats.sif.layout import SifDescriptor
     from kedge.runtime.facts import Bind
-    from kedge.runtime.operations import Operation
+    from kedge.runtime.mounts.operations import Operation
 
 _FILE_SYSTEMS = {1: "squashfs", 2: "ext3"}  # by SIF's number: those that can be mounted
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 
 from kedge.runtime.mounts.fuse_program import is_privileged
-from kedge.runtime.operations import LOWER, MAY, MUST, NEW, OLD, SESSION
+from kedge.runtime.mounts.operations import LOWER, MAY, MUST, NEW, OLD, SESSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kedge.posix.views import View
     from kedge.runtime.facts import HostFacts
     from kedge.runtime.images.image_file import ImageFile
-    from kedge.runtime.mounts.layers_above import OverlayLayer
-    from kedge.runtime.operations import Operation
+    from kedge.runtime.mounts.operations import Operation
+    from kedge.runtime.mounts.overlay_options import OverlayLayer
     from kedge.runtime.options import RunOptions
 
 
@@ -49,7 +49,7 @@ def choose_layering(options: RunOptions, host: HostFacts, image: ImageFile) -> L
     if not asked and not image.overlays:
         return Layering([], options, 0)
     # late: most containers have no layer that anybody asked for
-    from kedge.runtime.mounts.layers_above import check_writable, choose_tmpfs_size, plan_overlays
+    from kedge.runtime.mounts.overlay_options import check_writable, choose_tmpfs_size, plan_overlays
 
     check_writable(options)
     layers = (
@@ -58,7 +58,7 @@ def choose_layering(options: RunOptions, host: HostFacts, image: ImageFile) -> L
         else []
     )
     if options.writable and not _can_change(image) and not any(layer.writable for layer in layers):
-        from kedge.runtime.mounts.layers_above import explain_readonly_image  # late: only for an error
+        from kedge.runtime.mounts.overlay_options import explain_readonly_image  # late: only for an error
 
         raise explain_readonly_image(image.path, image.kind)
     size = choose_tmpfs_size(options, host) if options.writable_tmpfs or options.contain or options.scratch else 0
@@ -114,9 +114,12 @@ def plan_points(overlay: Operation, points: list[tuple[str, str]], view: View) -
 
 def plan_squashfs(path: str, where: tuple[str, int, int, str]) -> Operation:
     """Mount a SquashFS file other than the image: `where` is its place in the plan, offset, size and target."""
-    from kedge.runtime.images.roots import check_kernel_mount, find_server  # late: other SquashFS files are rare
+    from kedge.runtime.images.mount_or_unpack import (  # late: other SquashFS files are rare
+        check_kernel_mount,
+        find_usable_squashfuse,
+    )
 
-    program, refusal = find_server()
+    program, refusal = find_usable_squashfuse()
     if program:
         return ("squashfuse", *where, program)
     if is_privileged() and not check_kernel_mount():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Starting a container that stays: away from the terminal, the session and the open files of who started it.
 
-A pipe tells the starter what happens: it ends when the program has begun, or brings what went wrong before.
+A pipe tells the starter what happens: it ends when the program has started, or brings what went wrong before.
 """
 
 from __future__ import annotations
@@ -15,14 +15,21 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from kedge.errors import CannotStart, KedgeError, all_errors
 from kedge.posix.spawn import close_all, fork_process, list_inherited
-from kedge.runtime.mounts.fuse import needs_company
+from kedge.runtime.mounts.squashfuse import needs_company
 from kedge.runtime.processes.supervise import run_as_init
-from kedge.runtime.start.limits import limit_resources
-from kedge.runtime.start.run import Container, become, begin, begin_processes, complete, enter_namespaces
+from kedge.runtime.start.run import (
+    Container,
+    become,
+    begin,
+    complete,
+    enter_namespaces,
+    enter_pid_namespace,
+    limit_resources,
+)
 
 if TYPE_CHECKING:
     from kedge.runtime.options import RunOptions
-    from kedge.runtime.start.run import Begun
+    from kedge.runtime.start.run import BuiltRoot
     from kedge.runtime.start.services import FindServices, Say
 
 
@@ -36,7 +43,7 @@ class _Detached:
         self.image = container.located.shown
         self.kind = container.located.image.kind
         root = container.located.root
-        self.passing = root.folder if root.is_passing else ""  # unpacked for it alone
+        self.passing = root.folder if root.is_temporary else ""  # unpacked for it alone
         self.pid = 0  # of the container's first process
         self._starter = starter
         self._going = going
@@ -57,13 +64,13 @@ class _Detached:
         """End it, and remove what was made for it."""
         self.leave()
         if self.passing:
-            from kedge.runtime.start.one_time_image import remove_passing  # late: only with --disable-cache
+            from kedge.runtime.start.temporary_image import remove_temporary_image  # late: only with --disable-cache
 
-            remove_passing(self.passing)
+            remove_temporary_image(self.passing)
 
 
 def start_detached(options: RunOptions, say: Say, services: FindServices, log_out: int, log_err: int) -> _Detached:
-    """Start the container and return when its program has begun; raises what prevented it, with nothing left behind."""
+    """Start the container and return once its program runs; on failure raise the reason and leave nothing behind."""
     callers = list_inherited()  # locks and pipes of the caller, which an instance must not keep
     container = Container(options, say, services)
     reading, writing = os.pipe()
@@ -109,13 +116,13 @@ def _run_apart(container: Container, callers: list[int], logs: tuple[int, int], 
         _begin_session(callers, logs)
         limit_resources(container.options)
         servers = enter_namespaces(container)
-        begun = None if _needs_company(container) else begin(container, servers)
-        begin_processes(container)
+        built = None if _needs_company(container) else begin(container, servers)
+        enter_pid_namespace(container)
         first = fork_process()
         if first == 0:
             os.close(going)
             run_as_init(
-                lambda: _become_program(container, begun or begin(container, servers)), with_init=True, outlives=True
+                lambda: _become_program(container, built or begin(container, servers)), with_init=True, outlives=True
             )
         _tell(writing, {"pid": first})
         os.close(writing)
@@ -134,10 +141,10 @@ def _needs_company(container: Container) -> bool:
     return any(needs_company(str(mount[5])) for mount in mounts if mount[0] == "squashfuse")
 
 
-def _become_program(container: Container, begun: Begun) -> None:
-    complete(container, begun)
-    if begun.payload.argv:  # an image without a start script gives an instance that only waits
-        become(container, begun.payload)
+def _become_program(container: Container, built: BuiltRoot) -> None:
+    complete(container, built)
+    if built.payload.argv:  # an image without a start script gives an instance that only waits
+        become(container, built.payload)
 
 
 def _describe_problem(problem: BaseException) -> dict[str, object]:

@@ -8,22 +8,24 @@ import os
 from kedge.posix.spawn import run_attached
 from kedge.runtime.command_line.config_files import read_configured
 from kedge.runtime.images.image_file import ImageFile, compare_machine, identify
-from kedge.runtime.images.roots import (
+from kedge.runtime.images.mount_or_unpack import (
     Root,
-    can_be_changed,
+    allows_layers_above,
     choose_overlay,
     choose_root,
-    find_server,
-    is_changed,
+    find_usable_squashfuse,
+    wants_layers_above,
 )
-from kedge.runtime.images.unpacked import (
-    find_named,
+from kedge.runtime.images.node_cache import (
+    IMAGES,
+    ROOT,
+    find_by_reference,
     find_unpacked,
-    hold,
+    hold_image,
     is_volatile,
-    name_path,
     node_directory,
     read_config,
+    reference_path,
 )
 
 TYPE_CHECKING = False
@@ -40,7 +42,7 @@ _MESSAGES = ("quiet", "silent", "debug", "nocolor", "shim")  # what the child sa
 _ATTEMPTS = 3  # others may remove what was unpacked a moment ago, and nobody holds yet
 
 
-class Located:
+class LocatedImage:
     """An image that can be entered."""
 
     def __init__(self, image: ImageFile, root: Root, shown: str) -> None:
@@ -55,7 +57,7 @@ class Located:
         return self.image.read_config() or read_config(self.root.folder)
 
 
-def locate(options: RunOptions, host: HostFacts, say: Say, services: FindServices) -> Located:
+def locate(options: RunOptions, host: HostFacts, say: Say, services: FindServices) -> LocatedImage:
     """The image that the user named, ready to be entered."""
     path = options.image
     if ":" in path:
@@ -76,7 +78,7 @@ def locate(options: RunOptions, host: HostFacts, say: Say, services: FindService
         if mounted:
             return Root("squashfuse", f"{mounted} mounts it", program=mounted)
         if passing:
-            return make_passing(passing)
+            return use_temporary_image(passing)
         return choose_root(image, options, host.environ, host.uid)
 
     def make_ready(root: Root) -> None:
@@ -85,7 +87,7 @@ def locate(options: RunOptions, host: HostFacts, say: Say, services: FindService
         was_missing = root.way == "unpack"  # and not there, but about to be removed
         program = _find_substitute(options)
         if _keeps_nothing(options, host):
-            mounted, passing = program, "" if program else _unpack_passing(options)
+            mounted, passing = program, "" if program else _unpack_temporarily(options)
             return
         is_there = lambda: was_missing and bool(find_unpacked(image, host.environ))  # noqa: E731 - two of a kind
         if _prepare_once(options, say, image.state, is_there, may_mount=bool(program)):
@@ -94,14 +96,14 @@ def locate(options: RunOptions, host: HostFacts, say: Say, services: FindService
     root = find() if image.kind == "folder" else find_held(find, make_ready, options.image)
     if root.way == "gocryptfs" and not options.dry_run:
         root.secret = services().find_passphrase(options, image.path, host.environ)
-    return Located(image, root, image.path)
+    return LocatedImage(image, root, image.path)
 
 
 def find_held(find: Callable[[], Root], make_ready: Callable[[Root], None], name: str) -> Root:
     """A root that nobody takes away; unpacked first where it is missing, again where it is gone before it is held."""
     for attempt in range(_ATTEMPTS + 1):
         root = find()
-        if root.way != "unpack" and (root.way != "folder" or hold(root.folder) >= 0):
+        if root.way != "unpack" and (root.way != "folder" or hold_image(root.folder) >= 0):
             return root
         if attempt < _ATTEMPTS:
             make_ready(root)
@@ -113,7 +115,7 @@ def find_held(find: Callable[[], Root], make_ready: Callable[[Root], None], name
     )
 
 
-def settle_overlays(layering: Layering, options: RunOptions, host: HostFacts) -> None:
+def unpack_overlays(layering: Layering, options: RunOptions, host: HostFacts) -> None:
     """Let SquashFS overlays that cannot be mounted, or not be written above, be directories on this node."""
     for layer in layering.layers:
         if layer.kind != "squashfs" or layer.offset:
@@ -121,21 +123,21 @@ def settle_overlays(layering: Layering, options: RunOptions, host: HostFacts) ->
         image = identify(layer.path)
         root = choose_overlay(image, options, host.environ, is_written=layering.is_writable)
         if root.way == "unpack":
-            prepare(options, layer.path)
+            unpack_in_child(options, layer.path)
             root = choose_overlay(image, options, host.environ, is_written=layering.is_writable)
-        if root.folder and hold(root.folder) >= 0:
+        if root.folder and hold_image(root.folder) >= 0:
             layer.kind, layer.path = "folder", root.folder
 
 
-def _locate_reference(options: RunOptions, host: HostFacts, say: Say) -> Located:
+def _locate_reference(options: RunOptions, host: HostFacts, say: Say) -> LocatedImage:
     reference = options.image
     if options.writable:
-        from kedge.runtime.mounts.layers_above import explain_readonly_image  # late: only for an error
+        from kedge.runtime.mounts.overlay_options import explain_readonly_image  # late: only for an error
 
         raise explain_readonly_image(reference, "reference")
     if options.root not in ("auto", "unpack"):
         say("warn", f"--root-from {options.root} changes nothing: {reference} is unpacked on this node")
-    machine = choose_machine(options, host)
+    machine = choose_architecture(options, host)
     is_looked_up = options.pull == "auto" and not is_volatile(reference)
     is_asked = not is_volatile(reference) and options.pull in ("missing", "never")
     program, mounted = "", ""  # squashfuse and the SIF that it mounts instead, where nothing can be unpacked
@@ -145,9 +147,9 @@ def _locate_reference(options: RunOptions, host: HostFacts, say: Say) -> Located
         if mounted:
             return Root("squashfuse", f"{program} mounts {mounted}", program=program)
         if passing:
-            return make_passing(passing)
+            return use_temporary_image(passing)
         try:
-            folder = look_on_node(options, host, is_asked=is_asked)
+            folder = find_on_node(options, host, is_asked=is_asked)
         except _file_problem():  # this node has no place for images
             folder = ""
         return Root("folder" if folder else "unpack", f"{reference} is unpacked on this node: {folder}", folder)
@@ -155,32 +157,32 @@ def _locate_reference(options: RunOptions, host: HostFacts, say: Say) -> Located
     def make_ready(root: Root) -> None:
         nonlocal is_asked, program, mounted, passing
         if _keeps_nothing(options, host):
-            passing = _unpack_passing(options)
+            passing = _unpack_temporarily(options)
             return
         program = _find_substitute(options)
         if not is_asked and not is_looked_up:
             is_asked = True
-            mounted = prepare(options, reference, may_mount=bool(program))
+            mounted = unpack_in_child(options, reference, may_mount=bool(program))
             return
         was_missing = root.way == "unpack"  # and not there, but about to be removed
-        name = name_path("", reference, machine).rpartition("/")[2]
-        is_there = lambda: was_missing and bool(look_on_node(options, host, is_asked=is_asked))  # noqa: E731 - as above
+        name = reference_path("", reference, machine).rpartition("/")[2]
+        is_there = lambda: was_missing and bool(find_on_node(options, host, is_asked=is_asked))  # noqa: E731 - as above
         mounted = _prepare_once(options, say, name, is_there, may_mount=bool(program))
         is_asked = True
 
     root = find_held(find, make_ready, reference)
-    return Located(identify(mounted) if mounted else ImageFile(root.folder, "folder"), root, reference)
+    return LocatedImage(identify(mounted) if mounted else ImageFile(root.folder, "folder"), root, reference)
 
 
-def look_on_node(options: RunOptions, host: HostFacts, *, is_asked: bool) -> str:
+def find_on_node(options: RunOptions, host: HostFacts, *, is_asked: bool) -> str:
     """The root that a reference means here; empty where --pull wants the registry to be asked, and nobody has yet."""
     if is_asked:
-        return find_named(options.image, choose_machine(options, host), host.environ)
+        return find_by_reference(options.image, choose_architecture(options, host), host.environ)
     if options.pull != "auto" or is_volatile(options.image):
         return ""
-    from kedge.runtime.images.lookups import find_current  # late: files are not looked up
+    from kedge.runtime.images.tag_lookups import find_current  # late: files are not looked up
 
-    return find_current(options.image, choose_machine(options, host), host.environ, options.pull_words)
+    return find_current(options.image, choose_architecture(options, host), host.environ, options.pull_words)
 
 
 def _keeps_nothing(options: RunOptions, host: HostFacts) -> bool:
@@ -192,19 +194,19 @@ def _keeps_nothing(options: RunOptions, host: HostFacts) -> bool:
     return word.lower() in ("true", "yes", "on", "1")
 
 
-def _unpack_passing(options: RunOptions) -> str:
+def _unpack_temporarily(options: RunOptions) -> str:
     """Have the image unpacked for this start alone; the directory of its root."""
-    from kedge.runtime.start.one_time_image import name_passing  # late: only with --disable-cache
+    from kedge.runtime.start.temporary_image import name_temporary_image  # late: only with --disable-cache
 
-    name = name_passing()
-    prepare(options, options.image, once=name)
-    return f"{node_directory(os.environ)}/images/{name}/root"
+    name = name_temporary_image()
+    unpack_in_child(options, options.image, once=name)
+    return f"{node_directory(os.environ)}/{IMAGES}/{name}/{ROOT}"
 
 
-def make_passing(folder: str) -> Root:
+def use_temporary_image(folder: str) -> Root:
     """A root that is removed after the start that it was made for."""
     root = Root("folder", f"unpacked for this start alone: {folder}", folder)
-    root.is_passing = True
+    root.is_temporary = True
     return root
 
 
@@ -212,11 +214,11 @@ def _find_substitute(options: RunOptions) -> str:
     """The squashfuse that stands in where an image cannot be unpacked; empty where there is none or none is wanted."""
     if options.root != "auto" or options.json:
         return ""
-    program = find_server()[0]
-    return "" if program and is_changed(options) and not can_be_changed(program) else program
+    program = find_usable_squashfuse()[0]
+    return "" if program and wants_layers_above(options) and not allows_layers_above(program) else program
 
 
-def choose_machine(options: RunOptions, host: HostFacts) -> str:
+def choose_architecture(options: RunOptions, host: HostFacts) -> str:
     """The machine whose image is meant, in the words that `kedge unpack` gets: --arch, a variable, a setting."""
     words = options.pull_words
     if "--arch" in words:
@@ -231,24 +233,26 @@ def choose_machine(options: RunOptions, host: HostFacts) -> str:
 def _prepare_once(
     options: RunOptions, say: Say, name: str, is_there: Callable[[], bool], *, may_mount: bool = False
 ) -> str:
-    """`prepare` the image by one of all who ask at the same time on this node: a child is large, and waits are long."""
-    from kedge.runtime.images.unpack_turns import Turn, speaks_for_others  # late: only where an image is missing
+    """Call `unpack_in_child` in one of all processes that want the image on this node; the others wait for it."""
+    from kedge.runtime.images.unpack_lock import UnpackLock, speaks_for_others  # late: only where an image is missing
 
     try:
-        turn = Turn(node_directory(os.environ), name)
+        lock = UnpackLock(node_directory(os.environ), name)
     except _file_problem():
         if not may_mount:
             raise
-        return prepare(options, options.image, may_mount=True)  # there is no place for turns, and none to unpack to
+        return unpack_in_child(
+            options, options.image, may_mount=True
+        )  # there is no place for turns, and none to unpack to
     level = "tell" if speaks_for_others(os.environ) else "note"
     try:
-        turn.take(lambda text: say(level, f"{text}: {options.image}"))
-        return "" if is_there() else prepare(options, options.image, may_mount=may_mount)
+        lock.acquire(lambda text: say(level, f"{text}: {options.image}"))
+        return "" if is_there() else unpack_in_child(options, options.image, may_mount=may_mount)
     finally:
-        turn.end()
+        lock.release()
 
 
-def prepare(options: RunOptions, word: str, *, may_mount: bool = False, once: str = "") -> str:
+def unpack_in_child(options: RunOptions, word: str, *, may_mount: bool = False, once: str = "") -> str:
     """Have the image unpacked on this node; the child shows progress and says itself what goes wrong.
 
     With `may_mount` a child that finds no room here returns the file to be mounted instead. `once` is the name of an

@@ -11,17 +11,21 @@ from __future__ import annotations
 import os
 
 from kedge.posix.spawn import close_all, list_inherited_directories
-from kedge.runtime.base import choose_base
 from kedge.runtime.command_line.binds import collect_binds
 from kedge.runtime.command_line.config_files import CONTAINER_SETTINGS, settle_options
-from kedge.runtime.enter import Builder
 from kedge.runtime.environment.identity import make_group, make_passwd
 from kedge.runtime.environment.payload import plan_payload
 from kedge.runtime.facts import Additions, ImageFacts
-from kedge.runtime.gather import find_terminal, gather_host, read_memory
-from kedge.runtime.images.roots import plan_root
+from kedge.runtime.host_facts import find_terminal, gather_host, read_memory
+from kedge.runtime.images.mount_or_unpack import plan_root
+from kedge.runtime.mounts.builder import Builder, choose_base
 from kedge.runtime.mounts.layering import choose_layering, plan_layers, plan_points
-from kedge.runtime.namespaces import (
+from kedge.runtime.mounts.operations import render_plan
+from kedge.runtime.mounts.plan import PlanRequest, plan_container
+from kedge.runtime.start.exec_program import Restrictions, is_own_interpreter, start_program
+from kedge.runtime.start.find_image import locate, unpack_overlays
+from kedge.runtime.start.host_root import HostRoot
+from kedge.runtime.start.namespaces import (
     OTHER_NAMESPACES,
     ROOT_ALONE,
     enter_other_namespaces,
@@ -31,10 +35,6 @@ from kedge.runtime.namespaces import (
     try_namespaces,
     wants_user_namespace,
 )
-from kedge.runtime.plan import PlanRequest, plan_container
-from kedge.runtime.start.become import Restraint, is_own_interpreter, start_program
-from kedge.runtime.start.find_image import locate, settle_overlays
-from kedge.runtime.way_back import WayBack
 
 # One of these is in the environment of every rank that a launcher counted: Open MPI, MPICH, MVAPICH, Cray, Slurm, Flux
 LAUNCHERS = (
@@ -46,26 +46,26 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
+    from kedge.runtime.container_view import ContainerView
     from kedge.runtime.facts import HostFacts, Payload
     from kedge.runtime.images.image_binds import ImageBinds
-    from kedge.runtime.live_view import LiveView
-    from kedge.runtime.mounts.ext_mounts import ExtServers
-    from kedge.runtime.mounts.fuse import FuseServer
+    from kedge.runtime.mounts.ext3 import ExtServers
     from kedge.runtime.mounts.layering import Layering
-    from kedge.runtime.operations import Operation
+    from kedge.runtime.mounts.operations import Operation
+    from kedge.runtime.mounts.plan import MountPlan
+    from kedge.runtime.mounts.squashfuse import FuseServer
     from kedge.runtime.options import RunOptions
-    from kedge.runtime.plan import MountPlan
-    from kedge.runtime.processes.sharing import Sharing
-    from kedge.runtime.start.find_image import Located
+    from kedge.runtime.processes.rank_sharing import Sharing
+    from kedge.runtime.start.find_image import LocatedImage
     from kedge.runtime.start.services import FindServices, Say
 
     class Starting(Protocol):
         """What a process that becomes a program must know; a container that is built, or one that was joined."""
 
         host: HostFacts
-        way_back: WayBack
+        host_root: HostRoot
         sharing: Sharing | None
-        restraint: Restraint
+        restrictions: Restrictions
 
 
 class Container:
@@ -76,13 +76,13 @@ class Container:
         self.say = say
         self.services = services
         self.host = gather_host(os.environ)
-        self.way_back = WayBack()
-        self.located: Located = locate(options, self.host, say, services)
+        self.host_root = HostRoot()
+        self.located: LocatedImage = locate(options, self.host, say, services)
         if options.writable_tmpfs or options.contain or options.scratch:
             self.host.memory = read_memory()  # what is private lives in memory
         self.layering: Layering = choose_layering(options, self.host, self.located.image)
         if self.layering.layers:
-            settle_overlays(self.layering, options, self.host)
+            unpack_overlays(self.layering, options, self.host)
         self.asked = collect_binds(options, os.environ, self.host.cwd)
         self.binds = list(self.asked)
         self.scratch = self._prepare_scratch()
@@ -103,11 +103,11 @@ class Container:
                 say("warn", layer.warning)
         self.ext_servers: ExtServers | None = None
         self.sharing: Sharing | None = None
-        self.restraint = restrain(options, self.host)
+        self.restrictions = choose_restrictions(options, self.host)
         if options.drop_caps or options.no_privs:
             from kedge.runtime.processes.capabilities import choose_dropped  # late: few ask for it
 
-            self.restraint.capabilities = sorted({*self.restraint.capabilities, *choose_dropped(options)})
+            self.restrictions.capabilities = sorted({*self.restrictions.capabilities, *choose_dropped(options)})
 
     def _prepare_scratch(self) -> list[str]:
         """Make the directories below --workdir; returns the places that get an empty file system in memory instead."""
@@ -133,57 +133,66 @@ def run_container(options: RunOptions, say: Say, services: FindServices) -> int:
         return services().run_elsewhere(options, say)
     container = Container(options, say, services)
     try:
-        if container.located.root.is_passing:
-            from kedge.runtime.start.one_time_image import run_and_remove  # late: only with --disable-cache
+        if container.located.root.is_temporary:
+            from kedge.runtime.start.temporary_image import run_and_remove  # late: only with --disable-cache
 
             run_and_remove(lambda: end_with(_start_container(container)), container.located.root.folder)
         return _start_container(container)
     except BaseException:
-        container.way_back.take_if_inside()
+        container.host_root.restore_if_inside()
         raise
 
 
 def _start_container(container: Container) -> int:
     """Join the container or build it, and become the program in it."""
     options = container.options
-    if options.limits:
-        from kedge.runtime.start.limits import limit_resources  # late: few ask for limits
-
-        limit_resources(options)
+    limit_resources(options)
     if not options.dry_run and is_shared(options, container.host) and share(container):
         return _finish_inside(container)
-    begun = begin(container, enter_namespaces(container))
+    built = begin(container, enter_namespaces(container))
     if options.pid:
         # late: only a process-id namespace needs a second process
         from kedge.runtime.processes.supervise import run_supervised
 
-        begin_processes(container)
+        enter_pid_namespace(container)
         run_supervised(
-            lambda: end_with(finish(container, begun)),
+            lambda: end_with(finish(container, built)),
             with_init=options.sharens or not options.no_init,
             is_shared=options.sharens,
         )
-    return finish(container, begun)
+    return finish(container, built)
 
 
-def restrain(options: RunOptions, host: HostFacts) -> Restraint:
+def limit_resources(options: RunOptions) -> None:
+    """Enter a control group with the limits of --memory, --cpus and the like; a dry run only checks them."""
+    if not options.limits:
+        return
+    from kedge.host.resource_group import enter_limits  # late, both: few ask for limits
+    from kedge.host.resource_request import read_request
+
+    request = read_request(options.limits)
+    if not options.dry_run:
+        enter_limits(request, options.limits)
+
+
+def choose_restrictions(options: RunOptions, host: HostFacts) -> Restrictions:
     """What the program is to be without; to be asked while the host's tree is the root."""
-    restraint = Restraint(is_root=options.fakeroot or host.uid == 0)
+    restrictions = Restrictions(is_root=options.fakeroot or host.uid == 0)
     if wants_user_namespace(options, host.uid) and is_own_interpreter():
         # late: where the system's Python runs this it is not needed
-        from kedge.posix.exec_from_memory import can_hand_over
-        from kedge.runtime.processes.handing_over import HandingOver, explain_exposure
+        from kedge.posix.memory_program import can_hand_over
+        from kedge.runtime.start.exec_from_memory import ExecFromMemory, explain_exposure
 
         if can_hand_over():
-            restraint.hand_over = HandingOver(explains=options.json)
+            restrictions.hand_over = ExecFromMemory(explains=options.json)
         elif options.contain:
             raise explain_exposure()
     if options.contain:
-        from kedge.runtime.processes.containment import find_containment  # late: only with --contain
+        from kedge.runtime.processes.seccomp import prepare_containment  # late: only with --contain
 
-        restraint.contain = find_containment(host.machine)
+        restrictions.contain = prepare_containment(host.machine)
         close_all(list_inherited_directories())
-    return restraint
+    return restrictions
 
 
 def is_shared(options: RunOptions, host: HostFacts) -> bool:
@@ -196,15 +205,15 @@ def is_shared(options: RunOptions, host: HostFacts) -> bool:
     is_apart = options.contain or options.pid or options.ipc or options.net or options.uts or options.fakeroot
     if is_apart or options.writable_tmpfs or options.dry_run or not any(name in host.environ for name in LAUNCHERS):
         return False
-    from kedge.runtime.processes.sharing import has_companions  # late: only below a launcher
+    from kedge.runtime.processes.rank_sharing import has_companions  # late: only below a launcher
 
     return has_companions(host.environ)
 
 
 def share(container: Container) -> bool:
     """Join the container that another rank of the same launch has built; else this one builds it for the others."""
-    import kedge.runtime.start.inside  # noqa: F401 - while the host's tree is still there
-    from kedge.runtime.processes.sharing import Sharing, make_key  # late: only ranks share
+    import kedge.runtime.start.joined_container  # noqa: F401 - while the host's tree is still there
+    from kedge.runtime.processes.rank_sharing import Sharing, make_key  # late: only ranks share
 
     located, options = container.located, container.options
     identity = located.image.state or located.root.folder
@@ -223,10 +232,10 @@ def share(container: Container) -> bool:
 
 def _finish_inside(container: Container) -> int:
     """In a container that was joined: become the program."""
-    from kedge.runtime.start.inside import Inside  # late: as above
+    from kedge.runtime.start.joined_container import JoinedContainer  # late: as above
 
     located, options = container.located, container.options
-    inside = Inside(container.way_back)
+    inside = JoinedContainer(container.host_root)
 
     def start() -> int:
         image = ImageFacts(
@@ -236,12 +245,12 @@ def _finish_inside(container: Container) -> int:
             oci_config=located.read_config(options),
         )
         payload = inside.plan(options, container.host, image, container.say)
-        container.restraint.emulate = inside.emulate
+        container.restrictions.emulate = inside.emulate
         return become(container, payload)
 
     def start_apart() -> None:
         if options.fakeroot:  # who joined a process-id namespace is where the container was built
-            add_inner(container)
+            add_fakeroot_namespaces(container)
         end_with(start())
 
     if container.sharing is not None and container.sharing.must_fork:
@@ -260,13 +269,13 @@ def _stay_planned(_: list[Operation]) -> None:
     """Does nothing: a dry run."""
 
 
-def finish(container: Container, begun: Begun) -> int:
+def finish(container: Container, built: BuiltRoot) -> int:
     """Complete the container and become its program."""
-    complete(container, begun)
+    complete(container, built)
     if container.options.dry_run:
-        _show_plan(container, begun.payload)
+        container.say("out", render_plan(container.performed, built.payload, as_json=container.options.json))
         return 0
-    return become(container, begun.payload)
+    return become(container, built.payload)
 
 
 def enter_namespaces(container: Container) -> list[FuseServer]:
@@ -281,25 +290,25 @@ def enter_namespaces(container: Container) -> list[FuseServer]:
             known = enter_user_namespace(host, as_root=is_root, has_many=is_root and not options.ignore_subuid)
             container.say("note", f"users that the container knows: {known}")
             if known == ROOT_ALONE and options.fakeroot:
-                from kedge.runtime.processes.emulation import find_emulation  # late: only with --fakeroot
+                from kedge.runtime.processes.fakeroot_emulation import prepare_emulation  # late: only with --fakeroot
 
-                container.restraint.emulate = find_emulation(host.machine)
+                container.restrictions.emulate = prepare_emulation(host.machine)
         servers = _make_servers(container)
         refused = OTHER_NAMESPACES
         enter_other_namespaces(options)
     except OSError as problem:
-        from kedge.runtime.start.failures import leave_to_other_runtime  # late: only where this machine refuses
+        from kedge.runtime.start.start_errors import leave_to_other_runtime  # late: only where this machine refuses
 
         leave_to_other_runtime(options, problem, container.say, refused, container.services())
     return servers
 
 
-def begin_processes(container: Container) -> None:
+def enter_pid_namespace(container: Container) -> None:
     """A process-id namespace for the next child and all its children."""
     try:
         enter_process_namespace()
     except OSError as problem:
-        from kedge.runtime.start.failures import leave_to_other_runtime  # late: only where this machine refuses
+        from kedge.runtime.start.start_errors import leave_to_other_runtime  # late: only where this machine refuses
 
         leave_to_other_runtime(container.options, problem, container.say, OTHER_NAMESPACES, container.services())
 
@@ -314,17 +323,17 @@ def _make_servers(container: Container) -> list[FuseServer]:
     count = sum(operation[0] in ("squashfuse", "gocryptfs") for operation in mounts)
     servers: list[FuseServer] = []
     if count:
-        from kedge.runtime.mounts.fuse import FuseServer  # late: an unpacked image needs none
+        from kedge.runtime.mounts.squashfuse import FuseServer  # late: an unpacked image needs none
 
         servers = [FuseServer() for _ in range(count)]
     if any(operation[0] == "fuse2fs" for operation in mounts):
-        from kedge.runtime.mounts.ext_mounts import serve_images  # late: only for ext3 images
+        from kedge.runtime.mounts.ext3 import serve_images  # late: only for ext3 images
 
         container.ext_servers = serve_images(mounts, container.base)
     return servers
 
 
-class Begun:
+class BuiltRoot:
     """A container whose root is in its place, with mount points for all the rest."""
 
     def __init__(self, builder: Builder, planned: MountPlan, payload: Payload) -> None:
@@ -333,9 +342,9 @@ class Begun:
         self.payload = payload
 
 
-def begin(container: Container, servers: list[FuseServer]) -> Begun:
+def begin(container: Container, servers: list[FuseServer]) -> BuiltRoot:
     """Put the root in its place and plan the rest. FUSE servers start here, outside of a process-id namespace."""
-    builder = Builder(container.base, container.say, servers, container.way_back)
+    builder = Builder(container.base, container.say, servers, container.host_root)
     builder.secret = container.located.root.secret
     if container.ext_servers is not None:
         container.ext_servers.adopt()
@@ -353,24 +362,24 @@ def begin(container: Container, servers: list[FuseServer]) -> Begun:
     for text in (*request.additions.notes, *payload.notes):
         container.say("note", text)
     _make_points(container, builder, planned)
-    return Begun(builder, planned, payload)
+    return BuiltRoot(builder, planned, payload)
 
 
-def complete(container: Container, begun: Begun) -> None:
+def complete(container: Container, built: BuiltRoot) -> None:
     """Mount the rest and go in, in the process that becomes the program."""
     if container.options.dry_run:
-        container.performed += begun.planned.rest
+        container.performed += built.planned.rest
         return
     if container.options.fakeroot:
-        add_inner(container)
-    begun.builder.perform(begun.planned.rest)
+        add_fakeroot_namespaces(container)
+    built.builder.perform(built.planned.rest)
 
 
-def add_inner(container: Starting) -> None:
+def add_fakeroot_namespaces(container: Starting) -> None:
     """Let fake root have namespaces of its own; to be called while /proc is the host's."""
-    from kedge.runtime.processes.inner import InnerNamespaces  # late: only with --fakeroot
+    from kedge.runtime.processes.fakeroot_namespaces import FakerootNamespaces  # late: only with --fakeroot
 
-    container.restraint.inner = InnerNamespaces()
+    container.restrictions.fakeroot_namespaces = FakerootNamespaces()
 
 
 def _make_points(container: Container, builder: Builder, planned: MountPlan) -> None:
@@ -427,7 +436,7 @@ def _mount_failed() -> type[Exception]:
     return MountFailed
 
 
-def plan(container: Container, view: LiveView) -> tuple[PlanRequest, Payload]:
+def plan(container: Container, view: ContainerView) -> tuple[PlanRequest, Payload]:
     """Make the plan from what is in the root."""
     options, host, located = container.options, container.host, container.located
     image = ImageFacts(view=view, path=located.shown, kind=located.image.kind, oci_config=located.read_config(options))
@@ -470,20 +479,13 @@ def become(container: Starting, payload: Payload) -> int:
     """Become the program; where it cannot be started, go back to the host's tree and say why."""
     if container.sharing is not None:
         container.sharing.note_mounts()
-    container.restraint.apply()
+    container.restrictions.apply()
     if container.sharing is not None:
         container.sharing.publish()
     if not payload.argv:
         return 0  # a test or start script that the image does not have
-    problem = start_program(payload, container.restraint.hand_over)
-    container.way_back.take()
-    from kedge.runtime.start.failures import explain_start  # late: only where the program cannot be started
+    problem = start_program(payload, container.restrictions.hand_over)
+    container.host_root.restore()
+    from kedge.runtime.start.start_errors import explain_start  # late: only where the program cannot be started
 
     raise explain_start(payload.argv[0], problem, container.host.machine)
-
-
-def _show_plan(container: Container, payload: Payload) -> None:
-    """Say what would be done."""
-    from kedge.runtime.start.show_plan import render_plan  # late: only for a dry run
-
-    container.say("out", render_plan(container.options, container.performed, payload))

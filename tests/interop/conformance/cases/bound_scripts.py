@@ -10,7 +10,7 @@ SETUP = r"""
 echo 'export BOUND=yes' > variables.sh
 printf '#!/bin/sh\necho bound "$@"\n' > script
 chmod +x script
-mkdir -p own/env directory
+mkdir -p own/env folder
 echo 'export BOUND=folder' > folder/90-environment.sh
 echo 'export BOUND=own' > own/env/95-more.sh
 cp script own/runscript

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What one process says for many: of all tasks of a job, ranks of a launch or calls of a workflow tool, the first.
+
+An empty file in the user's directory in memory says that it was said. Where none can be made, it is said again.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from kedge.posix.spawn import start_of
+from kedge.runtime.images.node_cache import own_directory
+from kedge.runtime.processes.rank_sharing import find_launch, find_private_directory, make_digest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_RANKS = (*("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID", "FLUX_TASK_RANK"),)
+_JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "KEDGE_LOCAL_JOB_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid")
+_HYDRA = "MPI_LOCALRANKID"  # MPICH, Intel MPI: nothing names the launch, but the process that starts all ranks does
+_OLD = 12 * 3600.0  # seconds: who comes back the next morning reads it again
+
+
+def say_first(text: str, environ: Mapping[str, str], uid: int, *, is_shim: bool = False) -> bool:
+    """Whether to say it: not after another rank, task or, through a shim, another call of the same session."""
+    if any(environ.get(name, "0") != "0" for name in _RANKS):
+        return False
+    scope = find_scope(environ, is_shim=is_shim)
+    if not scope:
+        return True
+    from kedge.errors import KedgeError  # late: only what is said once needs it
+
+    try:
+        folder = own_directory(f"{find_private_directory(uid)}/said")
+        _sweep(folder)
+        os.close(os.open(f"{folder}/{make_digest(f'{scope} {text}')}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        return False
+    except (OSError, KedgeError):
+        return True
+    return True
+
+
+def find_scope(environ: Mapping[str, str], *, is_shim: bool) -> str:
+    """What those have in common of whom one speaks: the job or the launch; through a shim the session, too."""
+    names = ("JOB_ID", "SGE_TASK_ID") if environ.get("SGE_ROOT") else ()
+    found = [f"{name}={environ[name]}" for name in (*_JOBS, *names) if environ.get(name)]
+    if not found and environ.get(_HYDRA):
+        return find_launch(environ)
+    if found or not is_shim:
+        return " ".join(found)
+    session = os.getsid(0)
+    return f"session {session} {start_of(session)}"
+
+
+def _sweep(folder: str) -> None:
+    """Forget what was said long ago."""
+    oldest = time.time() - _OLD
+    for name in os.listdir(folder):
+        if os.stat(f"{folder}/{name}").st_mtime < oldest:
+            os.unlink(f"{folder}/{name}")

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Many users in one namespace: --fakeroot with the subordinate ids of /etc/subuid, mapped by newuidmap and newgidmap.
+
+The two programs are set-user-ID and belong to the host. Without them, or without ids, root is the only user there is.
+"""
+
+from __future__ import annotations
+
+import os
+
+from kedge.posix.spawn import fork_process, run_attached
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kedge.runtime.facts import HostFacts
+
+_FOLDERS = ("/usr/bin", "/bin", "/usr/local/bin", "/usr/sbin")
+_FEWEST = 1000  # ids: with fewer a distribution's system users have no place
+
+
+class IdMapper:
+    """A child outside of the namespace that maps ids into it, once it is told to."""
+
+    def __init__(self, host: HostFacts) -> None:
+        self.commands = plan_maps(host, os.getpid())
+        self._child = 0
+        if self.commands:
+            self._read, self._write = os.pipe()
+            self._child = fork_process()
+            if self._child == 0:
+                os.close(self._write)
+                self._wait_and_map(host)
+
+    def _wait_and_map(self, host: HostFacts) -> None:
+        try:
+            if os.read(self._read, 1):
+                failures = [command for command in self.commands if run_attached(command, host.environ, quiet=True)]
+                os._exit(1 if failures else 0)
+        finally:
+            os._exit(2)
+
+    def map(self) -> bool:
+        """Called inside the new namespace: have the ids mapped; False where one map has to do."""
+        if not self._child:
+            return False
+        os.close(self._read)
+        os.write(self._write, b"m")
+        os.close(self._write)
+        return os.waitstatus_to_exitcode(os.waitpid(self._child, 0)[1]) == 0
+
+
+def plan_maps(host: HostFacts, process: int) -> list[list[str]]:
+    """The two command lines; none where the host gives this user no ids or lacks the programs."""
+    commands = []
+    for program, table, own in (("newuidmap", "/etc/subuid", host.uid), ("newgidmap", "/etc/subgid", host.gid)):
+        path = find_helper(program, host.view.is_executable)
+        start, count = find_range(host.view.read(table) or b"", host)
+        if not path or count < _FEWEST:
+            return []
+        commands.append([path, str(process), "0", str(own), "1", "1", str(start), str(count)])
+    return commands
+
+
+def find_helper(program: str, is_executable: Callable[[str], bool]) -> str:
+    """The program's path, or the empty string."""
+    return next((f"{folder}/{program}" for folder in _FOLDERS if is_executable(f"{folder}/{program}")), "")
+
+
+def find_range(table: bytes, host: HostFacts) -> tuple[int, int]:
+    """The first range of ids that the table gives the user, by name or number: its start and length."""
+    for line in table.decode(errors="replace").splitlines():
+        name, _, numbers = line.strip().partition(":")
+        start, _, count = numbers.partition(":")
+        if name in (host.user, str(host.uid)) and start.isdigit() and count.isdigit():
+            return int(start), int(count)
+    return 0, 0

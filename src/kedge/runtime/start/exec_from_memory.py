@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The last exec where the interpreter's file is the user's own: by way of a program in memory (`posix.handover`).
+
+That program can neither look for others nor explain what went wrong. So the file is chosen here, and looked at: where
+the kernel is likely to refuse it, another process is there to say why.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from kedge.posix.memory_program import StartAttempt, hand_over, is_own_program
+from kedge.runtime.start.exec_program import refuse_text
+
+_GLANCE = 4096
+_MUCH = 64 << 10  # bytes of arguments and variables, of which the kernel may take no more
+_SHELL = "/bin/sh"
+_INTERPRETER = 3  # PT_INTERP of elf.h
+
+
+class ExecFromMemory:
+    """`start_program` calls it with the paths along PATH, arguments and variables; returns why nothing was started."""
+
+    def __init__(self, *, explains: bool) -> None:
+        self._explains = explains  # always, and not only where the kernel is likely to refuse
+
+    def __call__(self, paths: list[str], arguments: list[str], environ: dict[str, str]) -> OSError:
+        """Become the first program that may be executed."""
+        number, place = errno.ENOENT, None
+        for path in paths:
+            if _is_executable(path):
+                break
+            if os.path.lexists(path):
+                number, place = errno.EACCES if os.path.exists(path) else errno.ENOENT, path
+        else:
+            return OSError(number, os.strerror(number), place)
+        start = _read_start(path)
+        try:
+            attempts = [StartAttempt(path, [path, *arguments], environ)]
+            if start and start[:2] != b"#!" and start[:4] != b"\x7fELF":  # the shell's business, as in every shell
+                attempts.append(StartAttempt(_SHELL, [_SHELL, path, *arguments], environ))
+        except ValueError:
+            return refuse_text()
+        is_doubtful = self._explains or attempts[0].size > _MUCH or not _looks_fit(start)
+        problem = hand_over(attempts, "" if is_doubtful else _complain(path))
+        problem.filename = path
+        return problem
+
+
+def explain_exposure() -> Exception:
+    """The error where an image could get hold of the interpreter's file, and is to be contained."""
+    from kedge.errors import CannotStart  # late: only for an error
+
+    return CannotStart(
+        f"--contain cannot keep the image from changing {os.path.realpath('/proc/self/exe')}, which runs kedge: this "
+        "machine lets no program be started from memory",
+        hint="install kedge with the system's Python, or set vm.memfd_noexec to 0 or 1; without --contain it starts",
+    )
+
+
+def _complain(path: str) -> str:
+    """What is said where a program is not started that seemed fit."""
+    shown = "".join(each if each.isprintable() else "?" for each in path)
+    return f"kedge: the kernel did not start {shown} in the container\n"
+
+
+def _is_executable(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def _read_start(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(_GLANCE)
+    except OSError:
+        return b""
+
+
+def _looks_fit(start: bytes) -> bool:
+    """Whether the kernel is likely to start a file that begins so: its interpreter or dynamic loader is there."""
+    if start[:2] == b"#!":
+        words = start[2:].split(b"\n")[0].split()
+        return bool(words) and _is_executable(os.fsdecode(words[0]))
+    if start[:4] != b"\x7fELF":
+        return bool(start) and _is_executable(_SHELL)
+    return is_own_program(start) and _has_loader(start)
+
+
+def _has_loader(start: bytes) -> bool:
+    """Whether the dynamic loader that a program names is there; where it names none, none is needed."""
+    first, size, count = (
+        int.from_bytes(start[place : place + width], "little") for place, width in ((32, 8), (54, 2), (56, 2))
+    )
+    for number in range(min(count, 64)):
+        header = start[first + number * size :][:56]
+        if int.from_bytes(header[:4], "little") == _INTERPRETER:
+            place = int.from_bytes(header[8:16], "little")
+            name, end, _ = start[place:].partition(b"\0")
+            return bool(end) and _is_executable(os.fsdecode(name))
+    return True

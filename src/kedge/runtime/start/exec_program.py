@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The last step: giving up what the program must not have, and becoming it.
+
+It runs when the host's tree is gone, so everything it needs was imported before.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from kedge.posix import libc
+from kedge.posix.constants import PR_CAPBSET_DROP, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS
+from kedge.posix.spawn import replace_process
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kedge.runtime.facts import Payload
+    from kedge.runtime.processes.fakeroot_namespaces import FakerootNamespaces
+
+    HandOver = Callable[[list[str], list[str], dict[str, str]], OSError]
+
+
+class Restrictions:
+    """What the program is to be without, and what stands in for it."""
+
+    def __init__(self, *, is_root: bool) -> None:
+        self.capabilities = [] if is_root else list(range(64))  # numbers of those that are dropped; a user has none
+        self.emulate: Callable[[], None] | None = None  # lets calls that only a real root may make succeed unheard
+        self.contain: Callable[[], None] | None = None  # keeps it off the caller's terminal and keys
+        self.fakeroot_namespaces: FakerootNamespaces | None = None  # fake root's own, to be entered last
+        self.hand_over: HandOver | None = None  # where the program must not get hold of this interpreter's file
+
+    def apply(self) -> None:
+        """Give up the right to gain rights, and what else there is."""
+        if self.fakeroot_namespaces is not None:
+            self.fakeroot_namespaces.enter()
+        libc.control_process(PR_SET_DUMPABLE, 0)  # nobody looks into this process; the next program is as all are
+        libc.control_process(PR_SET_NO_NEW_PRIVS, 1)
+        for number in self.capabilities:
+            try:
+                libc.control_process(PR_CAPBSET_DROP, number)
+            except OSError:
+                break  # the numbers ascend, and the kernel knows no more
+        if self.emulate is not None:
+            self.emulate()
+        if self.contain is not None:
+            self.contain()
+
+
+def is_own_interpreter() -> bool:
+    """Whether the user could change the file of the interpreter that runs this, and so can what the user starts."""
+    path = "/proc/self/exe"
+    try:
+        return os.stat(path).st_uid == os.getuid() or os.access(path, os.W_OK)
+    except OSError:
+        return False  # no /proc: nothing leads to it
+
+
+def start_program(payload: Payload, hand_over: HandOver | None = None) -> OSError:
+    """Become the program, found along the container's own PATH; returns why it could not be started.
+
+    The problem's `filename` is the file that was there and could not be started, or None where there was none.
+    """
+    if "PWD" in payload.environ:
+        try:
+            payload.environ["PWD"] = os.getcwd()
+        except OSError:  # somebody removed the directory meanwhile
+            del payload.environ["PWD"]
+    program, arguments = payload.argv[0], payload.argv[1:]
+    paths = [program] if "/" in program else [f"{folder}/{program}" for folder in payload.search]
+    if hand_over is not None:
+        return hand_over(paths, arguments, payload.environ)
+    problem = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+    for path in paths:
+        found = _try_path(path, arguments, payload)
+        if os.path.lexists(path):
+            problem, problem.filename = found, path
+            if found.errno != errno.EACCES:
+                break
+    return problem
+
+
+def _try_path(path: str, arguments: list[str], payload: Payload) -> OSError:
+    try:
+        replace_process(path, [path, *arguments], payload.environ)
+    except ValueError:
+        return refuse_text()
+    except OSError as problem:
+        if problem.errno != errno.ENOEXEC or _is_program(path):
+            return problem
+    try:
+        # a script that names no interpreter: the shell's business, as in every shell
+        replace_process("/bin/sh", ["/bin/sh", path, *arguments], payload.environ)
+    except OSError as problem:
+        return problem
+
+
+def refuse_text() -> OSError:
+    """A NUL, or what is no text: an image's config can say so, and no program can get it."""
+    return OSError(errno.EINVAL, "its arguments or variables hold what none can")
+
+
+def _is_program(path: str) -> bool:
+    """Whether a file is a program, if for another machine; one that may not be read is no script either."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(4) == b"\x7fELF"
+    except OSError:
+        return True

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What happens when a start fails: another runtime where namespaces are forbidden, and words for what went wrong."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from kedge.errors import CannotStart
+from kedge.runtime.start.namespace_errors import explain_refusal
+from kedge.runtime.start.namespaces import OTHER_NAMESPACES
+
+if TYPE_CHECKING:
+    from kedge.runtime.options import RunOptions
+    from kedge.runtime.start.services import Say, Services
+
+_REFUSALS = (errno.EPERM, errno.EACCES, errno.ENOSPC, errno.EUSERS, errno.EINVAL, errno.ENOSYS)
+
+
+def leave_to_other_runtime(
+    options: RunOptions, problem: OSError, say: Say, refused: str, services: Services
+) -> NoReturn:
+    """Use an installed setuid Apptainer, which needs no user namespaces; without one, say which setting forbids it."""
+    if problem.errno not in _REFUSALS:
+        # no memory, no more open files: nothing forbids it
+        raise problem if Path("/proc/self").exists() else explain_refusal(problem, refused)
+    refusal = explain_refusal(problem, refused)
+    # inside a user namespace, which cannot be left any more, no setuid program gets its rights
+    program = "" if options.dry_run or refused == OTHER_NAMESPACES else services.find_setuid_runtime()
+    if not program:
+        raise refusal
+    say("warn", f"{refusal.message}; {program} runs it instead")
+    options.runtime = program
+    services.run_elsewhere(options, say)
+    raise refusal
+
+
+def explain_start(program: str, problem: OSError | None, machine: str) -> CannotStart:
+    """The error for a program that could not be started, as Apptainer words the most frequent one."""
+    where = problem.filename if problem is not None and isinstance(problem.filename, str) else ""
+    if not where:
+        name = f'"{program}": executable file not found in $PATH' if "/" not in program else f"there is no {program}"
+        return CannotStart(
+            f"{name} (inside the container)", hint="'kedge exec IMAGE ls /usr/bin' shows what the image has"
+        )
+    assert problem is not None
+    if problem.errno == errno.ENOEXEC:
+        return CannotStart(
+            f"{where} is no program for this machine ({machine}), nor a script that begins with '#!'",
+            hint="start a script by its interpreter: kedge exec IMAGE sh SCRIPT",
+        )
+    if problem.errno == errno.ENOENT:
+        return CannotStart(
+            f"{where} is in the container, but its interpreter or dynamic loader is not",
+            hint="the first line of a script names its interpreter; a program of another C library cannot run here",
+        )
+    if problem.errno == errno.EACCES:
+        return CannotStart(
+            f"{where} may not be executed: {problem.strerror}",
+            hint="it is no file with execute permission, or its file system is mounted noexec",
+        )
+    if problem.errno == errno.E2BIG:
+        return CannotStart(
+            f"{where} was not started: arguments and environment are too long together",
+            hint="the kernel's limit is a quarter of 'ulimit -s'; --cleanenv makes the environment short",
+        )
+    if problem.errno == errno.EIO:
+        return CannotStart(
+            f"{where} cannot be read from the image: {problem.strerror}",
+            hint="the image is damaged, or the disk or network that it is on: make or fetch it again",
+        )
+    return CannotStart(
+        f"{where} could not be started: {problem.strerror}",
+        hint="'kedge exec --verbose' says what was done; --runtime apptainer tells whether another runtime can",
+    )

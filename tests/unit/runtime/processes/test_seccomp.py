@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The filters of system calls, run through a small interpreter of the kernel's filter language."""
+
+from __future__ import annotations
+
+import errno
+import struct
+
+import pytest
+
+from kedge.runtime.processes.fakeroot_emulation import make_filter
+from kedge.runtime.processes.fakeroot_namespaces import repeat_map
+from kedge.runtime.processes.seccomp import AUDIT_ARCHITECTURES, make_containing_filter
+
+ALLOWED = 0x7FFF0000
+TIOCSTI, TIOCLINUX, TCGETS = 0x5412, 0x541C, 0x5401
+
+
+def judge(program: bytes, architecture: int, number: int, *arguments: int, big: bool = False) -> int:
+    """What the kernel would do; struct seccomp_data: number, architecture, instruction pointer, six arguments."""
+    order = ">" if big else "<"
+    words = [*arguments, 0, 0, 0, 0, 0, 0][:6]
+    data = struct.pack(f"{order}2I7Q", number, architecture, 0, *words)
+    lines = list(struct.iter_unpack("=HBBI", program))
+    place, held = 0, 0
+    while True:
+        code, if_true, if_false, value = lines[place]
+        place += 1
+        if code == 0x20:
+            held = struct.unpack_from(f"{order}I", data, value)[0]
+        elif code == 0x54:
+            held &= value
+        elif code == 0x15:
+            place += if_true if held == value else if_false
+        elif code == 0x35:
+            place += if_true if held >= value else if_false
+        else:
+            assert code == 0x06
+            return int(value)
+
+
+# the machine, the kind of program, ioctl, keyctl, and a call that anybody makes (read)
+KINDS = [
+    ("x86_64", "x86_64", 16, 250, 0),
+    ("x86_64", "i386", 54, 288, 3),
+    ("aarch64", "aarch64", 29, 219, 63),
+    ("aarch64", "arm", 54, 311, 3),
+    ("ppc64le", "ppc64le", 54, 271, 3),
+    ("riscv64", "riscv64", 29, 219, 63),
+    ("s390x", "s390x", 54, 280, 3),
+]
+
+
+@pytest.mark.parametrize(("machine", "kind", "ioctl", "keyctl", "read"), KINDS)
+def test_contained_programs_do_not_type_nor_reach_keys(
+    machine: str, kind: str, ioctl: int, keyctl: int, read: int
+) -> None:
+    program, architecture, big = make_containing_filter(machine), AUDIT_ARCHITECTURES[kind], machine == "s390x"
+    for request in (TIOCSTI, TIOCLINUX, TIOCSTI | 0xFFFFFFFF00000000):  # the kernel drops the upper half
+        assert judge(program, architecture, ioctl, 0, request, big=big) == 0x00050000 | errno.EPERM
+    assert judge(program, architecture, ioctl, 0, TCGETS, big=big) == ALLOWED
+    for number in (keyctl - 2, keyctl - 1, keyctl):
+        assert judge(program, architecture, number, big=big) == 0x00050000 | errno.ENOSYS
+    assert judge(program, architecture, read, big=big) == ALLOWED
+
+
+def test_kinds_of_programs_that_cannot_be_judged_make_no_calls() -> None:
+    program = make_containing_filter("x86_64")
+    assert judge(program, AUDIT_ARCHITECTURES["x86_64"], 0x40000000 + 514, 0, TIOCSTI) == 0x00050000 | errno.ENOSYS
+    assert judge(program, 0x12345678, 0) == 0x00050000 | errno.ENOSYS
+    assert make_containing_filter("sparc") == b""
+
+
+@pytest.mark.parametrize(("machine", "chown", "mknod"), [("x86_64", 92, (133, 1)), ("aarch64", 55, (33, 2))])
+def test_emulation_lets_calls_of_root_succeed(machine: str, chown: int, mknod: tuple[int, int]) -> None:
+    program, architecture = make_filter(machine), AUDIT_ARCHITECTURES[machine]
+    assert judge(program, architecture, chown) == 0x00050000
+    number, argument = mknod
+    for mode, verdict in ((0o020600, 0x00050000), (0o060600, 0x00050000), (0o010600, ALLOWED)):
+        arguments = [0] * argument + [mode]
+        assert judge(program, architecture, number, *arguments) == verdict
+    assert judge(program, 0x12345678, chown) == ALLOWED
+
+
+def test_a_namespace_below_knows_everybody_as_himself() -> None:
+    assert repeat_map("         0       1000          1\n") == "0 0 1\n"
+    assert repeat_map("0 1000 1\n1 100000 65536\n") == "0 0 1\n1 1 65536\n"
