@@ -7,24 +7,21 @@ import re
 from collections.abc import Iterator
 
 from kedge.batchscript.findings import Case, CheckResult, ScriptRule, Severity
-from kedge.batchscript.request import show_option
-from kedge.batchscript.script import Directive
 from kedge.model.memory import shorten_memory
 from kedge.model.nearest import propose
 from kedge.model.site import Queue, Site
 from kedge.model.size import format_size
+from kedge.schedulers.choose import find_language
+from kedge.schedulers.directive import show_option
 
-# what a profile calls it -> options, and a sentence
+# why a site refuses what a profile calls so
 _REFUSED = {
-    "memory": (("--mem", "--mem-per-cpu", "--mem-per-gpu"), "memory comes with the node"),
-    "gpus": (
-        ("--gres", "--gpus", "--gpus-per-node", "--gpus-per-task", "--gpus-per-socket"),
-        "GPUs come with the queue",
-    ),
-    "arrays": (("--array", "-t", "-J"), "it has no arrays"),
-    "export": (("--export",), "it breaks the environment of the job"),
-    "exclusive": (("--exclusive",), "its nodes are shared"),
-    "nodelist": (("--nodelist", "--nodefile"), "jobs that ask for certain nodes are deleted"),
+    "memory": "memory comes with the node",
+    "gpus": "GPUs come with the queue",
+    "arrays": "it has no arrays",
+    "export": "it breaks the environment of the job",
+    "exclusive": "its nodes are shared",
+    "nodelist": "jobs that ask for certain nodes are deleted",
 }
 _REQUIRED = {
     "time": (("time",), "a time", "--time"),
@@ -42,17 +39,11 @@ def _check_refused(case: Case) -> Iterator[CheckResult]:
     if case.site is None:
         return
     for name in case.site.refuses:
-        options, why = _REFUSED.get(name, ((), ""))
         for each in case.script.live:
-            if each.option in options and _is_meant(each, name):
-                yield CheckResult(each.line, f"{case.site.name} refuses {show_option(each)}: {why}")
-
-
-def _is_meant(directive: Directive, name: str) -> bool:
-    value = directive.value or ""
-    if directive.option in ("-t", "-J"):  # -t is a time in no scheduler that has an option of one letter for it
-        return directive.scheduler in ("gridengine", "pbs")
-    return directive.option != "--gres" or name != "gpus" or "gpu" in value
+            options = find_language(each.scheduler).refusable.get(name, ())
+            is_other = each.option == "--gres" and "gpu" not in (each.value or "")
+            if each.option in options and not is_other:
+                yield CheckResult(each.line, f"{case.site.name} refuses {show_option(each)}: {_REFUSED[name]}")
 
 
 def _check_required(case: Case) -> Iterator[CheckResult]:
@@ -79,10 +70,9 @@ def _check_names(case: Case) -> Iterator[CheckResult]:
 
 
 def _check_account(case: Case) -> Iterator[CheckResult]:
-    """ABCI's -g, which its own qsub takes, and Grid Engine's does not."""
     for each in case.script.live:
-        if each.scheduler == "gridengine" and each.option == "-g":
-            yield CheckResult(each.line, "the group (-g) goes on the command line of qsub, never into the script")
+        if sentence := find_language(each.scheduler).command_line_only.get(each.option):
+            yield CheckResult(each.line, sentence)
 
 
 def _check_unknown_queue(case: Case) -> Iterator[CheckResult]:

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The words that shells offer for some options and arguments: GPUs, sites and images, as they are known now."""
+"""The words that shells offer for some options and arguments: GPUs, sites, images and topics."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+
+from kedge.cli.topics import TOPICS
+from kedge.cli.verbs import VERBS
 
 _MAKERS = ("NVIDIA", "Tesla", "GeForce")  # nobody types them
 _SITE_OPTIONS = frozenset(("--site", "--on"))
@@ -21,6 +24,8 @@ def offer_words(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> 
                 _offer(action, gpus)
             elif options & _SITE_OPTIONS:
                 _offer(action, sites)
+            elif verb == "help" and action.metavar == "TOPIC":
+                _offer(action, list(dict.fromkeys((*TOPICS, *VERBS))))
             elif verb in _IMAGE_VERBS and not options and action.metavar in ("IMAGE", "REPO"):
                 _offer(action, images)
 

@@ -32,29 +32,31 @@ if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.runtime.processes.instance_records import Instance
 
-_STARTING = ("start", "run")  # their options are those of containers, which `flags` reads
+_STARTING = {  # their options are those of containers, which `flags` reads
+    "start": "Start an instance and run the image's start script",
+    "run": "Start an instance and run the image's default command",
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands and their arguments."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    texts = {"start": "start an instance of an image, with its start script", "run": "the same, with its run script"}
-    for command in _STARTING:
-        start = commands.add_parser(command, help=texts[command])
+    for command, summary in _STARTING.items():
+        start = commands.add_parser(command, help=summary)
         start.add_argument("image", metavar="IMAGE", help="SIF or SquashFS file, sandbox directory, docker://NAME …")
         start.add_argument("name", metavar="NAME", help="name of the instance")
         start.add_argument(
             "arguments", metavar="[ARGUMENT ...]", nargs=argparse.REMAINDER, help="arguments for the script"
         )
         add_flags(start, "start")
-    listing = commands.add_parser("list", help="instances that run on this host")
+    listing = commands.add_parser("list", help="List the instances on this host")
     listing.add_argument(
         "pattern", metavar="NAME", nargs="?", default="*", help="instances to list; * and ? match any characters"
     )
     listing.add_argument("-j", dest="json", action="store_true", help="print JSON")
     listing.add_argument("-l", "--logs", action="store_true", help="show the paths of their logs")
     listing.add_argument("-a", "--all", action="store_true", help="accepted for Apptainer: all are always listed")
-    stop = commands.add_parser("stop", help="end instances")
+    stop = commands.add_parser("stop", help="Stop instances")
     stop.add_argument(
         "pattern", metavar="NAME", nargs="?", default="", help="instances to stop; * and ? match any characters"
     )
@@ -69,11 +71,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="seconds until they are killed (default: 10)",
     )
     stop.add_argument("-F", "--force", action="store_true", help="kill at once")
-    logs = commands.add_parser("logs", help="print what an instance has written")
+    logs = commands.add_parser("logs", help="Show an instance's output")
     logs.add_argument("name", metavar="NAME", help="name of the instance, running or ended")
     logs.add_argument("-e", "--errors", action="store_true", help="print standard error only")
     logs.add_argument("-o", "--output", action="store_true", help="print standard output only")
-    stats = commands.add_parser("stats", help="show what an instance uses: CPU, memory, disk, processes")
+    stats = commands.add_parser("stats", help="Show an instance's use of CPU, memory, disk and processes")
     stats.add_argument("name", metavar="NAME", help="name of the instance")
     stats.add_argument("--no-stream", action="store_true", help="print once instead of every second")
     stats.add_argument("-j", dest="json", action="store_true", help="print JSON, once")
@@ -115,8 +117,8 @@ def start_words(command: str, words: Sequence[str], *, leading: Sequence[str] = 
         speaker.say_collected()
         with raised_signals():
             return _start(options, name, speaker)
-    except HelpWanted:
-        return _show_help(command)
+    except HelpWanted as wish:
+        return _show_help(command, is_whole=wish.is_whole or options.shim)
     except BaseException as problem:
         return _report(problem, ["instance", command, *words], options)
 
@@ -157,13 +159,16 @@ def _start(options: RunOptions, name: str, speaker: Speaker) -> int:
     return 0
 
 
-def _show_help(command: str) -> int:
-    from kedge.cli.main import make_parser, prepare_streams  # late: it imports this module by its name
+def _show_help(command: str, *, is_whole: bool) -> int:
+    # late, all of it: only help needs it
+    from kedge.cli.container_help import format_short_help
+    from kedge.cli.main import make_parser, prepare_streams
+    from kedge.cli.options import find_subcommands
 
     prepare_streams()
-    parser = make_parser("instance")
-    parsers = next(each for each in parser._actions if isinstance(each, argparse._SubParsersAction))
-    return print_text(parsers.choices[command].format_help())
+    if is_whole:
+        return print_text(find_subcommands(make_parser("instance"))[command].format_help())
+    return print_text(format_short_help("start", f"instance {command}", _STARTING[command]))
 
 
 def _list(arguments: argparse.Namespace, console: Console) -> None:

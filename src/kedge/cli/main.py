@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from kedge.cli.options import GlobalOptions, Parser, add_globals
+from kedge.cli.options import GLOBALS, GlobalOptions, Parser, add_globals
 from kedge.cli.signals import raised_signals
 from kedge.cli.verbs import GROUPS, VERBS, VerbModule, WordsModule, find_verb, load_verb
 from kedge.errors import UsageError
@@ -18,6 +18,13 @@ from kedge.release import VERSION
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
+
+ABOUT = "Run GPU containers on HPC clusters without root, interactively or as jobs"
+_TOP_OPTIONS = (
+    ("--dry-run", "say what would be done, and change nothing (some verbs)"),
+    ("-h, --help", "show this text, or the options of a verb"),
+    ("-V, --version", "show the version"),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -64,15 +71,12 @@ def _dispatch(words: list[str], options: GlobalOptions) -> int:
     if chosen.version:
         sys.stdout.write(f"kedge version {VERSION}\n")
         return 0
-    if rest and rest[0] == "help":
-        rest = [*rest[1:], "--help"] if rest[1:] else []
-        chosen.help = not rest
-    elif chosen.help and rest:
+    if chosen.help and rest:
         rest = [*rest, "--help"]
     if not rest and options.json and not chosen.help:
-        raise UsageError("there is no verb", hint="'kedge --help' lists the verbs")
+        raise UsageError("kedge needs a verb", hint="to list the verbs: kedge --help")
     if not rest:
-        sys.stdout.write(format_help())
+        (sys.stdout if chosen.help else sys.stderr).write(format_help())
         return 0 if chosen.help else UsageError.exit_code
     return _run_verb(rest[0], rest[1:], options, dry_run=chosen.dry_run)
 
@@ -86,7 +90,10 @@ def _run_verb(name: str, rest: Sequence[str], options: GlobalOptions, *, dry_run
         ]
         leading += ["--verbose"] * options.verbose + ["--dry-run"] * dry_run
         return cast(WordsModule, module).run_words(name, rest, leading=leading)
-    parser = make_parser(name, options)
+    parser = make_parser(name, options, is_for_help=_wants_help(rest))
+    if _lacks_subcommand(parser, rest) and not options.json:
+        sys.stderr.write(parser.format_help())
+        return UsageError.exit_code
     arguments = parser.parse_args(rest)
     if dry_run and not hasattr(arguments, "dry_run"):
         raise UsageError(f"'kedge {name}' has no --dry-run", hint=f"'kedge {name} --help' shows its options")
@@ -100,6 +107,17 @@ def _run_verb(name: str, rest: Sequence[str], options: GlobalOptions, *, dry_run
     from kedge.cli.guard import run_guarded  # late: light verbs need no second process
 
     return run_guarded(f"kedge {name}", lambda: _report_end(module, arguments, options, [name, *rest]))
+
+
+def _wants_help(words: Sequence[str]) -> bool:
+    """Whether help may be shown: it is asked for, or a subcommand is missing."""
+    return "-h" in words or "--help" in words or all(word.startswith("-") for word in words)
+
+
+def _lacks_subcommand(parser: argparse.ArgumentParser, words: Sequence[str]) -> bool:
+    """Whether a verb that needs a subcommand stands alone; with --json it is an error like any other."""
+    is_group = any(isinstance(action, argparse._SubParsersAction) and action.required for action in parser._actions)
+    return is_group and not any(word in ("-h", "--help", "--json") or not word.startswith("-") for word in words)
 
 
 def _run_module(module: VerbModule, arguments: argparse.Namespace, options: GlobalOptions) -> int:
@@ -121,11 +139,17 @@ def _report_end(module: VerbModule, arguments: argparse.Namespace, options: Glob
         return report_failure(problem, words, options)
 
 
-def make_parser(name: str, options: GlobalOptions | None = None) -> argparse.ArgumentParser:
-    """The complete parser of a verb, global options included."""
+def make_parser(
+    name: str, options: GlobalOptions | None = None, *, is_for_help: bool = True
+) -> argparse.ArgumentParser:
+    """The complete parser of a verb, global options included; for help also with sentences and examples."""
     verb = find_verb(name)
-    parser = Parser(prog=f"kedge {name}", description=f"{verb.summary[0].upper()}{verb.summary[1:]}.")
+    parser = Parser(prog=f"kedge {name}")
     load_verb(verb).configure(parser)
+    if is_for_help:
+        from kedge.cli.help_text import describe_parser  # late: a verb that does its work needs none of it
+
+        describe_parser(parser, name, verb.summary)
     add_globals(parser, options or GlobalOptions())
     return parser
 
@@ -141,23 +165,17 @@ def _make_console(arguments: argparse.Namespace, options: GlobalOptions) -> Cons
 
 def format_help() -> str:
     """The text of `kedge --help`."""
-    lines = [
-        "usage: kedge [OPTIONS] VERB ...",
-        "",
-        "From the name of a GPU container image to a running job on a cluster.",
-    ]
+    lines = ["usage: kedge [OPTIONS] VERB ...", "", f"{ABOUT}."]
     for group in GROUPS:
         lines += ["", f"{group}:"]
         lines += [f"  {name:<11} {verb.summary}" for name, verb in VERBS.items() if verb.group == group]
-    lines += [
-        "",
-        "Options, before or after the verb:",
-        "  --json          print one JSON document on standard output, also for errors",
-        "  -q, --quiet     no progress and no notes       -v, --verbose  say more",
-        "  -s, --silent    nothing but results and errors -d, --debug    show where an error came from",
-        "  --nocolor       no colours                     --dry-run      say what would be done (where it makes sense)",
-        "  -h, --help      this text, or a verb's         -V, --version  the version",
-        "",
-        "'kedge help VERB' explains a verb. Exit codes are listed in docs/errors.md.",
-    ]
+    lines += ["", "Options, before or after the verb:"]
+    lines += [f"  {names:<21} {text}" for names, text in list_top_options()]
+    lines += ["", "Options of a verb: kedge VERB --help. Guides: kedge help. Exit codes: kedge help errors"]
     return "\n".join(lines) + "\n"
+
+
+def list_top_options() -> list[tuple[str, str]]:
+    """The options that stand before or after every verb, and their texts."""
+    shared = [(", ".join(names), text) for _, names, text in GLOBALS if text != argparse.SUPPRESS]
+    return [*shared, *_TOP_OPTIONS]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     """The one subcommand and its flags, which are Apptainer's."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    create = commands.add_parser("create", help="make an ext3 image, or add an overlay partition to a SIF")
+    create = commands.add_parser("create", help="Create an ext3 image, or add an overlay partition to a SIF")
     create.add_argument("image", metavar="IMAGE", type=read_image_path, help="new file, or existing SIF")
     create.add_argument(
         "-s", "--size", metavar="MIB", default="64", help="size in MiB, or with a unit such as 10G (default: 64)"

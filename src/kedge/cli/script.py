@@ -28,10 +28,10 @@ _ASKED = ("size", "queue")  # groups of options that a site may require and the 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands and their arguments."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    check = commands.add_parser("check", help="say what will be ignored, refused, or go wrong (status 1: refused)")
+    check = commands.add_parser("check", help="Report what the scheduler will ignore or refuse (status 1: refused)")
     check.add_argument("file", metavar="FILE", nargs="+", help=_FILE)
     add_settings(check, "site")
-    convert = commands.add_parser("convert", help="turn it into a kedge.toml, or a script for another scheduler")
+    convert = commands.add_parser("convert", help="Convert a script to kedge.toml or to another scheduler")
     convert.add_argument("file", metavar="FILE", help=_FILE)
     convert.add_argument(
         "--to", metavar="WHAT", choices=TARGETS, default="toml", help=f"{', '.join(TARGETS)} (default: toml)"
@@ -60,18 +60,17 @@ def _check(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _show_checked(checked: CheckedScript, console: Console) -> None:
-    from kedge.batchscript.script import PREFIXES, TITLES
-
     script, name = checked.script, escape_controls(checked.name)
+    scheduler = script.language.facts
     where = f", site {checked.site.name} ({checked.site_reason})" if checked.site else ""
     if script.scheduler != "local":
-        console.progress.note(f"{name}: {TITLES[script.scheduler]} script, because {script.reason}{where}")
+        console.progress.note(f"{name}: {scheduler.title} script, because {script.reason}{where}")
     for finding in checked.findings:
         message = escape_controls(finding.message)
         console.print(f"{name}:{finding.line}: {finding.severity.value}: {message} ({finding.rule})")
         console.print(f"    {escape_controls(finding.remedy)}")
     if script.directives and not script.live:
-        read = f"{TITLES[script.scheduler]} ignores all of its {PREFIXES[script.scheduler]} lines"
+        read = f"{scheduler.title} ignores all of its {scheduler.prefix} lines"
         console.progress.note(f"{name}: {read}; only its commands were checked")
     elif not script.live:
         console.progress.note(f"{name}: {_NO_DIRECTIVES}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kedge.errors import FileProblem, UnsupportedFormat, UsageError
+from kedge.model.habits import VERB_HABITS
 from kedge.model.image_argument import is_reference
 from kedge.model.nearest import propose
 
@@ -61,14 +62,10 @@ RULES = {
 
 # Verbs of Apptainer that kedge does not have, and what stands in their place; `kedge VERB` says the same
 MISSING = {
-    "buildcfg": "'kedge config show' lists kedge's own settings",
-    "capability": "containers have the rights of their caller: nobody can be given more, and --drop-caps takes away",
-    "checkpoint": "DMTCP inside a container makes checkpoints: kedge exec IMAGE dmtcp_launch ...",
+    **{verb: VERB_HABITS[verb] for verb in ("buildcfg", "capability", "checkpoint", "oci", "plugin")},
     "completion": "'kedge completion SHELL' prints the script for kedge",
     "config": "'kedge config show' lists kedge's own settings; nothing needs root",
     "config fakeroot": "'kedge config fakeroot USER' says what --fakeroot can do, and the line for administrators",
-    "oci": "'kedge exec' and 'kedge run' run OCI images: kedge run oci:FOLDER",
-    "plugin": "kedge has no plugins",
     "keyserver login": "kedge sends no credentials to key servers",
     "keyserver logout": "kedge sends no credentials to key servers, so there is nothing to forget",
     "remote get-login-password": "log in to the registry itself: kedge registry login HOST",

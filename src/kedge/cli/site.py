@@ -25,18 +25,18 @@ _NAME = "site of 'kedge site list', or path of a profile (default: detected)"
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands and their arguments."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    commands.add_parser("detect", help="which site this is, and why")
-    commands.add_parser("list", help="the sites that are known")
-    show = commands.add_parser("show", help="what is known about a site, as a profile")
+    commands.add_parser("detect", help="Show which cluster this is, and why")
+    commands.add_parser("list", help="List the cluster profiles")
+    show = commands.add_parser("show", help="Show a cluster's profile")
     show.add_argument("name", metavar="NAME", nargs="?", help=_NAME)
     show.add_argument("--queues", "--partitions", action="store_true", help="show its partitions or queues as a table")
     check = commands.add_parser(
-        "check", help="whether a job fits; without a job, whether the profile says what the scheduler says"
+        "check", help="Check whether a job fits; without a job, compare the profile with the scheduler"
     )
     check.add_argument("name", metavar="NAME", nargs="?", help=_NAME)
     check.add_argument("--interactive", action="store_true", help="check an interactive job")
     add_job_options(check, without=("image",))
-    init = commands.add_parser("init", help="write a profile of this cluster, from what its scheduler says")
+    init = commands.add_parser("init", help="Write a profile of this cluster from its scheduler's answers")
     init.add_argument("name", metavar="NAME", nargs="?", help="name of the profile (default: from the host name)")
     init.add_argument(
         "--output", metavar="FILE", help="write to FILE, '-' for standard output (default: your profile directory)"

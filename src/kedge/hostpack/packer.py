@@ -8,7 +8,6 @@ brings its standard library and the packages named after `+`; `rules` brings wha
 from __future__ import annotations
 
 import contextlib
-import difflib
 import glob
 import json
 import os
@@ -23,6 +22,7 @@ from kedge.hostpack.linker import Linker, Needer, name_musl_paths, write_cache
 from kedge.hostpack.python_environment import ask_python
 from kedge.hostpack.script import read_interpreter
 from kedge.model.manifest import ImageConfig, parse_config
+from kedge.model.nearest import propose
 from kedge.model.platform import Platform
 from kedge.model.tree import ContentSink, Node
 from kedge.posix.programs import find_program
@@ -105,8 +105,7 @@ def _not_found(name: str) -> FileProblem:
             there.update(os.listdir(folder) if folder.startswith("/") else ())  # noqa: PTH208
         except OSError:
             continue
-    near = difflib.get_close_matches(name, sorted(there), n=3)
-    hint = f"did you mean {' or '.join(near)}?" if near else "name it by its full path if it is not on PATH"
+    hint = propose(name, sorted(there)) or "name it by its full path if it is not on PATH"
     return FileProblem(f"host:{name}: there is no program '{name}' on this machine", hint=hint)
 
 

@@ -9,6 +9,9 @@ from enum import StrEnum
 from kedge.errors import InvalidJob
 from kedge.frozen import frozen
 
+# what a job can name; a site's profile names the usual one
+LAUNCHERS = ("srun", "ibrun", "mpirun", "mpiexec", "none")
+RUNTIMES = ("kedge", "apptainer", "singularity", "pyxis")
 MOST_INDICES = 1_000_000
 _ARRAY_FORMS = "write it like 0-9, 1-100%10 (ten at once), 0-20:5 or 1,3,7-9"
 _RANGE = r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?"

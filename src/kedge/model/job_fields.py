@@ -7,7 +7,7 @@ The file, the command line, the checks and the documentation are all made from i
 from __future__ import annotations
 
 from kedge.frozen import frozen
-from kedge.model.job import Parallel
+from kedge.model.job import LAUNCHERS, RUNTIMES, Parallel
 
 GROUPS = {
     "runs": "what runs",
@@ -83,7 +83,7 @@ FIELDS = (
         "what starts tasks, if not what the site uses",
         ("--launcher",),
         "PROGRAM",
-        ("srun", "ibrun", "mpirun", "mpiexec", "none"),
+        LAUNCHERS,
     ),
     JobField(
         "runtime",
@@ -92,7 +92,7 @@ FIELDS = (
         "what starts the container, if not what the site uses",
         ("--runtime",),
         "NAME",
-        ("kedge", "apptainer", "singularity", "pyxis"),
+        RUNTIMES,
     ),
     JobField("nv", "runs", "yes or no", "NVIDIA GPUs in the container (yes, when GPUs are asked for)", ("--nv",)),
     JobField("force", "runs", "yes or no", "also where the image does not run on the queue's GPUs", ("--force",)),

@@ -188,12 +188,12 @@ def _missing_slashes(scheme: str, rest: str, text: str) -> InvalidReference:
 
 
 def _unknown_scheme(scheme: str, rest: str, text: str) -> InvalidReference:
-    import difflib  # late: only a mistake needs it
+    from kedge.model.nearest import find_near  # late: only a mistake needs it
 
     known = sorted({*SLASHED, *PLAIN} - {"shub"})
-    near = difflib.get_close_matches(scheme, known, n=1, cutoff=0.5)
-    slashes = "//" if near and near[0] in SLASHED else ""
-    hint = f"did you mean {near[0]}:{slashes}{rest.lstrip('/')}?" if near else f"known schemes: {', '.join(known)}"
+    near = find_near(scheme, known)
+    slashes = "//" if near in SLASHED else ""
+    hint = f"did you mean {near}:{slashes}{rest.lstrip('/')}?" if near else f"known schemes: {', '.join(known)}"
     return refuse(text, f"'{scheme}://' is not a known scheme", hint)
 
 

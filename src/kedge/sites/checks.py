@@ -15,20 +15,11 @@ from kedge.model.job_fields import BY_NAME
 from kedge.model.memory import shorten_memory
 from kedge.model.nearest import propose
 from kedge.model.site import Queue, Site
+from kedge.schedulers.choose import find_facts, find_language
 from kedge.sites.rules import RULES, QueueRequest, UnmetRequest, check_paths, count_memory, spread_tasks
 
 _ROUNDS = 32  # of mending; every rule mends itself at once, so a few are enough
 _OTHER_QUEUE = 3  # what it costs to be sent to a queue that was not asked for
-_RESERVATION_QUEUE = r"[RSM][0-9]+(\..*)?"  # PBS: a reservation is a queue
-# what users' own directives say where the site refuses it: a warning, because directives are the user's last word
-_REFUSED_DIRECTIVES = {
-    "memory": r"--mem\b|--mem-per-(cpu|gpu)\b",
-    "gpus": r"--gres\b|--gpus\b|--gpus-per-\w+|-G\b",
-    "arrays": r"--array\b|-a\b",
-    "export": r"--export\b",
-    "exclusive": r"--exclusive\b",
-    "nodelist": r"--nodelist\b|-w\b",
-}
 
 
 @frozen
@@ -129,7 +120,8 @@ def _find_named(name: str, request: QueueRequest) -> Queue:
     queue = site.find_queue(name.partition("@")[0])
     if queue is not None:
         return queue
-    if request.job.reservation or (site.scheduler == "pbs" and re.fullmatch(_RESERVATION_QUEUE, name)):
+    reservations = find_facts(site.scheduler).reservation_queue
+    if request.job.reservation or (reservations and re.fullmatch(reservations, name)):
         return Queue(name)
     known = [each.name for each in site.queues if not each.is_retired] or [each.name for each in site.queues]
     nearest = _find_nearest(replace(request, job=replace(request.job, queue="")), [])
@@ -263,9 +255,14 @@ def _warn(job: Job, site: Site, queue: Queue) -> list[str]:
     if site.default_memory_per_cpu and not count_memory(job) and "memory" not in site.refuses:
         size = shorten_memory(site.default_memory_per_cpu)
         warnings.append(f"a job that asks for no memory gets {size} per CPU at {site.name}: give --mem")
-    for word in site.refuses:
-        pattern = _REFUSED_DIRECTIVES[word]
-        wrong = next((each for each in job.directives if re.match(pattern, each.strip())), None)
-        if wrong is not None:
-            warnings.append(f"{site.name} refuses or advises against '{wrong.strip()}', which is among your directives")
+    refused = [text.strip() for text in job.directives if _is_refused(text.strip(), site)] if site.refuses else []
+    warnings += [f"{site.name} refuses or advises against '{text}', which is among your directives" for text in refused]
     return warnings
+
+
+def _is_refused(directive: str, site: Site) -> bool:
+    """Whether a directive asks for what the site refuses. It is only warned of: directives are the user's last word."""
+    language = find_language(site.scheduler)
+    options = {option for word in site.refuses for option in language.refusable.get(word, ())}
+    words = directive.removeprefix(language.facts.prefix).split()
+    return any(option.name in options for option in language.cut_all(words))

@@ -15,6 +15,7 @@ from kedge.model.duration import shorten_duration
 from kedge.model.job import Job
 from kedge.model.memory import shorten_memory
 from kedge.model.site import Queue, Site, expand_path
+from kedge.schedulers.choose import find_facts
 
 _SOME_ACCOUNT = "PROJECT"  # stands for the one only the user knows
 _HOUR = 3600
@@ -57,8 +58,8 @@ class QueueRequest:
 
     @property
     def _is_reserved(self) -> bool:
-        """A reservation of PBS is a queue of its own, with limits that no profile knows."""
-        return bool(self.job.reservation) and self.site.scheduler == "pbs"
+        """Where a reservation is a queue of its own, no profile knows its limits."""
+        return bool(self.job.reservation) and bool(find_facts(self.site.scheduler).reservation_queue)
 
     @property
     def place(self) -> str:

@@ -300,7 +300,7 @@ def test_doctor_gpu_findings_that_are_not_ok_say_why_and_lead_to_docs(tmp_path: 
             if finding.level != OK:
                 assert finding.why, finding
                 assert finding.fix, finding
-                anchor = finding.docs.partition("#")[2]
+                anchor = finding.docs.removeprefix("kedge help doctor ")
                 assert f"\n### {anchor}\n" in guide
 
 

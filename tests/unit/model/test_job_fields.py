@@ -11,12 +11,10 @@ import pytest
 from kedge.cli.options import _GLOBALS
 from kedge.errors import InvalidJob
 from kedge.frozen import list_names, replace
-from kedge.model.job import Dependency, DependencyKind, Job, JobArray, Parallel
+from kedge.model.job import LAUNCHERS, RUNTIMES, Dependency, DependencyKind, Job, JobArray, Parallel
 from kedge.model.job_fields import BY_KEY, BY_NAME, FIELDS, GROUPS, find_meaning
 from kedge.model.job_rules import check_job, find_problems
 from kedge.model.job_values import KINDS, change_job, read_value
-from kedge.schedulers.container_words import RUNTIMES
-from kedge.schedulers.launchers import LAUNCHERS
 
 
 def read(name: str, value: object) -> Any:

@@ -209,7 +209,7 @@ def test_checks_warn_of_little_memory_and_of_what_is_gone() -> None:
     assert "switched off" in check("abci2", account="g", gpus_per_node=4).warnings[0]
     assert "zih-alpha" in check("zih-taurus", gpus_per_node=1, memory=GIGA).warnings[0]
     warned = check("tacc-vista", time=HOUR, gpus_per_node=1, directives=("--export=ALL", "--gres=gpu:1")).warnings
-    assert [("--export" in each, "--gres" in each) for each in warned] == [(False, True), (True, False)]
+    assert [("--export" in each, "--gres" in each) for each in warned] == [(True, False), (False, True)]
 
 
 def test_checks_a_retired_queue_is_not_chosen() -> None:

@@ -12,18 +12,22 @@ from hypothesis import strategies as st
 from kedge.frozen import replace
 from kedge.model.site import Queue, Site
 from kedge.ops.setup.site_discovery import suggest_name
-from kedge.sites.compare import compare_sites
-from kedge.sites.discover_gridengine import (
+from kedge.schedulers.gridengine.discover import (
     GridEngineTexts,
-    discover_gridengine,
     find_groups,
     parse_names,
     parse_settings,
 )
-from kedge.sites.discover_modules import find_runtime_module
-from kedge.sites.discover_pbs import PbsTexts, discover_pbs
-from kedge.sites.discover_slurm import SlurmTexts, discover_slurm, parse_gres
+from kedge.schedulers.gridengine.discover import (
+    read_site as discover_gridengine,
+)
+from kedge.schedulers.pbs.discover import PbsTexts
+from kedge.schedulers.pbs.discover import read_site as discover_pbs
+from kedge.schedulers.slurm.discover import SlurmTexts, parse_gres
+from kedge.schedulers.slurm.discover import read_site as discover_slurm
+from kedge.sites.compare import compare_sites
 from kedge.sites.profile import SHIPPED, ProfileDirectory, load_site, make_site, parse_profile
+from kedge.sites.runtime_module import find_runtime_module
 from kedge.sites.schema import SCHEDULERS
 from kedge.sites.writer import write_profile
 from tests.requirements import REPOSITORY

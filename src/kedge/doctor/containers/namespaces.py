@@ -33,7 +33,7 @@ def judge_namespaces(refused: KernelRefusal | None, uid: int, root: Path) -> Fin
         f"cannot be made: {cause} (the kernel says: {refused.words})",
         "every container is made of namespaces; without them kedge cannot start one",
         f"{explained.hint}. Login nodes are often stricter than compute nodes: try it in a job, too",
-        f"guides/doctor.md#{NAME}",
+        f"kedge help doctor {NAME}",
     )
 
 
@@ -54,6 +54,6 @@ def check_outer_container(surroundings: Surroundings) -> list[Finding]:
             "the outer container's rules, mounts and limits hold here, and programs of the host are not seen: the "
             "other findings are about the container, not about the machine",
             "leave the container and ask again, if the machine is what you want to know about",
-            f"guides/doctor.md#{name}",
+            f"kedge help doctor {name}",
         )
     ]

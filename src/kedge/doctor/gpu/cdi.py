@@ -12,7 +12,7 @@ from kedge.runtime.devices.cdi import FOLDERS, Specification, read_specification
 from kedge.runtime.devices.cdi_hooks import as_mappings
 
 NAME = "cdi"
-_DOCS = f"guides/doctor.md#{NAME}"
+_DOCS = f"kedge help doctor {NAME}"
 _VERSION = re.compile(r"\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
 _MAKE = (
     "administrators make it anew with 'nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml'; --nv needs none of it"

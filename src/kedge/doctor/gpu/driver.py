@@ -14,15 +14,16 @@ from kedge.model.counting import count_things
 from kedge.runtime.devices.nvidia.card_selection import VARIABLE, select_cards
 from kedge.runtime.devices.nvidia.missing_parts import find_job, has_grant
 from kedge.runtime.options import RunOptions
+from kedge.schedulers.choose import list_facts
 
-_PAGE = "guides/doctor.md"
+_PAGE = "kedge help doctor"
 _SECONDS = 1.5  # a driver that must first wake its GPUs may take longer, and is told of then
 _TELL = "use another node, and tell the administrators"
 
 
 def check_driver(surroundings: Surroundings) -> list[Finding]:
     """The kernel's module and its version."""
-    name, docs = "gpu-driver", f"{_PAGE}#gpu-driver"
+    name, docs = "gpu-driver", f"{_PAGE} gpu-driver"
     gpus = look_at_gpus(surroundings)
     other = find_other_driver(gpus)
     if other:
@@ -52,7 +53,7 @@ def check_driver(surroundings: Surroundings) -> list[Finding]:
 
 def check_devices(surroundings: Surroundings) -> list[Finding]:
     """The nodes in /dev: there, and for this user."""
-    name, docs = "gpu-devices", f"{_PAGE}#gpu-devices"
+    name, docs = "gpu-devices", f"{_PAGE} gpu-devices"
     gpus = look_at_gpus(surroundings)
     if not gpus.has_gpu or find_other_driver(gpus):
         return []
@@ -82,7 +83,7 @@ def judge_probe(probe: GpuProbe, version: str) -> list[Finding]:
     """What the driver's answer means; `version` is what the kernel runs."""
     if not probe.has_answered:
         return [_explain_silence(probe)]
-    name, docs = "gpu-answer", f"{_PAGE}#gpu-answer"
+    name, docs = "gpu-answer", f"{_PAGE} gpu-answer"
     findings = [Finding(name, OK, _describe(probe))] if any(not gpu.problem for gpu in probe.gpus) else []
     if version and probe.driver and probe.driver != version:
         findings.append(_explain_mismatch(f"the driver says it is {probe.driver}, the kernel runs {version}"))
@@ -100,7 +101,7 @@ def judge_probe(probe: GpuProbe, version: str) -> list[Finding]:
 
 
 def _explain_silence(probe: GpuProbe) -> Finding:
-    name, docs = "gpu-answer", f"{_PAGE}#gpu-answer"
+    name, docs = "gpu-answer", f"{_PAGE} gpu-answer"
     if probe.code == MISMATCH:
         return _explain_mismatch(probe.problem)
     if probe.has_hung:
@@ -119,13 +120,13 @@ def _explain_mismatch(what: str) -> Finding:
         "the driver was updated while the old one still runs: CUDA and nvidia-smi fail with 'Driver/library version "
         "mismatch' (NVML 18, CUDA 803)",
         "the node must be rebooted, or the module loaded anew: " + _TELL,
-        f"{_PAGE}#gpu-answer",
+        f"{_PAGE} gpu-answer",
     )
 
 
 def _judge_gpu(number: int, gpu: ProbedGpu) -> list[Finding]:
     """What is wrong with one of them, or must be known."""
-    name, docs = "gpu-answer", f"{_PAGE}#gpu-answer"
+    name, docs = "gpu-answer", f"{_PAGE} gpu-answer"
     if gpu.problem:
         why = "programs that are given this GPU fail; the others may work"
         return [Finding(name, FAIL, f"GPU {number}: {gpu.problem}", why, _TELL, docs)]
@@ -159,12 +160,12 @@ def _judge_parts(value: str, probe: GpuProbe) -> list[Finding]:
         return []
     what = f"{VARIABLE} names {lost[0]}, and there is no such part of a GPU for this process"
     fix = f"there are: {', '.join(known)}" if known else f"ask the scheduler for a part, or 'unset {VARIABLE}'"
-    return [Finding("gpu-answer", WARNING, what, "CUDA programs will find no device", fix, f"{_PAGE}#gpu-answer")]
+    return [Finding("gpu-answer", WARNING, what, "CUDA programs will find no device", fix, f"{_PAGE} gpu-answer")]
 
 
 def check_selection(surroundings: Surroundings) -> list[Finding]:
     """Which GPUs programs are told to use: CUDA_VISIBLE_DEVICES."""
-    name, docs = "gpu-selection", f"{_PAGE}#gpu-selection"
+    name, docs = "gpu-selection", f"{_PAGE} gpu-selection"
     gpus = look_at_gpus(surroundings)
     value = surroundings.environ.get(VARIABLE)
     if not gpus.has_gpu:
@@ -176,14 +177,17 @@ def check_selection(surroundings: Surroundings) -> list[Finding]:
         fix = fix or f"correct it, or 'unset {VARIABLE}'; 'nvidia-smi -L' lists the GPUs"
         return [Finding(name, WARNING, _end(what), why, fix, docs)]
     job = find_job(surroundings.environ)
-    if value is None and job and gpus.driver.usable and not has_grant(surroundings.environ):
-        what = f"this {job} job was given no GPU, but {count_things(len(gpus.driver.usable), 'GPU')} can be opened"
+    if value is None and job is not None and gpus.driver.usable and not has_grant(surroundings.environ):
+        what = (
+            f"this {job.title} job was given no GPU, but {count_things(len(gpus.driver.usable), 'GPU')} can be opened"
+        )
         why = "nothing keeps its programs from GPUs that other jobs were given: both get slow, or run out of memory"
         return [Finding(name, WARNING, what, why, f"ask for GPUs in the job, or hide them: 'export {VARIABLE}='", docs)]
     granted = _list_granted(surroundings)
     if value is None and granted and len(granted) < len(gpus.driver.usable):
         given = f"{count_things(len(granted), 'GPU')} ({','.join(granted)})"
-        what = f"this {job} job was given {given}, but {VARIABLE} is not set"
+        title = f"{job.title} " if job else ""
+        what = f"this {title}job was given {given}, but {VARIABLE} is not set"
         why = f"programs see all {len(gpus.driver.usable)} GPUs, those of other jobs too: sbatch --export=NIL, "
         why += "'env -i' and 'ssh' lose the variable"
         fix = "start programs with srun, which sets it for every task, or leave out what drops it"
@@ -200,10 +204,10 @@ def check_selection(surroundings: Surroundings) -> list[Finding]:
 
 
 def _list_granted(surroundings: Surroundings) -> list[str]:
-    """The numbers of the GPUs that Slurm says it gave this step or job."""
-    environ = surroundings.environ
-    told = environ.get("SLURM_STEP_GPUS") or environ.get("SLURM_JOB_GPUS") or ""
-    return [word.strip() for word in told.split(",") if word.strip().isdigit()]
+    """The numbers of the GPUs that the scheduler says it gave this step or job."""
+    values = (surroundings.environ.get(name) for facts in list_facts() for name in facts.gpu_lists)
+    granted = next(filter(None, values), "")
+    return [word.strip() for word in granted.split(",") if word.strip().isdigit()]
 
 
 def _describe(probe: GpuProbe) -> str:

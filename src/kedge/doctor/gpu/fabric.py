@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kedge.posix.views import View
 
 NAME = "fabric"
-_DOCS = f"guides/doctor.md#{NAME}"
+_DOCS = f"kedge help doctor {NAME}"
 _ADAPTERS = "/sys/class/infiniband"
 _NODES = "/dev/infiniband"
 _MANAGER = "nv-fabricmanage"  # as the kernel cuts the name of nv-fabricmanager

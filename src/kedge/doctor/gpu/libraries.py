@@ -10,7 +10,7 @@ from kedge.runtime.devices.nvidia.driver import is_version
 from kedge.runtime.devices.nvidia.libraries import follow_links, split_name
 
 NAME = "gpu-libraries"
-_DOCS = f"guides/doctor.md#{NAME}"
+_DOCS = f"kedge help doctor {NAME}"
 _NEEDED = ("libcuda", "libnvidia-ml")
 _ELF = b"\x7fELF"
 _SHOWN = 4

@@ -28,7 +28,7 @@ def judge_toolkit(gpus: GpuHost, driver: str) -> list[Finding]:
             "images bring their own toolkit: what runs in them is decided by the driver; nvcc and the toolkit of this "
             "machine make no difference",
             f"choose images by the driver: 'kedge recommend IMAGE'; for CUDA {version} ask for a newer driver",
-            "guides/doctor.md#gpu-driver",
+            "kedge help doctor gpu-driver",
         )
     ]
 

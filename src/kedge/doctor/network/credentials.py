@@ -33,7 +33,7 @@ from kedge.registry.probe import LoginAnswer, try_login
 from kedge.registry.secret import Secret
 from kedge.settings import home_directory
 
-_DOCS = "guides/doctor.md#credentials"
+_DOCS = "kedge help doctor credentials"
 _LOGIN = "kedge registry login -u '$oauthtoken' nvcr.io (in single quotes)"
 _ASKED = ("nvcr.io", "docker.io")  # whose logins are tried
 

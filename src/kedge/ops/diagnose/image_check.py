@@ -43,7 +43,7 @@ def _check_image(reference: Reference, surroundings: Surroundings) -> list[Findi
     late = []
     if isinstance(found, str):
         why = "what the registry knows of the image is missing here; a pull would wait, too"
-        late = [Finding(NAME, WARNING, found, why, "see the check 'registries'", "guides/doctor.md#registries")]
+        late = [Finding(NAME, WARNING, found, why, "see the check 'registries'", "kedge help doctor registries")]
         try:
             found = explain(reference, Workplace(settings), target=target, offline=True, tables=tables)
         except KedgeError:

@@ -11,12 +11,10 @@ from collections.abc import Mapping, Sequence
 
 from kedge.errors import KedgeError, NoScheduler, ProgramFailed, ProgramMissing, SchedulerFailed, rebuild_error
 from kedge.frozen import frozen, replace
-from kedge.jobs.place import find_record_root
-from kedge.jobs.records import Records
+from kedge.jobs.records import Records, find_record_root
 from kedge.model.site import Site
-from kedge.ops.setup.site import choose_site, require_slurm_conf
+from kedge.ops.setup.site import choose_site, require_settings
 from kedge.posix.process import Finished, run_program
-from kedge.schedulers.advice import find_advice, find_missing_setup, is_unreachable
 from kedge.schedulers.backend import Backend, Query
 from kedge.schedulers.choose import find_backend
 from kedge.settings import Settings
@@ -43,8 +41,11 @@ class Cluster:
             if query.may_fail:
                 return None
             raise
-        if done.status and (not query.may_fail or is_unreachable(done.errors.decode(errors="replace"))):
-            raise self.explain_failure(done)
+        if done.status:
+            from kedge.schedulers.advice import is_unreachable  # late: only for a failure
+
+            if not query.may_fail or is_unreachable(done.errors.decode(errors="replace")):
+                raise self.explain_failure(done)
         text = done.output.decode(errors="replace")
         # a program that fails for one unknown job still prints the others
         return text if text.strip() or not done.status else None
@@ -73,12 +74,13 @@ class Cluster:
         )
 
     def require_configuration(self, environ: Mapping[str, str]) -> None:
-        """Refuse at once what Slurm's programs refuse after a minute."""
-        if self.backend.name == "slurm":
-            require_slurm_conf(environ)
+        """Refuse at once what the scheduler's programs refuse after a minute."""
+        require_settings(self.backend.name, environ)
 
     def explain_failure(self, done: Finished) -> KedgeError:
         """The error for a program of the scheduler that failed: its messages without its name before each line."""
+        from kedge.schedulers.advice import find_advice, find_missing_setup  # late: only for a failure
+
         own = _read_own_error(done.output)
         if own is not None:
             return own

@@ -15,6 +15,7 @@ from kedge.errors import FileProblem, InvalidJob, KedgeError, ProgramFailed
 from kedge.frozen import frozen
 from kedge.model.job import Job
 from kedge.model.site import Site, expand_path
+from kedge.schedulers.choose import list_facts
 from kedge.settings import Settings, xdg_directory
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 NOW = "now"
 _INTERPRETERS = {".sh": ("bash",), ".py": ("python",)}
-# lines of batch scripts, and what submits them
-_DIRECTIVES = {rb"^#SBATCH\b": "sbatch", rb"^#\$ -": "qsub", rb"^#PBS\b": "qsub"}
 
 
 @frozen
@@ -96,10 +95,17 @@ def _refuse_program(job: Job, path: Path, settings: Settings) -> KedgeError | No
     kind = identify_bytes(start)
     if kind not in (FileKind.SCRIPT, FileKind.TEXT, FileKind.ELF):
         return None
-    program = next((name for mark, name in _DIRECTIVES.items() if re.search(mark, start, re.MULTILINE)), "")
+    program = _find_submitter(start.decode(errors="replace"))
     hint = _propose_batch(job, program) if program else _propose_command(job, path, settings)
     shown = "a batch script" if program else kind.value
     return UnsupportedFormat(f"{path} is {shown}, not an image", context={"file": str(path)}, hint=hint)
+
+
+def _find_submitter(text: str) -> str:
+    """The program that submits such a script; empty where it is no batch script."""
+    known = [facts for facts in list_facts() if facts.prefix]
+    found = (facts.submit for facts in known if re.search(rf"^{re.escape(facts.prefix)}[ \t]+-", text, re.MULTILINE))
+    return next(found, "")
 
 
 def _propose_batch(job: Job, program: str) -> str:

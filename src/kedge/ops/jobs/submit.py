@@ -30,6 +30,7 @@ from kedge.posix.private import read_own_file
 from kedge.posix.process import run_into_files
 from kedge.posix.programs import find_program
 from kedge.schedulers.backend import ScriptContext
+from kedge.schedulers.choose import list_facts
 from kedge.settings import Settings
 from kedge.sites.checks import check_request
 from kedge.sites.rules import find_hidden_root
@@ -275,6 +276,7 @@ def _resolve(dependency: Dependency, cluster: Cluster) -> Dependency:
 
 def _make_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment without variables of an allocation: a job submitted inside another must not inherit its size."""
-    kept = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT")
-    left = ("SLURM_", "KEDGE_ARRAY_INDEX", "KEDGE_JOB_")
+    facts = list_facts()
+    kept = [name for scheduler in facts for name in scheduler.lasting]
+    left = (*(name for scheduler in facts for name in scheduler.inherited), "KEDGE_ARRAY_INDEX", "KEDGE_JOB_")
     return {name: value for name, value in environ.items() if not name.startswith(left) or name in kept}

@@ -18,7 +18,7 @@ from typing import Any
 
 from kedge.errors import KedgeError
 from kedge.frozen import as_dict, frozen
-from kedge.jobs.place import find_record_root
+from kedge.jobs.records import find_record_root
 from kedge.model.progress import Progress, Silent
 from kedge.model.site import Site, expand_path
 from kedge.ops.setup.site import choose_site

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _RANKS = (*("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID", "FLUX_TASK_RANK"),)
-_JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "KEDGE_LOCAL_JOB_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid")
+_LAUNCHES = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid")
 _HYDRA = "MPI_LOCALRANKID"  # MPICH, Intel MPI: nothing names the launch, but the process that starts all ranks does
 _OLD = 12 * 3600.0  # seconds: who comes back the next morning reads it again
 
@@ -45,8 +45,11 @@ def say_first(text: str, environ: Mapping[str, str], uid: int, *, is_shim: bool 
 
 def find_scope(environ: Mapping[str, str], *, is_shim: bool) -> str:
     """What those have in common of whom one speaks: the job or the launch; through a shim the session, too."""
-    names = ("JOB_ID", "SGE_TASK_ID") if environ.get("SGE_ROOT") else ()
-    found = [f"{name}={environ[name]}" for name in (*_JOBS, *names) if environ.get(name)]
+    from kedge.schedulers.choose import list_facts  # late: only what is said needs it
+
+    known = [facts for facts in list_facts(also_recognised=True) if not facts.job_id or facts.has_job(environ)]
+    names = [name for facts in known for name in facts.job_scope]
+    found = [f"{name}={environ[name]}" for name in (*names, *_LAUNCHES) if environ.get(name)]
     if not found and environ.get(_HYDRA):
         return find_launch(environ)
     if found or not is_shim:

@@ -13,7 +13,7 @@ from kedge.frozen import replace
 from kedge.jobs.records import Draft, Record, Records
 from kedge.model.job_state import JobStatus, State
 from kedge.ops.jobs.merge_status import find_ended, is_settled, lacks_tasks, merge
-from kedge.schedulers.gridengine import GRIDENGINE
+from kedge.schedulers.gridengine.backend import BACKEND as GRIDENGINE
 
 
 def make_record(folder: Path, *, array: str = "", time_limit: int | None = None, age: float = 100) -> Record:

@@ -19,7 +19,7 @@ from kedge.ops.jobs.cluster import Cluster
 from kedge.ops.jobs.find_job import FoundJob
 from kedge.ops.jobs.wait import wait_for, wait_for_all
 from kedge.schedulers.backend import Query
-from kedge.schedulers.slurm import SLURM
+from kedge.schedulers.slurm.backend import BACKEND as SLURM
 
 LINE = "{id}|{index}|{state}|ada|gpu||1794728396|N/A|N/A|10:00|{reason}|train\n"
 

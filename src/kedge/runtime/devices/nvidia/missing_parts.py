@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from kedge.schedulers.choose import list_facts
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -11,21 +13,11 @@ if TYPE_CHECKING:
     from kedge.runtime.devices.nvidia.driver import Driver
     from kedge.runtime.devices.nvidia.libraries import Libraries
     from kedge.runtime.facts import HostFacts
+    from kedge.schedulers.facts import SchedulerFacts
 
 _NVIDIA = b"0x10de"
 _PCI = "/sys/bus/pci/devices"
-_JOBS = {"SLURM_JOB_ID": "Slurm", "PBS_JOBID": "PBS", "JOB_ID": "Grid Engine", "LSB_JOBID": "LSF"}
-_REQUESTS = {
-    "Slurm": "add '--gres=gpu:1' (or '--gpus=1') to sbatch, srun or salloc",
-    "PBS": "add '-l select=1:ngpus=1' to qsub",
-    "Grid Engine": "add the site's GPU request (often '-l gpu=1') to qsub",
-    "LSF": "add '-gpu num=1' to bsub",
-}
-_SUBMITTERS = {"Slurm": "/usr/bin/sbatch", "PBS": "/opt/pbs/bin/qsub", "Grid Engine": "/usr/bin/qsub"}
-_GRANTS = (
-    *("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "SGE_HGR_gpu"),
-    *("SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SLURM_GPUS_ON_NODE"),
-)
+_GRANTS = ("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")  # and those of each scheduler
 
 
 class Lack:
@@ -91,11 +83,12 @@ def _explain_no_nodes(host: HostFacts, driver: Driver) -> Lack:
     job = find_job(host.environ)
     if driver.refused:
         node = driver.refused[0].node
-        if job:
+        if job is not None:
             return Lack(
                 "devices",
-                f"there are GPUs, but this {job} job may not use them (no permission for {node}): it was given none.",
-                f"In the job script, {_REQUESTS[job]}.",
+                f"there are GPUs, but this {job.title} job may not use them (no permission for {node}): "
+                "it was given none.",
+                f"In the job script, {job.ask_for_gpu}.",
             )
         return Lack(
             "devices",
@@ -148,26 +141,25 @@ def _explain_libraries(view: View, driver: Driver, libraries: Libraries) -> Lack
 
 def _advise_request(host: HostFacts) -> str:
     job = find_job(host.environ)
-    if job:
+    if job is not None:
         if has_grant(host.environ):
-            return f"The {job} job did ask for GPUs: this node seems broken, tell the administrators."
-        return f"If this {job} job is to have one, {_REQUESTS[job]}."
-    for name, program in _SUBMITTERS.items():
-        if host.view.is_executable(program):
-            return f"It looks like a login node: start this in a {name} job ({_REQUESTS[name]})."
+            return f"The {job.title} job did ask for GPUs: this node seems broken, tell the administrators."
+        return f"If this {job.title} job is to have one, {job.ask_for_gpu}."
+    for facts in list_facts():
+        if facts.submit_path and host.view.is_executable(facts.submit_path):
+            return f"It looks like a login node: start this in a {facts.title} job ({facts.ask_for_gpu})."
     return "Run it on a machine with one, or without --nv."
 
 
 def has_grant(environ: Mapping[str, str]) -> bool:
     """Whether the scheduler says that it gave this job GPUs."""
-    return any(environ.get(name, "").lower() not in ("", "nodevfiles", "-1") for name in _GRANTS)
+    names = (*_GRANTS, *(name for facts in list_facts() for name in (*facts.gpu_lists, *facts.gpu_counts)))
+    return any(environ.get(name, "").lower() not in ("", "nodevfiles", "-1") for name in names)
 
 
-def find_job(environ: Mapping[str, str]) -> str:
-    """The scheduler whose job this is; empty outside a job."""
-    if environ.get("SGE_ROOT") and environ.get("JOB_ID"):
-        return "Grid Engine"
-    return next((name for variable, name in _JOBS.items() if variable != "JOB_ID" and environ.get(variable)), "")
+def find_job(environ: Mapping[str, str]) -> SchedulerFacts | None:
+    """The scheduler whose job this is; None outside a job."""
+    return next((facts for facts in list_facts(also_recognised=True) if facts.has_job(environ)), None)
 
 
 def _has_card(view: View) -> bool:
