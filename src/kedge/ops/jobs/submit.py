@@ -27,7 +27,7 @@ from kedge.model.site import Site
 from kedge.ops.jobs.cluster import Cluster
 from kedge.ops.jobs.stage_image import NOW, StagedImage, place_image, pull_image, read_architecture
 from kedge.posix.files import require_writable
-from kedge.posix.private import read_own_file
+from kedge.posix.private_files import read_own_file
 from kedge.posix.process import run_into_files
 from kedge.posix.programs import find_program
 from kedge.schedulers.backend import ScriptContext
