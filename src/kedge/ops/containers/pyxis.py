@@ -24,7 +24,7 @@ from kedge.ops.images.write_image import WriteOptions
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.image_source import ImageSource, LayeredImage
 from kedge.registry.client_setup import AccessOptions
-from kedge.store.holds import Holds
+from kedge.store.held_images import Holds
 from kedge.store.images import Handing
 from kedge.store.layout import Layout
 from kedge.store.store import Store
