@@ -50,9 +50,11 @@ def plan_rocm(host: HostFacts, *, is_shim: bool = False) -> Additions:
 def _explain_missing(host: HostFacts) -> list[str]:
     view = host.view
     if not view.kind("/dev/kfd"):
+        from kedge.schedulers.current_job import find_current_job  # late: only where there is no GPU
+
         loaded = view.kind("/sys/module/amdgpu")
         reason = "the kernel module 'amdgpu' is loaded, but without compute" if loaded else "no kernel module 'amdgpu'"
-        job = " If a job is to have one, ask the scheduler for GPUs." if "SLURM_JOB_ID" in host.environ else ""
+        job = " If a job is to have one, ask the scheduler for GPUs." if find_current_job(host.environ) else ""
         return [f"--rocm: there is no AMD GPU here (no /dev/kfd; {reason}).{job}"]
     if not view.can_use("/dev/kfd"):
         return [
