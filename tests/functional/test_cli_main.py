@@ -113,7 +113,7 @@ def test_main_pull_with_the_output_last_says_that_it_comes_first() -> None:
     done = run_plain("pull", "docker://alpine", "my image.sif")
     assert done.returncode == 2
     assert done.stderr.endswith("hint: the output comes first: kedge pull 'my image.sif' docker://alpine\n")
-    assert "one image is pulled at a time" in run_plain("pull", "docker://alpine", "docker://debian").stderr
+    assert "pull one image at a time" in run_plain("pull", "docker://alpine", "docker://debian").stderr
 
 
 def test_main_unknown_verb_proposes_the_nearest() -> None:

@@ -361,7 +361,7 @@ def test_unpack_refuses_a_file_that_changes_meanwhile(runner: Runner, monkeypatc
     monkeypatch.setattr(TreeExtractor, "extract", replace)
     for name, value in runner.variables().items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(FileProblem, match="was changed while it was unpacked"):
+    with pytest.raises(FileProblem, match="changed while kedge unpacked it"):
         unpack_image(str(path), Workplace(Settings.load()))
     assert images(runner) == []
 
@@ -382,4 +382,4 @@ def test_unpack_refuses_ext3_with_a_remedy(runner: Runner) -> None:
     path.chmod(0o644)
     done = runner.run("unpack", str(path))
     assert done.returncode == UnsupportedFormat.exit_code
-    assert "mounted, not unpacked" in done.stderr
+    assert "which kedge can only mount" in done.stderr

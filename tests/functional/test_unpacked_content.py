@@ -159,6 +159,6 @@ def test_a_file_that_is_changed_while_it_is_unpacked_is_refused(
     monkeypatch.setattr(image_content, "hash_content", write_meanwhile)
     (tmp_path / "node").mkdir(mode=0o700)
     settings = Settings.load({"node_directory": str(tmp_path / "node")}, {"HOME": str(tmp_path)})
-    with pytest.raises(FileProblem, match="was changed while it was unpacked"):
+    with pytest.raises(FileProblem, match="changed while kedge unpacked it"):
         unpack_here(str(image), Workplace(settings))
     assert not list((tmp_path / "node").glob("files/*"))

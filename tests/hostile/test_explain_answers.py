@@ -197,7 +197,7 @@ def test_explain_indexes_of_indexes_end(registry: FakeRegistry, tmp_path: Path) 
         platform = {"platform": {"architecture": "amd64", "os": "linux"}}
         document = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [{**entry, **platform}], "depth": depth}
         registry.add_manifest(NAME, "1", json.dumps(document).encode(), OCI_INDEX)
-    with pytest.raises(RegistryProtocolError, match="stand one in the other"):
+    with pytest.raises(RegistryProtocolError, match="levels of indexes"):
         read(registry, tmp_path)
     assert len(registry.server.log) < 10
 

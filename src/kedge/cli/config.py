@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _list_keys(*, in_files: bool = False) -> str:
-    names = [each.name for each in SETTINGS.values() if each.in_files or not in_files]
+    names = [setting.name for setting in SETTINGS.values() if setting.in_files or not in_files]
     return "one of: " + ", ".join(names)
 
 
@@ -50,8 +50,8 @@ def _show(arguments: argparse.Namespace, console: Console) -> None:
     del arguments
     shown = config.list_settings(console.settings)
     if console.json:
-        console.print_json([each.as_dict() for each in shown])
-    console.print_table(("key", "value", "source"), [(each.key, each.text, each.source) for each in shown])
+        console.print_json([setting.as_dict() for setting in shown])
+    console.print_table(("key", "value", "source"), [(setting.key, setting.text, setting.source) for setting in shown])
 
 
 def _path(arguments: argparse.Namespace, console: Console) -> None:
@@ -59,7 +59,7 @@ def _path(arguments: argparse.Namespace, console: Console) -> None:
     files = {"site": site_file(console.environ), "user": user_file(console.environ)}
     if console.json:
         console.print_json({name: {"path": str(path), "exists": path.exists()} for name, path in files.items()})
-    rows = [(name, path, "there" if path.exists() else "absent") for name, path in files.items()]
+    rows = [(name, path, "exists" if path.exists() else "absent") for name, path in files.items()]
     console.print_table(("file", "path", "state"), rows)
 
 
@@ -75,7 +75,7 @@ def _set(arguments: argparse.Namespace, console: Console) -> None:
     if console.dry_run:
         console.print(f"would set {arguments.key} = {arguments.value} in {path}")
     else:
-        console.progress.note(f"{arguments.key} is set in {path}")
+        console.progress.note(f"set {arguments.key} in {path}")
     if console.json:
         console.print_json({"key": arguments.key, "value": arguments.value, "file": str(path)})
 
@@ -85,7 +85,7 @@ def _unset(arguments: argparse.Namespace, console: Console) -> None:
     if console.dry_run:
         console.print(f"would remove {arguments.key} from {path}")
     else:
-        console.progress.note(f"{arguments.key} is not set in {path} any more")
+        console.progress.note(f"removed {arguments.key} from {path}")
     if console.json:
         console.print_json({"key": arguments.key, "value": None, "file": str(path)})
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Convert: an image on this machine into another form, or the same form with another compression."""
+"""Convert: an image on this host into another format, or the same format with another compression."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class Converted(JsonValue):
 
 def read_target(text: str, form: Form | None = None, tag: str | None = None) -> ImageOutput:
     """The target of a conversion: as `read_output`, and a name without any ending is a directory."""
-    found = read_output(text, form)
-    named = found.form or (Form.SANDBOX if "." not in Path(text).name else None)
-    return ImageOutput(found.path, ImageOutput(found.path, named).require_form(), tag or found.tag)
+    output = read_output(text, form)
+    named = output.form or (Form.SANDBOX if "." not in Path(text).name else None)
+    return ImageOutput(output.path, ImageOutput(output.path, named).require_form(), tag or output.tag)
 
 
 def convert(request: ConvertRequest, workplace: Workplace, *, dry_run: bool = False) -> Converted:
-    """Do it; the target appears whole or not at all."""
+    """Convert the image; the target appears whole or not at all."""
     source, target, form = request.source, request.target, request.target.require_form()
     found = classify(source)
     if not found.is_local:

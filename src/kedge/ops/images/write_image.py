@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes an opened image in any form: SIF, bare SquashFS, sandbox directory, OCI layout, OCI or docker archive.
+"""Writes an opened image in any format: SIF, bare SquashFS, sandbox directory, OCI layout, OCI or docker archive.
 
-Whatever the form, the target appears whole or not at all.
+The target appears whole or not at all.
 """
 
 from __future__ import annotations
@@ -101,13 +101,13 @@ def write_sif(file: BinaryIO, image: ImageSource, options: WriteOptions) -> None
 def _read_own_parts(
     file: BinaryIO, partition: SifDescriptor, objects: ConversionRecord, progress: Progress
 ) -> bytes | None:
-    """The document of `inspect` with what only the files know, now that they are there."""
+    """The document of `inspect`, completed with what only the files tell."""
     file.flush()
     try:
         with SquashView(file, partition.offset, partition.size) as view:
             return keep_own_parts(objects.inspect_metadata, view, "the image")
     except CorruptImage as problem:
-        progress.warn(f"'inspect' will not show the image's help, test and apps: {problem.message}")
+        progress.warn(f"'kedge inspect' will not show the image's help, test and apps: {problem.message}")
         return None
 
 
@@ -166,8 +166,8 @@ def _open_to_owner(root: Node) -> None:
 def _write_oci(target: Path, form: Form, image: ImageSource, options: WriteOptions) -> None:
     if options.fix_permissions:
         raise UsageError(
-            f"--fix-perms changes files, and {form} keeps an image's layers as they are",
-            hint="leave it out, or write a SIF or a sandbox",
+            f"--fix-perms does not work with --format {form}, which keeps the layers unchanged",
+            hint="leave --fix-perms out, or write a SIF or a sandbox",
         )
     making = LayerOptions(options.temporary_directory, options.threads, options.progress)
     with as_stored_image(image, options.tag, making) as stored:

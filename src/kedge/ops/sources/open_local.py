@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Opens images that are on this machine: SIF and SquashFS files, folders, OCI layouts, archives, its own programs."""
+"""Opens images of this host: SIF and SquashFS files, directories, OCI layouts, archives, its own programs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from kedge.posix.files import explained
 def open_local_image(reference: Reference, workplace: Workplace) -> ImageSource:
     """Open whatever `reference` names, to use it; the caller closes it.
 
-    An image for another machine is told or refused by the rule that holds for registries too.
+    An image for another architecture is warned about or refused by the same rule as in registries.
     """
     image = open_any_image(reference, workplace)
     try:
