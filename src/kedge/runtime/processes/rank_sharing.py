@@ -229,9 +229,9 @@ def find_private_directory(uid: int | None = None) -> str:
     from kedge.errors import FileProblem  # late: only failures need it
 
     raise FileProblem(
-        "a directory of our own in memory is needed, and cannot be had",
+        "kedge needs a private directory in memory, and cannot create one",
         context={"tried": ", ".join(f"{place}/kedge-{uid}" for place in _PLACES)},
-        hint="if such a directory is there and not yours, ask who owns it to remove it",
+        hint="if one of them exists and is not yours, ask its owner to remove it",
     )
 
 

@@ -175,7 +175,7 @@ def choose_restrictions(options: RunOptions, host: HostFacts) -> Restrictions:
     restrictions = Restrictions(is_root=options.fakeroot or host.uid == 0)
     if wants_user_namespace(options, host.uid) and is_own_interpreter():
         # late: where the system's Python runs this it is not needed
-        from kedge.posix.handover import can_hand_over
+        from kedge.posix.memory_program import can_hand_over
         from kedge.runtime.start.exec_from_memory import ExecFromMemory, explain_exposure
 
         if can_hand_over():
@@ -221,7 +221,7 @@ def share(container: Container) -> bool:
         container.sharing = None  # nobody asked for it: there is no place to note who shares
         container.say("note", f"not shared with other ranks: {problem}")
         return False
-    container.say("note", "the container of this launch on this node " + ("joined" if is_inside else "is built here"))
+    container.say("note", f"{'joined' if is_inside else 'built'} the container of this launch on this node")
     return is_inside
 
 
@@ -283,7 +283,7 @@ def enter_namespaces(container: Container) -> list[FuseServer]:
                 try_namespaces(options, host)
             is_root = options.fakeroot or host.uid == 0
             known = enter_user_namespace(host, as_root=is_root, has_many=is_root and not options.ignore_subuid)
-            container.say("note", f"users that the container knows: {known}")
+            container.say("note", f"users in the container: {known}")
             if known == ROOT_ALONE and options.fakeroot:
                 from kedge.runtime.processes.fakeroot_emulation import prepare_emulation  # late: only with --fakeroot
 
@@ -413,7 +413,7 @@ def _perform_root(container: Container, builder: Builder) -> None:
     except _mount_failed() as problem:
         if layering.must_overlay:
             raise
-        container.say("note", f"{problem}: mount points are made by binds")
+        container.say("note", f"{problem}: using binds for the mount points instead")
         layering.use_binds()
         layers = plan_layers(layering)
         builder.perform(layers)
