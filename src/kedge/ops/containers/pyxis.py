@@ -26,7 +26,6 @@ from kedge.ops.sources.image_source import ImageSource, LayeredImage
 from kedge.registry.client_setup import AccessOptions
 from kedge.schedulers.slurm import FACTS
 from kedge.store.held_images import Holds
-from kedge.store.holds import Holds
 from kedge.store.images import Handing
 from kedge.store.layout import Layout
 from kedge.store.store import Store
