@@ -40,9 +40,9 @@ def list_sentences(path: Path) -> Iterator[tuple[int, str]]:
         if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
-            if " " in node.value:
-                yield node.lineno, node.value
+        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings
+        if is_text and " " in node.value:
+            yield node.lineno, node.value
 
 
 def list_breaches(where: str, sentences: Iterator[tuple[int, str]]) -> list[str]:
