@@ -99,7 +99,7 @@ def test_hostile_manifest_of_another_digest_is_refused(tmp_path: Path) -> None:
     with open_registry() as registry:
         wanted = Digest.of(b"something else")
         registry.manifests["team/app", str(wanted)] = registry.manifests["team/app", "1.0"]
-        with pytest.raises(DigestMismatch, match="not what was asked for"):
+        with pytest.raises(DigestMismatch, match="not the requested one"):
             client_of(registry, tmp_path).get_manifest("team/app", str(wanted))
 
 
