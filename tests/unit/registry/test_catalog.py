@@ -92,8 +92,8 @@ def test_hub_search_reads_names_to_pull_with(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("reply", "kind", "words"),
     [
-        (Reply(400, b"{}"), RegistryProtocolError, "answers 400"),
-        (Reply(401, b"{}"), RegistryProtocolError, "answers 401"),
+        (Reply(400, b"{}"), RegistryProtocolError, "status 400"),
+        (Reply(401, b"{}"), RegistryProtocolError, "status 401"),
         (Reply(429, b""), RateLimited, "rate limit of"),
         (Reply(503, b""), NetworkFailed, "server error"),
         (
