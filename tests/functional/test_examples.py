@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -28,23 +29,24 @@ __all__ = ["registry"]  # the fixture
 NGC = "docker://nvcr.io/nvidia/pytorch:24.03-py3"
 MAKE_KEY = "openssl genpkey -algorithm ed25519 -out private.pem"
 MAKE_PAIR = "kedge key newpair --name A --email a@b.c --no-password"
+# what needs a scheduler: the script is made, for a cluster that has what is asked for
+DRY = {
+    "submit": "kedge submit --dry-run --site zih-alpha --account x",
+    "alloc": "kedge alloc --dry-run --site zih-alpha --account x",
+}
 PREPARE = {
     "": f"kedge pull -q pytorch.sif {NGC} && mkdir data && echo 'print(1)' >train.py && printf '#!/bin/bash\\n"
     "#SBATCH --time=01:00:00\\n#SBATCH --nodes=1\\nsrun python train.py\\n' >job.sh && chmod +x job.sh",
     "sign": f"{MAKE_KEY} && {MAKE_PAIR}",
     "verify": f"{MAKE_KEY} && {MAKE_PAIR} && openssl pkey -in private.pem -pubout -out public.pem"
     " && kedge sign pytorch.sif && kedge sign --key private.pem pytorch.sif",
+    **dict.fromkeys(DRY, f"kedge pull -q --arch amd64 amd64.sif {NGC}"),
     "remote": "kedge remote add --no-login ours https://library.example.org && kedge remote remove ours",
     **dict.fromkeys(
         ("jobs", "status", "logs", "wait"),
         "kedge submit --site local --name train --time 5m --wait pytorch.sif python train.py; export KEDGE_SITE=local",
     ),
     "cancel": "for n in 1 2 3; do kedge submit --site local --name train --time 5m pytorch.sif sh -c 'sleep 60'; done",
-}
-# what needs a scheduler: the script is made, for a cluster that has what is asked for
-DRY = {
-    "submit": "kedge submit --dry-run --site zih-alpha --account x --directory /data/horse/ws/x",
-    "alloc": "kedge alloc --dry-run --site zih-alpha --account x --directory /data/horse/ws/x",
 }
 # what would ask servers of others, change this host or begin a dialogue: its words are read and no more
 PARSED = {
@@ -55,15 +57,25 @@ PARSED = {
     "kedge remote use": "needs a remote",
     "kedge remote add": "asks the remote",
     "kedge remote remove": "needs a remote",
+    "kedge site init": "asks a scheduler",
     "srun ": "needs Slurm",
 }
 
 
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory, registry: FakeRegistry) -> Path:
+    """The files that examples name, made once."""
+    place = tmp_path_factory.mktemp("prepared")
+    files = place / "files"
+    files.mkdir()
+    status, output = run_command(PREPARE[""], files, make_environment(place, registry))
+    assert status == 0, output
+    return files
+
+
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    return folder
+def place(tmp_path: Path, prepared: Path) -> Path:
+    return Path(shutil.copytree(prepared, tmp_path / "files"))
 
 
 def strip_comment(line: str) -> str:
@@ -97,7 +109,7 @@ def test_examples_do_what_they_say(verb: str, tmp_path: Path, place: Path, regis
     if os.geteuid() != 0:
         require_user_namespaces()
     environment = make_environment(tmp_path, registry)
-    prepare = PREPARE[""] + (f" && {PREPARE[verb]}" if verb in PREPARE else "")
+    prepare = PREPARE.get(verb, "true")
     status, output = run_command(prepare, place, environment)
     assert status == 0, output
     if "KEDGE_SITE=local" in prepare:
@@ -110,7 +122,7 @@ def test_examples_do_what_they_say(verb: str, tmp_path: Path, place: Path, regis
                 continue
             if verb in DRY and "--site local" not in command:
                 command = command.replace(f"kedge {verb} --dry-run", f"kedge {verb}")
-                command = command.replace(f"kedge {verb}", DRY[verb])
+                command = command.replace(f"kedge {verb}", DRY[verb]).replace("pytorch.sif", "amd64.sif")
             status, output = run_command(command, place, environment)
             assert status == 0, f"{line}\n{command}\nstatus {status}\n{output}"
     finally:

@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from kedge.cli.help import resolve_links
 from kedge.cli.topics import TOPICS, find_guide, list_sections, read_topic
 from kedge.cli.verbs import VERBS
 from kedge.errors import UsageError
+from tests.builders.installed import write_wheel
 from tests.functional.test_cli_main import run_on_terminal, run_plain
 from tests.requirements import REPOSITORY
 
@@ -105,3 +109,19 @@ def test_help_on_a_terminal_has_colours_and_goes_through_the_pager(
     assert b"\x1b[" in shown
     status, shown = run_on_terminal(tmp_path, "help", "errors", term="dumb")
     assert (status, b"PAGED" in shown, b"\x1b[" in shown) == (0, False, False)
+
+
+def test_help_guides_and_man_pages_are_in_the_wheel(tmp_path: Path) -> None:
+    wheel = write_wheel(tmp_path)
+    place = tmp_path / "installed"
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", str(place), str(wheel)]
+    subprocess.run(pip, check=True, capture_output=True)
+    assert {path.name for path in (place / "share/man/man1").iterdir()} >= {"kedge.1", "kedge-exec.1"}
+    environ = {**os.environ, "PYTHONPATH": str(place)}
+    code = "import sys; from kedge.cli import entry; print(entry.__file__, file=sys.stderr); entry.main(['help', {!r}])"
+    for topic in ("run", "errors", "json"):
+        command = [sys.executable, "-c", code.format(topic)]
+        done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=True)
+        assert done.stderr.startswith(str(place))
+        assert len(done.stdout) > 500
+    assert (place / "kedge/docs/guides/run.md").read_bytes() == (REPOSITORY / "docs/guides/run.md").read_bytes()

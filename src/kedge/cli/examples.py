@@ -94,7 +94,7 @@ kedge site init --dry-run mycluster
 """,
     "explain": f"""
 kedge explain {_NGC}
-kedge explain --gpu V100 --driver 535.104.05 pytorch:25.04-py3
+kedge explain --gpu V100 --driver 535.104.05 nvcr.io/nvidia/pytorch:25.04-py3
 kedge explain --on zih-alpha:alpha {_NGC}
 kedge explain pytorch.sif
 """,

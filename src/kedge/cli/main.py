@@ -19,7 +19,7 @@ from kedge.release import VERSION
 if TYPE_CHECKING:
     from kedge.cli.console import Console
 
-_ABOUT = "Run GPU containers on HPC clusters without root, interactively or as jobs"
+ABOUT = "Run GPU containers on HPC clusters without root, interactively or as jobs"
 _TOP_OPTIONS = (
     ("--dry-run", "say what would be done, and change nothing (some verbs)"),
     ("-h, --help", "show this text, or the options of a verb"),
@@ -165,12 +165,17 @@ def _make_console(arguments: argparse.Namespace, options: GlobalOptions) -> Cons
 
 def format_help() -> str:
     """The text of `kedge --help`."""
-    lines = ["usage: kedge [OPTIONS] VERB ...", "", f"{_ABOUT}."]
+    lines = ["usage: kedge [OPTIONS] VERB ...", "", f"{ABOUT}."]
     for group in GROUPS:
         lines += ["", f"{group}:"]
         lines += [f"  {name:<11} {verb.summary}" for name, verb in VERBS.items() if verb.group == group]
     lines += ["", "Options, before or after the verb:"]
-    shared = [(", ".join(names[:2]), text) for _, names, text in GLOBALS if text != argparse.SUPPRESS]
-    lines += [f"  {names:<21} {text}" for names, text in (*shared, *_TOP_OPTIONS)]
+    lines += [f"  {names:<21} {text}" for names, text in list_top_options()]
     lines += ["", "Options of a verb: kedge VERB --help. Guides: kedge help. Exit codes: kedge help errors"]
     return "\n".join(lines) + "\n"
+
+
+def list_top_options() -> list[tuple[str, str]]:
+    """The options that stand before or after every verb, and their texts."""
+    shared = [(", ".join(names), text) for _, names, text in GLOBALS if text != argparse.SUPPRESS]
+    return [*shared, *_TOP_OPTIONS]
