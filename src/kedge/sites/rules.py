@@ -74,6 +74,7 @@ class UnmetRequest:
     reason: str
     better: Job | None
     cost: int
+    limit: str = ""  # which limit of the queue it breaks: gpus, gpu_type, needs_gpus, nodes, cpus, memory or time
 
 
 def _check_use(request: QueueRequest) -> UnmetRequest | None:
@@ -101,22 +102,22 @@ def _check_gpus(request: QueueRequest) -> UnmetRequest | None:
     wanted, there = job.gpus_per_node or 0, queue.gpus_per_node
     if wanted and there == 0:
         better = replace(job, gpus_per_node=None, gpu_type="", memory_per_gpu=None)
-        return UnmetRequest(f"{request.place} has no GPUs", better, _FAR)
+        return UnmetRequest(f"{request.place} has no GPUs", better, _FAR, "gpus")
     if not wanted and queue.needs_gpus:
         cost = _SAME if job.queue == queue.name else _NEAR  # who names such a queue wants its GPUs
         return UnmetRequest(
-            f"a job without GPUs waits for ever in {request.place}", replace(job, gpus_per_node=1), cost
+            f"a job without GPUs waits for ever in {request.place}", replace(job, gpus_per_node=1), cost, "needs_gpus"
         )
     if there is not None and wanted > there:
         reason = f"{request.place} has {_count(there, 'GPU')} on a node, and {wanted} were asked for"
-        return UnmetRequest(reason, *_spread_gpus(request, wanted * job.node_count, there))
+        return UnmetRequest(reason, *_spread_gpus(request, wanted * job.node_count, there), "gpus")
     if queue.max_gpus and wanted * job.node_count > queue.max_gpus:
         reason = (
             f"{request.place} gives one job {queue.max_gpus} GPUs at most, and {wanted * job.node_count} were asked for"
         )
         nodes = min(job.node_count, queue.max_gpus)
         mended = replace(job, nodes=nodes, gpus_per_node=queue.max_gpus // nodes)
-        return UnmetRequest(reason, mended, _lose(wanted * job.node_count, queue.max_gpus))
+        return UnmetRequest(reason, mended, _lose(wanted * job.node_count, queue.max_gpus), "gpus")
     return _check_gpu_type(request)
 
 
@@ -129,7 +130,7 @@ def _check_gpu_type(request: QueueRequest) -> UnmetRequest | None:
     if not types and not (queue.gpu and _is_other_model(job.gpu_type, queue.gpu)):
         return None
     reason = f"the GPUs of {request.place} are {' and '.join(types) or queue.gpu}, and {job.gpu_type} was asked for"
-    return UnmetRequest(reason, replace(job, gpu_type=types[0] if types else ""), _LESS)
+    return UnmetRequest(reason, replace(job, gpu_type=types[0] if types else ""), _LESS, "gpu_type")
 
 
 def _is_other_model(word: str, model: str) -> bool:
@@ -152,10 +153,10 @@ def check_nodes(request: QueueRequest) -> UnmetRequest | None:
     wanted, most, least = request.job.node_count, request.most_nodes, request.queue.min_nodes
     if most is not None and wanted > most:
         reason = f"{request.place} gives one job {_count(most, 'node')} at most, and {wanted} were asked for"
-        return UnmetRequest(reason, replace(request.job, nodes=most), _lose(wanted, most))
+        return UnmetRequest(reason, replace(request.job, nodes=most), _lose(wanted, most), "nodes")
     if least and wanted < least:
         reason = f"{request.place} is for {least} nodes and more, and {_count(wanted, 'node')} was asked for"
-        return UnmetRequest(reason, replace(request.job, nodes=least), _LESS)
+        return UnmetRequest(reason, replace(request.job, nodes=least), _LESS, "nodes")
     return None
 
 
@@ -167,7 +168,7 @@ def _check_cpus(request: QueueRequest) -> UnmetRequest | None:
     each = job.cpus_per_task or 1
     if each > there:
         reason = f"a node of {request.place} has {_count(there, 'CPU')}, and {each} were asked for each task"
-        return UnmetRequest(reason, replace(job, cpus_per_task=there), _NEAR)
+        return UnmetRequest(reason, replace(job, cpus_per_task=there), _NEAR, "cpus")
     if job.tasks_on_node * each <= there:
         return None
     reason = f"a node of {request.place} has {_count(there, 'CPU')}, and {job.tasks_on_node * each} are needed"
@@ -175,10 +176,10 @@ def _check_cpus(request: QueueRequest) -> UnmetRequest | None:
     per_node = fit if job.tasks_per_node else None
     nodes, most = max(-(-total // fit), job.node_count), request.most_nodes
     if most is None or nodes <= most:
-        return UnmetRequest(reason, replace(job, nodes=nodes, tasks_per_node=per_node), _SAME)
+        return UnmetRequest(reason, replace(job, nodes=nodes, tasks_per_node=per_node), _SAME, "cpus")
     tasks = fit * most if job.tasks else None
     return UnmetRequest(
-        reason, replace(job, nodes=most, tasks=tasks, tasks_per_node=per_node), _lose(total, fit * most)
+        reason, replace(job, nodes=most, tasks=tasks, tasks_per_node=per_node), _lose(total, fit * most), "cpus"
     )
 
 
@@ -201,7 +202,7 @@ def check_memory(request: QueueRequest) -> UnmetRequest | None:
     if there is not None and wanted > there:
         shown = f"{shorten_memory(there)} of memory, and {shorten_memory(wanted)} were asked for"
         return UnmetRequest(
-            f"a node of {request.place} has {shown}", replace(without, memory=there), _lose(wanted, there)
+            f"a node of {request.place} has {shown}", replace(without, memory=there), _lose(wanted, there), "memory"
         )
     if "memory" in request.site.requires and not wanted:
         usual = min(there or 1 << 32, 1 << 32)
@@ -232,7 +233,7 @@ def _check_time(request: QueueRequest) -> UnmetRequest | None:
         kind = "an interactive job" if request.is_interactive else "a job"
         shown = f"{shorten_duration(longest)}, and {shorten_duration(job.time)} was asked for"
         return UnmetRequest(
-            f"{kind} in {request.place} can take {shown}", replace(job, time=longest), _lose(job.time, longest)
+            f"{kind} in {request.place} can take {shown}", replace(job, time=longest), _lose(job.time, longest), "time"
         )
     return None
 
@@ -317,6 +318,12 @@ RULES: tuple[Callable[[QueueRequest], UnmetRequest | None], ...] = (
     check_refused,
     _check_account,
 )
+
+
+def find_broken_limits(request: QueueRequest) -> list[UnmetRequest]:
+    """What is more, or less, than the queue gives a job; for scripts, which are judged and not mended."""
+    request = replace(request, job=spread_tasks(request))
+    return [finding for rule in RULES if (finding := rule(request)) is not None and finding.limit]
 
 
 def _count(number: int, thing: str) -> str:
