@@ -178,9 +178,8 @@ def _compare(site: Site, console: Console) -> int:
     for difference in differences:
         console.print(str(difference))
     if not site.queues:
-        console.print(
-            f"The profile of {site.name} lists no {find_facts(site.scheduler).queue_word}s. Write one that does: kedge site init"
-        )
+        word = find_facts(site.scheduler).queue_word
+        console.print(f"The profile of {site.name} lists no {word}s. Write one that does: kedge site init")
     elif not differences:
         console.print(f"The profile of {site.name} matches the scheduler")
     return 1 if differences else 0
