@@ -124,10 +124,10 @@ def test_site_show_of_a_broken_profile_names_the_line(place: Place) -> None:
 def test_site_check_tells_whether_a_job_fits(place: Place) -> None:
     good = place.site("check", "tacc-frontera", "--gpus", "4", "--time", "2h", "--nodes", "2")
     assert (good.returncode, good.stdout) == (0, "tacc-frontera accepts this job; kedge adds --tasks 2 --queue rtx\n")
-    assert good.stderr == "rtx gives all GPUs of a node without asking: 4 on each\n"
+    assert good.stderr == "rtx allocates whole nodes (4 GPUs each); --gpus is not passed on\n"
     bad = place.site("check", "zih-alpha", "--gpus", "16")
     assert bad.returncode == 71
-    assert bad.stderr.endswith("hint: this would do: --nodes 2 --gpus 8 --queue alpha\n")
+    assert bad.stderr.endswith("hint: try: --nodes 2 --gpus 8 --queue alpha\n")
     told = json.loads(place.site("check", "zih-alpha", "--gpus", "16", "--json").stdout)
     assert told["context"]["nearest"] == "--nodes 2 --gpus 8 --queue alpha"
     interactive = place.site("check", "abci3", "--interactive", "--account", "g", "--time", "13h")
@@ -138,7 +138,7 @@ def test_site_check_proposals_are_accepted_when_typed(place: Place) -> None:
     asked = ["check", "sdumont", "--queue", "sequana_gpu_dev", "--gpus", "9", "--time", "30d", "--exclusive"]
     refused = place.site(*asked)
     assert refused.returncode == 71
-    proposal = refused.stderr.splitlines()[-1].removeprefix("hint: this would do: ")
+    proposal = refused.stderr.splitlines()[-1].removeprefix("hint: try: ")
     flags, _, dropped = proposal.partition(", without ")
     assert dropped == "--exclusive"
     accepted = place.site(*asked[:-1], *flags.split())
