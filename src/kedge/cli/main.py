@@ -90,9 +90,9 @@ def _run_verb(name: str, rest: Sequence[str], options: GlobalOptions, *, dry_run
         ]
         leading += ["--verbose"] * options.verbose + ["--dry-run"] * dry_run
         return cast(WordsModule, module).run_words(name, rest, leading=leading)
-    parser = make_parser(name, options, is_for_help=_wants_help(rest))
+    parser = make_parser(name, options, is_for_help="-h" in rest or "--help" in rest)
     if _lacks_subcommand(parser, rest) and not options.json:
-        sys.stderr.write(parser.format_help())
+        sys.stderr.write(make_parser(name, options).format_help())
         return UsageError.exit_code
     arguments = parser.parse_args(rest)
     if dry_run and not hasattr(arguments, "dry_run"):
@@ -107,11 +107,6 @@ def _run_verb(name: str, rest: Sequence[str], options: GlobalOptions, *, dry_run
     from kedge.cli.guard import run_guarded  # late: light verbs need no second process
 
     return run_guarded(f"kedge {name}", lambda: _report_end(module, arguments, options, [name, *rest]))
-
-
-def _wants_help(words: Sequence[str]) -> bool:
-    """Whether help may be shown: it is asked for, or a subcommand is missing."""
-    return "-h" in words or "--help" in words or all(word.startswith("-") for word in words)
 
 
 def _lacks_subcommand(parser: argparse.ArgumentParser, words: Sequence[str]) -> bool:
