@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.containers import USER, Runner, each_role, give_to, list_left, make_runner, make_sandbox
+from tests.programs import read_program
 from tests.requirements import REPOSITORY, require_program, require_root, require_user_namespaces
 
 TMPFS = "mount -t tmpfs -o {} tmpfs {}\n"
@@ -359,16 +360,7 @@ def test_exec_takes_paths_as_long_as_they_can_be(runner: Runner, image: str) -> 
 
 # -- namespaces that are forbidden
 
-_FILTER = """
-import os, struct, sys
-from kedge.posix import libc
-numbers = {"x86_64": {"unshare": 272, "mount": 165}, "aarch64": {"unshare": 97, "mount": 40}}[os.uname().machine]
-lines = [(0x20, 0, 0, 0), (0x15, 0, 1, numbers[sys.argv[1]])]
-lines += [(6, 0, 0, 0x50000 | int(sys.argv[2])), (6, 0, 0, 0x7FFF0000)]
-libc.control_process(38, 1)
-libc.filter_calls(b"".join(struct.pack("=HBBI", *line) for line in lines))
-os.execv(sys.argv[3], sys.argv[3:])
-"""
+_FILTER = read_program("filter_clone3")
 
 
 def forbid(runner: Runner, call: str, number: int, *words: str, path: str = "") -> subprocess.CompletedProcess[str]:

@@ -10,6 +10,7 @@ from kedge.errors import FileProblem, UnsupportedFormat, UsageError
 from kedge.model.habits import VERB_HABITS
 from kedge.model.image_argument import is_reference
 from kedge.model.nearest import propose
+from kedge.runtime.gpu_vendors import list_switches
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ MISSING = {
 
 # options of `build` that say how a definition is built: for an image that is there they mean nothing
 _BUILD_IDLE = (
-    *("-f", "--fakeroot", "-T", "--notest", "--nv", "--nvccli", "--rocm", "--userns"),
+    *("-f", "--fakeroot", "-T", "--notest", "--userns", *(f"--{switch.name}" for switch in list_switches())),
     *("--no-cleanup", "--writable-tmpfs", "--warn-unused-build-args", "--json"),
 )
 _BUILD_IDLE_VALUES = ("-B", "--bind", "--mount", "--build-arg", "--build-arg-file", "--section")

@@ -84,7 +84,7 @@ def test_other_machines_run_it(machine: str, tmp_path: Path) -> None:
 
 def hand_over(script: str, *, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """Run a Python script that ends by handing over."""
-    head = "import os, sys\nfrom kedge.posix.handover import Attempt, hand_over\n"
+    head = "import os, sys\nfrom kedge.posix.handover import StartAttempt, hand_over\n"
     return subprocess.run(
         [sys.executable, "-c", head + textwrap.dedent(script)],
         env={"PYTHONPATH": str(REPOSITORY / "src"), "PATH": os.environ["PATH"], "SECRET": "of the caller"},
@@ -103,7 +103,7 @@ class TestHandingOver:
         script = f"""
             sys.stdout.write(f"{{os.getpid()}}\\n"); sys.stdout.flush()
             words = ["sh", "-c", "echo $$; echo $A; env | grep -c SECRET; exit 7"]
-            hand_over([Attempt({shell!r}, words, {{"A": "1"}})])
+            hand_over([StartAttempt({shell!r}, words, {{"A": "1"}})])
         """
         done = hand_over(script)
         before, after, variable, secrets = done.stdout.split()
@@ -112,7 +112,7 @@ class TestHandingOver:
 
     def test_a_program_that_is_not_there_is_reported_in_another_process(self) -> None:
         script = """
-            problem = hand_over([Attempt("/no/such/program", ["x"], {})])
+            problem = hand_over([StartAttempt("/no/such/program", ["x"], {})])
             print(problem.errno)
         """
         done = hand_over(script)
@@ -121,21 +121,23 @@ class TestHandingOver:
 
     def test_a_complaint_needs_no_other_process(self) -> None:
         done = hand_over(
-            'hand_over([Attempt("/no/such/program", ["x"], {})], "it cannot be started\\n"); print("here")'
+            'hand_over([StartAttempt("/no/such/program", ["x"], {})], "it cannot be started\\n"); print("here")'
         )
         assert (done.returncode, done.stdout, done.stderr) == (255, "", "it cannot be started\n")
 
     def test_the_second_attempt_is_made_when_the_first_fails(self) -> None:
-        done = hand_over('hand_over([Attempt("/no/such", ["x"], {}), Attempt("/bin/echo", ["echo", "second"], {})])')
+        done = hand_over(
+            'hand_over([StartAttempt("/no/such", ["x"], {}), StartAttempt("/bin/echo", ["echo", "second"], {})])'
+        )
         assert (done.returncode, done.stdout) == (0, "second\n")
 
     def test_no_file_of_its_own_is_left_open(self) -> None:
-        done = hand_over('hand_over([Attempt("/bin/ls", ["ls", "/proc/self/fd"], {})])')
+        done = hand_over('hand_over([StartAttempt("/bin/ls", ["ls", "/proc/self/fd"], {})])')
         assert done.stdout.split() == ["0", "1", "2", "3"], "the last is that of the listing"
 
     def test_no_child_is_left_for_the_program(self) -> None:
         waiting = "import os\ntry:\n    os.wait()\nexcept ChildProcessError:\n    print('none')"
-        done = hand_over(f"hand_over([Attempt(sys.executable, ['python', '-c', {waiting!r}], {{}})])")
+        done = hand_over(f"hand_over([StartAttempt(sys.executable, ['python', '-c', {waiting!r}], {{}})])")
         assert done.stdout == "none\n"
 
     def test_a_script_gets_neither_the_interpreter_nor_the_program_in_memory(self, tmp_path: Path) -> None:
@@ -143,9 +145,9 @@ class TestHandingOver:
         script = tmp_path / "script"
         script.write_text("#!/proc/self/exe\nprint('this is Python')\n")
         script.chmod(0o755)
-        done = hand_over(f"print(hand_over([Attempt({str(script)!r}, ['script'], {{}})]).errno)")
+        done = hand_over(f"print(hand_over([StartAttempt({str(script)!r}, ['script'], {{}})]).errno)")
         assert done.stdout.strip() == str(errno.EACCES)
 
     def test_large_environments_arrive(self) -> None:
-        done = hand_over("hand_over([Attempt('/bin/sh', ['sh', '-c', 'echo ${#BIG}'], {'BIG': 'x' * 100_000})])")
+        done = hand_over("hand_over([StartAttempt('/bin/sh', ['sh', '-c', 'echo ${#BIG}'], {'BIG': 'x' * 100_000})])")
         assert done.stdout == "100000\n"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from kedge.doctor.finding import OK, WARNING, Finding
-from kedge.doctor.gpu.host import GpuHost, look_at_gpus
+from kedge.doctor.gpu.nvidia.host import GpuHost, look_at_gpus
 from kedge.doctor.surroundings import Surroundings
 from kedge.runtime.devices.cdi import FOLDERS, Specification, read_specifications
 from kedge.runtime.devices.cdi_hooks import as_mappings

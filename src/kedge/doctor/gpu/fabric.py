@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kedge.doctor.finding import NOTE, OK, WARNING, Finding
-from kedge.doctor.gpu.host import GpuHost, look_at_gpus
+from kedge.doctor.gpu.nvidia.host import GpuHost, look_at_gpus
 from kedge.doctor.surroundings import Surroundings
 from kedge.runtime.devices.fabric import list_fabric
 

@@ -15,6 +15,7 @@ from kedge.posix.files import explained, write_atomically
 from kedge.posix.spawn import start_of
 from kedge.runtime.command_line.config_files import CONTAINER_SETTINGS, settle_options
 from kedge.runtime.facts import ImageFacts
+from kedge.runtime.gpu_vendors import VENDORS
 from kedge.runtime.host_facts import gather_host
 from kedge.runtime.processes.instance_records import Instance, InstanceDirectory, check_name
 from kedge.runtime.processes.join_namespaces import join_namespaces
@@ -33,7 +34,10 @@ if TYPE_CHECKING:
     Say = Callable[[str, str], None]
 
 _SCHEME = "instance://"
-_KEPT_OPTIONS = ("nv", "rocm", "device", "cdi_dirs", "fakeroot", "contain")  # programs that enter later need them too
+_KEPT_OPTIONS = (  # programs that enter later need them too
+    *(switch.attribute for vendor in VENDORS for switch in vendor.on),
+    *("device", "cdi_dirs", "fakeroot", "contain"),
+)
 _GLANCE = 0.1  # seconds: a start script that fails at once is said at once
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kedge.posix.constants import MS_NODEV, MS_NOSUID, MS_RDONLY
 from kedge.runtime.command_line.flags import list_names
-from kedge.runtime.environment.home import choose_home
+from kedge.runtime.environment.identity import choose_home
 from kedge.runtime.facts import LIBRARIES
 from kedge.runtime.mounts.operations import LATER, MAY, MUST, NEW, OLD, SESSION, WARN
 

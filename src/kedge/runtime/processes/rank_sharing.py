@@ -12,6 +12,7 @@ import os
 from kedge.posix import libc
 from kedge.posix.constants import PR_SET_DUMPABLE
 from kedge.posix.spawn import parent_of, start_of
+from kedge.runtime.gpu_vendors import VENDORS
 from kedge.runtime.images.node_cache import own_directory
 from kedge.runtime.processes.join_namespaces import join_namespaces
 
@@ -69,7 +70,8 @@ def make_key(options: RunOptions, image: str, environ: Mapping[str, str], cwd: s
     prefixes = ("KEDGE_", "APPTAINER_", "SINGULARITY_")  # binds come from variables too
     shape += [f"{name}={environ[name]}" for name in sorted(environ) if name.startswith(prefixes)]
     if options.contain:  # a private /dev holds the devices of one rank
-        shape += [f"{name}={environ[name]}" for name in ("NVIDIA_VISIBLE_DEVICES",) if name in environ]
+        selectors = [name for vendor in VENDORS for name in vendor.selectors]
+        shape += [f"{name}={environ[name]}" for name in selectors if name in environ]
     return "\n".join([find_launch(environ), image, cwd, environ.get("HOME", ""), _machine(), *shape])
 
 

@@ -16,6 +16,7 @@ from kedge.runtime.command_line.config_files import CONTAINER_SETTINGS, settle_o
 from kedge.runtime.environment.identity import make_group, make_passwd
 from kedge.runtime.environment.payload import plan_payload
 from kedge.runtime.facts import Additions, ImageFacts
+from kedge.runtime.gpu_vendors import is_granted
 from kedge.runtime.host_facts import find_terminal, gather_host, read_memory
 from kedge.runtime.images.mount_or_unpack import plan_root
 from kedge.runtime.mounts.builder import Builder, choose_base
@@ -472,7 +473,7 @@ def _see_binds(image: ImageFacts, container: Container) -> ImageFacts:
 
 def asks_devices(options: RunOptions, host: HostFacts) -> bool:
     """Whether devices matter: asked for, or --contain hides them, or the scheduler gave GPUs that nobody asked for."""
-    return options.asks_devices or options.contain or "CUDA_VISIBLE_DEVICES" in host.environ
+    return options.asks_devices or options.contain or is_granted(host.environ)
 
 
 def become(container: Starting, payload: Payload) -> int:

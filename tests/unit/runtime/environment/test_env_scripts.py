@@ -20,8 +20,7 @@ from kedge.formats.singularityd.environment import render_environment
 from kedge.posix.views import DirectoryView, TableView
 from kedge.runtime.environment.action_script import make_shell_payload, uses_bash
 from kedge.runtime.environment.entrypoint import Entrypoint
-from kedge.runtime.environment.env_scripts import Variables, run_script
-from kedge.runtime.environment.env_settings import EnvironmentInputs
+from kedge.runtime.environment.env_scripts import EnvironmentInputs, Variables, run_script
 from kedge.runtime.environment.payload import make_plain_payload, run_steps
 from kedge.runtime.environment.shell_words import NotPlain, expand_quoted, split_words
 from tests.builders.busybox import read_busybox

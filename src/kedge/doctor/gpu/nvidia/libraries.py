@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
-from kedge.doctor.gpu.host import GpuHost, find_other_driver, look_at_gpus
+from kedge.doctor.gpu.nvidia.host import GpuHost, look_at_gpus
 from kedge.doctor.surroundings import Surroundings
 from kedge.runtime.devices.nvidia.driver import is_version
 from kedge.runtime.devices.nvidia.libraries import follow_links, split_name
@@ -19,12 +19,12 @@ _SHOWN = 4
 def check_libraries(surroundings: Surroundings) -> list[Finding]:
     """What --nv would take, looked at file by file."""
     gpus = look_at_gpus(surroundings)
-    if not gpus.has_gpu or find_other_driver(gpus):
+    if not gpus.can_be_examined:
         return []
     why = "containers get these libraries from the host, and CUDA programs do not start without them"
     findings = [
         Finding(NAME, FAIL, lack.what.rstrip("."), why, lack.fix or "tell the administrators", _DOCS)
-        for lack in gpus.list_lacks("libraries")
+        for lack in gpus.report.list_lacks("libraries")
     ]
     findings += [*_judge_files(gpus), *_judge_compiler(gpus)]
     if not findings:

@@ -8,14 +8,19 @@ from kedge.compat.rules.driver_lookup import find_offered_cuda
 from kedge.compat.tables.load import load_tables
 from kedge.compat.versions import is_at_least, order
 from kedge.doctor.finding import NOTE, Finding
-from kedge.doctor.gpu.host import GpuHost
+from kedge.doctor.gpu.nvidia.host import GpuHost, look_at_gpus
+from kedge.doctor.surroundings import Surroundings
 
 _VARIABLES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
 _MOST = 50  # toolkits below /usr/local, directories of PATH
 
 
-def judge_toolkit(gpus: GpuHost, driver: str) -> list[Finding]:
-    """A note where the toolkit here is newer than what the driver runs: containers will not be what it lets expect."""
+def judge_toolkit(surroundings: Surroundings) -> list[Finding]:
+    """A note where the host's toolkit is newer than what the driver runs: it says nothing about containers."""
+    gpus = look_at_gpus(surroundings)
+    driver = gpus.driver.version
+    if not driver or not gpus.can_be_examined:
+        return []
     folder, version = _find_toolkit(gpus)
     offered = find_offered_cuda(driver, load_tables()) if version else ""
     if not offered or is_at_least(offered, ".".join(version.split(".")[:2])):
