@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import FileProblem, OutputExists, UnsupportedFormat, UsageError
-from kedge.formats.sif.identify import FileKind, identify_file
+from kedge.formats.identify import FileKind, identify_file
 from kedge.formats.sif.layout import DataType
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.squashfs.reader import SquashReader
@@ -21,7 +21,7 @@ from kedge.model.tree import Node, NodeKind, walk
 from kedge.ops.images.convert import read_target
 from kedge.ops.images.output_name import choose_tag, read_output
 from kedge.ops.sources.open_local import open_sif
-from kedge.posix.beneath import remove_tree
+from kedge.posix.confined_paths import remove_tree
 from tests.builders.images import add_rich_image, hash_file, kedge
 from tests.builders.sif import all_fixtures, fixture_path
 from tests.fakes.registry import FakeRegistry
@@ -376,14 +376,14 @@ def test_output_of_convert_without_ending_is_a_folder() -> None:
     ],
 )
 def test_output_tags_follow_the_source(reference: str, oci: str, docker: str) -> None:
-    from kedge.model.form import Form
+    from kedge.model.image_format import ImageFormat
     from kedge.model.reference import Reference
 
     parsed = Reference.parse(reference)
-    assert choose_tag(parsed, Form.OCI) == oci
-    assert choose_tag(parsed, Form.DOCKER_ARCHIVE) == docker
-    assert choose_tag(parsed, Form.OCI, "mine") == "mine"
-    assert choose_tag(parsed, Form.SIF) is None
+    assert choose_tag(parsed, ImageFormat.OCI) == oci
+    assert choose_tag(parsed, ImageFormat.DOCKER_ARCHIVE) == docker
+    assert choose_tag(parsed, ImageFormat.OCI, "mine") == "mine"
+    assert choose_tag(parsed, ImageFormat.SIF) is None
 
 
 def test_pull_takes_the_same_names(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_join_somebody_elses_container_is_refused(container: Callable[..., int])
         env=environ,
     )
     assert "63 the container of process" in done.stderr
-    assert "belongs to somebody else" in done.stderr
+    assert "belongs to another user" in done.stderr
 
 
 def test_join_zombie_has_ended() -> None:

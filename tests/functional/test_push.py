@@ -20,7 +20,7 @@ from kedge.errors import (
     UnsupportedFormat,
     UsageError,
 )
-from kedge.formats.oci.stored import StoredLayer
+from kedge.formats.oci.stored_image import StoredLayer
 from kedge.model.manifest import DOCKER_CONFIG, DOCKER_LAYER_GZIP, DOCKER_MANIFEST
 from kedge.ops.images.push import open_layer
 from kedge.ops.sources.open_local import open_sif

@@ -206,7 +206,7 @@ def test_sharing_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch
     monkeypatch.setattr(rank_sharing, "_PLACES", (str(tmp_path / "missing"), str(bad), str(good)))
     assert rank_sharing.find_private_directory() == f"{good}/kedge-{os.getuid()}"
     (good / f"kedge-{os.getuid()}").chmod(0o777)
-    with pytest.raises(Exception, match="a directory of our own"):
+    with pytest.raises(Exception, match="a private directory in memory"):
         rank_sharing.find_private_directory()
 
 

@@ -343,7 +343,7 @@ def test_explain_of_a_hostile_folder_is_clean_and_quick(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_explain_of_sif_with_an_oci_config_of_wrong_types(tmp_path: Path, value: object) -> None:
-    from kedge.formats.singularityd.inspect import InspectReport
+    from kedge.formats.singularityd.inspect_report import InspectReport
     from kedge.ops.explain.file_traits import _read_inspection
     from kedge.ops.images.inspect import Inspection
 

@@ -27,10 +27,10 @@ _HEADS = {"warn": "kedge: warning: ", "tell": "kedge: ", "note": "kedge: "}
 _SHIM_HEADS = {"warn": "WARNING: ", "tell": "INFO:    ", "note": "VERBOSE: "}
 
 _POSITIONALS = {
-    "exec": ("COMMAND [ARGUMENT ...]", "what to run in the container"),
-    "run": ("[ARGUMENT ...]", "for the image's own script"),
+    "exec": ("COMMAND [ARGUMENT ...]", "program to run in the container"),
+    "run": ("[ARGUMENT ...]", "arguments for the image's run script"),
     "shell": ("", ""),
-    "test": ("[ARGUMENT ...]", "for the image's test script"),
+    "test": ("[ARGUMENT ...]", "arguments for the image's test script"),
 }
 
 
@@ -215,7 +215,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     import argparse  # late: as above
 
     verb = parser.prog.split()[-1]
-    parser.add_argument("image", metavar="IMAGE", help="a SIF, SquashFS or sandbox, docker://NAME, instance://NAME …")
+    parser.add_argument(
+        "image", metavar="IMAGE", help="SIF or SquashFS file, sandbox directory, docker://NAME, instance://NAME …"
+    )
     name, text = _POSITIONALS[verb]
     if name:
         parser.add_argument("arguments", metavar=name, nargs=argparse.REMAINDER, help=text)

@@ -14,7 +14,7 @@ from pathlib import Path
 from kedge.errors import InvalidSetting, UsageError
 from kedge.frozen import NOTHING
 from kedge.model.login_sources import NGC_VARIABLES, PAIRS, list_auth_files
-from kedge.posix.private import find_foreign_hand
+from kedge.posix.private_files import find_foreign_hand
 from kedge.registry.credential_helpers import TOKEN_USER, try_helper
 from kedge.registry.docker_config import AuthFile, Login, normalize_key, read_auth_file
 from kedge.registry.netrc import NetrcEntry, parse_netrc

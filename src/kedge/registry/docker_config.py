@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kedge.errors import InvalidSetting
-from kedge.posix.changes import sole_change
+from kedge.posix.exclusive_change import sole_change
 from kedge.posix.files import write_atomically
 from kedge.registry.secret import Secret
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from kedge.errors import AccessDenied, AuthenticationFailed, KedgeError
-from kedge.posix.questions import answer_within
+from kedge.posix.bounded_threads import answer_within
 from kedge.registry.client import RegistryClient
 from kedge.registry.client_setup import Access
 from kedge.registry.connection_errors import ConnectionFailure, FailureKind

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import InvalidSetting
-from kedge.posix.changes import lock_beside
+from kedge.posix.exclusive_change import lock_beside
 from kedge.registry.credentials import Credential, CredentialSources, login_file
 from kedge.registry.docker_config import Login, list_keys, normalize_key, read_auth_file, remove_login, store_login
 from kedge.registry.netrc import parse_netrc

@@ -242,9 +242,9 @@ def _plan_bind(request: PlanRequest, points: _Points, bind: Bind) -> None:
         from kedge.errors import FileProblem  # late: only for an error
 
         raise FileProblem(
-            f"there is no {bind.source} on this machine to bind to {bind.destination}",
+            f"cannot bind {bind.source} to {bind.destination}: it does not exist on this host",
             context={"option": bind.origin or "--bind"},
-            hint="make it first, or check the spelling; on a cluster: is that file system mounted on this node?",
+            hint="create it, or check the spelling; on a cluster, check that its file system is mounted on this node",
         )
     policy = MAY if bind.is_optional else MUST
     flags = GUARDED | (MS_RDONLY if bind.readonly else 0)
@@ -254,7 +254,7 @@ def _plan_bind(request: PlanRequest, points: _Points, bind: Bind) -> None:
 
 
 def _plan_current_folder(request: PlanRequest, points: _Points) -> None:
-    """The current folder is there too, where it is not a place of the system's and nothing was asked for just there."""
+    """Bind the current directory, unless it is a system directory or something else was asked for there."""
     options, cwd = request.options, request.host.cwd
     if options.contain or request.skips("cwd") or is_system_directory(cwd):
         return
@@ -344,7 +344,7 @@ def list_servers(text: str) -> list[str]:
         if not is_address and not (":" in server and all(each in "0123456789abcdefABCDEF:." for each in server)):
             from kedge.errors import UsageError  # late: only for an error
 
-            raise UsageError(f"--dns: '{server}' is not an address", hint="such as --dns 10.0.0.1,10.0.0.2")
+            raise UsageError(f"--dns: '{server}' is not an IP address", hint="for example --dns 10.0.0.1,10.0.0.2")
     return servers
 
 

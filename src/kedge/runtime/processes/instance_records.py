@@ -19,8 +19,8 @@ from pathlib import Path
 
 from kedge.errors import InstanceProblem, UsageError
 from kedge.posix.files import explained, write_atomically
-from kedge.posix.owners import machine_name
-from kedge.posix.private import make_private
+from kedge.posix.owned_names import machine_name
+from kedge.posix.private_files import make_private
 from kedge.posix.spawn import start_of
 from kedge.runtime.processes.rank_sharing import find_private_directory
 from kedge.settings import xdg_directory
@@ -70,8 +70,9 @@ class InstanceDirectory:
             found = self._read(instance.name)
             if found is not None and found.lives:
                 raise InstanceProblem(
-                    f"there is an instance '{instance.name}' already (process {found.pid}, {found.state})",
-                    hint=f"enter it: kedge shell instance://{instance.name}; or: kedge instance stop {instance.name}",
+                    f"instance '{instance.name}' already exists (process {found.pid}, {found.state})",
+                    hint=f"enter it: kedge shell instance://{instance.name}; "
+                    f"stop it: kedge instance stop {instance.name}",
                 )
             self.write(instance)
 
@@ -108,7 +109,7 @@ class InstanceDirectory:
             return found
         others = ", ".join(each.name for each in self.list()) or "none"
         raise InstanceProblem(
-            f"there is no instance '{name}' on {os.uname().nodename}", hint=f"instances that run here: {others}"
+            f"no instance '{name}' runs on {os.uname().nodename}", hint=f"running instances: {others}"
         )
 
     def _file(self, name: str) -> Path:
@@ -132,8 +133,8 @@ def check_name(name: str) -> str:
     if _NAME.fullmatch(name):
         return name
     raise UsageError(
-        f"'{name}' cannot be the name of an instance",
-        hint="letters, digits, '.', '_' and '-', beginning with a letter or digit",
+        f"'{name}' is not a valid instance name",
+        hint="use letters, digits, '.', '_' and '-', beginning with a letter or digit",
     )
 
 

@@ -185,7 +185,7 @@ class _News:
         """Raise here what was raised there."""
         if self.problem is None and self.pid:
             return
-        told = self.problem or {"message": "the container's first process ended without a word"}
+        told = self.problem or {"message": "the container's first process ended without an error message"}
         kinds = {kind.reference: kind for kind in all_errors()}
         kind = kinds.get(str(told.get("error")), CannotStart)
         raise kind(str(told["message"]), context=told.get("context"), hint=told.get("hint"))
