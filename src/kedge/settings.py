@@ -17,7 +17,7 @@ from kedge.errors import FileProblem, InvalidSetting
 from kedge.frozen import NOTHING, frozen
 from kedge.model.setting_values import PARSERS, LinkMode, ValueRefused
 from kedge.posix.files import explained
-from kedge.posix.private import find_foreign_hand, make_refusal
+from kedge.posix.private_files import find_foreign_hand, make_refusal
 
 FILE_LIMIT = 1 << 20  # a configuration file larger than this is something else
 
@@ -177,7 +177,7 @@ SETTINGS: dict[str, Setting] = {
             ("KEDGE_ROOT_FROM",),
         ),
         Setting("tmpfs_size", "text", "room for --writable-tmpfs and --contain", None, ("KEDGE_TMPFS_SIZE",)),
-        Setting("site", "text", "the site that jobs are for (found out)", None, ("KEDGE_SITE",), ("--site",), "SITE"),
+        Setting("site", "text", "cluster profile (default: detected)", None, ("KEDGE_SITE",), ("--site",), "SITE"),
         Setting(
             "registry_login",
             "presence",

@@ -22,7 +22,7 @@ from kedge.host.memory import (
     suggest_job,
     watch_memory,
 )
-from kedge.posix.owners import machine_name
+from kedge.posix.owned_names import machine_name
 from tests.builders.control_group import enter_group, memory_group
 from tests.builders.host_tree import write_host, write_tree
 from tests.programs import read_program

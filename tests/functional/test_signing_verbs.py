@@ -25,9 +25,9 @@ from kedge.errors import (
     SignatureInvalid,
     UsageError,
 )
+from kedge.formats.sif.data_object import DataObject
 from kedge.formats.sif.edit import append_object
 from kedge.formats.sif.layout import DataType
-from kedge.formats.sif.objects import DataObject
 from kedge.signing.keyring import KeyRing
 from kedge.signing.openpgp import signature as sig
 from kedge.signing.openpgp.keys import armor_block, make_public, read_keys

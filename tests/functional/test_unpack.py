@@ -346,7 +346,7 @@ def test_unpack_never_takes_an_image_from_a_program_that_closed_its_lock(runner:
 def test_unpack_refuses_a_file_that_changes_meanwhile(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     if runner.uid != os.getuid():
         pytest.skip("in this process, as its own user")
-    from kedge.layers.unsquash import TreeExtractor
+    from kedge.layers.unpack_squashfs import TreeExtractor
     from kedge.ops.images.unpack import unpack as unpack_image
     from kedge.ops.setup.workplace import Workplace
     from kedge.settings import Settings

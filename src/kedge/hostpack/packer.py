@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 from kedge.errors import FileProblem, KedgeError, UnsupportedFormat
 from kedge.formats.elf import ElfObject
-from kedge.hostpack import base, rules
+from kedge.hostpack import base_files, rules
 from kedge.hostpack.host_tree import HostTree
 from kedge.hostpack.linker import Linker, Needer, name_musl_paths, write_cache
 from kedge.hostpack.python_environment import ask_python
-from kedge.hostpack.script import read_interpreter
+from kedge.hostpack.shebang import read_interpreter
 from kedge.model.manifest import ImageConfig, parse_config
 from kedge.model.nearest import propose
 from kedge.model.platform import Platform
@@ -60,7 +60,7 @@ def pack_host(programs: Sequence[str], sink: ContentSink) -> PackedHost:
         packer.add_program(program.path, program.packages)
     if shell is not None:
         packer.add_program(shell, ())
-    base.add_base(packer.tree)
+    base_files.add_base(packer.tree)
     packer.finish()
     return PackedHost(packer.tree.finish(), _make_config(wanted), packer.tree.files, packer.missing())
 
@@ -111,7 +111,7 @@ def _not_found(name: str) -> FileProblem:
 
 def _make_config(wanted: Sequence[_Wanted]) -> ImageConfig:
     own = [folder for program in wanted for folder in _list_folders(program.path)]
-    folders = [*(folder for folder in own if folder not in base.PROGRAM_FOLDERS), *base.PROGRAM_FOLDERS]
+    folders = [*(folder for folder in own if folder not in base_files.PROGRAM_FOLDERS), *base_files.PROGRAM_FOLDERS]
     document = {
         "architecture": Platform.host().architecture,
         "os": "linux",

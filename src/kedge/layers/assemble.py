@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from kedge.errors import CorruptImage, HostileImage
 from kedge.layers.limits import Ledger
-from kedge.layers.names import show_name
+from kedge.layers.member_names import show_name
 from kedge.layers.whiteouts import HardLink, LayerRecord
 from kedge.model.tree import Node, NodeKind
 

@@ -13,8 +13,8 @@ from contextlib import closing
 
 from kedge.errors import CorruptImage
 from kedge.layers.assemble import Assembler
+from kedge.layers.layer_source import LayerSource, PieceFeed, inflate_layer
 from kedge.layers.limits import FlattenOptions, Ledger
-from kedge.layers.source import LayerSource, PieceFeed, inflate_layer
 from kedge.layers.tar_reader import Member, TarReader
 from kedge.layers.whiteouts import RESERVED_PREFIX, WHITEOUT_PREFIX, Above, Cover, HardLink, LayerRecord
 from kedge.model.progress import Task

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from kedge.errors import CorruptImage, HostileImage, UnsupportedFormat
 from kedge.layers.limits import Ledger
-from kedge.layers.names import MAXIMUM_COMPONENT, MAXIMUM_PATH, show_name, split_name
+from kedge.layers.member_names import MAXIMUM_COMPONENT, MAXIMUM_PATH, show_name, split_name
 from kedge.layers.tar_layout import (
     BLOCK,
     EXTENSION_TYPES,

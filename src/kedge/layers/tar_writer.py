@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from kedge.errors import CorruptImage, UnsupportedFormat
 from kedge.formats.compression import GzipLayerCompressor, StreamCompressor
-from kedge.layers.names import show_name
+from kedge.layers.member_names import show_name
 from kedge.layers.tar_layout import BLOCK, HEADER, ZERO_BLOCK
 from kedge.layers.whiteouts import WHITEOUT_PREFIX
 from kedge.model.digest import Digest

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kedge.errors import CorruptImage, FileProblem, KedgeError, LimitReached, NoSpace, OutputExists
-from kedge.posix.beneath import remove_tree
-from kedge.posix.owners import own_name, owner_is_gone
+from kedge.posix.confined_paths import remove_tree
+from kedge.posix.owned_names import own_name, owner_is_gone
 
 TEMPORARY_PREFIX = ".kedge-tmp-"  # what a killed process leaves behind is found by this
 _KEPT_NAME = 32  # characters of the target's name in a temporary one, which may have 255 bytes

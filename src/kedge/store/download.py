@@ -21,8 +21,8 @@ from kedge.errors import DigestMismatch, KedgeError, NetworkFailed, RegistryProt
 from kedge.model.manifest import Descriptor
 from kedge.model.size import format_size
 from kedge.posix.files import explained
+from kedge.store.blob_stream import Flow
 from kedge.store.blobs import PIECE, Blobs, Hash, new_hash
-from kedge.store.flow import Flow
 from kedge.store.lease import Lease, Patience, acquire
 
 _SMALL = 64 << 10  # pieces below this are gathered, so that each costs less

@@ -24,7 +24,7 @@ from pathlib import Path
 from kedge.errors import FileProblem
 from kedge.model.digest import Digest
 from kedge.posix.files import explain, explained
-from kedge.posix.owners import own_name, owner_is_gone
+from kedge.posix.owned_names import own_name, owner_is_gone
 
 _STALE_TEMPORARY = 86400.0  # seconds after which a temporary file of an unreachable owner is removed
 _CACHEDIR_TAG = b"Signature: 8a477f597d28d172789f06886806bc55\n# Made by kedge; back-up programs may pass it over.\n"

@@ -23,8 +23,8 @@ from types import TracebackType
 
 from kedge.errors import StoreBusy
 from kedge.posix.files import explained
-from kedge.posix.locks import Holder, claim_name
-from kedge.posix.owners import is_running, own_name
+from kedge.posix.lease_holders import Holder, claim_name
+from kedge.posix.owned_names import is_running, own_name
 
 BEAT = 5.0  # seconds between touches
 STALE_AFTER = 60.0  # seconds without a touch after which another host's lease is given up for dead

@@ -23,11 +23,11 @@ from kedge.errors import (
     ProgramMissing,
     UnsupportedFormat,
 )
-from kedge.formats.oci.daemon import save_from_daemon
+from kedge.formats.oci.daemon_save import save_from_daemon
 from kedge.formats.oci.docker_archive import DockerArchive
 from kedge.formats.oci.layout import OciLayout
-from kedge.formats.oci.source import open_images
-from kedge.formats.oci.stored import StoredImage
+from kedge.formats.oci.open_stored import open_images
+from kedge.formats.oci.stored_image import StoredImage
 from kedge.formats.oci.writer import convert_to_oci, write_docker_archive, write_layout, write_oci_archive
 from kedge.model.digest import Digest
 from kedge.model.manifest import DOCKER_LAYER_TAR, DOCKER_MANIFEST, OCI_INDEX, OCI_LAYER_TAR, OCI_MANIFEST

@@ -11,8 +11,8 @@ import pytest
 
 from kedge.errors import CorruptImage, DigestMismatch, HostileImage
 from kedge.layers.flatten import flatten
+from kedge.layers.layer_source import LayerSource, PieceFeed
 from kedge.layers.limits import FlattenOptions
-from kedge.layers.source import LayerSource, PieceFeed
 from kedge.model.tree import Node, find
 from tests.builders.layers import (
     MemorySink,

@@ -16,8 +16,8 @@ import pytest
 
 from kedge.errors import StoreBusy
 from kedge.posix.files import remove_abandoned
-from kedge.posix.locks import Holder, claim_name
-from kedge.posix.owners import is_running, machine_name, own_name, owner_is_gone
+from kedge.posix.lease_holders import Holder, claim_name
+from kedge.posix.owned_names import is_running, machine_name, own_name, owner_is_gone
 from kedge.store import lease as lease_module
 from kedge.store.lease import Lease, Patience, acquire, break_lease, read_lease
 

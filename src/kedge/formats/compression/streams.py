@@ -15,7 +15,7 @@ import zstandard
 from zlib_ng import zlib_ng
 
 from kedge.errors import CorruptImage, InvalidSetting
-from kedge.formats.compression.zstdframes import ZSTD_MAGIC, FrameTracker, is_skippable
+from kedge.formats.compression.zstd_frames import ZSTD_MAGIC, FrameTracker, is_skippable
 from kedge.model.tree import Buffer
 
 _GZIP_MAGIC = b"\x1f\x8b"

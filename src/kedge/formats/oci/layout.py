@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from kedge.errors import CorruptImage, ImageNotFound, KedgeError, UnsupportedFormat
-from kedge.formats.oci.stored import (
+from kedge.formats.oci.stored_image import (
     BlobDirectory,
     BlobFiles,
     StoredImage,

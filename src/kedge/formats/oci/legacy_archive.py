@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kedge.errors import CorruptImage, UnsupportedFormat
-from kedge.formats.oci.stored import BlobFiles, read_small
+from kedge.formats.oci.stored_image import BlobFiles, read_small
 from kedge.model.manifest import MAXIMUM_CONFIG, MAXIMUM_MANIFEST
 
 _IDENTITY = re.compile(r"[0-9a-f]{64}\Z")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kedge.errors import FileProblem, UnsupportedFormat, UsageError
+from kedge.formats.sif.data_object import COPY_CHUNK, DataObject
 from kedge.formats.sif.layout import (
     ARCHITECTURE_CODES,
     DESCRIPTOR,
@@ -28,7 +29,6 @@ from kedge.formats.sif.layout import (
     PartitionType,
     SifDescriptor,
 )
-from kedge.formats.sif.objects import COPY_CHUNK, DataObject
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.sif.writer import SifBuilder
 from kedge.posix.files import atomic_output, explained

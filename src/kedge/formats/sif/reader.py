@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from kedge.errors import CorruptImage, UnsupportedFormat
-from kedge.formats.sif.identify import PROBE, file_size, refuse_as_sif
+from kedge.formats.identify import PROBE, file_size, refuse_as_sif
 from kedge.formats.sif.layout import (
     DATA_TYPE_NAMES,
     DESCRIPTOR,

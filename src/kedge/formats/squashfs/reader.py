@@ -15,11 +15,11 @@ from typing import BinaryIO, Self
 from kedge.errors import HostileImage, UnsupportedFormat
 from kedge.formats.compression import codec_of_image
 from kedge.formats.squashfs import layout
-from kedge.formats.squashfs.blockreader import BlockPlace, BlockReader
-from kedge.formats.squashfs.imagefile import ImageRange, IndexedTable, MetadataCursor, MetadataReader, corrupt
-from kedge.formats.squashfs.inodes import DirectoryEntry, FileContent, Inode, InodeReader, read_entries
+from kedge.formats.squashfs.block_reader import BlockPlace, BlockReader
+from kedge.formats.squashfs.inode_reader import DirectoryEntry, FileContent, Inode, InodeReader, read_entries
 from kedge.formats.squashfs.layout import INVALID_FRAGMENT, INVALID_TABLE, INVALID_XATTR, Superblock
-from kedge.formats.squashfs.xattrs import XattrReader
+from kedge.formats.squashfs.metadata_reader import ImageRange, IndexedTable, MetadataCursor, MetadataReader, corrupt
+from kedge.formats.squashfs.xattr_reader import XattrReader
 from kedge.model.tree import Node, NodeKind
 
 _MAXIMUM_NAMES = 4_000_000

@@ -78,7 +78,7 @@ def _identify(bind: Bind) -> ImageFile:
 
 def _find_partition(bind: Bind) -> ImageFile | None:
     """The partition of a SIF that `id=` names, else its first with data; None where its root file system is meant."""
-    from kedge.formats.sif.identify import FileKind, identify_file  # late, both: few binds come out of image files
+    from kedge.formats.identify import FileKind, identify_file  # late, both: few binds come out of image files
     from kedge.formats.sif.reader import SifReader
 
     if not os.path.isfile(bind.source):

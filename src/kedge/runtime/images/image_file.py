@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 
-from kedge.formats.sif import locate
+from kedge.formats.sif import find_partition
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -117,8 +117,8 @@ def _identify_folder(path: str) -> ImageFile:
 
 
 def _identify_file(file: int, path: str, status: os.stat_result) -> ImageFile:
-    start = os.pread(file, locate.START_SIZE, 0)
-    if start[32:42] == locate.MAGIC and len(start) >= locate.HEADER_SIZE:
+    start = os.pread(file, find_partition.START_SIZE, 0)
+    if start[32:42] == find_partition.MAGIC and len(start) >= find_partition.HEADER_SIZE:
         return _identify_sif(file, path, start, status)
     offset = 0
     if start.startswith(b"#!"):  # the line that Singularity 2 put before a file system, to make it a program
@@ -135,10 +135,10 @@ def _identify_file(file: int, path: str, status: os.stat_result) -> ImageFile:
 
 
 def _identify_sif(file: int, path: str, start: bytes, status: os.stat_result) -> ImageFile:
-    table, total = locate.table_size(start, status.st_size)
-    length = total * locate.DESCRIPTOR_SIZE
+    table, total = find_partition.table_size(start, status.st_size)
+    length = total * find_partition.DESCRIPTOR_SIZE
     raw = start[table : table + length] if table + length <= len(start) else os.pread(file, length, table)
-    found = locate.locate_parts(start, raw, status.st_size) if total and len(raw) == length else None
+    found = find_partition.locate_parts(start, raw, status.st_size) if total and len(raw) == length else None
     if found is None:
         raise _refuse_content(path)
     image = ImageFile(path, "sif")
@@ -152,7 +152,7 @@ def _identify_sif(file: int, path: str, start: bytes, status: os.stat_result) ->
 def _finish(image: ImageFile, superblock: bytes, seed: bytes, status: os.stat_result) -> None:
     """Check that the file system is all there, and note the file's state."""
     if image.file_system in ("squashfs", "gocryptfs"):  # what is encrypted lies in a SquashFS, too
-        used = locate.read_number(superblock, 40)
+        used = find_partition.read_number(superblock, 40)
         if superblock[:4] != _SQUASHFS_MAGIC or not _SUPERBLOCK < used <= image.size:
             raise _refuse_content(image.path)
         own = superblock[4:12] + superblock[40:48]  # how many files, when it was made, its size
@@ -170,7 +170,7 @@ def _refuse_content(path: str) -> KedgeError:
     """The error of the thorough readers for this file."""
     # late: only for an error
     from kedge.errors import CorruptImage, KedgeError
-    from kedge.formats.sif.identify import FileKind, identify_file, refuse_as_sif
+    from kedge.formats.identify import FileKind, identify_file, refuse_as_sif
     from kedge.formats.sif.reader import SifReader
     from kedge.formats.squashfs.reader import SquashReader
 
@@ -194,7 +194,7 @@ def _refuse_content(path: str) -> KedgeError:
 
 
 def _add_hint(problem: KedgeError, path: str, kind: str) -> KedgeError:
-    from kedge.formats.sif.identify import ARCHIVES  # late: only for an error
+    from kedge.formats.identify import ARCHIVES  # late: only for an error
 
     if kind in ARCHIVES:
         problem.hint = (

@@ -23,9 +23,9 @@ from kedge.host.limits import read_limits
 from kedge.host.space import free_space, require_space
 from kedge.model.progress import Progress, Silent
 from kedge.model.size import format_size
-from kedge.posix.beneath import remove_tree
+from kedge.posix.confined_paths import remove_tree
 from kedge.posix.files import TEMPORARY_PREFIX, explained, temporary_beside, write_atomically
-from kedge.posix.owners import owner_is_gone
+from kedge.posix.owned_names import owner_is_gone
 from kedge.runtime.images.node_cache import (
     BOOT,
     CONFIG,

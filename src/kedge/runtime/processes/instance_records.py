@@ -19,8 +19,8 @@ from pathlib import Path
 
 from kedge.errors import InstanceProblem, UsageError
 from kedge.posix.files import explained, write_atomically
-from kedge.posix.owners import machine_name
-from kedge.posix.private import make_private
+from kedge.posix.owned_names import machine_name
+from kedge.posix.private_files import make_private
 from kedge.posix.spawn import start_of
 from kedge.runtime.processes.rank_sharing import find_private_directory
 from kedge.settings import xdg_directory

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 
-from kedge.posix.handover import StartAttempt, hand_over, is_own_program
+from kedge.posix.memory_program import StartAttempt, hand_over, is_own_program
 from kedge.runtime.start.exec_program import refuse_text
 
 _GLANCE = 4096

@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.posix.beneath import remove_tree
+from kedge.posix.confined_paths import remove_tree
 from kedge.posix.files import TEMPORARY_PREFIX
-from kedge.posix.owners import own_name
+from kedge.posix.owned_names import own_name
 from kedge.runtime.images.node_cache import LOCK
 from kedge.runtime.processes.supervise import run_supervised
 

@@ -8,9 +8,9 @@ import os
 import pytest
 
 from kedge.errors import FileProblem, KedgeError, UnsupportedFormat, UsageError
+from kedge.formats.sif.data_object import DataObject
 from kedge.formats.sif.edit import append_object
 from kedge.formats.sif.layout import PARTITION_EXTRA, DataType, FileSystem, PartitionType
-from kedge.formats.sif.objects import DataObject
 from kedge.posix.constants import LUSTRE_SUPER_MAGIC, NFS_SUPER_MAGIC
 from kedge.posix.views import TableView
 from kedge.runtime.facts import HostFacts

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import FileProblem
-from kedge.posix.private import (
+from kedge.posix.private_files import (
     ANY_MODE,
     OTHERS_ENTER,
     find_foreign_hand,

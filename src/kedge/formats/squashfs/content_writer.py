@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from kedge.errors import FileProblem
 from kedge.formats.compression import checksum
-from kedge.formats.squashfs.pipeline import BlockPipeline
+from kedge.formats.squashfs.compress_pipeline import BlockPipeline
 from kedge.model.tree import Buffer
 
 OFFSET_BITS = 20  # an offset in a fragment block of at most 1 MiB

@@ -11,11 +11,11 @@ import pytest
 
 from kedge.errors import CorruptImage, HostileImage
 from kedge.formats.squashfs.reader import SquashReader
-from kedge.layers import unsquash
-from kedge.layers.unsquash import TreeExtractor, measure_tree, usable_mode
+from kedge.layers import unpack_squashfs
+from kedge.layers.unpack_squashfs import TreeExtractor, measure_tree, usable_mode
 from kedge.model.progress import Silent
 from kedge.model.tree import ContentSink, Node, NodeKind, walk
-from kedge.posix.beneath import remove_tree
+from kedge.posix.confined_paths import remove_tree
 from tests.builders.squashfs_images import add_file, add_folder, mixed_bytes, write_image
 
 
@@ -33,8 +33,8 @@ def extract(data: bytes, target: Path, workers: int) -> tuple[Node, SquashReader
 def test_extract_gives_every_file_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, stretch: int, codec: str
 ) -> None:
-    monkeypatch.setattr(unsquash, "_STRETCH", stretch)
-    monkeypatch.setattr(unsquash, "_BATCH_FILES", 3)
+    monkeypatch.setattr(unpack_squashfs, "_STRETCH", stretch)
+    monkeypatch.setattr(unpack_squashfs, "_BATCH_FILES", 3)
     target = tmp_path / "root"
     tree, reader, total = extract(write_image(codec=codec), target, workers)
     expected = 0

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from kedge.posix.files import explained
-from kedge.posix.owners import own_name
+from kedge.posix.owned_names import own_name
 from kedge.store.layout import Layout
 
 _FORGOTTEN_AFTER = 30 * 86400.0  # seconds; its owner, a job on a node, was killed together with the node

@@ -17,8 +17,8 @@ from kedge.layers.privileges import choose_privileges
 from kedge.layers.sandbox import refuse_way_out
 from kedge.model.progress import Progress
 from kedge.model.tree import Node, NodeKind, walk
-from kedge.posix.beneath import open_folder
-from kedge.posix.workers import share_work
+from kedge.posix.confined_paths import open_folder
+from kedge.posix.forked_workers import share_work
 
 _BLOCK = 4096
 _HOLE = 65536  # runs of zeros from this size on become holes

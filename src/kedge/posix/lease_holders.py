@@ -15,7 +15,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from kedge.posix.owners import machine_name, own_name
+from kedge.posix.owned_names import machine_name, own_name
 from kedge.posix.spawn import start_of
 
 

@@ -12,8 +12,8 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from kedge.formats.singularityd import files
-from kedge.formats.singularityd.inspect import InspectReport
+from kedge.formats.singularityd import fixed_files
+from kedge.formats.singularityd.inspect_report import InspectReport
 
 _PREFIX = "/.singularity.d/env/"
 _QUOTED = r'"((?:[^"\\]|\\.)*)"'
@@ -70,14 +70,14 @@ def _read_known(section: dict[str, Any], report: InspectReport) -> Iterator[tupl
             name, equals, value = entry.partition("=")
             yield name, value if equals else None
         return
-    for match in _OCI_EXPORT.finditer(report.environment.get(_PREFIX + files.OCI_ENVIRONMENT, "") + "\n"):
+    for match in _OCI_EXPORT.finditer(report.environment.get(_PREFIX + fixed_files.OCI_ENVIRONMENT, "") + "\n"):
         text = match[2] if match[2] is not None else match[3]
         if not re.search(r"[$`]", _ESCAPED.sub("", text)):
             yield match[1], _unescape(text)
 
 
 def _read_exports(report: InspectReport, warnings: list[str]) -> Iterator[tuple[str, str]]:
-    text = report.environment.get(_PREFIX + files.CUSTOM_ENVIRONMENT, "")
+    text = report.environment.get(_PREFIX + fixed_files.CUSTOM_ENVIRONMENT, "")
     position = 0
     while found := _EXPORT.search(text, position):
         word = _CONSTANT.match(text, found.end())

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The forms an image can have on this machine."""
+"""The formats in which kedge writes images."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
 
-class Form(StrEnum):
-    """What an image can be written as."""
+class ImageFormat(StrEnum):
+    """A format in which an image can be written."""
 
     SIF = "sif"
     SQUASHFS = "squashfs"
@@ -22,16 +22,16 @@ class Form(StrEnum):
         return _EXTENSIONS[self]
 
     @property
-    def is_folder(self) -> bool:
+    def is_directory(self) -> bool:
         """Whether the result is a directory and not a file."""
-        return self in (Form.SANDBOX, Form.OCI)
+        return self in (ImageFormat.SANDBOX, ImageFormat.OCI)
 
 
 _EXTENSIONS = {
-    Form.SIF: ".sif",
-    Form.SQUASHFS: ".sqsh",
-    Form.SANDBOX: "",
-    Form.OCI: ".oci",
-    Form.OCI_ARCHIVE: ".oci.tar",
-    Form.DOCKER_ARCHIVE: ".docker.tar",
+    ImageFormat.SIF: ".sif",
+    ImageFormat.SQUASHFS: ".sqsh",
+    ImageFormat.SANDBOX: "",
+    ImageFormat.OCI: ".oci",
+    ImageFormat.OCI_ARCHIVE: ".oci.tar",
+    ImageFormat.DOCKER_ARCHIVE: ".docker.tar",
 }

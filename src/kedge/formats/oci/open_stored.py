@@ -10,10 +10,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from kedge.errors import FileProblem
-from kedge.formats.oci.archive import TarArchive
 from kedge.formats.oci.docker_archive import DockerArchive
 from kedge.formats.oci.layout import OciLayout, is_layout
-from kedge.formats.oci.stored import BlobDirectory, StoredImages
+from kedge.formats.oci.stored_image import BlobDirectory, StoredImages
+from kedge.formats.oci.tar_archive import TarArchive
 
 
 def open_images(path: Path, *, prefer_docker: bool = False, temporary: Path | None = None) -> StoredImages:

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from types import TracebackType
 
-from kedge.posix.owners import own_name, owner_is_gone
+from kedge.posix.owned_names import own_name, owner_is_gone
 from kedge.store.layout import Layout
 from kedge.store.lease import PULSE, read_clock
 

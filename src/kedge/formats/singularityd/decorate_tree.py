@@ -10,13 +10,17 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
-from kedge.formats.singularityd import files
-from kedge.formats.singularityd.environment import render_environment
+from kedge.formats.singularityd import fixed_files
+from kedge.formats.singularityd.documents import (
+    ConversionRecord,
+    SourceRecord,
+    make_labels,
+    render_definition,
+    render_labels,
+)
 from kedge.formats.singularityd.go_json import encode_json, encode_text
-from kedge.formats.singularityd.inspect import InspectReport
-from kedge.formats.singularityd.labels import make_labels, render_labels
-from kedge.formats.singularityd.record import ConversionRecord, SourceRecord, render_definition
-from kedge.formats.singularityd.runscript import render_runscript
+from kedge.formats.singularityd.inspect_report import InspectReport
+from kedge.formats.singularityd.scripts import render_environment, render_runscript
 from kedge.model.manifest import ImageConfig
 from kedge.model.tree import ContentSink, Node, NodeKind
 from kedge.posix.views import follow_links
@@ -39,15 +43,15 @@ def report_config(config: ImageConfig, record: SourceRecord) -> InspectReport:
     """What `inspect` shows of the image this config becomes."""
     prefix = "/.singularity.d/env/"
     environment = {
-        files.OCI_ENVIRONMENT: render_environment(config.environment)[0],
-        files.CUSTOM_ENVIRONMENT: files.ENVIRONMENT[files.CUSTOM_ENVIRONMENT],
+        fixed_files.OCI_ENVIRONMENT: render_environment(config.environment)[0],
+        fixed_files.CUSTOM_ENVIRONMENT: fixed_files.ENVIRONMENT[fixed_files.CUSTOM_ENVIRONMENT],
     }
     return InspectReport(
         environment={prefix + name: text.rstrip("\n") for name, text in environment.items()},
         labels=make_labels(config, record),
         runscript=render_runscript(config.entrypoint, config.command).rstrip("\n"),
         deffile=render_definition(record).rstrip("\n"),
-        startscript=files.STARTSCRIPT.rstrip("\n"),
+        startscript=fixed_files.STARTSCRIPT.rstrip("\n"),
     )
 
 
@@ -55,23 +59,23 @@ def decorate(root: Node, sink: ContentSink, config: ImageConfig, record: SourceR
     """Change the tree in place; returns what `describe` gives, with the warnings of the tree added."""
     documents = describe(config, record)
     editor = TreeEditor(root, sink, record.created)
-    for folder in files.FOLDERS:
+    for folder in fixed_files.FOLDERS:
         editor.make_folder(folder.encode())
     editor.open_to_all(_FOLDER.rstrip(b"/"))
-    for name, text in files.ACTIONS.items():
+    for name, text in fixed_files.ACTIONS.items():
         editor.write(_FOLDER + b"actions/" + name.encode(), text.encode(), 0o755)
-    for name, text in files.ENVIRONMENT.items():
+    for name, text in fixed_files.ENVIRONMENT.items():
         editor.write(_FOLDER + b"env/" + name.encode(), text.encode(), 0o755)
     environment = encode_text(render_environment(config.environment)[0])
-    editor.write(_FOLDER + b"env/" + files.OCI_ENVIRONMENT.encode(), environment, 0o755)
+    editor.write(_FOLDER + b"env/" + fixed_files.OCI_ENVIRONMENT.encode(), environment, 0o755)
     runscript = encode_text(render_runscript(config.entrypoint, config.command))
     editor.write(_FOLDER + b"runscript", runscript, 0o755)
-    editor.write(_FOLDER + b"startscript", files.STARTSCRIPT.encode(), 0o755)
+    editor.write(_FOLDER + b"startscript", fixed_files.STARTSCRIPT.encode(), 0o755)
     editor.write(_FOLDER + b"labels.json", encode_text(render_labels(make_labels(config, record))), 0o644)
     editor.write(_FOLDER + b"Singularity", documents.definition, 0o644)
-    for path in files.BIND_TARGETS:
+    for path in fixed_files.BIND_TARGETS:
         editor.write(path.encode(), b"", 0o644)
-    for name, target in files.LINKS.items():
+    for name, target in fixed_files.LINKS.items():
         editor.link(name.encode(), target.encode())
     return ConversionRecord(
         documents.definition,

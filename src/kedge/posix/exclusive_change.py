@@ -17,7 +17,7 @@ from pathlib import Path
 
 from kedge.errors import StoreBusy
 from kedge.posix.files import explained
-from kedge.posix.private import make_private
+from kedge.posix.private_files import make_private
 
 _LOCK_PREFIX = ".kedge-lock-"
 LOCK_PATIENCE = 10.0  # seconds; such a file is written in milliseconds

@@ -16,8 +16,8 @@ import pytest
 from kedge.errors import FileProblem, StoreBusy
 from kedge.ops.setup.config import set_setting, unset_setting
 from kedge.ops.setup.remotes import RemoteConfig
-from kedge.posix import changes
-from kedge.posix.changes import lock_beside, sole_change
+from kedge.posix import exclusive_change
+from kedge.posix.exclusive_change import lock_beside, sole_change
 from kedge.registry.docker_config import read_auth_file, remove_login, store_login
 from kedge.registry.remote_yaml import Remote
 from kedge.registry.secret import Secret
@@ -39,7 +39,7 @@ def change_meanwhile(monkeypatch: pytest.MonkeyPatch, target: Path, change: Call
             waits.set()
             go_on.wait(PATIENCE)
 
-    monkeypatch.setattr(changes, "time", Clock)
+    monkeypatch.setattr(exclusive_change, "time", Clock)
     thread = threading.Thread(target=change)
     with sole_change(target):
         thread.start()
@@ -110,7 +110,7 @@ def test_changes_follow_no_link_in_place_of_the_lock(tmp_path: Path) -> None:
 
 
 def test_changes_wait_no_longer_than_patience(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(changes, "LOCK_PATIENCE", 0.05)
+    monkeypatch.setattr(exclusive_change, "LOCK_PATIENCE", 0.05)
     target = tmp_path / "file"
     with sole_change(target), pytest.raises(StoreBusy, match="another process is changing"), sole_change(target):
         pass

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import CorruptImage, ProgramFailed
-from kedge.posix.workers import share_work
+from kedge.posix.forked_workers import share_work
 
 
 def list_children() -> set[str]:

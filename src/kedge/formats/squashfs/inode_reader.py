@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from kedge.errors import HostileImage
 from kedge.formats.squashfs import layout
-from kedge.formats.squashfs.imagefile import MetadataCursor, MetadataReader, corrupt
 from kedge.formats.squashfs.layout import INODE_HEADER, INVALID_XATTR, U32
+from kedge.formats.squashfs.metadata_reader import MetadataCursor, MetadataReader, corrupt
 from kedge.model.tree import NodeKind
 
 _LARGEST_FILE = 1 << 44  # 16 TiB, as ext4; holes cost an attacker nothing

@@ -11,7 +11,7 @@ from types import TracebackType
 
 from kedge.model.manifest import Descriptor
 from kedge.store.download import Download
-from kedge.store.use import Use
+from kedge.store.use_marks import Use
 
 JOIN_WAIT = 0.3  # seconds that `close` waits for a thread, which may sit in a read for a minute
 

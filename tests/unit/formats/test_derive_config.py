@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.formats.singularityd.derive import derive_section, read_oci_words
-from kedge.formats.singularityd.environment import render_environment
-from kedge.formats.singularityd.inspect import InspectReport
-from kedge.formats.singularityd.runscript import render_runscript
+from kedge.formats.singularityd.derive_config import derive_section, read_oci_words
+from kedge.formats.singularityd.inspect_report import InspectReport
+from kedge.formats.singularityd.scripts import render_environment, render_runscript
 from tests.requirements import require_program
 
 TEXT = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\0"), max_size=30)

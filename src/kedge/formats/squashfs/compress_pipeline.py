@@ -13,8 +13,8 @@ from collections import deque
 from queue import SimpleQueue
 
 from kedge.formats.compression import BlockCodec
+from kedge.formats.squashfs.image_output import OutputFile
 from kedge.formats.squashfs.layout import BLOCK_SIZE_MASK, BLOCK_STORED
-from kedge.formats.squashfs.output import OutputFile
 from kedge.model.tree import Buffer
 
 _BATCH_SIZE = 2 << 20

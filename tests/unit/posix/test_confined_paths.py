@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.posix.beneath import Descent, open_folder, remove_tree
+from kedge.posix.confined_paths import Descent, open_folder, remove_tree
 from tests.builders.layers import names_in
 
 

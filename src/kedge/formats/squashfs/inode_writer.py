@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from kedge.errors import HostileImage, UnsupportedFormat
 from kedge.formats.compression import BlockCodec
 from kedge.formats.squashfs import layout
-from kedge.formats.squashfs.content import OFFSET_BITS, FileBlocks
+from kedge.formats.squashfs.content_writer import OFFSET_BITS, FileBlocks
 from kedge.formats.squashfs.layout import DIRECTORY_ENTRY, DIRECTORY_HEADER, DIRECTORY_RUN, INVALID_XATTR, U32
-from kedge.formats.squashfs.tables import IdTable, MetadataWriter, XattrTable
+from kedge.formats.squashfs.table_writer import IdTable, MetadataWriter, XattrTable
 from kedge.model.tree import Node, NodeKind
 
 _UNPLACED = 0xFFFFFFFFFFFFFFFF

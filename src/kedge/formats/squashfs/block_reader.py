@@ -11,8 +11,8 @@ from typing import NamedTuple, TypeVar
 
 from kedge.errors import CorruptImage
 from kedge.formats.compression import BlockCodec
-from kedge.formats.squashfs.imagefile import ImageRange, IndexedTable, corrupt
 from kedge.formats.squashfs.layout import BLOCK_SIZE_MASK, BLOCK_STORED
+from kedge.formats.squashfs.metadata_reader import ImageRange, IndexedTable, corrupt
 
 Result = TypeVar("Result")
 _GROUP_SIZE = 1 << 20  # bytes that are read and decompressed in one go

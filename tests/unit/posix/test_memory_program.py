@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.posix.handover import StartAttempt, can_hand_over, make_program
+from kedge.posix.memory_program import StartAttempt, can_hand_over, make_program
 from tests.requirements import REPOSITORY, require_program
 
 MACHINES = {"x86_64": 62, "aarch64": 183, "riscv64": 243, "ppc64le": 21}
@@ -84,7 +84,7 @@ def test_other_machines_run_it(machine: str, tmp_path: Path) -> None:
 
 def hand_over(script: str, *, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """Run a Python script that ends by handing over."""
-    head = "import os, sys\nfrom kedge.posix.handover import StartAttempt, hand_over\n"
+    head = "import os, sys\nfrom kedge.posix.memory_program import StartAttempt, hand_over\n"
     return subprocess.run(
         [sys.executable, "-c", head + textwrap.dedent(script)],
         env={"PYTHONPATH": str(REPOSITORY / "src"), "PATH": os.environ["PATH"], "SECRET": "of the caller"},

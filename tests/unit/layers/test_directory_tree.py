@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import FileProblem
-from kedge.layers.folder import FolderOptions, read_folder
+from kedge.layers.directory_tree import FolderOptions, read_folder
 from kedge.model.tree import NodeKind, find
-from kedge.posix.beneath import remove_tree
+from kedge.posix.confined_paths import remove_tree
 from tests.requirements import require_root
 from tests.unit.layers.test_sandbox import Notes
 

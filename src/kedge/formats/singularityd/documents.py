@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The labels of a converted image: its own, and those that say when, from what and by what it was made."""
+"""The documents about a converted image: where it came from, its labels and its definition file.
+
+Labels are the image's own, and those that say when, from what and by what it was made.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from kedge.formats.singularityd.go_json import clean_text, encode_json
-from kedge.formats.singularityd.record import SourceRecord
+from kedge.model.digest import Digest
 from kedge.model.manifest import ImageConfig
+from kedge.model.platform import Platform
 from kedge.release import VERSION
 
 _SCHEMA = "org.label-schema"
@@ -27,6 +32,33 @@ _MONTHS = [
     "November",
     "December",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRecord:
+    """The source of a conversion: all that is written into the image comes from this and the image config."""
+
+    kind: str  # the transport: docker, oci, oci-archive, ...
+    reference: str  # without the transport: nvcr.io/nvidia/pytorch:24.03-py3
+    digest: Digest | None  # of the manifest
+    platform: Platform
+    created: int  # unix seconds, from the image config
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionRecord:
+    """The documents of a converted image, and what could not be carried over."""
+
+    definition: bytes
+    inspect_metadata: bytes
+    oci_config: bytes | None  # None when the image has no config
+    warnings: tuple[str, ...] = ()
+
+
+def render_definition(record: SourceRecord) -> str:
+    """The definition file that would make this image again."""
+    reference = " ".join(record.reference.split("\n"))  # a file name may have a newline, a header line may not
+    return f"bootstrap: {record.kind}\nfrom: {reference}\n\n"
 
 
 def make_labels(config: ImageConfig, record: SourceRecord) -> dict[str, str]:
