@@ -177,7 +177,7 @@ SETTINGS: dict[str, Setting] = {
             ("KEDGE_ROOT_FROM",),
         ),
         Setting("tmpfs_size", "text", "room for --writable-tmpfs and --contain", None, ("KEDGE_TMPFS_SIZE",)),
-        Setting("site", "text", "the site that jobs are for (found out)", None, ("KEDGE_SITE",), ("--site",), "SITE"),
+        Setting("site", "text", "cluster profile (default: detected)", None, ("KEDGE_SITE",), ("--site",), "SITE"),
         Setting(
             "registry_login",
             "presence",

@@ -12,4 +12,4 @@ if __name__ == "__main__":
     with kedge.Executor(site="local", python=sys.executable, after=["1"]) as executor:
         problem = executor.submit(work).exception(60)
         print(type(problem).__name__, problem.context["why"])
-        problem.hint and kedge.job(problem.hint.split("'")[1].split()[-1], site="local").cancel()
+        problem.hint and kedge.job(problem.hint.split()[-1], site="local").cancel()

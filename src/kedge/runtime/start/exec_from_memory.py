@@ -62,7 +62,7 @@ def explain_exposure() -> Exception:
 
 def _complain(path: str) -> str:
     """The message for a program that looked fine and was not started."""
-    shown = "".join(each if each.isprintable() else "?" for each in path)
+    shown = "".join(letter if letter.isprintable() else "?" for letter in path)
     return f"kedge: cannot start {shown} in the container: the kernel refused it\n"
 
 
