@@ -72,7 +72,7 @@ def place(tmp_path: Path) -> Place:
 
 def test_site_detect_says_which_and_why(place: Place) -> None:
     told = json.loads(place.site("detect", "--json", SLURM_CONF="/x", TACC_SYSTEM="vista").stdout)
-    assert (told["site"], told["reason"]) == ("tacc-vista", "the variable TACC_SYSTEM says so")
+    assert (told["site"], told["reason"]) == ("tacc-vista", "TACC_SYSTEM is set for it")
     assert told["others"] == [{"site": "generic-slurm", "reason": "SLURM_CONF is set"}]
     shown = place.site("detect", SLURM_CONF="/x", KEDGE_SITE="abci3").stdout.splitlines()
     assert shown[1].split(maxsplit=1) == ["abci3", "you said so (environment: KEDGE_SITE)"]
@@ -131,7 +131,7 @@ def test_site_check_tells_whether_a_job_fits(place: Place) -> None:
     told = json.loads(place.site("check", "zih-alpha", "--gpus", "16", "--json").stdout)
     assert told["context"]["nearest"] == "--nodes 2 --gpus 8 --queue alpha"
     interactive = place.site("check", "abci3", "--interactive", "--account", "g", "--time", "13h")
-    assert "an interactive job in rt_HC at abci3 can take 12h" in interactive.stderr
+    assert "an interactive job in rt_HC at abci3 can run for at most 12h" in interactive.stderr
 
 
 def test_site_check_proposals_are_accepted_when_typed(place: Place) -> None:
@@ -167,7 +167,7 @@ def test_site_check_compares_with_the_scheduler(place: Place) -> None:
     place.add_profile("old", f'inherits = "generic-slurm"\ntitle = "Old"\n{queue}')
     done = place.site("check", "old", SLURM_CONF="/x")
     assert done.returncode == 1
-    assert done.stdout.splitlines()[0] == "gpu: max_time is 1d in the profile, and 8h here"
+    assert done.stdout.splitlines()[0] == "gpu: max_time is 1d in the profile, 8h in the scheduler"
 
 
 def test_site_init_writes_a_profile_from_pbs(place: Place) -> None:

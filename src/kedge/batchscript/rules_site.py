@@ -152,7 +152,7 @@ def _check_little_memory(case: Case) -> Iterator[CheckResult]:
     has_all = any("all memory" in left.why for left in case.request.left)
     if case.site is not None and memory and not has_all and not any(key in case.request.asked for key in keys):
         yield CheckResult(
-            _last_line(case), f"a job that asks for no memory gets {shorten_memory(memory)} per CPU at {case.site.name}"
+            _last_line(case), f"jobs without --mem get {shorten_memory(memory)} per CPU at {case.site.name}"
         )
 
 
