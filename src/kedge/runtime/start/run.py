@@ -15,7 +15,7 @@ from kedge.runtime.command_line.binds import collect_binds
 from kedge.runtime.command_line.config_files import CONTAINER_SETTINGS, settle_options
 from kedge.runtime.environment.identity import make_group, make_passwd
 from kedge.runtime.environment.payload import plan_payload
-from kedge.runtime.facts import Additions, ImageFacts
+from kedge.runtime.facts import COUNTED, Additions, ImageFacts
 from kedge.runtime.gpu_vendors import is_granted
 from kedge.runtime.host_facts import find_terminal, gather_host, read_memory
 from kedge.runtime.images.mount_or_unpack import plan_root
@@ -35,12 +35,6 @@ from kedge.runtime.start.namespaces import (
     is_restricted,
     try_namespaces,
     wants_user_namespace,
-)
-
-# One of these is in the environment of every rank that a launcher counted: Open MPI, MPICH, MVAPICH, Cray, Slurm, Flux
-LAUNCHERS = (
-    *("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE", "PMI_LOCAL_SIZE"),
-    *("SLURM_STEP_TASKS_PER_NODE", "FLUX_JOB_SIZE"),
 )
 
 TYPE_CHECKING = False
@@ -204,7 +198,7 @@ def is_shared(options: RunOptions, host: HostFacts) -> bool:
     if options.sharens or "sharens" in options.given or not wants_user_namespace(options, host.uid):
         return options.sharens
     is_apart = options.contain or options.pid or options.ipc or options.net or options.uts or options.fakeroot
-    if is_apart or options.writable_tmpfs or options.dry_run or not any(name in host.environ for name in LAUNCHERS):
+    if is_apart or options.writable_tmpfs or options.dry_run or not any(name in host.environ for name in COUNTED):
         return False
     from kedge.runtime.processes.rank_sharing import has_companions  # late: only below a launcher
 

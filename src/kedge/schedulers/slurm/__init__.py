@@ -11,6 +11,7 @@ FACTS = SchedulerFacts(
     submit_path="/usr/bin/sbatch",
     interactive=("srun", "salloc", "idev"),  # idev: TACC's
     job_id="SLURM_JOB_ID",
+    step_id="SLURM_STEP_ID",
     job_queue="SLURM_JOB_PARTITION",
     job_mark="SLURM_JOB_ID",
     job_scope=("SLURM_JOB_ID",),
