@@ -143,7 +143,7 @@ def write_message(text: str) -> None:
         from kedge.cli.redaction import redact  # late: only addresses carry secrets
 
         text = redact(text)
-    shown = "".join(each if each.isprintable() or each in "\n\t" else f"\\x{ord(each):02x}" for each in text)
+    shown = "".join(letter if letter.isprintable() or letter in "\n\t" else f"\\x{ord(letter):02x}" for letter in text)
     try:
         os.write(2, (shown + "\n").encode(errors="backslashreplace"))
     except OSError:
@@ -194,7 +194,7 @@ def _show_help(verb: str, *, is_whole: bool) -> int:
     prepare_streams()
     if is_whole:
         return print_text(make_parser(verb).format_help())
-    from kedge.cli.container_help import format_short_help
+    from kedge.cli.help_text import format_short_help
     from kedge.cli.verbs import VERBS
 
     return print_text(format_short_help(verb, verb, VERBS[verb].summary))

@@ -79,8 +79,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     stats.add_argument("name", metavar="NAME", help="name of the instance")
     stats.add_argument("--no-stream", action="store_true", help="print once instead of every second")
     stats.add_argument("-j", dest="json", action="store_true", help="print JSON, once")
-    for each in (listing, stop, stats):
-        each.add_argument("-u", "--user", metavar="USER", default="", help="instances of another user (root only)")
+    for subparser in (listing, stop, stats):
+        subparser.add_argument("-u", "--user", metavar="USER", default="", help="instances of another user (root only)")
 
 
 def _parse_seconds(text: str) -> float:
@@ -161,7 +161,7 @@ def _start(options: RunOptions, name: str, speaker: Speaker) -> int:
 
 def _show_help(command: str, *, is_whole: bool) -> int:
     # late, all of it: only help needs it
-    from kedge.cli.container_help import format_short_help
+    from kedge.cli.help_text import format_short_help
     from kedge.cli.main import make_parser, prepare_streams
     from kedge.cli.options import find_subcommands
 
@@ -172,16 +172,17 @@ def _show_help(command: str, *, is_whole: bool) -> int:
 
 
 def _list(arguments: argparse.Namespace, console: Console) -> None:
-    found = instances.list_instances(_environment_of(arguments.user), arguments.pattern)
+    running = instances.list_instances(_environment_of(arguments.user), arguments.pattern)
     if console.json:
-        console.print_json({"instances": [_describe(each) for each in found]})
+        console.print_json({"instances": [_describe(instance) for instance in running]})
     elif arguments.logs:
-        rows = [(each.name, each.pid, path) for each in found for path in (each.log_err, each.log_out)]
+        rows = [
+            (instance.name, instance.pid, path) for instance in running for path in (instance.log_err, instance.log_out)
+        ]
         console.print_table(("INSTANCE NAME", "PID", "LOGS"), rows)
     else:
-        console.print_table(
-            ("INSTANCE NAME", "PID", "IP", "IMAGE"), [(each.name, each.pid, "", each.image) for each in found]
-        )
+        images = [(instance.name, instance.pid, "", instance.image) for instance in running]
+        console.print_table(("INSTANCE NAME", "PID", "IP", "IMAGE"), images)
 
 
 def _describe(instance: Instance) -> dict[str, object]:
@@ -208,12 +209,13 @@ def _stop(arguments: argparse.Namespace, console: Console) -> None:
         patience=arguments.timeout,
     )
     if console.json:
-        console.print_json(
-            {"stopped": [{"instance": each.name, "pid": each.pid, "killed": killed} for each, killed in stopped]}
-        )
-    for each, was_killed in stopped:
+        ended = [
+            {"instance": instance.name, "pid": instance.pid, "killed": was_killed} for instance, was_killed in stopped
+        ]
+        console.print_json({"stopped": ended})
+    for instance, was_killed in stopped:
         how = f" did not end within {arguments.timeout:g} s and was killed" if was_killed else " has ended"
-        console.progress.note(f"instance '{each.name}' of {each.image} (process {each.pid}){how}")
+        console.progress.note(f"instance '{instance.name}' of {instance.image} (process {instance.pid}){how}")
 
 
 def _logs(arguments: argparse.Namespace, console: Console) -> None:

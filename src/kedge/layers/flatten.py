@@ -159,6 +159,4 @@ def _read_again(layer: LayerSource, sink: ContentSink, wanted: dict[int, Node], 
                 del wanted[ordinal]
             if not wanted:
                 return
-    raise CorruptImage(
-        f"layer {layer.name} was different when it was read a second time", context={"layer": layer.name}
-    )
+    raise CorruptImage(f"layer {layer.name} changed between two reads", context={"layer": layer.name})

@@ -217,7 +217,7 @@ def refuse_way_out(name: bytes) -> None:
     """Raise for a name that is no component: trees may come from images read elsewhere, whatever they claim."""
     if name in (b"", b".", b"..") or b"/" in name or b"\0" in name:
         raise HostileImage(
-            f"the image has a file named '{show_name(name)}', which no file system allows",
+            f"the image has a file named '{show_name(name)}', which is not a valid file name",
             context={"name": show_name(name)},
         )
 

@@ -42,9 +42,9 @@ def take_lock(file: int, path: Path, *, wait: bool = True) -> bool:
         if problem.errno not in _UNAVAILABLE:
             raise
         raise FileProblem(
-            f"files cannot be locked in {path.parent}: {problem.strerror}",
+            f"cannot lock files in {path.parent}: {problem.strerror}",
             context={"path": str(path)},
-            hint="choose a directory on a disk of this machine for it",
+            hint="choose a directory on a local disk of this host",
         ) from problem
     return True
 

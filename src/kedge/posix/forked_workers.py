@@ -41,7 +41,7 @@ def share_work(items: int, count: int, work: Callable[[int], int], advance: Call
         crew.end(kill=True)
         raise
     if not crew.end(kill=False):
-        raise ProgramFailed("a process that did a part of the work was killed", hint="try it again with --threads 1")
+        raise ProgramFailed("a worker process was killed", hint="try again with --threads 1")
 
 
 class _Crew:

@@ -176,6 +176,6 @@ class Flow:
 
     def _restarted(self) -> DigestMismatch:
         return DigestMismatch(
-            f"{self._where}: what an earlier, broken download left was damaged and has been removed",
-            hint="run the command again; it downloads this blob from its start",
+            f"{self._where}: kedge removed the damaged rest of an interrupted download",
+            hint="run the command again to download this blob from the start",
         )

@@ -148,7 +148,7 @@ def explain_root(problem: OSError, root: Path, path: Path) -> Exception:
     if not isinstance(plain, FileProblem):
         return plain
     return FileProblem(
-        f"the store {root} cannot be used: {plain.message}",
+        f"cannot use the cache {root}: {plain.message}",
         context=plain.context,
-        hint="choose another place for it with KEDGE_CACHEDIR or --cache-dir",
+        hint="choose another directory with KEDGE_CACHEDIR or --cache-dir",
     )

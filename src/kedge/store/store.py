@@ -168,7 +168,7 @@ class Store:
         except OSError:
             return None
         if text != "none" and not text.isdecimal():
-            raise InvalidSetting(f"{path} holds no size", hint="set it again: kedge cache limit 20G")
+            raise InvalidSetting(f"{path} does not contain a size", hint="set the limit again: kedge cache limit 20G")
         return None if text == "none" else int(text)
 
     def set_limit(self, limit: int | None) -> None:

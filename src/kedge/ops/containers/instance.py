@@ -84,7 +84,7 @@ def _start_claimed(options: RunOptions, folder: InstanceDirectory, instance: Ins
         state="running",
         image=started.image,
         kind=started.kind,
-        options={each: getattr(options, each) for each in _KEPT_OPTIONS if getattr(options, each)},
+        options={name: getattr(options, name) for name in _KEPT_OPTIONS if getattr(options, name)},
         passing=started.passing,
     )
     try:
@@ -203,7 +203,7 @@ def stop_instances(
     folder = InstanceDirectory(environ)
     found = folder.list(pattern)
     if not found:
-        others = ", ".join(each.name for each in folder.list()) or "none"
+        others = ", ".join(instance.name for instance in folder.list()) or "none"
         which = "instance" if pattern == "*" else f"instance '{pattern}'"
         raise InstanceProblem(f"no {which} runs on {os.uname().nodename}", hint=f"running instances: {others}")
     for instance in found:

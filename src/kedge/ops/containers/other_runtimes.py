@@ -152,7 +152,7 @@ def find_setuid_apptainer(environ: Mapping[str, str] | None = None) -> str:
             prefixes = dict.fromkeys((program.parent.parent, program.resolve().parent.parent))
             others = [Path("/"), Path("/usr"), Path("/usr/local")] if folder in ("/usr/bin", "/bin") else []
             if any(
-                _is_setuid_root(prefix / each) for prefix in (*prefixes, *others) for each in _starter_paths(starter)
+                _is_setuid_root(prefix / path) for prefix in (*prefixes, *others) for path in _starter_paths(starter)
             ):
                 return str(program)
     return ""

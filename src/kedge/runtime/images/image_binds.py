@@ -46,7 +46,7 @@ class ImageBinds:
         """Where the file of a bind is mounted: with the first that has the same."""
         image = self.images[number]
         first = next(
-            other for other, each in enumerate(self.images) if (each.path, each.offset) == (image.path, image.offset)
+            other for other, known in enumerate(self.images) if (known.path, known.offset) == (image.path, image.offset)
         )
         return _name_place(first)
 
@@ -89,8 +89,9 @@ def _find_partition(bind: Bind) -> ImageFile | None:
         reader = SifReader(file, bind.source)
         if bind.partition:
             return _take(bind.source, reader.find(int(bind.partition)))
-        data = [each for each in reader.descriptors if each.is_data and each.file_system in _FILE_SYSTEMS]
-    return _take(bind.source, data[0]) if data else None
+        data = [descriptor for descriptor in reader.descriptors if descriptor.is_data]
+    mountable = [descriptor for descriptor in data if descriptor.file_system in _FILE_SYSTEMS]
+    return _take(bind.source, mountable[0]) if mountable else None
 
 
 def _take(path: str, descriptor: SifDescriptor) -> ImageFile:

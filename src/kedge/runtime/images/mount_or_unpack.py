@@ -109,7 +109,7 @@ def choose_overlay(image: ImageFile, options: RunOptions, environ: Mapping[str, 
 
 def wants_layers_above(options: RunOptions) -> bool:
     """Whether what is in the image may be changed in a layer above it."""
-    return options.writable_tmpfs or options.fakeroot or any(":ro" not in each for each in options.overlay)
+    return options.writable_tmpfs or options.fakeroot or any(":ro" not in overlay for overlay in options.overlay)
 
 
 def allows_layers_above(program: str) -> bool:

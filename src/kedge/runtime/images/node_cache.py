@@ -176,12 +176,14 @@ def read_resolved(reference: str, machine: str, environ: Mapping[str, str]) -> _
     place = choose_node_directory(environ)
     try:
         with open(reference_path(place, reference, machine), encoding="utf-8", errors="surrogateescape") as file:
-            identity, _, rest = file.read(65536).partition("\n")
+            identity, _, record = file.read(65536).partition("\n")
             when = os.fstat(file.fileno()).st_mtime
     except OSError:
         return None
     name = reference_record(reference, machine)  # long names are cut, so that two may have one file
-    return _ResolvedReference(_find_root(place, identity), rest[len(name) :], when) if rest.startswith(name) else None
+    if not record.startswith(name):
+        return None
+    return _ResolvedReference(_find_root(place, identity), record[len(name) :], when)
 
 
 def is_volatile(reference: str) -> bool:
@@ -317,11 +319,11 @@ def read_boot() -> str:
 
 def _describe_archive(reference: str) -> str:
     """For a reference to a file or directory of this machine: its absolute name and its state."""
-    scheme, _, rest = reference.partition(":")
+    scheme, _, path_and_tag = reference.partition(":")
     scheme = scheme.lower()
     if scheme not in ("oci", "oci-archive", "docker-archive"):
         return ""
-    path = rest.removeprefix("//")
+    path = path_and_tag.removeprefix("//")
     while path and not os.path.lexists(path):  # a tag may follow the path
         path = path.rpartition(":")[0]
     if scheme == "oci":

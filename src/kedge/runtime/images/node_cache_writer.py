@@ -149,14 +149,14 @@ class NodeCache:
             text = path.read_text("utf-8", "surrogateescape")
         first, *paths = text.split("\n")
         own = describe_path(image.path)
-        others = [each for each in paths if each not in ("", own)] if first == identity else []
+        others = [path for path in paths if path not in ("", own)] if first == identity else []
         lines = "".join(f"{line}\n" for line in (identity, *others[-_MOST_PATHS:], own))
         write_atomically(path, lines.encode("utf-8", "surrogateescape"), mode=0o600)
 
     def entries(self) -> list[_NodeEntry]:
         """All images, those used last first."""
         try:
-            names = [each.name for each in os.scandir(self.images) if each.is_dir(follow_symlinks=False)]
+            names = [entry.name for entry in os.scandir(self.images) if entry.is_dir(follow_symlinks=False)]
         except OSError:
             return []
         mounts = _read_mounts()
@@ -352,7 +352,7 @@ class NodeCache:
     def _sweep(self) -> None:
         """Remove what killed processes left."""
         with contextlib.suppress(OSError):
-            left = [Path(each.path) for each in os.scandir(self.images) if each.name.startswith(TEMPORARY_PREFIX)]
+            left = [Path(entry.path) for entry in os.scandir(self.images) if entry.name.startswith(TEMPORARY_PREFIX)]
             for folder in left:
                 if owner_is_gone(folder.name) and not _is_used(folder, _read_mounts()):
                     remove_tree(folder)
@@ -438,15 +438,15 @@ def _read_mounts() -> bytes:
     """The tables of all mounts that processes of ours see, each namespace once where that can be told."""
     seen: set[str] = set()
     tables: set[bytes] = set()
-    for each in os.scandir("/proc"):
-        if not each.name.isdecimal():
+    for process in os.scandir("/proc"):
+        if not process.name.isdecimal():
             continue
         with contextlib.suppress(OSError):
             namespace = ""
             with contextlib.suppress(PermissionError):  # a FUSE server is shielded; its mounts are not
-                namespace = str(Path(f"{each.path}/ns/mnt").readlink())
+                namespace = str(Path(f"{process.path}/ns/mnt").readlink())
             if not namespace or namespace not in seen:
-                tables.add(Path(f"{each.path}/mountinfo").read_bytes())
+                tables.add(Path(f"{process.path}/mountinfo").read_bytes())
             seen.add(namespace)
     return b"".join(tables)
 

@@ -244,10 +244,10 @@ class Builder:
         from kedge.runtime.mounts.overlay_mount import mount_overlay  # late: a sandbox that is written to has none
 
         lowers = [
-            self.image_folder if each == LOWER and self.image_folder else self.place(each)
-            for each in str(operation[1]).split("\n")
+            self.image_folder if lower == LOWER and self.image_folder else self.place(lower)
+            for lower in str(operation[1]).split("\n")
         ]
-        upper, work, target = (self.place(str(each)) for each in operation[2:5])
+        upper, work, target = (self.place(str(path)) for path in operation[2:5])
         way = mount_overlay(lowers, upper, work, target, is_written=bool(operation[5]))
         if operation[0] == "overlay":  # put on again it is the same
             self.say("note", f"root: {way}")

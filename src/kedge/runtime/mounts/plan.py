@@ -128,7 +128,7 @@ def plan_container(request: PlanRequest) -> MountPlan:
         points.tmpfs(place, request.private_size, "755")
     _plan_identity(request, points, before)
     # A directory before what lies in it, whatever the order of the options.
-    for bind in sorted(request.binds, key=lambda each: each.destination.rstrip("/").count("/")):
+    for bind in sorted(request.binds, key=lambda bind: bind.destination.rstrip("/").count("/")):
         _plan_bind(request, points, bind)
     _plan_current_folder(request, points)
     _protect_store(request, points)
@@ -276,7 +276,7 @@ def _list_covers(points: _Points, path: str) -> list[tuple[str, str]]:
         for operation in points.mounts
         if operation[0] in ("bind", "tmpfs")
     ]
-    return [each for each in found if path == each[1] or path.startswith(each[1].rstrip("/") + "/")]
+    return [cover for cover in found if path == cover[1] or path.startswith(cover[1].rstrip("/") + "/")]
 
 
 def _protect_store(request: PlanRequest, points: _Points) -> None:
@@ -299,7 +299,7 @@ def _protect_store(request: PlanRequest, points: _Points) -> None:
 
 def is_system_directory(folder: str) -> bool:
     """Whether a directory is a place of the system's, which an image has for itself."""
-    return folder in _SYSTEM_FOLDERS or any(folder == each or folder.startswith(each + "/") for each in _SYSTEM_TREES)
+    return folder in _SYSTEM_FOLDERS or any(folder == tree or folder.startswith(tree + "/") for tree in _SYSTEM_TREES)
 
 
 def _plan_libraries(request: PlanRequest, points: _Points, before: list[Operation]) -> None:
@@ -341,7 +341,7 @@ def list_servers(text: str) -> list[str]:
     servers = [server.strip() for server in text.split(",")]
     for server in servers:
         is_address = server.count(".") == 3 and all(part.isdigit() and int(part) < 256 for part in server.split("."))
-        if not is_address and not (":" in server and all(each in "0123456789abcdefABCDEF:." for each in server)):
+        if not is_address and not (":" in server and all(letter in "0123456789abcdefABCDEF:." for letter in server)):
             from kedge.errors import UsageError  # late: only for an error
 
             raise UsageError(f"--dns: '{server}' is not an IP address", hint="for example --dns 10.0.0.1,10.0.0.2")

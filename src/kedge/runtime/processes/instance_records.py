@@ -98,8 +98,8 @@ class InstanceDirectory:
         if not self.path.is_dir():
             return []
         names = sorted(path.stem for path in self.path.glob("*.json") if fnmatch.fnmatchcase(path.stem, pattern))
-        found_all = [self._read(name) for name in names]
-        return [each for each in found_all if each is not None and each.state == "running"]
+        instances = [self._read(name) for name in names]
+        return [instance for instance in instances if instance is not None and instance.state == "running"]
 
     def find(self, name: str) -> Instance:
         """The running instance of that name; raises InstanceProblem when there is none."""
@@ -107,7 +107,7 @@ class InstanceDirectory:
         found = self._read(name)
         if found is not None and found.lives and found.state == "running":
             return found
-        others = ", ".join(each.name for each in self.list()) or "none"
+        others = ", ".join(instance.name for instance in self.list()) or "none"
         raise InstanceProblem(
             f"no instance '{name}' runs on {os.uname().nodename}", hint=f"running instances: {others}"
         )
@@ -119,7 +119,7 @@ class InstanceDirectory:
         """What the file says; None when there is none, or nothing that can be understood."""
         try:
             values = json.loads(self._file(name).read_bytes())
-            known = {each.name: values[each.name] for each in fields(Instance) if each.name in values}
+            known = {field.name: values[field.name] for field in fields(Instance) if field.name in values}
             found = Instance(**known)
         except (OSError, ValueError, TypeError, RecursionError):
             return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Starts the program by way of a small program in memory (`posix.handover`), where the user owns the interpreter.
+"""Starts the program by way of a small program in memory (`posix.memory_program`), where the user owns the interpreter.
 
 The container's program could otherwise change that interpreter through /proc. The program in memory can neither search
 PATH nor explain a failure. So the file is chosen and checked here: where the kernel is likely to refuse it, a second
@@ -62,7 +62,7 @@ def explain_exposure() -> Exception:
 
 def _complain(path: str) -> str:
     """The message for a program that looked fine and was not started."""
-    shown = "".join(each if each.isprintable() else "?" for each in path)
+    shown = "".join(letter if letter.isprintable() else "?" for letter in path)
     return f"kedge: cannot start {shown} in the container: the kernel refused it\n"
 
 

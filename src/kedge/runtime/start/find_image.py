@@ -259,7 +259,7 @@ def unpack_in_child(options: RunOptions, word: str, *, may_mount: bool = False, 
     With `may_mount` a child that finds no room here returns the file to be mounted instead. `once` is the name of an
     image that nobody else is to find.
     """
-    words = ["unpack", *options.pull_words, *(f"--{each}" for each in _MESSAGES if getattr(options, each))]
+    words = ["unpack", *options.pull_words, *(f"--{name}" for name in _MESSAGES if getattr(options, name))]
     if options.shim and not options.verbose and not os.isatty(2):
         words.append("--quiet")  # a program may read it, and take progress for output
     words += ["--pull", options.pull, *(["--once", once] if once else [])]
@@ -268,13 +268,13 @@ def unpack_in_child(options: RunOptions, word: str, *, may_mount: bool = False, 
         return ""
     from kedge.posix.ourselves import own_command  # late: only where an image is missing
 
-    answer, told = os.pipe()
+    answer, telling = os.pipe()
     try:
         if may_mount:
-            os.set_inheritable(told, True)
-            words += ["--or-mount", str(told)]
+            os.set_inheritable(telling, True)
+            words += ["--or-mount", str(telling)]
         status = run_attached(own_command(*words, "--", word), os.environ)
-        os.close(told)
+        os.close(telling)
         mounted = os.read(answer, 1 << 16)
     finally:
         os.close(answer)

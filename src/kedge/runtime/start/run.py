@@ -388,7 +388,7 @@ def _make_points(container: Container, builder: Builder, planned: MountPlan) -> 
         perform(planned.making)
         steps.append(planned.making)
     if builder.refused and layering.is_layered:
-        overlay = next(each for each in container.performed if each[0] == "overlay")
+        overlay = next(operation for operation in container.performed if operation[0] == "overlay")
         steps.append(builder.plan_inside(lambda view: plan_points(overlay, builder.refused, view)))
         perform(steps[-1])
     elif planned.missing and not layering.is_layered and not layering.is_direct:

@@ -78,7 +78,7 @@ def _remove(folder: Path) -> bool:
 
 def _let_go(lock: Path) -> None:
     """Close what this process holds the image with; the program had the same open file."""
-    for each in Path("/proc/self/fd").iterdir():
+    for descriptor in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
-            if each.readlink() == lock:
-                os.close(int(each.name))
+            if descriptor.readlink() == lock:
+                os.close(int(descriptor.name))
