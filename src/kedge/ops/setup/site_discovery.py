@@ -17,7 +17,7 @@ from kedge.posix.files import atomic_output, explained, refuse_existing
 from kedge.posix.private_files import make_private
 from kedge.posix.process import run_program
 from kedge.schedulers.advice import find_advice, find_missing_setup
-from kedge.schedulers.choose import find_discovery
+from kedge.schedulers.choose import find_discovery, find_facts
 from kedge.sites.compare import Difference, compare_sites
 from kedge.sites.detect import detect_scheduler
 from kedge.sites.profile import check_name, user_folder
@@ -43,7 +43,9 @@ def discover_site(environ: Mapping[str, str], name: str = "") -> Site:
     require_settings(found.scheduler, environ)
     site = discover(title, _user_name(environ), _ask)
     if not site.queues:
-        raise SchedulerFailed(f"{site.scheduler} lists no {site.queue_word}", hint="is the scheduler running?")
+        raise SchedulerFailed(
+            f"{site.scheduler} lists no {find_facts(site.scheduler).queue_word}", hint="is the scheduler running?"
+        )
     return _add_machine(site, machine.hostnames)
 
 
