@@ -26,9 +26,9 @@ from kedge.errors import JobFailed, KedgeError, UsageError
 from kedge.frozen import replace
 from kedge.jobs.keywords import make_job
 from kedge.model.job import IndexRange, Job, JobArray
-from kedge.ops.jobs.clusters import Cluster
-from kedge.ops.jobs.endings import find_told_alone
-from kedge.ops.jobs.handle import JobHandle
+from kedge.ops.jobs.cluster import Cluster
+from kedge.ops.jobs.job_handle import JobHandle
+from kedge.ops.jobs.merge_status import find_ended
 from kedge.ops.jobs.status import survey
 from kedge.ops.jobs.submit import plan_submit, submit
 from kedge.remote_call.pack import Answer, Arguments, PackedCall, name_file, read_answer, write_call
@@ -189,7 +189,7 @@ class Executor(futures.Executor):
             found = [view.status for view in survey(self._cluster)]
         except KedgeError:
             records = {each.job.id: each.job.record for each in pending if each.was_ended}
-            return {(each.id, each.index) for record in records.values() for each in find_told_alone(record)}
+            return {(each.id, each.index) for record in records.values() for each in find_ended(record)}
         known = {(each.id, each.index) for each in found if each.state.is_over}
         is_stuck = self._cluster.backend.is_stuck
         going_on = {each.id for each in found if not each.state.is_over and not is_stuck(each)}

@@ -28,16 +28,16 @@ ROWS: tuple[tuple[str, ...], ...] = (
         "hostpack",
         "signing",
         "runtime",
-        "schedulers",
-        "sites",
         "jobs",
         "batchscript",
         "localqueue",
         "remote_call",
     ),
+    ("sites",),  # below batchscript: a script is judged by the rules that a submission is
     ("compat",),  # below runtime: a start asks the same rules
     ("host",),
     ("formats", "settings"),
+    ("schedulers",),  # what each scheduler calls things: all above ask it
     ("model",),
     ("posix",),
     ("errors", "frozen", "release"),

@@ -11,5 +11,5 @@ def require_whole(finding: Finding, level: str = "") -> Finding:
     assert not level or finding.level == level
     assert finding.why
     assert finding.fix
-    assert finding.docs.startswith("guides/doctor.md#")
+    assert finding.docs.startswith("kedge help doctor ")
     return finding

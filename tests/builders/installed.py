@@ -77,14 +77,19 @@ def write_wheel(folder: Path) -> Path:
     """A wheel of the checkout."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
     name, version = project["project"]["name"], project["project"]["version"]
-    scripts = project["tool"]["hatch"]["build"]["targets"]["wheel"]["shared-scripts"]
+    rules = project["tool"]["hatch"]["build"]["targets"]["wheel"]
     source = REPOSITORY / "src"
     files = {
         str(path.relative_to(source)): path.read_bytes()
         for path in sorted((source / name).rglob("*"))
         if path.is_file() and "__pycache__" not in path.parts
     }
-    files |= {f"{name}-{version}.data/scripts/{new}": (REPOSITORY / old).read_bytes() for old, new in scripts.items()}
+    for old, new in rules["force-include"].items():
+        files |= _read_tree(REPOSITORY / old, new)
+    for old, new in rules["shared-scripts"].items():
+        files |= _read_tree(REPOSITORY / old, f"{name}-{version}.data/scripts/{new}")
+    for old, new in rules["shared-data"].items():
+        files |= _read_tree(REPOSITORY / old, f"{name}-{version}.data/data/{new}")
     about = f"{name}-{version}.dist-info"
     files[f"{about}/METADATA"] = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n".encode()
     files[f"{about}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
@@ -98,6 +103,13 @@ def write_wheel(folder: Path) -> Path:
             archive.writestr(entry, data)
     wheel.chmod(0o644)
     return wheel
+
+
+def _read_tree(path: Path, place: str) -> dict[str, bytes]:
+    """A file, or all files below a directory, by where they go in the wheel."""
+    if path.is_file():
+        return {place: path.read_bytes()}
+    return {f"{place}/{below.relative_to(path)}": below.read_bytes() for below in path.rglob("*") if below.is_file()}
 
 
 def _digest(data: bytes) -> str:

@@ -88,7 +88,7 @@ class JobUser:
     def wait(self, job: str) -> None:
         """Wait until a job is over, however it ended."""
         done = self.run("wait", job, "--timeout", "90s")
-        assert "is not over in time" not in done.stderr, done.stderr
+        assert "after the timeout" not in done.stderr, done.stderr
 
     def run_shell(self, command: str, *options: str) -> str:
         """What a line of shell printed as a job."""

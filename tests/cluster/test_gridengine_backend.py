@@ -20,7 +20,7 @@ from kedge.model.output_pattern import fill_pattern
 from kedge.model.site import Queue, Site
 from kedge.schedulers.array_numbers import restore_indices
 from kedge.schedulers.backend import Query, ScriptContext
-from kedge.schedulers.gridengine import GRIDENGINE
+from kedge.schedulers.gridengine.backend import BACKEND as GRIDENGINE
 from tests.cluster.daemons import wait_until
 from tests.cluster.gridengine_cell import GROUP, GridEngineCell
 from tests.cluster.users import ClusterUser

@@ -76,11 +76,14 @@ def test_gridengine_verbs_say_that_a_job_never_begins(user: JobUser) -> None:
     (user.folder / "gone").rmdir()
     behind = user.submit_shell("true", "--after", f"afterany:{stuck}")
     user.user.read_program("qrls", stuck)
-    for id, why in ((stuck, "could not open its output file"), (behind, f"waits for job {stuck}, which never begins")):
+    for id, why in (
+        (stuck, "could not open its output file"),
+        (behind, f"job {stuck}, which will never start"),
+    ):
         done = user.run("wait", id, "--timeout", "60s")
         assert done.returncode == JobStuck.exit_code, done.stderr
         assert why in done.stderr
-        assert "held, and never begins by itself" in user.read("status", id)
+        assert "held, will never start" in user.read("status", id)
     user.read("cancel", stuck, behind)
 
 
@@ -94,7 +97,7 @@ def test_gridengine_verbs_throw_output_away(user: JobUser) -> None:
     id = user.submit_shell("echo x; exit 3", "-o", "/dev/null")
     user.wait(id)
     assert user.status(id)["exit_code"] == 3
-    assert "/dev/null, which keeps nothing" in user.run("logs", id).stderr
+    assert "to /dev/null, so it is lost" in user.run("logs", id).stderr
 
 
 def test_gridengine_verbs_know_attempts(user: JobUser, gridengine: GridEngineCell) -> None:

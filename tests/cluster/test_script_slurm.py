@@ -9,11 +9,11 @@ import pytest
 
 from kedge.batchscript.convert import convert_script
 from kedge.batchscript.findings import Severity
-from kedge.batchscript.option_tables import SLURM_OPTIONS, SLURM_VALUES
 from kedge.batchscript.reader import read_script
 from kedge.batchscript.rules import check_script
 from kedge.schedulers.backend import ScriptContext
 from kedge.schedulers.choose import find_backend
+from kedge.schedulers.slurm.options import OPTIONS, VALUES
 from kedge.sites.profile import find_folders, load_site
 from tests.builders.sbatch_values import REFUSED as REFUSED_VALUES
 from tests.builders.sbatch_values import VALID as VALID_VALUES
@@ -144,8 +144,8 @@ def test_script_sums_up_reasons_for_mail_as_sbatch_does(slurm: SlurmCluster) -> 
 def test_script_knows_every_option_of_sbatch(slurm: SlurmCluster) -> None:
     shown = slurm.user().read_program("sbatch", "--help")
     known = {word.partition("=")[0].partition("[")[0].rstrip(",.") for word in shown.split() if word.startswith("--")}
-    assert known - set(SLURM_OPTIONS) == set()
-    assert {"--nodes", "--gres", "--mem-per-gpu"} <= set(SLURM_VALUES)
+    assert known - set(OPTIONS) == set()
+    assert {"--nodes", "--gres", "--mem-per-gpu"} <= set(VALUES)
 
 
 def test_script_values_are_those_that_sbatch_reads(slurm: SlurmCluster) -> None:

@@ -23,7 +23,7 @@ def test_site_init_on_slurm(slurm: SlurmCluster) -> None:
     assert (queues["gpu"]["gpus_per_node"], queues["gpu"]["nodes"], queues["gpu"]["max_time"]) == (4, 2, 8 * 3600)
     assert (queues["dev"]["max_time"], queues["dev"]["max_nodes"]) == (1200, 1)
     checked = user.run("site", "check", "tiny")
-    assert (checked.returncode, checked.stdout) == (0, "the profile of tiny says what the scheduler says\n")
+    assert (checked.returncode, checked.stdout) == (0, "The profile of tiny matches the scheduler\n")
     refused = user.run("site", "check", "tiny", "--gpus", "8", "--time", "1h")
     assert refused.returncode == REFUSED
     assert "--nodes 2 --gpus 4 --queue gpu" in refused.stderr

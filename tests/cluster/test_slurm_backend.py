@@ -13,7 +13,7 @@ from kedge.model.job_state import JobStatus, State
 from kedge.model.output_pattern import fill_pattern
 from kedge.model.site import Site
 from kedge.schedulers.backend import Query, ScriptContext
-from kedge.schedulers.slurm import SLURM
+from kedge.schedulers.slurm.backend import BACKEND as SLURM
 from tests.cluster.daemons import wait_until
 from tests.cluster.slurm_cluster import SlurmCluster
 from tests.cluster.users import ClusterUser

@@ -64,7 +64,7 @@ def test_requeue_is_no_end_for_status_and_wait_without_a_controller(me: JobUser,
     me.await_file("runs")
     [record] = me.records.iterdir()
     put_back(cluster, job, record / "ended")
-    assert "queued again after 1 attempt" in me.read("status", job)
+    assert "pending again after 1 attempt" in me.read("status", job)
     good, bad = me.submit_shell("true"), me.submit_shell("exit 3")
     for each in (good, bad):
         cluster.wait_for_state(each)

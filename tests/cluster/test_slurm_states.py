@@ -88,14 +88,14 @@ def test_wait_ends_where_a_job_never_begins(me: JobUser) -> None:
     long = me.submit_shell("true", "-p", "dev", "-t", "2h")
     for id, why in (
         (never, "ended in another way than asked"),
-        (behind, f"it waits for job {never}, which never begins"),
+        (behind, f"it waits for job {never}, which will never start"),
         (long, "more time than the queue dev allows"),
     ):
         done = me.run("wait", id, "--timeout", "60s")
         assert done.returncode == JobStuck.exit_code, done.stderr
         assert why in done.stderr
         assert me.status(id)["stuck"] is True
-        assert "queued, and never begins by itself" in me.read("status", id)
+        assert "pending, will never start" in me.read("status", id)
     assert me.status(bad)["stuck"] is False
 
 
@@ -133,7 +133,7 @@ def test_status_of_a_job_that_throws_its_output_away(me: JobUser) -> None:
     id = me.submit_shell("echo x; exit 3", "-o", "/dev/null")
     me.wait(id)
     assert me.status(id)["exit_code"] == 3
-    assert "/dev/null, which keeps nothing" in me.run("logs", id).stderr
+    assert "to /dev/null, so it is lost" in me.run("logs", id).stderr
 
 
 @pytest.mark.slow
@@ -190,9 +190,9 @@ def test_forgotten_jobs_are_told_by_their_scripts(forgotten: JobUser, slurm_forg
     assert states[killed] == "lost"
     assert states[pending] == states[sleeper] == "cancelled"
     assert (me.status(bad)["exit_code"], me.status(odd)["exit_code"]) == (3, 255)
-    assert "did not end by itself" in me.status(killed)["why"]
+    assert "wrote no end" in me.status(killed)["why"]
     vanished = me.status("vanished")
-    assert (vanished["state"], "never began" in vanished["why"]) in {("lost", True), ("queued", False)}
+    assert (vanished["state"], "never started" in vanished["why"]) in {("lost", True), ("queued", False)}
     assert me.run("wait", good).returncode == 0
     assert me.run("status", "999999").returncode != 0
 

@@ -113,8 +113,8 @@ def test_jobs_lists_by_state_and_name(me: JobUser) -> None:
     assert [each["id"] for each in me.tell("jobs", "--mine")] == [right, wrong], "the newest first"
     table = me.read("jobs", "--mine")
     assert table.splitlines()[-1] == "2 jobs"
-    assert me.read("jobs", "--forget", "1") == "0 records removed\n"
-    assert me.read("jobs", "--forget", "0") == "2 records removed\n"
+    assert me.read("jobs", "--forget", "1") == "Removed 0 records\n"
+    assert me.read("jobs", "--forget", "0") == "Removed 2 records\n"
     assert me.tell("jobs", "--mine") == []
     assert not list(me.records.iterdir())
 
@@ -147,7 +147,7 @@ def test_logs_follow_from_before_the_beginning_to_the_end(me: JobUser) -> None:
     id = me.submit_shell("echo one; touch up; while [ ! -e go ]; do sleep 0.1; done; echo two", "--directive=--hold")
     none = me.run("logs", id)
     assert none.returncode != 0
-    assert "has written nothing yet" in none.stderr
+    assert "has written no output yet" in none.stderr
     follow = me.start("logs", "-f", id)
     assert follow.stdout is not None
     me.user.read_program("scontrol", "release", id)
@@ -176,12 +176,12 @@ def test_wait_for_several_and_not_for_ever(me: JobUser) -> None:
     bad, good = me.submit_shell("exit 4"), me.submit_shell("true")
     begin = time.monotonic()
     late = me.run("wait", long, good, "--timeout", "2s")
-    assert (late.returncode, "is not over in time" in late.stderr) == (76, True)
+    assert (late.returncode, "after the timeout" in late.stderr) == (76, True)
     assert time.monotonic() - begin < 20
     (me.folder / "go").touch()
     done = me.run("wait", bad, long, good)
     assert done.returncode == 76
-    assert f"{bad} (sh) did not end well" in done.stderr
+    assert f"job {bad} (sh) failed with exit code" in done.stderr
     assert [each["id"] for each in me.tell("wait", long, good)] == [long, good]
 
 
@@ -202,13 +202,13 @@ def test_cancel_ends_jobs_and_single_tasks(me: JobUser) -> None:
     others = {each["index"]: each["state"] for each in me.tell("status", array)["tasks"]}
     assert others == {1: "running", 2: "cancelled", 3: "running"}
     one = me.submit_shell("sleep 300")
-    assert me.read("cancel", "--all", "--dry-run").count("would be cancelled") == 2
+    assert me.read("cancel", "--all", "--dry-run").count("Would cancel job ") == 2
     me.read("cancel", "--all")
     me.wait(array)
     me.wait(one)
     assert me.status(one)["state"] == "cancelled"
-    assert me.read("cancel", "--all") == "there is nothing to cancel\n"
-    assert "was over already" in me.read("cancel", one), "no error"
+    assert me.read("cancel", "--all") == "No jobs to cancel\n"
+    assert "had already ended" in me.read("cancel", one), "no error"
     assert me.run("cancel", "999999").returncode != 0
 
 
@@ -225,7 +225,7 @@ while True: time.sleep(0.1)
     me.write("program.py", program)
     id = me.submit("-", "python3", "program.py")
     me.await_file("up")
-    assert "was sent USR1" in me.read("cancel", id, "--signal", "USR1")
+    assert "Sent USR1 to job" in me.read("cancel", id, "--signal", "USR1")
     wait_until("the program heard it", lambda: me.read("logs", id) == "checkpoint\n", timeout=20)
     assert me.status(id)["state"] == "running"
     me.read("cancel", id)

@@ -166,7 +166,7 @@ def test_sdumont_queue_that_wants_gpus(sdumont: JobUser) -> None:
     add_image(sdumont, "pytorch20.03.sif")
     done = sdumont.run("submit", "-p", "sequana_gpu_dev", "-t", "20m", "pytorch20.03.sif", "true")
     assert done.returncode == 71
-    assert "this would do: --gpus 1" in done.stderr
+    assert "try: --gpus 1" in done.stderr
 
 
 def test_sdumont_salloc(sdumont: JobUser) -> None:
@@ -188,7 +188,7 @@ def test_sdumont_pulls_inside_the_job(slurm: SlurmCluster) -> None:
         command = ("-t", "20m", image, "sh", "-c", "echo trained")
         done = me.run("submit", "--queue", "sequana_cpu_dev", "--directive=--partition=gpu", *command)
         assert done.returncode == 0, done.stderr
-        assert "is pulled inside the job" in done.stderr
+        assert "The job will pull" in done.stderr
         assert "SDumont kill" in done.stderr, "and why"
         assert not registry.server.seen("/blobs/"), "nothing on the login node but what the tag means"
         id = done.stdout.strip()

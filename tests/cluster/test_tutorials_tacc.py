@@ -86,7 +86,7 @@ def test_tacc_idev(tacc: JobUser) -> None:
 
 def test_tacc_idev_says_what_to_type_for_the_container(tacc: JobUser) -> None:
     done = type_at_terminal(tacc, *IDEV_REQUEST, "pi-estimator_0.1-mpi.sif", typed="exit\n")
-    [line] = [line for line in done.stdout.splitlines() if "type this when you are on the node" in line]
+    [line] = [line for line in done.stdout.splitlines() if "Type this on the compute node" in line]
     shown = line.partition("node: ")[2].strip()
     assert " shell " in shown
     assert shown.endswith("pi-estimator_0.1-mpi.sif")
@@ -137,7 +137,7 @@ def test_tacc_gpus_come_with_the_queue(tacc: JobUser) -> None:
 def test_tacc_job_that_runs_too_long_is_cancelled(tacc: JobUser) -> None:
     id = tacc.submit("--queue", "rtx", "--time", "10m", "-", "sleep", "600")
     tacc.await_state(id, "running")
-    assert tacc.read("cancel", "last").strip().endswith("was cancelled")
+    assert tacc.read("cancel", "last").startswith("Cancelled job ")
     assert tacc.run("wait", id).returncode == 76
     assert tacc.status(id)["state"] == "cancelled"
 

@@ -133,7 +133,7 @@ def test_logs_name_what_is_not_there(me: JobUser) -> None:
     other = me.submit("--site", "nvidia", "-", "true")
     done = me.run("logs", "--site", "generic-slurm", other)  # who names a site means it
     assert done.returncode == 73
-    assert "hint: give --site nvidia" in done.stderr
+    assert "hint: kedge logs --site nvidia" in done.stderr
     me.read("wait", other)
     assert me.read("logs", other) == ""
 

@@ -94,11 +94,11 @@ def test_remote_keeps_what_apptainer_wrote(user: User) -> None:
     ("words", "said"),
     [
         (("add", "--no-login", "x", "http://x.example"), "requires --insecure"),
-        (("add", "--no-login", "DefaultRemote", "x.example"), "DefaultRemote is already a remote"),
-        (("add", "--no-login", "a b", "x.example"), "cannot be the name of a remote"),
-        (("add", "--no-login", "x", "x y"), "is not the address of a remote"),
-        (("add", "--global", "x", "x.example"), "does not change files of the site"),
-        (("use", "nobody"), "nobody is not a remote"),
+        (("add", "--no-login", "DefaultRemote", "x.example"), "the remote 'DefaultRemote' exists already"),
+        (("add", "--no-login", "a b", "x.example"), "is not a valid name of a remote"),
+        (("add", "--no-login", "x", "x y"), "is not a valid address of a remote"),
+        (("add", "--global", "x", "x.example"), "does not change the site's files"),
+        (("use", "nobody"), "unknown remote 'nobody'"),
         (("remove", "DefaultRemote"), "is global and can't be removed"),
         (("login",), "nobody to ask"),
     ],
@@ -154,7 +154,7 @@ def test_keyservers_are_a_list_that_is_asked_in_order(user: User) -> None:
     assert "--insecure" in user.refused("keyserver", "add", "http://plain.example")
     user.read("keyserver", "remove", first)
     assert "only key server" in user.refused("keyserver", "remove", second)
-    assert "is not a key server here" in user.refused("keyserver", "remove", first)
+    assert "is not in the list of key servers" in user.refused("keyserver", "remove", first)
 
 
 def test_keyservers_the_next_one_is_asked_where_one_knows_nothing(user: User) -> None:
@@ -183,7 +183,7 @@ def test_configdir_is_where_logins_remotes_and_keys_are(user: User, tmp_path: Pa
 def test_verify_refuses_ocsp_with_a_reason(user: User, tmp_path: Path) -> None:
     image = tmp_path / "i.sif"
     image.touch()
-    assert "does not ask servers whether a certificate was revoked" in user.refused(
+    assert "does not check online whether a certificate was revoked" in user.refused(
         "verify", "--ocsp-verify", str(image)
     )
     assert "revoked" in user.refused("verify", str(image), APPTAINER_VERIFY_OCSP="true")
@@ -191,7 +191,7 @@ def test_verify_refuses_ocsp_with_a_reason(user: User, tmp_path: Path) -> None:
 
 def test_config_fakeroot_says_what_to_ask_for(user: User) -> None:
     assert user.read("config", "fakeroot", "root").strip() == "root needs none"
-    assert "there is no user" in user.refused("config", "fakeroot", "no-such-user")
+    assert "this host has no user" in user.refused("config", "fakeroot", "no-such-user")
     told = json.loads(user.read("--json", "config", "fakeroot", "daemon"))
     assert told["found"].startswith("none: ")
 

@@ -50,8 +50,8 @@ def test_cache_show_says_place_source_size_and_room(store: Store, root: Path) ->
     assert rows["place"].split() == ["place", str(root), "environment:", "KEDGE_CACHEDIR"]
     assert rows["limit"].split() == ["limit", "20G", "default"]
     assert rows["size"].split()[:3] == ["size", "6", "MB"]
-    assert rows["blobs"].split() == ["blobs", "3", "MB", "2", "things"]
-    assert rows["images"].split() == ["images", "3", "MB", "1", "things"]
+    assert rows["blobs"].split() == ["blobs", "3", "MB", "2", "items"]
+    assert rows["images"].split() == ["images", "3", "MB", "1", "item"]
     assert "free" in rows
 
 
@@ -80,9 +80,9 @@ def test_cache_list_json_has_everything(store: Store, root: Path) -> None:
 
 def test_cache_clean_rehearses_then_removes_by_age(store: Store, root: Path) -> None:
     rehearsal = run_cache(root, "clean", "--days", "30", "--dry-run").stdout
-    assert rehearsal.splitlines()[-1] == "1 things, 1 MB, would be removed"
+    assert rehearsal.splitlines()[-1] == "Would remove 1 item (1 MB)"
     assert len(store.entries()) == 4
-    assert run_cache(root, "clean", "--days", "30", "-f").stdout == "1 things, 1 MB, removed\n"
+    assert run_cache(root, "clean", "--days", "30", "-f").stdout == "Removed 1 item (1 MB)\n"
     assert len(store.entries()) == 3
 
 
@@ -108,8 +108,8 @@ def test_cache_clean_refuses_nonsense(root: Path, words: tuple[str, str]) -> Non
 
 def test_cache_limit_is_kept_applied_and_taken_away(store: Store, root: Path) -> None:
     done = run_cache(root, "limit", "5.5MB")
-    assert done.stdout == "1 things, 1 MB, removed\n"
-    assert run_cache(root, "limit").stdout == f"5500000 (the store: {root / 'limit'})\n"
+    assert done.stdout == "Removed 1 item (1 MB)\n"
+    assert run_cache(root, "limit").stdout == f"5500000 (the cache: {root / 'limit'})\n"
     assert run_cache(root, "limit", "2G").returncode == 0
     assert run_cache(root, "limit").stdout.startswith("2G (the store")
     assert run_cache(root, "limit", "none").returncode == 0
@@ -138,10 +138,10 @@ def test_cache_limit_file_that_is_damaged_is_named(store: Store, root: Path) -> 
 
 
 def test_cache_verify_drops_the_damaged(store: Store, root: Path) -> None:
-    assert run_cache(root, "verify", "-q").stdout == "0 things, 0 bytes, damaged and removed\n"
+    assert run_cache(root, "verify", "-q").stdout == "Removed 0 damaged items (0 bytes)\n"
     broken = next(entry for entry in store.entries() if entry.size == 1_000_000)
     broken.path.write_bytes(b"\0" * 1_000_000)
-    assert run_cache(root, "verify", "-q").stdout == "1 things, 1 MB, damaged and removed\n"
+    assert run_cache(root, "verify", "-q").stdout == "Removed 1 damaged item (1 MB)\n"
     assert not broken.path.exists()
 
 
@@ -151,7 +151,7 @@ def test_cache_verify_hashes_converted_images(store: Store, root: Path) -> None:
         file.seek(2_000_000)
         file.write(b"changed")
     found = run_cache(root, "verify", "-q")
-    assert found.stdout == "1 things, 3 MB, damaged and removed\n"
+    assert found.stdout == "Removed 1 damaged item (3 MB)\n"
     assert not image.path.exists()
 
 

@@ -98,7 +98,7 @@ def test_container_options_before_the_verb_are_heard() -> None:
 
 @pytest.mark.parametrize("verb", CONTAINER_VERBS)
 def test_container_help_lists_every_flag(verb: str) -> None:
-    done = run_kedge(verb, "--help")
+    done = run_kedge(verb, "--help-all")
     assert done.returncode == 0
     assert done.stdout.startswith(f"usage: kedge {verb} [options] IMAGE")
     for flag in FLAGS:
@@ -107,7 +107,20 @@ def test_container_help_lists_every_flag(verb: str) -> None:
                 assert f"--{name}" in done.stdout
     for title in set(GROUPS.values()) - {"messages"}:
         assert f"\n{title}:\n" in done.stdout
-    assert done.stdout == run_kedge("help", verb).stdout == run_kedge(verb, "-e", "-h", "image").stdout
+    assert done.stdout == run_kedge(verb, "-e", "--help-all", "image").stdout
+    assert done.stdout == run_kedge("--shim", verb, "--help").stdout  # Apptainer's shows all of them
+
+
+@pytest.mark.parametrize("command", [*CONTAINER_VERBS, "instance start", "instance run"])
+def test_container_help_fits_on_one_screen(command: str) -> None:
+    done = run_kedge(*command.split(), "--help")
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith(f"usage: kedge {command} [options] IMAGE")
+    assert lines[-1] == f"All options: kedge {command} --help-all. Guide: kedge help run"
+    assert done.stdout == run_kedge(*command.split(), "-e", "-h", "image").stdout
 
 
 def test_container_help_into_a_closed_pipe_is_quiet() -> None:

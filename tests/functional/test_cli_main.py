@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from kedge.cli.entry import CONTAINER_VERBS
+from kedge.cli.main import make_parser
+from kedge.cli.options import find_subcommands
 from kedge.cli.verbs import VERBS
 from kedge.release import VERSION
 from tests.functional.test_cli_errors import COMMAND, environment, run_kedge
@@ -21,6 +24,11 @@ from tests.requirements import require_root
 
 HEAVY = ("urllib3", "rich", "zstandard", "cryptography", "zlib_ng", "lz4", "shtab", "difflib", "subprocess")
 LIGHT = ("cli", "errors", "frozen", "release", "model")
+
+
+def is_group(verb: str) -> bool:
+    """Whether it needs a subcommand; `data` alone lists the tables."""
+    return bool(find_subcommands(make_parser(verb))) and verb != "data"
 
 
 def run_plain(*words: str) -> subprocess.CompletedProcess[str]:
@@ -35,7 +43,8 @@ def test_main_light_commands_import_nothing_heavy(words: list[str]) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stderr.split())
     assert not {name for name in loaded if name.split(".")[0] in HEAVY}
-    assert not {name for name in loaded if name.startswith("kedge.") and name.split(".")[1] not in LIGHT}
+    if words != ["help"]:  # a verb, with settings
+        assert not {name for name in loaded if name.startswith("kedge.") and name.split(".")[1] not in LIGHT}
 
 
 def test_main_help_lists_every_verb() -> None:
@@ -68,14 +77,22 @@ def test_main_version_verb_names_the_libraries() -> None:
 
 def test_main_without_a_verb_is_a_usage_error() -> None:
     done = run_plain()
-    assert done.returncode == 2
-    assert done.stdout.startswith("usage: kedge")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == run_plain("--help").stdout
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if is_group(verb)])
+def test_main_verb_without_its_subcommand_shows_its_help(verb: str) -> None:
+    done = run_plain(verb)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == run_plain(verb, "--help").stdout
+    assert json.loads(run_plain(verb, "--json").stdout)["message"].startswith(f"'kedge {verb}' needs a subcommand: ")
 
 
 def test_main_without_a_verb_is_json_when_asked() -> None:
     done = run_plain("--json")
     assert done.returncode == 2
-    assert json.loads(done.stdout)["message"] == "there is no verb"
+    assert json.loads(done.stdout)["message"] == "kedge needs a verb"
 
 
 def test_main_unknown_option_proposes_the_nearest() -> None:
@@ -96,20 +113,20 @@ def test_main_pull_with_the_output_last_says_that_it_comes_first() -> None:
     done = run_plain("pull", "docker://alpine", "my image.sif")
     assert done.returncode == 2
     assert done.stderr.endswith("hint: the output comes first: kedge pull 'my image.sif' docker://alpine\n")
-    assert "one image is pulled at a time" in run_plain("pull", "docker://alpine", "docker://debian").stderr
+    assert "pull one image at a time" in run_plain("pull", "docker://alpine", "docker://debian").stderr
 
 
 def test_main_unknown_verb_proposes_the_nearest() -> None:
     done = run_plain("pul", "alpine")
     assert done.returncode == 2
-    assert done.stderr == "kedge: there is no verb 'pul'\nhint: did you mean 'pull'?\n"
+    assert done.stderr == "kedge: kedge has no verb 'pul'\nhint: did you mean 'pull'?\n"
 
 
 def test_verbs_of_apptainer_that_kedge_lacks_are_answered() -> None:
     done = run_plain("capability", "list")
     assert done.returncode == 2
     assert "containers have the rights of their caller" in done.stderr
-    assert "'kedge config show'" in run_plain("buildcfg").stderr
+    assert "kedge config show" in run_plain("buildcfg").stderr
 
 
 def test_main_unknown_subcommand_proposes_the_nearest() -> None:
@@ -127,7 +144,11 @@ def test_main_every_verb_has_help(verb: str) -> None:
     done = run_plain(verb, "--help")
     assert done.returncode == 0, done.stderr
     assert f"usage: kedge {verb}" in done.stdout
-    assert "--json" in done.stdout
+    opening = done.stdout.split("\n\n")
+    assert opening[1] == f"{VERBS[verb].summary}."
+    assert opening[2].startswith("examples:\n  ")
+    assert 3 <= len(opening[2].splitlines()) - 1 <= 5
+    assert "--json" in (run_plain(verb, "--help-all").stdout if verb in CONTAINER_VERBS else done.stdout)
 
 
 def test_main_results_and_notes_go_to_different_streams(tmp_path: Path) -> None:
@@ -184,7 +205,7 @@ def test_main_options_named_like_settings_override_them(tmp_path: Path) -> None:
 def test_main_option_with_a_bad_value_names_the_option(tmp_path: Path) -> None:
     done = run_kedge(tmp_path, "fail", "settings", "--threads", "many")
     assert done.returncode == 50
-    assert done.stderr.startswith("kedge: --threads: threads cannot be 'many'; it must be a whole number")
+    assert done.stderr.startswith("kedge: --threads: threads = 'many' is not valid: it must be a whole number")
 
 
 def run_on_terminal(home: Path, *words: str, term: str = "xterm", prefix: Sequence[str] = ()) -> tuple[int, bytes]:

@@ -42,7 +42,7 @@ def test_script_check_says_nothing_about_a_good_one(capsys: pytest.CaptureFixtur
     assert main(["script", "check", write(GOOD)]) == 0
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert "for Slurm, because of its #SBATCH lines" in shown.err
+    assert "Slurm script, because of its #SBATCH lines" in shown.err
 
 
 def test_script_check_shows_file_line_rule_and_remedy(capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,8 +184,8 @@ def test_script_convert_and_check_name_the_same_default_memory(capsys: pytest.Ca
     main(["script", "check", "--site", "zih-capella", text])
     main(["script", "convert", text, "--to", "slurm", "--site", "zih-capella"])
     shown = capsys.readouterr()
-    assert "gets 300M per CPU" in shown.out
-    assert "gets 300M per CPU" in shown.err
+    assert "get 300M per CPU" in shown.out
+    assert "get 300M per CPU" in shown.err
 
 
 def test_script_says_that_lsf_is_not_supported(capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,7 +193,7 @@ def test_script_says_that_lsf_is_not_supported(capsys: pytest.CaptureFixture[str
     assert main(["script", "check", write(text)]) == 1
     shown = capsys.readouterr()
     assert shown.out.startswith("job.sh:2: error: kedge does not support LSF")
-    assert "nothing is wrong" not in shown.err
+    assert "no problems found" not in shown.err
     for target in ("toml", "slurm"):
         assert main(["script", "convert", "job.sh", "--to", target, "-o", "new"]) == InvalidJob.exit_code
         shown = capsys.readouterr()
@@ -205,15 +205,15 @@ def test_script_says_that_lsf_is_not_supported(capsys: pytest.CaptureFixture[str
 def test_script_check_says_that_there_are_no_directives(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["script", "check", write("#!/bin/bash\nls\n")]) == 0
     shown = capsys.readouterr().err
-    assert "job.sh: the script has no directives" in shown
-    assert "nothing is wrong" not in shown
+    assert "job.sh: no directives" in shown
+    assert "no problems found" not in shown
 
 
 def test_script_check_says_that_no_directive_is_read(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["script", "check", write("#!/bin/bash\nls\n#SBATCH -N 1\n#SBATCH -t 5\n")]) == 0
     shown = capsys.readouterr().err
-    assert "job.sh: Slurm reads none of its #SBATCH lines: kedge checked its commands only" in shown
-    assert "has no directives" not in shown
+    assert "job.sh: Slurm ignores all of its #SBATCH lines; only its commands were checked" in shown
+    assert "no directives" not in shown
 
 
 @pytest.mark.parametrize("option", ["--job-name=", '--job-name=""', "-N 1"])

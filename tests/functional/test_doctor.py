@@ -85,7 +85,7 @@ def test_doctor_text_has_problems_first_with_their_remedy(tmp_path: Path) -> Non
     assert lines[2] == "Problems"
     assert "binds: not on this machine: /no/such/folder (APPTAINER_BIND)" in lines[3]
     assert any(line.strip().startswith("fix:  unset APPTAINER_BIND") for line in lines)
-    assert any(line.strip() == "docs: docs/guides/doctor.md#binds" for line in lines)
+    assert any(line.strip() == "docs: kedge help doctor binds" for line in lines)
     assert any(line.startswith("  ok  kernel") for line in lines)
     assert lines[-1].startswith("2 checks, 1 problem, 0 warnings, ")
 
@@ -104,7 +104,7 @@ def test_doctor_json_is_one_document_also_when_something_fails(tmp_path: Path) -
     assert told["failed"] is True
     assert told["machine"]["kernel"]
     assert told["findings"][0]["level"] == "fail"
-    assert told["findings"][0]["docs"] == "guides/doctor.md#binds"
+    assert told["findings"][0]["docs"] == "kedge help doctor binds"
     assert told["seconds"]["binds"] > 0
 
 

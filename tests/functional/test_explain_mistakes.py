@@ -142,7 +142,7 @@ def test_explain_through_a_proxy_that_hangs_gives_up_soon(tmp_path: Path, monkey
                 ask()
             assert time.monotonic() - began < TransportOptions().connect_timeout, "what a pull waits for one attempt"
             assert 1 <= count_callers(proxy) <= 2
-            assert "--retries N, or the setting 'retries', asks more often" in str(caught.value.hint)
+            assert "try more often with --retries N" in str(caught.value.hint)
 
 
 def count_callers(server: socket.socket) -> int:

@@ -41,7 +41,7 @@ def test_inspect_remote_fetches_manifest_and_config_only(tmp_path: Path) -> None
         assert len(registry.server.log) == 3  # the tag is asked again, the config is known
     stopped = kedge("inspect", reference, cache=tmp_path / "c")
     assert "maker: kedge tests" in stopped.stdout
-    assert "using what" in stopped.stderr
+    assert " ago (sha256:" in stopped.stderr
 
 
 def test_inspect_remote_uses_credentials_and_never_shows_them(tmp_path: Path) -> None:

@@ -27,10 +27,10 @@ def test_job_clues_of_a_failed_job_are_told(user: QueueUser) -> None:
     assert waited.returncode == JobFailed.exit_code
     assert f"which means: {MEANS}" in waited.stderr
     shown = user.run("status", "--site", "local").stdout
-    assert "its output says: " in shown
+    assert "    output: " in shown
     assert SAID in shown
     assert "\033" not in shown
-    assert f"    which means: {MEANS}\n    -> 'kedge explain IMAGE --gpu GPU' shows what it has" in shown
+    assert f"    cause: {MEANS}\n    remedy: 'kedge explain IMAGE --gpu GPU' shows what it has" in shown
     told = json.loads(user.run("status", "--json", "--site", "local").stdout)
     assert told["tasks"][0]["clue"]["cause"] == MEANS
 
@@ -53,5 +53,5 @@ def test_job_clues_where_output_is_thrown_away(user: QueueUser) -> None:
     words = ("submit", "--wait", "--site", "local", "-o", "/dev/null", "-e", "/dev/null", "-", "sh", "-c", "echo x")
     user.run(*words)
     assert Path("/dev/null").is_char_device()
-    assert "/dev/null, which keeps nothing" in user.run("logs", "--site", "local", check=False).stderr
+    assert "to /dev/null, so it is lost" in user.run("logs", "--site", "local", check=False).stderr
     assert user.run("status", "--site", "local").stderr == ""

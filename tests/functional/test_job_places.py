@@ -40,19 +40,24 @@ def user(tmp_path: Path) -> User:
     return User(tmp_path)
 
 
+def assert_status(user: User, name: str, site: str, *words: str) -> None:
+    shown = user.run("status", *words).stdout
+    assert name in shown.splitlines()[0]
+    assert f"\n  site: {site}\n" in shown
+
+
 def test_advice_after_submit_can_be_copied(user: User) -> None:
     done = user.run("submit", "--site", "local", "-", "echo", "hello")
-    lines = re.findall(r"'(kedge [^']+)'", done.stderr)
-    assert lines == ["kedge status --site local 1", "kedge logs -f --site local 1"]
-    status, logs = (user.read(*line.split()[1:]) for line in lines)
-    assert "1 (echo) on local" in status
-    assert logs == "hello\n"
+    first = done.stderr.splitlines()[0]
+    assert first == "Submitted job 1 (echo) to local. Follow it: kedge logs -f --site local 1"
+    assert user.read(*first.partition(": kedge ")[2].split()) == "hello\n"
+    assert_status(user, "Job 1 (echo): completed", "local")
 
 
 def test_advice_after_a_failure_can_be_copied(user: User) -> None:
     user.run("submit", "--site", "local", "-", "sh", "-c", "echo mine; exit 3")
     waited = user.run("wait", "--site", "local", "1", check=False)
-    [line] = re.findall(r"'(kedge logs [^']+)'", waited.stderr)
+    [line] = re.findall(r"see its output: (kedge logs .+)", waited.stderr)
     assert line == "kedge logs --site local 1"
     assert user.run(*line.split()[1:]).stdout == "mine\n"
 
@@ -61,9 +66,9 @@ def test_verbs_find_a_job_of_another_site(user: User) -> None:
     user.run("submit", "--site", "local", "-J", "mine", "-", "echo", "hello")
     for word in ("mine", "1", "last"):
         user.run("wait", word)
-        assert "1 (mine) on local" in user.run("status", word).stdout
+        assert_status(user, "1 (mine)", "local", word)
         assert user.run("logs", word).stdout == "hello\n"
-        assert "was over already" in user.run("cancel", word).stdout
+        assert "had already ended" in user.run("cancel", word).stdout
     refused = user.run("status", "--site", "generic-slurm", "mine", check=False)  # who names a site means it
     assert refused.returncode != 0
 
@@ -77,9 +82,9 @@ def test_tasks_of_an_array_on_another_site_are_found(user: User) -> None:
 def test_status_alone_is_about_the_job_that_was_submitted_last(user: User) -> None:
     user.run("submit", "-J", "first", "-t", "5m", "-", "true")
     user.run("submit", "--site", "local", "-J", "second", "-", "true")
-    assert "(second) on local" in user.run("status").stdout
+    assert_status(user, "(second)", "local")
     user.run("submit", "-J", "third", "-t", "5m", "-", "true")
-    assert "7 (third) on generic-slurm" in user.run("status").stdout
+    assert_status(user, "7 (third)", "generic-slurm")
 
 
 def test_jobs_from_before_a_profile_are_found_by_name(user: User) -> None:
@@ -95,8 +100,8 @@ def test_jobs_of_several_sites_are_not_cancelled_at_once(user: User) -> None:
     user.run("submit", "--site", "local", "-J", "here", "-", "sleep", "60")
     user.run("submit", "-J", "there", "-t", "5m", "-", "true")
     refused = user.run("cancel", "here", "there", check=False)
-    assert "these jobs are on several sites: local, generic-slurm" in refused.stderr
-    assert "was cancelled" in user.run("cancel", "here").stdout
+    assert "these jobs are on different sites: local, generic-slurm" in refused.stderr
+    assert user.run("cancel", "here").stdout.startswith("Cancelled job ")
 
 
 def test_a_job_that_was_cancelled_is_not_running_any_more(user: User) -> None:
@@ -104,7 +109,7 @@ def test_a_job_that_was_cancelled_is_not_running_any_more(user: User) -> None:
     wait_until("it runs", (user.folder / "on").exists)
     user.run("cancel", "stubborn")
     shown = user.run("status", "stubborn").stdout
-    assert re.search(r"^  (being cancelled|cancelled)\b", shown, re.MULTILINE)
+    assert re.search(r": (being cancelled|cancelled)\b", shown, re.MULTILINE)
     listed = json.loads(user.run("jobs", "--json", "--site", "local").stdout)
     assert listed[0]["state"] in ("completing", "cancelled")
 

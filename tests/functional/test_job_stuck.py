@@ -13,17 +13,10 @@ import pytest
 
 from kedge.errors import JobStuck
 from tests.builders.queue_user import QueueUser
+from tests.programs import read_program
 
 WHY = "it will never begin: job 1 did not end as it wants"
-PROGRAM = """
-import sys, kedge
-def work(): pass
-if __name__ == "__main__":
-    with kedge.Executor(site="local", python=sys.executable, after=["1"]) as executor:
-        problem = executor.submit(work).exception(60)
-        print(type(problem).__name__, problem.context["why"])
-        problem.hint and kedge.job(problem.hint.split("'")[1].split()[-1], site="local").cancel()
-"""
+PROGRAM = read_program("future_of_a_stuck_job")
 
 
 @pytest.fixture
@@ -38,13 +31,13 @@ def test_stuck_jobs_end_every_wait(user: QueueUser) -> None:
     words = ("--site", "local", "--after", "afterok:1", "-", "true")
     waited = user.run("submit", "--wait", *words, check=False)
     assert waited.returncode == JobStuck.exit_code
-    assert "the job 2 (true) never begins by itself: 2 held" in waited.stderr
+    assert "job 2 (true) will never start: 2 is held" in waited.stderr
     for verb in (("wait",), ("wait", "2", "1"), ("logs", "-f")):
         done = user.run(verb[0], "--site", "local", *verb[1:], check=False)
         assert done.returncode == JobStuck.exit_code, done.stderr
         assert WHY in done.stderr
     shown = user.run("status", "--site", "local").stdout
-    assert f"  held, and never begins by itself\n    {WHY}" in shown
+    assert f": held, will never start\n    {WHY}" in shown
     told = json.loads(user.run("status", "--json", "--site", "local").stdout)
     assert told["tasks"][0]["stuck"] is True
 

@@ -12,9 +12,9 @@ import sys
 
 import pytest
 
+from kedge.formats.sif.data_object import DataObject
 from kedge.formats.sif.edit import append_object
 from kedge.formats.sif.layout import PARTITION_EXTRA, DataType, FileSystem, PartitionType
-from kedge.formats.sif.objects import DataObject
 from kedge.formats.sif.reader import SifReader
 from kedge.runtime.images.image_file import identify
 from tests.builders.sif import build_sif
@@ -106,8 +106,8 @@ def test_json_says_what_was_made(tmp_path):
         (["--size", "10", "new.img"], "64 MiB at least"),
         (["--size", "much", "new.img"], "no size"),
         (["--size", "-1", "new.img"], "no size"),
-        (["--create-dir", "../out", "new.img"], "no path inside"),
-        (["--create-dir", "/", "new.img"], "no path inside"),
+        (["--create-dir", "../out", "new.img"], "is not a path inside"),
+        (["--create-dir", "/", "new.img"], "is not a path inside"),
         (["there.img"], "exists already"),
         (["folder"], "exists already"),
         (["missing/new.img"], "missing"),
@@ -161,7 +161,7 @@ def test_a_second_partition_is_refused_and_changes_nothing(make_sif):
     assert create(path).returncode == 0
     before = path.stat()
     done = create(path)
-    assert "has a writable overlay already, object 2" in done.stderr
+    assert "has a writable overlay already: object 2" in done.stderr
     assert re.search(r"kedge sif del 2 ", done.stderr)
     assert path.stat().st_mtime_ns == before.st_mtime_ns
 

@@ -88,7 +88,7 @@ def test_one_image_of_another_architecture_has_one_rule(foreign: Path, tmp_path:
     words = words if verb == "pull" else words[::-1]
     here = {"cache": tmp_path / "c", "cwd": foreign}
     told = kedge(verb, *words, **here)
-    assert f"is for {OTHER}; it does not run on this {MACHINE} machine" in told.stderr
+    assert f"is for {OTHER} and does not run on this {MACHINE} host" in told.stderr
     refused = kedge(verb, "--arch", MACHINE, "-F", *words, check=False, **here)
     assert refused.returncode == NoMatchingPlatform.exit_code
     assert f"is for {OTHER}, not for {MACHINE}" in refused.stderr
@@ -107,7 +107,7 @@ def test_the_only_image_of_an_index_follows_the_same_rule(tmp_path: Path) -> Non
         reference, here = f"docker://{registry.host}/team/only:1", {"cache": tmp_path / "c"}
         told = kedge("pull", tmp_path / "x.sif", reference, **here)
         refused = kedge("pull", "--arch", MACHINE, tmp_path / "y.sif", reference, check=False, **here)
-    assert f"is for {OTHER}; it does not run on this {MACHINE} machine" in told.stderr
+    assert f"is for {OTHER} and does not run on this {MACHINE} host" in told.stderr
     assert refused.returncode == NoMatchingPlatform.exit_code
 
 
@@ -166,7 +166,7 @@ def test_apps_that_cannot_be_ones_do_not_stop_a_pull(tmp_path: Path) -> None:
     with FakeRegistry() as registry:
         registry.add_image("team/apps", "1", [build.compress(tar)], make_config([tar]))
         done = kedge("pull", tmp_path / "x.sif", f"docker://{registry.host}/team/apps:1", cache=tmp_path / "c")
-    assert "'inspect' will not show the image's help, test and apps" in done.stderr
+    assert "'kedge inspect' will not show the image's help, test and apps" in done.stderr
     assert kedge("inspect", "--list-apps", tmp_path / "x.sif", cache=tmp_path / "c").stdout == ""
 
 

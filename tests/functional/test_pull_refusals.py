@@ -44,7 +44,7 @@ def test_pull_remarks_that_an_image_is_for_another_architecture(tmp_path: Path) 
         reference = add_alone(registry, architecture=OTHER)
         for name in ("first.sif", "from-the-store.sif"):
             done = kedge("pull", "--json", tmp_path / name, reference, cache=tmp_path / "c")
-            assert f"is for {OTHER}; it does not run on this {MACHINE} machine" in done.stderr
+            assert f"is for {OTHER} and does not run on this {MACHINE} host" in done.stderr
             assert json.loads(done.stdout)["platform"] == f"linux/{OTHER}"
 
 
@@ -95,7 +95,7 @@ def test_pull_says_that_the_registry_lost_a_layer(tmp_path: Path) -> None:
         registry.repository_blobs["team/rich"].remove(lost)
         done = kedge("pull", f"docker://{registry.host}/team/rich:1", cache=tmp_path / "c", cwd=tmp_path, check=False)
     assert done.returncode == ImageNotFound.exit_code
-    assert f"has lost a part of an image in 'team/rich': {lost}" in done.stderr
+    assert f"lacks a blob of an image in 'team/rich': {lost}" in done.stderr
     assert "push the image again" in done.stderr
 
 
@@ -156,7 +156,7 @@ def test_pull_uses_what_is_stored_when_the_registry_limits_us(tmp_path: Path) ->
         kedge("pull", tmp_path / "a.sif", reference, cache=tmp_path / "c")
         registry.server.fail("manifests", times=9, reply=Reply(429, b"{}", {"Retry-After": "3000"}))
         done = kedge("pull", tmp_path / "b.sif", reference, cache=tmp_path / "c")
-    assert "using what" in done.stderr
+    assert " ago (sha256:" in done.stderr
     assert (tmp_path / "b.sif").read_bytes() == (tmp_path / "a.sif").read_bytes()
 
 

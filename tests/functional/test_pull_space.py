@@ -269,7 +269,7 @@ def check_way_around(done: subprocess.CompletedProcess[str], image: Path, refere
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("warning: ") == 1
     (warned,) = [line for line in done.stderr.splitlines() if line.startswith("warning: the cache is not used: ")]
-    for word in (*words, "KEDGE_CACHEDIR chooses another place"):
+    for word in (*words, "Choose another directory with KEDGE_CACHEDIR"):
         assert word in warned
     with tempfile.TemporaryDirectory() as folder:
         kedge("pull", f"{folder}/same.sif", reference, cache=Path(folder) / "cache")

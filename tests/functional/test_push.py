@@ -20,7 +20,7 @@ from kedge.errors import (
     UnsupportedFormat,
     UsageError,
 )
-from kedge.formats.oci.stored import StoredLayer
+from kedge.formats.oci.stored_image import StoredLayer
 from kedge.model.manifest import DOCKER_CONFIG, DOCKER_LAYER_GZIP, DOCKER_MANIFEST
 from kedge.ops.images.push import open_layer
 from kedge.ops.sources.open_local import open_sif
@@ -199,15 +199,15 @@ def test_push_of_damaged_layers_never_shows_a_manifest(images: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("source", "target", "expected"),
     [
-        ("x.sif", "host:sh", (UsageError, "cannot be pushed to")),
-        ("x.sif", "y.sif", (UsageError, "cannot be pushed to")),
-        ("x.sif", "docker://HOST/a@sha256:" + "0" * 64, (UsageError, "names a digest")),
-        ("docker://HOST/a:1", "docker://HOST/b:1", (UsageError, "not on this machine")),
+        ("x.sif", "host:sh", (UsageError, "cannot push to")),
+        ("x.sif", "y.sif", (UsageError, "cannot push to")),
+        ("x.sif", "docker://HOST/a@sha256:" + "0" * 64, (UsageError, "cannot push to a digest")),
+        ("docker://HOST/a:1", "docker://HOST/b:1", (UsageError, "not on this host")),
         ("instance://x", "docker://HOST/b:1", (UsageError, "running container")),
         ("missing.sif", "docker://HOST/a:1", (FileProblem, "no file missing.sif")),
         ("missing.sif", "oras://HOST/a:1", (FileProblem, "missing.sif")),
-        ("box", "oras://HOST/a:1", (UsageError, "takes a SIF file, not")),
-        ("oci:lay", "oras://HOST/a:1", (UsageError, "takes a SIF file, not")),
+        ("box", "oras://HOST/a:1", (UsageError, "which takes SIF files only")),
+        ("oci:lay", "oras://HOST/a:1", (UsageError, "which takes SIF files only")),
         ("x.sqsh", "oras://HOST/a:1", (UnsupportedFormat, "bare SquashFS")),
         ("page.sif", "oras://HOST/a:1", (UnsupportedFormat, "web page")),
         ("page.sif", "docker://HOST/a:1", (UnsupportedFormat, "web page")),
@@ -245,7 +245,7 @@ def test_push_to_a_read_only_registry_says_so(images: Path, tmp_path: Path) -> N
         registry.server.fail("^(POST|PUT|PATCH)", times=99, reply=Reply(405, body))
         done = kedge("push", "oci:lay", f"docker://{registry.host}/a:1", cache=tmp_path / "c", cwd=images, check=False)
     assert done.returncode == AccessDenied.exit_code
-    assert "takes no pushes" in done.stderr
+    assert "does not accept pushes" in done.stderr
 
 
 def test_push_to_nobody_fails_in_bounded_time(images: Path, tmp_path: Path) -> None:

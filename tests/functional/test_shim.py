@@ -224,7 +224,7 @@ def test_shim_version_can_be_parsed() -> None:
         ("apptainer --nv exec i x", "'apptainer' has no option --nv", "apptainer exec --nv ..."),
         ("apptainer buld x y", "there is no 'apptainer buld'", "did you mean 'build'?"),
         ("apptainer capability list", "there is no 'apptainer capability' here", "rights of their caller"),
-        ("singularity oci run", "there is no 'singularity oci' here", "kedge run oci:FOLDER"),
+        ("singularity oci run", "there is no 'singularity oci' here", "kedge run oci:DIRECTORY"),
         ("apptainer config fakeroot --add x", "there is no 'apptainer config fakeroot' here", "kedge config fakeroot"),
         ("apptainer config global --get x", "there is no 'apptainer config' here", "kedge config show"),
         ("apptainer keyserver login https://k", "there is no 'apptainer keyserver login' here", "no credentials"),

@@ -72,7 +72,7 @@ def place(tmp_path: Path) -> Place:
 
 def test_site_detect_says_which_and_why(place: Place) -> None:
     told = json.loads(place.site("detect", "--json", SLURM_CONF="/x", TACC_SYSTEM="vista").stdout)
-    assert (told["site"], told["reason"]) == ("tacc-vista", "the variable TACC_SYSTEM says so")
+    assert (told["site"], told["reason"]) == ("tacc-vista", "TACC_SYSTEM is set for it")
     assert told["others"] == [{"site": "generic-slurm", "reason": "SLURM_CONF is set"}]
     shown = place.site("detect", SLURM_CONF="/x", KEDGE_SITE="abci3").stdout.splitlines()
     assert shown[1].split(maxsplit=1) == ["abci3", "you said so (environment: KEDGE_SITE)"]
@@ -98,7 +98,7 @@ def test_site_list_shows_all_and_warns_of_broken_ones(place: Place) -> None:
     assert done.returncode == 0
     names = [line.split()[0] for line in done.stdout.splitlines()[1:]]
     assert names == sorted([*(path.stem for path in SHIPPED.glob("*.toml")), "bad"])
-    assert "(gone) AIST ABCI 2.0" in done.stdout
+    assert "(retired) AIST ABCI 2.0" in done.stdout
     assert f"{place.profiles}/bad.toml line 1: tilte: there is no such key" in done.stderr
     told = {each["name"]: each for each in json.loads(place.site("list", "--json").stdout)}
     assert (told["bad"]["origin"], told["abci2"]["origin"], told["abci2"]["is_retired"]) == ("user", "shipped", True)
@@ -123,22 +123,22 @@ def test_site_show_of_a_broken_profile_names_the_line(place: Place) -> None:
 
 def test_site_check_tells_whether_a_job_fits(place: Place) -> None:
     good = place.site("check", "tacc-frontera", "--gpus", "4", "--time", "2h", "--nodes", "2")
-    assert (good.returncode, good.stdout) == (0, "tacc-frontera serves this, with --tasks 2 --queue rtx\n")
-    assert good.stderr == "rtx gives all GPUs of a node without asking: 4 on each\n"
+    assert (good.returncode, good.stdout) == (0, "tacc-frontera accepts this job; kedge adds --tasks 2 --queue rtx\n")
+    assert good.stderr == "rtx allocates whole nodes (4 GPUs each); --gpus is not passed on\n"
     bad = place.site("check", "zih-alpha", "--gpus", "16")
     assert bad.returncode == 71
-    assert bad.stderr.endswith("hint: this would do: --nodes 2 --gpus 8 --queue alpha\n")
+    assert bad.stderr.endswith("hint: try: --nodes 2 --gpus 8 --queue alpha\n")
     told = json.loads(place.site("check", "zih-alpha", "--gpus", "16", "--json").stdout)
     assert told["context"]["nearest"] == "--nodes 2 --gpus 8 --queue alpha"
     interactive = place.site("check", "abci3", "--interactive", "--account", "g", "--time", "13h")
-    assert "an interactive job in rt_HC at abci3 can take 12h" in interactive.stderr
+    assert "an interactive job in rt_HC at abci3 can run for at most 12h" in interactive.stderr
 
 
 def test_site_check_proposals_are_accepted_when_typed(place: Place) -> None:
     asked = ["check", "sdumont", "--queue", "sequana_gpu_dev", "--gpus", "9", "--time", "30d", "--exclusive"]
     refused = place.site(*asked)
     assert refused.returncode == 71
-    proposal = refused.stderr.splitlines()[-1].removeprefix("hint: this would do: ")
+    proposal = refused.stderr.splitlines()[-1].removeprefix("hint: try: ")
     flags, _, dropped = proposal.partition(", without ")
     assert dropped == "--exclusive"
     accepted = place.site(*asked[:-1], *flags.split())
@@ -152,9 +152,9 @@ def test_site_init_writes_a_profile_from_slurm(place: Place) -> None:
     done = place.site("init", "tiny", SLURM_CONF="/x")
     assert done.returncode == 0, done.stderr
     path = place.profiles / "tiny.toml"
-    assert done.stderr == f"{path} describes tiny (Slurm 22.05.8): 4 queues\n"
+    assert done.stderr == f"Wrote {path}: tiny (Slurm 22.05.8), 4 partitions\n"
     assert list(place.profiles.iterdir()) == [path]
-    assert place.site("check", "tiny", SLURM_CONF="/x").stdout == "the profile of tiny says what the scheduler says\n"
+    assert place.site("check", "tiny", SLURM_CONF="/x").stdout == "The profile of tiny matches the scheduler\n"
     again = place.site("init", "tiny", SLURM_CONF="/x")
     assert again.returncode == 31
     assert place.site("init", "tiny", "--force", SLURM_CONF="/x").returncode == 0
@@ -167,7 +167,7 @@ def test_site_check_compares_with_the_scheduler(place: Place) -> None:
     place.add_profile("old", f'inherits = "generic-slurm"\ntitle = "Old"\n{queue}')
     done = place.site("check", "old", SLURM_CONF="/x")
     assert done.returncode == 1
-    assert done.stdout.splitlines()[0] == "gpu: max_time is 1d in the profile, and 8h here"
+    assert done.stdout.splitlines()[0] == "gpu: max_time is 1d in the profile, 8h in the scheduler"
 
 
 def test_site_init_writes_a_profile_from_pbs(place: Place) -> None:

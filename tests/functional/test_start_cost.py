@@ -50,7 +50,7 @@ HEAVY = {
         "kedge.errors",
     ),
 }
-MODULES = 51  # of kedge
+MODULES = 50  # of kedge
 CALLS = 400  # that name a file of kedge's, of the image or of the container; those of the name service are the host's
 
 

@@ -112,7 +112,7 @@ def test_without_the_registry_the_cached_image_is_pinned(user: User) -> None:
     assert user.run("logs").stdout.endswith("one")
     user.run("cache", "clean", "--force")
     done = user.run("submit", "--wait", "--time", "1m", user.name, "cat", "/mark")
-    assert re.search(r"the job runs \S+app_1\.0@[0-9a-f]{12}\.sif, which may not be what", done.stderr)
+    assert re.search(r"the job runs \S+app_1\.0@[0-9a-f]{12}\.sif, which may be older than", done.stderr)
     assert user.run("logs").stdout.endswith("one")
 
 
@@ -120,7 +120,7 @@ def test_without_the_registry_and_a_cache_the_job_may_still_pull(user: User) -> 
     user.run("cache", "clean", "--force")
     user.registry.__exit__(None, None, None)
     done = user.run("submit", "--dry-run", "--pull", "in-job", user.name, "cat", "/mark")
-    assert f"the job runs whatever {user.name} means when the image is pulled" in done.stderr
+    assert f"the tag is not pinned: the job runs {user.name} as it is when pulled" in done.stderr
     assert f'"$image" {user.name}\n' in done.stdout
     refused = user.run("submit", user.name, "cat", "/mark", check=False)
     assert refused.returncode != 0

@@ -16,7 +16,7 @@ from kedge.errors import UnknownGpu, WillNotRun
 from kedge.jobs.records import Records
 from kedge.model.job import Job
 from kedge.model.site import Queue, Site
-from kedge.ops.jobs.clusters import Cluster
+from kedge.ops.jobs.cluster import Cluster
 from kedge.ops.jobs.submit import plan_submit
 from kedge.schedulers.choose import find_backend
 from kedge.settings import Settings
@@ -96,7 +96,7 @@ def test_threads_image_and_queue_are_checked_together(tmp_path: Path) -> None:
     with pytest.raises(WillNotRun) as caught:
         plan_submit(job, cluster, Settings.load({}, environ), environ, str(tmp_path))
     assert caught.value.message == f"{image} does not run on Tesla P100: it has no kernels for that GPU"
-    assert "names images that fit" in (caught.value.hint or "")
+    assert "List images that fit: " in (caught.value.hint or "")
     env = 'export CUDA_VERSION=12.6.3\nexport TORCH_CUDA_ARCH_LIST="7.0 7.5 8.0 8.6 9.0+PTX"\n'
     with pytest.raises(WillNotRun, match=r"Tesla P100-PCIE-16GB \(compute capability 6\.0\) is older than all GPUs"):
         start(make_node("570.124.06", "Tesla P100-PCIE-16GB"), make_image(env=env))

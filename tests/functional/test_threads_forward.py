@@ -12,7 +12,7 @@ from kedge.compat.error_messages import find_clues
 from kedge.compat.verdict import MINOR, NATIVE, NO
 from kedge.doctor.finding import WARNING
 from kedge.doctor.gpu.fabric import check_fabric
-from kedge.doctor.gpu.libraries import check_libraries
+from kedge.doctor.gpu.nvidia.libraries import check_libraries
 from kedge.doctor.surroundings import Surroundings
 from kedge.errors import WillNotRun
 from kedge.ops.explain.explain import Explanation

@@ -122,7 +122,7 @@ def test_threads_empty_libcuda_in_an_image(tmp_path: Path) -> None:
 def test_threads_forgotten_nv_is_said() -> None:
     host = make_node("535.104.05", A100, environ={"CUDA_VISIBLE_DEVICES": "0"})
     [said] = plan_devices(RunOptions(), host, make_image()).warnings
-    assert said.endswith("without --nv it is not to be seen inside: add --nv.")
+    assert said.endswith("add --nv to see it inside the container.")
 
 
 @about(41)
@@ -147,4 +147,4 @@ def test_threads_libraries_are_there_and_no_gpu_is() -> None:
     refused = start(make_host(tree, refused=("/dev/nvidia0",)))
     assert "you may not use them (no permission for /dev/nvidia0)" in refused.warnings[0]
     del tree["/dev/nvidia-uvm"]
-    assert "/dev/nvidia-uvm is not there, and CUDA does not start without it." in start(make_host(tree)).warnings[0]
+    assert "/dev/nvidia-uvm is missing, and CUDA does not start without it." in start(make_host(tree)).warnings[0]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kedge.compat.error_messages import find_clues
 from kedge.doctor.finding import WARNING
-from kedge.doctor.gpu.driver import check_selection
+from kedge.doctor.gpu.nvidia.selection import check_selection
 from kedge.doctor.surroundings import Surroundings
 from kedge.runtime.facts import Additions
 from kedge.settings import Settings

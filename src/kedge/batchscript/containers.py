@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from kedge.batchscript.option_tables import SLURM_FLAGS, SLURM_OPTIONAL, SLURM_VALUES
 from kedge.batchscript.script import ContainerCall
 from kedge.batchscript.shell import KEYWORDS, Command, Word
+from kedge.schedulers.launchers import list_launchers
+from kedge.schedulers.slurm.options import FLAGS, OPTIONAL, VALUES
 
-LAUNCHERS = ("srun", "mpirun", "mpiexec", "ibrun", "torchrun", "jsrun", "aprun", "orterun", "prun", "pbsdsh", "blaunch")
+_LAUNCHERS = list_launchers("tasks")
 SINGULARITY = ("singularity", "apptainer", "kedge", "singularity-ce")
 _VERBS = ("exec", "run", "shell", "test", "start")
 # options of apptainer and singularity that are followed by a value
@@ -49,7 +50,7 @@ def find_containers(commands: Iterable[Command]) -> tuple[ContainerCall, ...]:
 
 def find_launchers(commands: Iterable[Command]) -> tuple[Command, ...]:
     """The commands that start others on nodes or tasks."""
-    return tuple(each for each in commands if any(word.text in LAUNCHERS for word in skip_prefix(each.words)[:1]))
+    return tuple(each for each in commands if any(word.text in _LAUNCHERS for word in skip_prefix(each.words)[:1]))
 
 
 def find_modules(commands: Iterable[Command]) -> tuple[tuple[int, str], ...]:
@@ -210,8 +211,8 @@ def _read_pyxis(command: Command, words: Sequence[Word]) -> ContainerCall | None
 
 def _srun_wants_value(name: str) -> bool:
     if name.startswith("--"):
-        return name in SLURM_VALUES or name in ("--mpi", "--cpu-bind", "--gpu-bind", "--label-width")
-    letters = {letter for table in (SLURM_FLAGS, SLURM_OPTIONAL) for letter in table.values()} | {"l", "u"}
+        return name in VALUES or name in ("--mpi", "--cpu-bind", "--gpu-bind", "--label-width")
+    letters = {letter for table in (FLAGS, OPTIONAL) for letter in table.values()} | {"l", "u"}
     return len(name) == 2 and name[1] not in letters
 
 

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from kedge.batchscript.convert_body import convert_body
-from kedge.batchscript.directives import HETEROGENEOUS, read_request
-from kedge.batchscript.request import Left, ScriptRequest
-from kedge.batchscript.script import PREFIXES, READ, TITLES, BatchScript
+from kedge.batchscript.read_request import read_request
+from kedge.batchscript.script import BatchScript
 from kedge.batchscript.secret_text import mask_secrets
 from kedge.batchscript.variables import find_own_names
 from kedge.errors import InvalidJob
 from kedge.frozen import replace
 from kedge.model.job import Job
 from kedge.model.site import Site
+from kedge.schedulers.choose import find_facts
+from kedge.schedulers.script_request import Left, ScriptRequest
 
 _SAME = """name nodes tasks tasks_per_node cpus_per_task gpu_type memory memory_per_cpu memory_per_gpu time exclusive
 account queue qos reservation constraint array dependencies begin mail mail_on output error directory environment"""
@@ -71,19 +72,20 @@ def convert_script(script: BatchScript, *, target: str = "", site: Site | None =
 
 
 def _refuse(script: BatchScript) -> None:
-    if script.scheduler not in READ:
-        title, prefix = TITLES[script.scheduler], PREFIXES[script.scheduler]
+    language = script.language
+    if not language.is_read:
+        title, prefix = language.facts.title, language.facts.prefix
         raise InvalidJob(
             f"kedge cannot convert a script for {title}: it does not read {prefix} lines",
             context={"scheduler": title},
             hint=f"replace the {prefix} lines by #SBATCH, #PBS or #$ lines that ask for the same",
         )
-    between = next((each for each in script.live if each.option in HETEROGENEOUS), None)
+    between = next((each for each in script.live if each.option in language.separators), None)
     if between is not None:
         raise InvalidJob(
             f"kedge cannot describe a heterogeneous job: line {between.line} begins a second part",
             context={"line": str(between.line), "directive": between.raw.strip()},
-            hint="submit it with sbatch, or split it into one job for each part",
+            hint=f"submit it with {language.facts.submit}, or split it into one job for each part",
         )
 
 
@@ -130,7 +132,7 @@ def _drop_local(fields: dict[str, Any], request: ScriptRequest, target: str, sit
         value = fields.pop(key)
         shown = ", ".join(each.job for each in value) if key == "dependencies" else value
         left.append(
-            Left(request.line(key), "", f"{what} is of another cluster than {TITLES.get(target, target)}: {shown}")
+            Left(request.line(key), "", f"{what} is of another cluster than {find_facts(target).title}: {shown}")
         )
     return left
 
@@ -141,7 +143,7 @@ def _find_foreign(script: BatchScript, fields: dict[str, Any], target: str) -> l
     left = []
     for name in find_own_names(script.scheduler, words):
         line = next((number for number, text in script.body if name in text), 1)
-        left.append(Left(line, "", f"{TITLES.get(target, target)} does not set {name}, which the job uses"))
+        left.append(Left(line, "", f"{find_facts(target).title} does not set {name}, which the job uses"))
     return left
 
 

@@ -19,13 +19,15 @@ from kedge.batchscript.doubts import (
     is_only_arguments,
     sets_arguments,
 )
-from kedge.batchscript.request import Left, ScriptRequest
 from kedge.batchscript.script import BatchScript, ContainerCall
 from kedge.batchscript.shell import KEYWORDS, Command, Word
 from kedge.batchscript.variables import find_names, find_values, resolve_word, resolve_words, uses_arguments
 from kedge.model.job import Parallel
+from kedge.schedulers.choose import list_facts
+from kedge.schedulers.script_request import Left, ScriptRequest
 
-_SUBMIT_FOLDER = re.compile(r"\"?\$\{?(SLURM_SUBMIT_DIR|PBS_O_WORKDIR|SGE_O_WORKDIR)\}?\"?/?\Z")
+_SUBMIT_DIRECTORIES = "|".join(filter(None, (facts.submit_directory for facts in list_facts())))
+_SUBMIT_FOLDER = re.compile(rf"\"?\$\{{?({_SUBMIT_DIRECTORIES})\}}?\"?/?\Z")
 _RENDEZVOUS = re.compile(r"\s*(?:export\s+)?(?:MASTER_ADDR|MASTER_PORT|WORLD_SIZE)=[^;&|]*(?:\|[^;&]*)?\Z")
 _ASSIGNMENT = re.compile(r"\s*([A-Za-z_]\w*)=(?:[\w./:@+,${}-]*|\"[\w./:@+,$ {}-]*\"|'[^']*')\s*(?:(?<=\s)#.*)?\Z")
 _MOST_COMMANDS = 1000  # among which exports are told apart

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kedge.batchscript import request_slurm
-from kedge.batchscript.option_tables import cut_options
-from kedge.batchscript.request import Left, ScriptRequest
-from kedge.batchscript.script import ContainerCall, Directive
+from kedge.batchscript.script import ContainerCall
 from kedge.batchscript.shell import Word
 from kedge.batchscript.variables import find_names, find_own_names, resolve_word
 from kedge.model.job import Parallel
+from kedge.schedulers.directive import Directive
+from kedge.schedulers.script_request import Left, ScriptRequest
+from kedge.schedulers.slurm.language import LANGUAGE
+from kedge.schedulers.slurm.script_reader import READERS
 
 _SRUN_SIZES = {
     "--ntasks": "tasks",
@@ -86,7 +87,7 @@ def _resolve(call: ContainerCall, request: ScriptRequest, values: Mapping[str, s
 
 def _read_srun(call: ContainerCall, words: Sequence[str], request: ScriptRequest) -> Launch | None:
     launch = Launch(Parallel.TASKS, "srun")
-    for option in cut_options("slurm", words):
+    for option in LANGUAGE.cut_all(words):
         shown = option.name if option.value is None else f"{option.name}={option.value}"
         if not option.name or not option.name.startswith("-"):
             return None
@@ -105,9 +106,9 @@ def _add_size(call: ContainerCall, request: ScriptRequest, name: str, value: str
     if "$" in value:  # it repeats what the directives say: --ntasks=$SLURM_NTASKS
         return
     before = request.get(key)
-    directive = Directive(call.line, call.source.source, "slurm", name, value)
+    directive = Directive(call.line, call.source.source, LANGUAGE.name, name, value)
     try:
-        request_slurm.READERS[name](request, directive, value)
+        READERS[name](request, directive, value)
     except ValueError:
         launch.left.append(Left(call.line, "", f"the option of srun is not carried over: {name}={value}"))
         return

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kedge.batchscript.request import ScriptRequest
 from kedge.batchscript.script import BatchScript
 from kedge.frozen import JsonValue
 from kedge.model.site import Queue, Site
+from kedge.schedulers.script_request import ScriptRequest
 
 
 class Severity(StrEnum):

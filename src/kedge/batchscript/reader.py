@@ -4,26 +4,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from kedge.batchscript.containers import find_containers, find_launchers, find_modules
-from kedge.batchscript.option_tables import CutOption, cut_options
-from kedge.batchscript.script import PREFIXES, TITLES, BatchScript, Directive
+from kedge.batchscript.script import BatchScript
 from kedge.batchscript.shell import Command, find_commands, read_commands
-
-# a line that is, or was meant as, a directive; what sbatch reads begins in the first column and in capitals
-_LINE = re.compile(r"^(?P<lead>[ \t]*)(?P<hash>#+)(?P<gap>[ \t]*)(?P<word>SBATCH|PBS|BSUB|flux:|\$)(?P<rest>.*)$", re.I)
-_GRIDENGINE = re.compile(r"#\$[ \t]*-[A-Za-z]")
-_SCHEDULER = {"SBATCH": "slurm", "PBS": "pbs", "BSUB": "lsf", "FLUX:": "flux", "$": "gridengine"}
-_TRACES = {
-    "slurm": re.compile(r"\bSLURM_\w+|\bsrun\b|\bscontrol\b|\bibrun\b|\bsbcast\b"),
-    "pbs": re.compile(r"\bPBS_\w+|\bpbsdsh\b"),
-    "gridengine": re.compile(r"\bSGE_\w+|\bPE_HOSTFILE\b|\bNSLOTS\b|\bqrsh\b"),
-    "lsf": re.compile(r"\bLSB_\w+|\bblaunch\b"),
-}
-# what sbatch reads besides its own, unless it is told --ignore-pbs
-_ALSO_READ = {"slurm": ("pbs", "lsf")}
+from kedge.schedulers.choose import find_language, list_languages
+from kedge.schedulers.directive import CutOption, Directive
+from kedge.schedulers.language import Language, LineEnd
 
 
 def read_script(text: str) -> BatchScript:
@@ -34,12 +23,16 @@ def read_script(text: str) -> BatchScript:
     text = text.replace("\r\n", "\n").rstrip("\r")
     lines = text.split("\n")
     inner = _find_inner(lines)
-    # only Grid Engine looks for directives in the texts of here documents, too
-    found = [each for each in _find_directives(lines) if each.line not in inner or each.scheduler == "gridengine"]
-    scheduler, reason = _guess_scheduler(found, text)
-    continued = set(_find_continued(lines))
-    end = _find_first_command(lines, continued, scheduler)
-    directives = tuple(_judge(each, scheduler, end) for each in found)
+    languages = {language.name: language for language in list_languages()}
+    found = [
+        directive
+        for directive in _find_directives(lines, languages.values())
+        if directive.line not in inner or languages[directive.scheduler].reads_inner_texts
+    ]
+    scheduler, reason = _guess_scheduler(found, text, languages)
+    continued = set(_find_continued(lines, languages.values()))
+    end = _find_first_command(lines, continued, languages[scheduler])
+    directives = tuple(_judge(directive, languages[scheduler], end) for directive in found)
     taken = {each.line for each in directives if each.is_live} | continued
     body = _find_body(lines, taken)
     commands = _find_commands(lines, body[0][0], taken) if body else ()
@@ -60,11 +53,11 @@ def read_script(text: str) -> BatchScript:
     )
 
 
-def split_directive(scheduler: str, text: str) -> tuple[list[str], str, str]:
+def split_directive(language: Language, text: str) -> tuple[list[str], str, str]:
     """The words of a directive's line, the comment behind them, and what is wrong.
 
-    All cut at blanks and know both kinds of quotes. sbatch and Grid Engine begin a comment at any `#`, even inside a
-    word (sbatch takes `\\#` for one that is meant); PBS knows no comments there, and a backslash is the shell's.
+    All schedulers cut at blanks and know both kinds of quotes. Where there are comments, they begin at any `#`, even
+    inside a word; `\\#` is one that is meant.
     """
     words: list[str] = []
     current: list[str] | None = None  # no list: between words
@@ -78,10 +71,10 @@ def split_directive(scheduler: str, text: str) -> tuple[list[str], str, str]:
             current = _extend(current, character)
         elif character in "'\"":
             quote, current = character, _extend(current, "")
-        elif character == "\\" and (scheduler == "pbs" or text[position : position + 1] == "#"):
+        elif character == "\\" and (language.has_escapes or text[position : position + 1] == "#"):
             current = _extend(current, text[position : position + 1])
             position += 1
-        elif character == "#" and scheduler != "pbs":
+        elif character == "#" and language.has_comments:
             return [*words, *_close(current)], text[position - 1 :], ""
         elif character.isspace():
             words += _close(current)
@@ -101,22 +94,39 @@ def _close(word: list[str] | None) -> list[str]:
     return [] if word is None else ["".join(word)]
 
 
-def _find_directives(lines: list[str]) -> Iterator[Directive]:
-    is_gridengine = any(_GRIDENGINE.match(line) for line in lines)
+def _find_directives(lines: list[str], languages: Iterable[Language]) -> Iterator[Directive]:
+    """Lines that are, or were meant as, directives of any scheduler."""
+    by_word = {language.facts.prefix[1:].upper(): language for language in languages if language.facts.prefix}
+    words = "|".join(map(re.escape, by_word))
+    pattern = re.compile(rf"^(?P<lead>[ \t]*)(?P<hash>#+)(?P<gap>[ \t]*)(?P<word>{words})(?P<rest>.*)$", re.I)
+    absent = {
+        language.name
+        for language in by_word.values()
+        if language.pattern is not None and not any(language.pattern.match(line) for line in lines)
+    }
     for number, line in enumerate(lines, 1):
-        match = _LINE.match(line)
+        match = pattern.match(line)
         if match is None or (number == 1 and line.startswith("#!")):
             continue
-        scheduler = _SCHEDULER[match["word"].upper()]
-        reason = _find_reason(match, scheduler)
-        if scheduler == "gridengine" and (reason or not is_gridengine):
-            continue  # `#$` is short, and elsewhere begins an ordinary comment, such as `#$HOME is ...`
-        if reason and not match["rest"].lstrip().startswith(("-", "hetjob", "packjob")):
+        language = by_word[match["word"].upper()]
+        reason = _find_reason(match, language)
+        if language.name in absent or (reason and language.pattern is not None):
+            continue
+        if reason and not match["rest"].lstrip().startswith(("-", *language.separators)):
             continue  # prose that mentions the word
-        words, _, problem = split_directive(scheduler, _find_rest(lines, number, match["rest"], scheduler))
-        options = cut_options(scheduler, words) if not problem else [CutOption("", None, problem)]
-        for each in _join_words(scheduler, options):
-            yield Directive(number, line, scheduler, each.name, each.value, not reason, reason, each.problem)
+        options = _cut_directive(language, _find_rest(lines, number, match["rest"], language))
+        for option in options:
+            yield Directive(number, line, language.name, option.name, option.value, not reason, reason, option.problem)
+
+
+def _cut_directive(language: Language, text: str) -> list[CutOption]:
+    words, _, problem = split_directive(language, text)
+    if problem:
+        return [CutOption("", None, problem)]
+    return [
+        CutOption(option.value) if not option.name and option.value in language.separators else option
+        for option in language.cut_all(words)
+    ]
 
 
 def _find_inner(lines: list[str]) -> frozenset[int]:
@@ -125,77 +135,76 @@ def _find_inner(lines: list[str]) -> frozenset[int]:
     return frozenset() if first is None else read_commands("\n".join(lines[first - 1 :]), first)[1]
 
 
-def _find_rest(lines: list[str], number: int, rest: str, scheduler: str) -> str:
-    """What stands behind the prefix: sbatch overlooks a backslash at the end, PBS goes on in the next line."""
-    while rest.rstrip().endswith("\\") and scheduler != "gridengine":
+def _find_rest(lines: list[str], number: int, rest: str, language: Language) -> str:
+    """What stands behind the prefix, with the lines in which it goes on."""
+    while rest.rstrip().endswith("\\") and language.line_end is not LineEnd.KEPT:
         rest = rest.rstrip().removesuffix("\\")
-        if scheduler != "pbs" or number >= len(lines):
+        if language.line_end is LineEnd.DROPPED or number >= len(lines):
             break
         rest += lines[number]
         number += 1
     return rest
 
 
-def _find_reason(match: re.Match[str], scheduler: str) -> str:
-    if match["lead"] and scheduler != "pbs":
+def _find_reason(match: re.Match[str], language: Language) -> str:
+    if match["lead"] and not language.may_be_indented:
         return "it is indented: a directive begins in the first column"
-    if match["hash"] != "#" or (match["gap"] and scheduler != "flux"):
+    if match["hash"] != "#" or (match["gap"] and not language.may_have_gap):
         return "it is a comment"
-    if scheduler not in ("gridengine", "flux") and match["word"] != match["word"].upper():
-        return f"{PREFIXES[scheduler]} is written in capitals"
+    if not language.has_any_case and match["word"] != match["word"].upper():
+        return f"{language.facts.prefix} is written in capitals"
     return ""
 
 
-def _join_words(scheduler: str, options: list[CutOption]) -> Iterator[CutOption]:
-    for each in options:
-        if scheduler == "slurm" and each.value in ("hetjob", "packjob") and not each.name:
-            yield CutOption(each.value)
-        else:
-            yield each
-
-
-def _guess_scheduler(found: list[Directive], text: str) -> tuple[str, str]:
-    counts: dict[str, int] = {}
-    for each in found:
-        counts[each.scheduler] = counts.get(each.scheduler, 0) + (100 if each.is_live else 1)
-    if counts:
-        best = max(counts, key=lambda name: (counts[name], name == "slurm"))
-        return best, f"of its {PREFIXES[best]} lines"
-    traces = {name: set(pattern.findall(text)) for name, pattern in _TRACES.items()}
+def _guess_scheduler(found: list[Directive], text: str, languages: Mapping[str, Language]) -> tuple[str, str]:
+    """The scheduler of most directives, else the one whose names the script uses most; the first of equals."""
+    counts = dict.fromkeys(languages, 0)
+    for directive in found:
+        counts[directive.scheduler] += 100 if directive.is_live else 1
+    best = max(counts, key=lambda name: counts[name])
+    if counts[best]:
+        return best, f"of its {languages[best].facts.prefix} lines"
+    traces = {
+        name: set(re.findall(language.facts.traces, text))
+        for name, language in languages.items()
+        if language.facts.traces
+    }
     best = max(traces, key=lambda name: len(traces[name]))
     if traces[best]:
         return best, f"it mentions {sorted(traces[best])[0]}"
     return "local", "it has no directives, and mentions no scheduler"
 
 
-def _find_continued(lines: list[str]) -> Iterator[int]:
-    """The lines that belong to a PBS directive before them, which ended with a backslash."""
+def _find_continued(lines: list[str], languages: Iterable[Language]) -> Iterator[int]:
+    """The lines that belong to a directive before them, which ended with a backslash."""
+    prefixes = tuple(language.facts.prefix for language in languages if language.line_end is LineEnd.JOINED)
     is_open = False
     for number, line in enumerate(lines, 1):
         if is_open:
             yield number
-        is_open = line.rstrip().endswith("\\") and (is_open or line.lstrip().startswith(PREFIXES["pbs"]))
+        is_open = line.rstrip().endswith("\\") and (is_open or line.lstrip().startswith(prefixes))
 
 
-def _find_first_command(lines: list[str], continued: set[int], scheduler: str) -> int:
+def _find_first_command(lines: list[str], continued: set[int], language: Language) -> int:
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith("#") or number in continued:
             continue
-        if scheduler == "pbs" and line.startswith(":"):  # which PBS overlooks
+        if language.ignores and line.startswith(language.ignores):
             continue
         return number
     return len(lines) + 1
 
 
-def _judge(directive: Directive, scheduler: str, first_command: int) -> Directive:
+def _judge(directive: Directive, language: Language, first_command: int) -> Directive:
     """Whether the scheduler that the script is for reads this directive, at this place."""
     if not directive.is_live:
         return directive
-    if directive.scheduler != scheduler and directive.scheduler not in _ALSO_READ.get(scheduler, ()):
-        reason = f"{TITLES[scheduler]} does not read {PREFIXES[directive.scheduler]} lines"
-        return replace(directive, is_live=False, reason=reason)
-    if directive.line > first_command and scheduler != "gridengine":  # which reads them to the last line
-        reason = f"{TITLES[scheduler]} stops reading directives at the first command, in line {first_command}"
+    title = language.facts.title
+    if directive.scheduler not in (language.name, *language.also_reads):
+        prefix = find_language(directive.scheduler).facts.prefix
+        return replace(directive, is_live=False, reason=f"{title} does not read {prefix} lines")
+    if directive.line > first_command and not language.reads_to_end:
+        reason = f"{title} stops reading directives at the first command, in line {first_command}"
         return replace(directive, is_live=False, reason=reason)
     return directive
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kedge.batchscript import rules_body, rules_conflict, rules_form, rules_request, rules_site
-from kedge.batchscript.directives import read_request
+from kedge.batchscript import rules_body, rules_form, rules_request, rules_site, rules_slurm
 from kedge.batchscript.findings import Case, ScriptFinding, ScriptRule
+from kedge.batchscript.read_request import read_request
 from kedge.batchscript.script import BatchScript
 from kedge.batchscript.secret_text import mask_secrets
 from kedge.model.site import Site
@@ -15,7 +15,7 @@ from kedge.model.site import Site
 RULES: tuple[ScriptRule, ...] = (
     *rules_form.RULES,
     *rules_request.RULES,
-    *rules_conflict.RULES,
+    *rules_slurm.RULES,
     *rules_site.RULES,
     *rules_body.RULES,
 )

@@ -6,20 +6,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from kedge.batchscript.containers import SINGULARITY, find_pulls, skip_prefix
+from kedge.batchscript.containers import SINGULARITY, find_pulls
 from kedge.batchscript.findings import Case, CheckResult, ScriptRule, Severity
-from kedge.batchscript.option_tables import CutOption, cut_options
 from kedge.batchscript.script import ContainerCall
 from kedge.batchscript.secret_text import has_secret
 from kedge.batchscript.shell import find_commands
 from kedge.batchscript.variables import find_values, resolve_word
+from kedge.model.job import LAUNCHERS
+from kedge.schedulers.launchers import list_launchers
 
-_NODE_RANK = re.compile(r"(?:NODE_RANK=|--node_rank[= ]|--node-rank[= ]|--machine_rank[= ])[\"'\\]*\$\{?SLURM_PROCID\b")
 _PORT = re.compile(
     r"(?:\bMASTER_PORT=|--master[_-]port[= ]|--rdzv[_-]endpoint[= ]\S*:|--main_process_port[= ])[\"']?(\d+)\b(?!\$)"
 )
-_OLD = {"SLURM_JOBID": "SLURM_JOB_ID", "SLURM_NODELIST": "SLURM_JOB_NODELIST"}
-_OLD_NAMES = re.compile(r"\$\{?(" + "|".join(_OLD) + r")\b")
 _PLACEHOLDER = re.compile(r"(?<![<>&\w])<[A-Za-z](?:[\w .-]{0,30}\w)?>(?=[\s:/,;'\".]|$)")
 # lines whose angle brackets are meant: messages, patterns, includes, tags
 _BRACKETS = re.compile(r"\s*(?:echo|printf|sed|grep|egrep|awk|perl|tee|cat|[%#]include|<)|.*(?:</|/>)")
@@ -35,12 +33,7 @@ _COMMENT = re.compile(r"(?:^|(?<=\s))#.*")
 _MOST_CALLS = 100  # whose images are looked for
 # GPUs of AMD: images for them bring what they need, and singularity shows all devices anyway
 _AMD = re.compile(r"rocm|ROCR_|HIP_VISIBLE|MIOPEN|\blumi\b|mi[23]\d\d[ax]?\b|\b(?:standard|small|dev)-g\b", re.I)
-# programs for which one CPU is enough
-_SMALL = (
-    "cat chmod cp date df echo env free hostname id ip ls mkdir mv nvidia-smi printenv printf pwd rm sleep true uname"
-)
 _GPU_OPTIONS = re.compile(r"--gpus|--gres|--gpu-bind|--tres-per|-G")
-_LAUNCHED = ("mpirun", "mpiexec", "orterun", "horovodrun")
 _REMOTE = ("docker://", "oras://", "library://", "shub://", "http://", "https://")
 
 
@@ -72,23 +65,12 @@ def _may_have_gpus(case: Case) -> bool:
     if any(_GPU_OPTIONS.match(each.option) for each in case.script.live):  # in a way that is not understood
         return True
     return case.queue is None and (
-        case.script.scheduler != "slurm" or {"queue", "constraint"} & set(case.request.asked) != set()
+        not case.script.language.has_gpu_options or {"queue", "constraint"} & set(case.request.asked) != set()
     )
 
 
-def _check_node_rank(case: Case) -> Iterator[CheckResult]:
-    if case.request.tasks_per_node < 2:
-        return
-    for number, line in _code(case):
-        if _NODE_RANK.search(line):
-            yield CheckResult(
-                number,
-                f"SLURM_PROCID counts tasks, and each node has {case.request.tasks_per_node}: it is no node rank",
-            )
-
-
 def _check_port(case: Case) -> Iterator[CheckResult]:
-    for number, line in _code(case):
+    for number, line in list_code(case):
         if (found := _PORT.search(line)) and found[1] != "0":
             yield CheckResult(
                 number, f"the port {found[1]} is fixed: two jobs on one node collide there, and one of them hangs"
@@ -100,7 +82,7 @@ def _check_inner_mpi(case: Case) -> Iterator[CheckResult]:
         return
     for call in case.script.containers:
         names = [word.text.rpartition("/")[2] for word in call.command[:1]]
-        if names and names[0] in _LAUNCHED and not call.launcher:
+        if names and names[0] in list_launchers("ranks") and not call.launcher:
             yield CheckResult(
                 call.line,
                 f"{names[0]} runs inside one container, and cannot start ranks on the other "
@@ -113,50 +95,12 @@ def _check_first_node(case: Case) -> Iterator[CheckResult]:
     script = case.script
     if case.request.nodes < 2 or script.launchers or not script.containers:
         return
-    if re.search(r"\b(srun|ibrun|mpirun|mpiexec|ssh|pbsdsh|qrsh|clush|pdsh)\b", script.text):
+    if re.search(rf"\b({'|'.join(list_launchers('nodes'))})\b", script.text):
         return
     call = script.containers[0]
     yield CheckResult(
         call.line, f"{case.request.nodes} nodes are asked for, and the container runs on the first one only"
     )
-
-
-def _check_srun_cpus(case: Case) -> Iterator[CheckResult]:
-    """One task alone gets all CPUs of the step, whatever it asks for: tried with srun 22.05."""
-    if (case.request.number("cpus_per_task") or 1) < 2 or case.script.scheduler != "slurm":
-        return
-    if re.search(r"SRUN_CPUS_PER_TASK|\bOMP_NUM_THREADS=1\b", case.script.text):
-        return  # it is said, or one CPU is enough
-    for command in case.script.launchers:
-        words = [word.text for word in skip_prefix(command.words)]
-        if words[0] == "srun" and _lacks_cpus(words[1:], case.request.tasks_per_node):
-            message = "srun of Slurm 22.05 to 23.02 forgets --cpus-per-task: where tasks are bound, each gets one CPU"
-            yield CheckResult(command.line, message)
-            return
-
-
-def _lacks_cpus(words: list[str], tasks_per_node: int) -> bool:
-    """Whether srun starts several tasks of a program that needs CPUs, and says nothing of CPUs."""
-    options = _own_options(words)
-    names = {option.name: option.value for option in options}
-    if names.keys() & {"--cpus-per-task", "--exclusive", "--exact", "--overlap"}:
-        return False
-    if names.get("--ntasks-per-node", names.get("--ntasks", "")) == "1" or tasks_per_node < 2:
-        return False
-    if re.search(r"--cpu[-_]bind[= ]\S*(?:none|no\b|mask|map)", " ".join(words)):
-        return False  # it says itself which CPUs each task gets
-    program = next((option.value or "" for option in cut_options("slurm", words)[len(options) :]), "")
-    if program in ("bash", "sh"):
-        inner = words[words.index(program) + 1 :]
-        program = next(iter(inner[1].split()), "") if inner[:1] == ["-c"] and inner[1:] else program
-    program = program.rpartition("/")[2]
-    return bool(program) and not program.startswith("$") and program not in _SMALL.split()
-
-
-def _own_options(words: list[str]) -> list[CutOption]:
-    """The options before the program that srun starts."""
-    options = cut_options("slurm", words)
-    return options[: next((index for index, option in enumerate(options) if not option.name), len(options))]
 
 
 def _check_placeholders(case: Case) -> Iterator[CheckResult]:
@@ -182,15 +126,6 @@ def _drop_messages(line: str) -> str:
             if _MARK.fullmatch(word.raw) or (shows and word.raw[:1] in ("'", '"')):
                 line = line.replace(word.raw, " ")
     return line
-
-
-def _check_old_names(case: Case) -> Iterator[CheckResult]:
-    seen = set()
-    for number, line in _code(case):
-        for name in _OLD_NAMES.findall(line):
-            if name not in seen:
-                seen.add(name)
-                yield CheckResult(number, f"{name} is an old name", f"write {_OLD[name]}")
 
 
 def _check_image(case: Case) -> Iterator[CheckResult]:
@@ -221,7 +156,7 @@ def _check_remote_image(case: Case) -> Iterator[CheckResult]:
     for call in case.script.containers:
         if call.program == "srun" or call.image is None or not call.image.text.startswith(_REMOTE):
             continue
-        launched = bool(call.launcher) and call.launcher[0].text in ("srun", "mpirun", "mpiexec", "ibrun")
+        launched = bool(call.launcher) and call.launcher[0].text in LAUNCHERS
         many = "array" in case.request.asked or (launched and (case.request.tasks_per_node * case.request.nodes) > 1)
         if many:
             yield CheckResult(call.line, f"every task gets {call.image.text} from the network, all at once")
@@ -253,7 +188,8 @@ def _check_secrets(case: Case) -> Iterator[CheckResult]:
             )
 
 
-def _code(case: Case) -> Iterator[tuple[int, str]]:
+def list_code(case: Case) -> Iterator[tuple[int, str]]:
+    """The lines of the script that are no comments."""
     return ((number, line) for number, line in case.script.body if not line.lstrip().startswith("#"))
 
 
@@ -271,13 +207,6 @@ RULES = (
         "a container is started with --nv, and the job asks for no GPU",
         "ask for GPUs, or leave --nv out",
         _check_needless_nv,
-    ),
-    ScriptRule(
-        "wrong-node-rank",
-        Severity.WARNING,
-        "NODE_RANK is taken from SLURM_PROCID, with several tasks per node",
-        "write SLURM_NODEID",
-        _check_node_rank,
     ),
     ScriptRule(
         "fixed-port",
@@ -301,20 +230,12 @@ RULES = (
         _check_first_node,
     ),
     ScriptRule(
-        "srun-forgets-cpus",
-        Severity.WARNING,
-        "srun of Slurm 22.05 to 23.02 does not take --cpus-per-task over from sbatch",
-        'write srun --cpus-per-task="$SLURM_CPUS_PER_TASK"',
-        _check_srun_cpus,
-    ),
-    ScriptRule(
         "placeholder",
         Severity.WARNING,
         "a name in angle brackets, such as <user>, that was to be replaced",
         "write your own there",
         _check_placeholders,
     ),
-    ScriptRule("old-variable", Severity.NOTE, "old names of Slurm's variables", "use the new name", _check_old_names),
     ScriptRule(
         "missing-image", Severity.WARNING, "the image file is not there", "pull it before submitting", _check_image
     ),

@@ -6,44 +6,37 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kedge.batchscript.directives import HETEROGENEOUS
 from kedge.batchscript.findings import Case, CheckResult, ScriptRule, Severity
-from kedge.batchscript.option_tables import SLURM_ADDED, SLURM_OPTIONS, SLURM_RENAMED, SRUN_ONLY
 from kedge.batchscript.reader import split_directive
-from kedge.batchscript.request import show_option
-from kedge.batchscript.script import PREFIXES, READ, TITLES, Directive
-from kedge.batchscript.slurm_values import MAIL_TYPES
 from kedge.model.nearest import propose
+from kedge.schedulers.choose import find_language
+from kedge.schedulers.directive import Directive, show_option
 
 _EXPANDED = re.compile(r"\$[A-Za-z_{(]|`|^~")
-# what Grid Engine and PBS do replace in the names of files
-_PSEUDO = re.compile(r"\$\{?(HOME|USER|JOB_ID|JOB_NAME|HOSTNAME|TASK_ID|PBS_JOBID|PBS_JOBNAME)\b\}?|^~(?=/)")
 _DASHES = re.compile(r"(?:^|\s)([\u2010-\u2015\u2212]+-?|-[\u2010-\u2015\u2212]+)(?=\w)")
-_SUBMIT = {"slurm": "sbatch", "gridengine": "qsub", "pbs": "qsub", "lsf": "bsub", "flux": "flux batch"}
-_REPEATABLE = ("--mail-type", "--comment", "--signal", "--exclude")  # mail adds up
 
 
 def _submit(case: Case) -> str:
-    return _SUBMIT.get(case.script.scheduler, "the scheduler")
+    return case.script.language.facts.submit or "the scheduler"
 
 
 def _check_supported(case: Case) -> Iterator[CheckResult]:
-    scheduler = case.script.scheduler
-    if scheduler not in READ:
-        prefix = PREFIXES[scheduler]
-        line = next((each.line for each in case.script.directives if each.scheduler == scheduler), 1)
-        yield CheckResult(line, f"kedge does not support {TITLES[scheduler]}: it did not check the {prefix} lines")
+    language = case.script.language
+    if not language.is_read:
+        title, prefix = language.facts.title, language.facts.prefix
+        line = next((each.line for each in case.script.directives if each.scheduler == language.name), 1)
+        yield CheckResult(line, f"kedge does not support {title}: it did not check the {prefix} lines")
 
 
 def _check_shebang(case: Case) -> Iterator[CheckResult]:
-    if case.script.scheduler == "slurm" and not case.script.shebang and not case.script.has_mark:
-        yield CheckResult(1, "sbatch refuses a script whose first line does not begin with #!")
+    if case.script.language.needs_shebang and not case.script.shebang and not case.script.has_mark:
+        yield CheckResult(1, f"{_submit(case)} refuses a script whose first line does not begin with #!")
 
 
 def _check_dos(case: Case) -> Iterator[CheckResult]:
     if not case.script.dos_line:
         return
-    if case.script.scheduler in ("slurm", "pbs"):
+    if case.script.language.refuses_dos:
         yield CheckResult(case.script.dos_line, f"the line ends as in DOS, with \\r\\n, which {_submit(case)} refuses")
     else:
         yield CheckResult(case.script.dos_line, "the line ends as in DOS, with \\r\\n, over which the shell stumbles")
@@ -65,7 +58,9 @@ def _check_after_command(case: Case) -> Iterator[CheckResult]:
 
 def _is_meant(directive: Directive) -> bool:
     """Whether it is a directive, and no comment that begins alike, such as `#PBS_NCPUS=4` or `#SBATCH lines are...`."""
-    return bool(re.match(rf"\s*{re.escape(PREFIXES[directive.scheduler])}\s+(?:-|hetjob|packjob)", directive.raw))
+    language = find_language(directive.scheduler)
+    words = "|".join(("-", *language.separators))
+    return bool(re.match(rf"\s*{re.escape(language.facts.prefix)}\s+(?:{words})", directive.raw))
 
 
 def _check_not_read(case: Case) -> Iterator[CheckResult]:
@@ -81,34 +76,33 @@ def _check_disabled(case: Case) -> Iterator[CheckResult]:
 
 
 def _check_other_scheduler(case: Case) -> Iterator[CheckResult]:
-    own = case.script.scheduler
+    own = case.script.language
     lines: set[tuple[int, str]] = set()
     for each in case.script.directives:
-        if each.scheduler == own or (each.line, each.scheduler) in lines or each.reason == "it is a comment":
+        if each.scheduler == own.name or (each.line, each.scheduler) in lines or each.reason == "it is a comment":
             continue
         lines.add((each.line, each.scheduler))
-        prefix = PREFIXES[each.scheduler]
+        prefix = find_language(each.scheduler).facts.prefix
         if each.is_live:
             yield CheckResult(
                 each.line,
-                f"sbatch reads {prefix} lines too, and takes this one",
-                "delete it, or add #SBATCH --ignore-pbs",
+                f"{_submit(case)} reads {prefix} lines too, and takes this one",
+                f"delete it, or add {own.ignore_others}",
             )
         elif "does not read" in each.reason:
-            yield CheckResult(each.line, f"the script is for {TITLES[own]}, which does not read {prefix} lines")
+            yield CheckResult(each.line, f"the script is for {own.facts.title}, which does not read {prefix} lines")
 
 
 def _check_variables(case: Case) -> Iterator[CheckResult]:
     for each in case.script.live:
         value = each.value or ""
-        if each.scheduler in ("gridengine", "pbs"):
-            value = _PSEUDO.sub("", value) if each.option in ("-o", "-e", "-wd", "-d") else value
+        language = find_language(each.scheduler)
+        is_path = each.option in language.path_options
+        if is_path and language.path_variables:
+            value = language.path_variables.sub("", value)
         if each.option != "--wrap" and _EXPANDED.search(value):
-            remedy = "write the value out, or give it on the command line"
-            if each.option in ("--output", "--error", "--input"):
-                remedy = (
-                    "use sbatch's own patterns (%j the id, %x the name, %u the user), or a path that is written out"
-                )
+            usual = "write the value out, or give it on the command line"
+            remedy = (is_path and language.path_remedy) or usual
             yield CheckResult(
                 each.line, f"nothing is expanded in directives: {_shown(each)} is taken as it stands", remedy
             )
@@ -118,11 +112,12 @@ def _check_hash(case: Case) -> Iterator[CheckResult]:
     """A `#` inside a word, which ends it."""
     seen = set()
     for each in case.script.live:
-        if each.line in seen or each.scheduler == "pbs":
+        language = find_language(each.scheduler)
+        if each.line in seen or not language.has_comments:
             continue
         seen.add(each.line)
-        rest = each.raw.lstrip()[len(PREFIXES[each.scheduler]) :]
-        _, comment, _ = split_directive(each.scheduler, rest)
+        rest = each.raw.lstrip()[len(language.facts.prefix) :]
+        _, comment, _ = split_directive(language, rest)
         before = rest[: len(rest) - len(comment)]
         if comment and before and not before[-1].isspace():
             yield CheckResult(each.line, f"'#' begins a comment here too: the value ends before '{comment.split()[0]}'")
@@ -138,37 +133,23 @@ def _check_refused_words(case: Case) -> Iterator[CheckResult]:
 
 
 def _find_word_remedy(directive: Directive) -> str:
-    value = directive.value or ""
-    if value.startswith("#"):
-        return "PBS knows no comments behind directives: put it into a line of its own"
-    if directive.scheduler == "gridengine" and not directive.option:
-        return "Grid Engine takes every line that begins with #$ for options: write '# $' in a comment"
-    return ""
+    language = find_language(directive.scheduler)
+    if (directive.value or "").startswith("#"):
+        return f"{language.facts.title} knows no comments behind directives: put it into a line of its own"
+    return "" if directive.option else language.stray_word
 
 
 def _check_unknown(case: Case) -> Iterator[CheckResult]:
     for each in _unknown(case):
         if _near(each) is None:
-            remedy = "give it to srun, in the line that starts the program" if each.option in SRUN_ONLY else ""
-            remedy = f"write {SLURM_RENAMED[each.option]}" if each.option in SLURM_RENAMED else remedy
+            remedy = find_language(each.scheduler).remedies.get(each.option, "")
             yield CheckResult(each.line, f"{_submit(case)} does not know {each.option}, and refuses the script", remedy)
 
 
 def _check_added(case: Case) -> Iterator[CheckResult]:
     for each in case.script.live:
-        by = "Pyxis" if "container-" in each.option else SLURM_ADDED.get(each.option)
-        if each.scheduler == "slurm" and by:
-            yield CheckResult(each.line, f"{each.option} comes with {by}: sbatch refuses it elsewhere")
-
-
-def _check_mail_words(case: Case) -> Iterator[CheckResult]:
-    for each in case.script.live:
-        words = [word.strip() for word in (each.value or "").split(",")] if each.option == "--mail-type" else []
-        wrong = [word for word in words if word.lower() not in MAIL_TYPES and word]
-        if wrong and len(wrong) < len(words):
-            yield CheckResult(
-                each.line, f"sbatch overlooks {wrong[0]} in {show_option(each)}: there is no such reason for mail"
-            )
+        if by := find_language(each.scheduler).added.get(each.option):
+            yield CheckResult(each.line, f"{each.option} comes with {by}: {_submit(case)} refuses it elsewhere")
 
 
 def _check_misspelled(case: Case) -> Iterator[CheckResult]:
@@ -179,21 +160,16 @@ def _check_misspelled(case: Case) -> Iterator[CheckResult]:
 
 def _unknown(case: Case) -> Iterator[Directive]:
     for each in case.script.live:
-        is_account = each.option == "-g" and each.scheduler == "gridengine"  # a rule of its own
-        if each.problem == "unknown" and not is_account and not _is_copied(each.option):
+        has_rule = each.option in find_language(each.scheduler).command_line_only
+        if each.problem == "unknown" and not has_rule and not _is_copied(each.option):
             yield each
 
 
 def _near(directive: Directive) -> str | None:
-    if directive.scheduler != "slurm" or len(directive.option) < 5:
+    language = find_language(directive.scheduler)
+    if not language.long_options or len(directive.option) < 5 or directive.option in language.remedies:
         return None
-    if directive.option in SRUN_ONLY or directive.option in SLURM_RENAMED:
-        return None
-    import difflib  # late: only a mistake needs it
-
-    if not difflib.get_close_matches(directive.option, SLURM_OPTIONS, n=1, cutoff=0.85):
-        return None
-    return propose(directive.option, SLURM_OPTIONS)
+    return propose(directive.option, language.long_options)
 
 
 def _check_values(case: Case) -> Iterator[CheckResult]:
@@ -206,9 +182,10 @@ def _check_values(case: Case) -> Iterator[CheckResult]:
 def _check_repeated(case: Case) -> Iterator[CheckResult]:
     last: dict[str, Directive] = {}
     for each in case.script.live:
-        if each.option in HETEROGENEOUS:
+        language = find_language(each.scheduler)
+        if each.option in language.separators:
             last.clear()
-        if each.scheduler != "slurm" or not each.option or each.option in _REPEATABLE:
+        if language.repeatable is None or not each.option or each.option in language.repeatable:
             continue
         earlier = last.get(each.option)
         if earlier is not None and earlier.value != each.value:
@@ -338,13 +315,6 @@ RULES = (
         "a time, size, number or list that the scheduler cannot read",
         "see the message",
         _check_values,
-    ),
-    ScriptRule(
-        "overlooked-value",
-        Severity.WARNING,
-        "a word in --mail-type that sbatch does not know, and overlooks beside others",
-        "write BEGIN, END, FAIL, REQUEUE, TIME_LIMIT, ARRAY_TASKS, ALL or NONE",
-        _check_mail_words,
     ),
     ScriptRule(
         "repeated-option",

@@ -6,11 +6,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kedge.batchscript.directives import HETEROGENEOUS
 from kedge.batchscript.findings import Case, CheckResult, ScriptRule, Severity
-from kedge.batchscript.request import show_option
+from kedge.schedulers.choose import find_language
+from kedge.schedulers.directive import show_option
+from kedge.schedulers.launchers import list_launchers
 
-_STARTERS = re.compile(r"\b(srun|mpirun|mpiexec|ibrun|torchrun|torch\.distributed|horovodrun|deepspeed|accelerate)\b")
+_STARTS = re.compile(rf"\b({'|'.join(map(re.escape, list_launchers('processes')))})\b")
 # of M:S, the minutes that are rather meant as hours; 15:00 and 30:00 are what they look like
 _LIKELY = (1, 2, 3, 4, 6, 8, 12, 18, 24, 36, 48, 72, 96, 120, 168)
 _HOURS = {"0", *(f"{hours:{form}}" for hours in _LIKELY for form in ("d", "02d"))}
@@ -30,19 +31,6 @@ def _check_total_gpus(case: Case) -> Iterator[CheckResult]:
     )
 
 
-def _check_memory_twice(case: Case) -> Iterator[CheckResult]:
-    if case.script.scheduler != "slurm":
-        return
-    asked: dict[str, int] = {}
-    for each in case.script.live:
-        if each.option in HETEROGENEOUS:
-            asked.clear()
-        elif each.option in ("--mem", "--mem-per-cpu", "--mem-per-gpu") and each.option not in asked:
-            asked[each.option] = each.line
-            if len(asked) > 1:
-                yield CheckResult(each.line, f"sbatch refuses {' and '.join(sorted(asked))} together")
-
-
 def _check_time(case: Case) -> Iterator[CheckResult]:
     directive = case.script.find("--time")
     value = directive.value or "" if directive else ""
@@ -54,7 +42,7 @@ def _check_time(case: Case) -> Iterator[CheckResult]:
             f"for hours and minutes write {value}:00",
         )
     asked = case.request.asked.get("time")
-    if asked is None or case.script.scheduler == "slurm":
+    if asked is None:
         return
     found = re.search(r"(?:h_rt|walltime)=(\d+)(?![\d:])", asked.directive.value or "")
     if found and int(found[1]) < 600:
@@ -76,11 +64,11 @@ def _check_directory(case: Case) -> Iterator[CheckResult]:
     goes = re.search(r"^\s*cd\s|_O_WORKDIR\b", script.text, re.M) is not None
     if goes or not script.live or {"cwd", "directory"} & set(case.request.asked):
         return
-    if script.scheduler == "gridengine" and _needs_directory(case):
-        yield CheckResult(script.live[0].line, "without -cwd or -wd the job runs in the home directory", "add #$ -cwd")
-    elif script.scheduler == "pbs" and _needs_directory(case) and not _is_moved(case):
-        line = script.body[0][0] if script.body else script.live[0].line
-        yield CheckResult(line, "a PBS job runs in the home directory", 'begin with: cd "$PBS_O_WORKDIR"')
+    if script.language.home_warning and _needs_directory(case) and not _is_moved(case):
+        message, remedy = script.language.home_warning
+        is_directive = script.language.facts.prefix in remedy
+        line = script.live[0].line if is_directive or not script.body else script.body[0][0]
+        yield CheckResult(line, message, remedy)
 
 
 def _needs_directory(case: Case) -> bool:
@@ -100,7 +88,7 @@ def _check_output_folder(case: Case) -> Iterator[CheckResult]:
     """The patterns of Slurm stay in the name: whoever looks for the directory knows what they may stand for."""
     for directive in filter(None, (case.script.find("--output", "-o"), case.script.find("--error", "-e"))):
         folder = (directive.value or "").rpartition("/")[0]
-        if not folder or "$" in folder or (directive.scheduler != "slurm" and ":" in folder):
+        if not folder or "$" in folder or (find_language(directive.scheduler).has_host_in_paths and ":" in folder):
             continue
         if case.has_file(folder) is False:
             made = "" if "%" in folder else f"mkdir -p {folder}"
@@ -113,33 +101,18 @@ def _check_output_folder(case: Case) -> Iterator[CheckResult]:
 
 def _check_array_output(case: Case) -> Iterator[CheckResult]:
     asked = case.request.asked.get("output")
-    if asked is None or "array" not in case.request.asked or case.script.scheduler != "slurm":
+    pattern = case.script.language.task_in_output
+    if asked is None or "array" not in case.request.asked or pattern is None:
         return
-    if not re.search(r"%\d*[aAjJ]", asked.directive.value or ""):
+    if not pattern.search(asked.directive.value or ""):
         yield CheckResult(asked.line, "all tasks of the array write to the same file, over each other")
-
-
-def _check_masked_gpus(case: Case) -> Iterator[CheckResult]:
-    masks = [each for each in case.script.live if each.option in ("--gpus-per-task", "--gpu-bind")]
-    lines = [(each.line, show_option(each)) for each in masks if "none" not in (each.value or "")]
-    lines += [
-        (command.line, word.text.partition("=")[0])
-        for command in case.script.launchers
-        for word in command.words
-        if re.match(r"--gpus-per-task\b|--gpu-bind=(?!none)", word.text)
-    ]
-    if re.search(r"LOCAL_RANK|SLURM_LOCALID", case.script.text):
-        for line, shown in lines[:1]:
-            yield CheckResult(
-                line, f"with {shown} every task sees its GPU as number 0, but the script counts by local rank"
-            )
 
 
 def _check_many_tasks(case: Case) -> Iterator[CheckResult]:
     """Tasks that are asked for and never started."""
     request, script = case.request, case.script
     tasks = max(request.number("tasks") or 0, request.number("tasks_per_node") or 0)
-    if tasks < 2 or script.scheduler != "slurm" or not script.containers or _STARTERS.search(script.text):
+    if tasks < 2 or not script.language.has_tasks or not script.containers or _STARTS.search(script.text):
         return
     line = request.line("tasks", "tasks_per_node")
     yield CheckResult(line, f"{tasks} tasks are asked for, but nothing in the script starts more than one")
@@ -152,13 +125,6 @@ RULES = (
         "--gpus (-G) counts GPUs of the whole job, which may be spread unequally (3 and 1 were seen)",
         "write --gpus-per-node",
         _check_total_gpus,
-    ),
-    ScriptRule(
-        "memory-twice",
-        Severity.ERROR,
-        "--mem, --mem-per-cpu and --mem-per-gpu exclude each other",
-        "keep one of them",
-        _check_memory_twice,
     ),
     ScriptRule(
         "short-time",
@@ -194,13 +160,6 @@ RULES = (
         "the tasks of an array share one output file",
         "put %A_%a into its name",
         _check_array_output,
-    ),
-    ScriptRule(
-        "masked-gpus",
-        Severity.WARNING,
-        "--gpus-per-task and --gpu-bind show each task one GPU, number 0, whatever its local rank is",
-        "ask with --gpus-per-node, which shows all tasks all GPUs of the node",
-        _check_masked_gpus,
     ),
     ScriptRule(
         "tasks-not-started",

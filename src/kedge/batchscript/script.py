@@ -6,31 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kedge.batchscript.shell import Command, Word
-
-PREFIXES = {"slurm": "#SBATCH", "gridengine": "#$", "pbs": "#PBS", "lsf": "#BSUB", "flux": "#flux:"}
-READ = ("slurm", "gridengine", "pbs", "local")  # whose directives kedge understands, or that have none
-TITLES = {
-    "slurm": "Slurm",
-    "gridengine": "Grid Engine",
-    "pbs": "PBS",
-    "lsf": "LSF",
-    "flux": "Flux",
-    "local": "no scheduler",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Directive:
-    """One option of one directive line. `option` is the name that the scheduler's manual uses (`--nodes`, `-l`)."""
-
-    line: int
-    raw: str
-    scheduler: str
-    option: str
-    value: str | None = None
-    is_live: bool = True  # whether the scheduler that the script is for reads it
-    reason: str = ""  # why not
-    problem: str = ""  # why it refuses it: known before it is asked
+from kedge.schedulers.choose import find_language
+from kedge.schedulers.directive import Directive
+from kedge.schedulers.language import Language
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +51,11 @@ class BatchScript:
     dos_line: int = 0  # the first line that ends with \r\n
     has_mark: bool = False  # a byte order mark before the first line
     inner_lines: frozenset[int] = frozenset()  # lines of here documents and of texts in quotes
+
+    @property
+    def language(self) -> Language:
+        """How its scheduler reads it."""
+        return find_language(self.scheduler)
 
     @property
     def live(self) -> tuple[Directive, ...]:

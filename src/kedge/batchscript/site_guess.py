@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kedge.batchscript.directives import find_resource
+from kedge.batchscript.read_request import find_resource
 from kedge.batchscript.script import BatchScript
 from kedge.model.site import Site
+from kedge.schedulers.choose import find_language
 
 # names that half of all clusters have, which alone prove nothing
 _COMMON = ("gpu", "cpu", "normal", "small", "large", "long", "short", "development", "debug", "batch", "interactive")
@@ -50,9 +51,9 @@ def _weigh(script: BatchScript, site: Site) -> tuple[int, str]:
 def _find_queues(script: BatchScript) -> list[str]:
     names = []
     for each in script.live:
-        value = each.value or ""
-        if each.option in ("--partition", "-q"):
-            names += [part.partition("@")[0] for part in value.split(",")]
-        elif each.option == "-l" and each.scheduler == "gridengine":
-            names += [part.partition("=")[0] for part in value.split(",")]
+        language, values = find_language(each.scheduler), (each.value or "").split(",")
+        if each.option in language.queue_options:
+            names += [value.partition("@")[0] for value in values]
+        elif each.option == language.resource_option:
+            names += [value.partition("=")[0] for value in values]
     return names

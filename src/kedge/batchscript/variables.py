@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from kedge.batchscript.shell import Command, Word
+from kedge.schedulers.choose import find_facts
 
 _SETTERS = ("read", "unset", "mapfile", "readarray", "getopts")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
@@ -16,12 +17,6 @@ _PATTERN = re.compile(r"[*?\[]")  # which the shell replaces by names of files
 _SPLIT = re.compile(r"[\s*?\[]")
 _POSITIONAL = re.compile(r"(?<!\\)\$(?:[0-9@*#](?!\w*=)|\{[#!]?[0-9@*]+\b|\{[@*#])|(?:^|[;&|\s])shift(?=\s|;|$)")
 _NAME = re.compile(r"\$\{?([A-Za-z_]\w*)")
-# by which a script knows its scheduler: elsewhere they are empty
-_OWN = {
-    "slurm": re.compile(r"SLURM\w*|SRUN_\w+"),
-    "gridengine": re.compile(r"SGE_\w+|PE_HOSTFILE|NSLOTS|NHOSTS|JOB_ID|JOB_NAME|TASK_ID"),
-    "pbs": re.compile(r"PBS_\w+|NCPUS"),
-}
 
 
 def find_values(commands: Iterable[Command]) -> dict[str, str]:
@@ -110,5 +105,5 @@ def uses_arguments(text: str) -> bool:
 
 def find_own_names(scheduler: str, text: str) -> list[str]:
     """Those of them that only one scheduler sets."""
-    pattern = _OWN.get(scheduler)
-    return [name for name in find_names(text) if pattern is not None and pattern.fullmatch(name)]
+    pattern = find_facts(scheduler).own_variables
+    return [name for name in find_names(text) if pattern and re.fullmatch(pattern, name)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge alloc`: an interactive job: a shell in the container, on a node of the cluster."""
+"""`kedge alloc`: an interactive job: a shell in the container, on a compute node."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of jobs; without a command it is a shell."""
+    """The options of jobs; without a command the job is a shell."""
     parser.add_argument(
         "words",
         nargs=argparse.REMAINDER,
         metavar="[IMAGE [COMMAND [ARGUMENT ...]]]",
-        help="what to run on the node; a shell in IMAGE, and without IMAGE a shell on the node itself",
+        help="command to run on the node (default: a shell in IMAGE; without IMAGE, a shell on the node itself)",
     )
     add_job_options(parser)
     add_settings(parser, "site", "pull_directory")
@@ -30,10 +30,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Ask for the allocation, and hand over the terminal."""
+    """Request the allocation and hand over the terminal."""
     from kedge.model.job import Job
     from kedge.ops.jobs.alloc import plan_allocation, run_allocation
-    from kedge.ops.jobs.clusters import open_cluster
+    from kedge.ops.jobs.cluster import open_cluster
 
     words = arguments.words[1:] if arguments.words[:1] == ["--"] else list(arguments.words)
     image = "" if words[:1] in ([], ["-"]) else words[0]
@@ -52,8 +52,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
             console.print_json({"argv": list(plan.argv), "then": shlex.join(plan.typed) if plan.typed else None})
         console.print(shlex.join(plan.argv))
     if plan.typed:
-        console.progress.note(f"type this when you are on the node: {shlex.join(plan.typed)}")
+        console.progress.note(f"Type this on the compute node: {shlex.join(plan.typed)}")
     if not console.dry_run:
-        console.close()  # what it still holds is written before another program takes this process
+        console.close()  # flush before another program takes over this process
         run_allocation(plan, cluster)
     return 0

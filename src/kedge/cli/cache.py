@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge cache`: show, list, clean, limit and verify the store, and the images that are unpacked on this node."""
+"""`kedge cache`: show, list, clean, limit and verify the cache, and the images unpacked on this node."""
 
 from __future__ import annotations
 
@@ -20,28 +20,32 @@ if TYPE_CHECKING:
     from kedge.cli.console import Console
 
 _TYPES = ("blob", "image", "record", "partial", "name", "all")
-_UNPACKED = "unpacked"  # on this node: not in the store, which other nodes may share
+_UNPACKED = "unpacked"  # on this node: not in the cache, which other nodes may share
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands and their arguments."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    show = commands.add_parser("show", help="where the store is, how large it is and may be, and the room around it")
-    listing = commands.add_parser("list", help="what is in the store; -v names every blob")
-    listing.add_argument("--type", "-T", choices=(*_TYPES, _UNPACKED), default="all", help="only this kind")
-    clean = commands.add_parser("clean", help="remove what nobody uses")
-    clean.add_argument("--days", "-D", type=_parse_days, metavar="N", help="only what was not used for N days")
-    clean.add_argument("--type", "-T", choices=_TYPES, default="all", help="only this kind")
-    clean.add_argument("--node", action="store_true", help="not the store, but the images unpacked on this node")
-    clean.add_argument("--force", "-f", action="store_true", help="do not ask")
+    show = commands.add_parser("show", help="Show the cache's path, size, limit and free space")
+    listing = commands.add_parser("list", help="List the items in the cache; -v lists every blob")
+    listing.add_argument("--type", "-T", choices=(*_TYPES, _UNPACKED), default="all", help="only items of this kind")
+    clean = commands.add_parser("clean", help="Remove unused items")
+    clean.add_argument("--days", "-D", type=_parse_days, metavar="N", help="only items unused for N days")
+    clean.add_argument("--type", "-T", choices=_TYPES, default="all", help="only items of this kind")
+    clean.add_argument(
+        "--node", action="store_true", help="remove images unpacked on this node, not items of the cache"
+    )
+    clean.add_argument("--force", "-f", action="store_true", help="do not ask for confirmation")
     add_dry_run(clean)
-    limit = commands.add_parser("limit", help="show or set the size above which what was not used for longest goes")
-    limit.add_argument("size", metavar="SIZE", nargs="?", help="such as 20G; 'none' takes the limit away")
-    verify = commands.add_parser("verify", help="hash everything again, and drop what is damaged")
-    for each in (show, listing, clean, limit, verify):
-        add_settings(each, "cache_directory")
-    for each in (show, listing, clean):
-        add_settings(each, "node_directory")
+    limit = commands.add_parser(
+        "limit", help="Show or set the cache limit; least recently used items are removed first"
+    )
+    limit.add_argument("size", metavar="SIZE", nargs="?", help="such as 20G; 'none' removes the limit")
+    verify = commands.add_parser("verify", help="Verify all checksums and remove damaged items")
+    for command in (show, listing, clean, limit, verify):
+        add_settings(command, "cache_directory")
+    for command in (show, listing, clean):
+        add_settings(command, "node_directory")
 
 
 def _parse_days(text: str) -> float:
@@ -69,11 +73,15 @@ def _show(arguments: argparse.Namespace, console: Console) -> None:
         console.print_json({**report.as_dict(), "node": node.as_dict() if node else None})
         return
     rows = [("place", report.place, report.place_from), ("limit", _format_limit(report.limit), report.limit_from)]
-    rows.append(("size", format_size(report.size), f"{sum(each.count for each in report.usage.values())} things"))
+    rows.append(("size", format_size(report.size), _count_items(sum(usage.count for usage in report.usage.values()))))
     rows += [
-        (f"{kind}s" if kind is not ItemKind.TEMPORARY else "temporary", format_size(each.size), f"{each.count} things")
-        for kind, each in report.usage.items()
-        if each.count
+        (
+            f"{kind}s" if kind is not ItemKind.TEMPORARY else "temporary",
+            format_size(usage.size),
+            _count_items(usage.count),
+        )
+        for kind, usage in report.usage.items()
+        if usage.count
     ]
     if report.space is not None:
         rows.append(("free", format_size(report.space.free), f"of {format_size(report.space.total)}"))
@@ -116,7 +124,7 @@ def _list(arguments: argparse.Namespace, console: Console) -> None:
     hidden = len(entries) - len(shown)
     total = format_size(sum(entry.size for entry in entries))
     if arguments.type != _UNPACKED:
-        console.print(f"{len(entries)} things, {total}" + (f"; -v shows {hidden} more" if hidden else ""))
+        console.print(f"{_count_items(len(entries))}, {total}" + (f"; -v shows {hidden} more" if hidden else ""))
     if unpacked or arguments.type == _UNPACKED:
         total = format_size(sum(entry.size for entry in unpacked))
         console.print(f"{_count_images(len(unpacked))} on this node, {total}")
@@ -129,21 +137,21 @@ def _clean(arguments: argparse.Namespace, console: Console) -> None:
     kinds = _choose_kinds(arguments.type)
     settings = console.settings
     if not console.dry_run and not arguments.force and console.is_interactive:
-        found = cache.clean_cache(settings, kinds, arguments.days, dry_run=True)
-        question = f"remove {len(found)} things, {_sum(found)}, from {settings.cache_directory}?"
-        if not found or not console.confirm(question):
-            _report_removed(console, [], "removed")
+        unused = cache.clean_cache(settings, kinds, arguments.days, dry_run=True)
+        question = f"remove {_count_items(len(unused))} ({_sum(unused)}) from {settings.cache_directory}?"
+        if not unused or not console.confirm(question):
+            _report_removed(console, [])
             return
     removed = cache.clean_cache(settings, kinds, arguments.days, dry_run=console.dry_run)
-    _report_removed(console, removed, "would be removed" if console.dry_run else "removed")
+    _report_removed(console, removed)
 
 
 def _clean_node(arguments: argparse.Namespace, console: Console) -> None:
     node = NodeCache(console.settings, console.progress)
     if not console.dry_run and not arguments.force and console.is_interactive:
-        found = node.clean(arguments.days, dry_run=True)
-        size = format_size(sum(entry.size for entry in found))
-        if not found or not console.confirm(f"remove {_count_images(len(found))}, {size}, from {node.place}?"):
+        unused = node.clean(arguments.days, dry_run=True)
+        size = format_size(sum(entry.size for entry in unused))
+        if not unused or not console.confirm(f"remove {_count_images(len(unused))} ({size}) from {node.place}?"):
             return
     removed = node.clean(arguments.days, dry_run=console.dry_run)
     if console.json:
@@ -152,7 +160,7 @@ def _clean_node(arguments: argparse.Namespace, console: Console) -> None:
     for entry in removed if console.verbosity or console.dry_run else ():
         console.print(f"{_UNPACKED} {entry.source} ({format_size(entry.size)})")
     size = format_size(sum(entry.size for entry in removed))
-    console.print(f"{_count_images(len(removed))}, {size}, {'would be removed' if console.dry_run else 'removed'}")
+    console.print(f"{'Would remove' if console.dry_run else 'Removed'} {_count_images(len(removed))} ({size})")
 
 
 def _limit(arguments: argparse.Namespace, console: Console) -> None:
@@ -166,25 +174,26 @@ def _limit(arguments: argparse.Namespace, console: Console) -> None:
     size = parse_value(SETTINGS["cache_limit"], arguments.size, source, console.environ)
     removed = cache.limit_cache(console.settings, size)
     if console.settings.sources["cache_limit"].kind != "default":
-        console.progress.warn(f"{console.settings.sources['cache_limit']} sets another limit, and that one counts")
-    _report_removed(console, removed, "removed")
+        console.progress.warn(f"{console.settings.sources['cache_limit']} sets another limit, which takes precedence")
+    _report_removed(console, removed)
 
 
 def _verify(arguments: argparse.Namespace, console: Console) -> None:
     del arguments
-    found = cache.verify_cache(console.settings, console.progress)
-    for path in found.changed:
-        console.progress.warn(f"{path} has been changed since kedge delivered it; kedge leaves it as it is")
-    _report_removed(console, found.broken, "damaged and removed", changed=[str(path) for path in found.changed])
+    verified = cache.verify_cache(console.settings, console.progress)
+    for path in verified.changed:
+        console.progress.warn(f"{path} has changed since kedge wrote it; kedge leaves it as it is")
+    _report_removed(console, verified.broken, "damaged ", changed=[str(path) for path in verified.changed])
 
 
-def _report_removed(console: Console, removed: list[CacheItem], verb: str, **more: object) -> None:
+def _report_removed(console: Console, removed: list[CacheItem], state: str = "", **more: object) -> None:
     if console.json:
         console.print_json({"removed": [_as_dict(entry) for entry in removed], "dry_run": console.dry_run, **more})
     if console.verbosity or console.dry_run:
         for entry in removed:
             console.print(f"{entry.kind} {entry.name} ({format_size(entry.size)})")
-    console.print(f"{len(removed)} things, {_sum(removed)}, {verb}")
+    verb = "Would remove" if console.dry_run else "Removed"
+    console.print(f"{verb} {_count_items(len(removed), state)} ({_sum(removed)})")
 
 
 def _format_limit(limit: int | None) -> str:
@@ -213,6 +222,11 @@ def _as_dict(entry: CacheItem) -> dict[str, object]:
         "in_use": entry.in_use,
         "path": str(entry.path),
     }
+
+
+def _count_items(count: int, state: str = "") -> str:
+    """`1 item`, `3 damaged items`."""
+    return f"{count} {state}item{'' if count == 1 else 's'}"
 
 
 def _count_images(count: int) -> str:

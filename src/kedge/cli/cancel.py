@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge cancel JOB ...`: end jobs, or send them a signal."""
+"""`kedge cancel JOB ...`: cancels jobs, or sends them a signal."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from kedge.errors import UsageError
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.ops.jobs.clusters import Cluster
-    from kedge.ops.jobs.control import FoundJob
+    from kedge.ops.jobs.cluster import Cluster
+    from kedge.ops.jobs.find_job import FoundJob
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Which jobs."""
     parser.add_argument("jobs", nargs="*", metavar="JOB", help=JOB_HELP)
-    parser.add_argument("--all", action="store_true", help="all jobs that were submitted with kedge and are not over")
-    parser.add_argument("--signal", metavar="NAME", default="", help="send this signal instead, such as USR1")
+    parser.add_argument("--all", action="store_true", help="cancel all jobs submitted with kedge that have not ended")
+    parser.add_argument("--signal", metavar="NAME", default="", help="only send this signal, such as USR1")
     add_settings(parser, "site", "job_directory")
     add_dry_run(parser)
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    """End them."""
+    """Cancel the jobs and say which."""
     from kedge.cli.redaction import escape_line
-    from kedge.ops.jobs.clusters import open_cluster
-    from kedge.ops.jobs.control import cancel_jobs
-    from kedge.ops.jobs.places import locate_jobs
+    from kedge.ops.jobs.cancel import cancel_jobs
+    from kedge.ops.jobs.cluster import open_cluster
+    from kedge.ops.jobs.find_job import locate_jobs
 
     if bool(arguments.jobs) == arguments.all:
-        raise UsageError("say which jobs, or --all", hint="kedge cancel JOB ...")
+        raise UsageError("name the jobs to cancel, or give --all", hint="kedge cancel JOB ..., or kedge cancel --all")
     if arguments.all:
         cluster = open_cluster(console.settings, console.environ)
         jobs = _find_all(cluster)
@@ -44,20 +44,20 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if console.json:
         console.print_json({"cancelled": [job.id for job in jobs], "dry_run": console.dry_run})
     for job in jobs:
-        was_over = bool(job.record and job.record.read_final())
-        done = f"{'would be' if console.dry_run else 'was'} {_what_is_done(arguments)}"
-        console.print(f"{escape_line(job.name)} {'was over already' if was_over else done}")
+        name = escape_line(job.name)
+        if job.record and job.record.read_final():
+            console.print(f"Job {name} had already ended")
+        elif arguments.signal:
+            console.print(f"{'Would send' if console.dry_run else 'Sent'} {arguments.signal} to job {name}")
+        else:
+            console.print(f"{'Would cancel' if console.dry_run else 'Cancelled'} job {name}")
     if not jobs:
-        console.print("there is nothing to cancel")
+        console.print("No jobs to cancel")
     return 0
 
 
-def _what_is_done(arguments: argparse.Namespace) -> str:
-    return f"sent {arguments.signal}" if arguments.signal else "cancelled"
-
-
 def _find_all(cluster: Cluster) -> list[FoundJob]:
-    from kedge.ops.jobs.control import FoundJob
+    from kedge.ops.jobs.find_job import FoundJob
     from kedge.ops.jobs.status import survey
 
     views = [view for view in survey(cluster) if view.key and not view.status.state.is_over]

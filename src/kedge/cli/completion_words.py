@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The words that shells offer for some options and arguments: GPUs, sites and images, as they are known now."""
+"""The words that shells offer for some options and arguments: GPUs, sites, images and topics."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+
+from kedge.cli.topics import TOPICS
+from kedge.cli.verbs import VERBS
 
 _MAKERS = ("NVIDIA", "Tesla", "GeForce")  # nobody types them
 _SITE_OPTIONS = frozenset(("--site", "--on"))
@@ -21,6 +24,8 @@ def offer_words(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> 
                 _offer(action, gpus)
             elif options & _SITE_OPTIONS:
                 _offer(action, sites)
+            elif verb == "help" and action.metavar == "TOPIC":
+                _offer(action, list(dict.fromkeys((*TOPICS, *VERBS))))
             elif verb in _IMAGE_VERBS and not options and action.metavar in ("IMAGE", "REPO"):
                 _offer(action, images)
 
@@ -48,7 +53,7 @@ def _list_site_words(environ: Mapping[str, str]) -> list[str]:
     """The sites there are profiles of."""
     from kedge.ops.setup.site import list_known
 
-    return sorted({each.name for each in list_known(environ)})
+    return sorted({site.name for site in list_known(environ)})
 
 
 def _list_image_words() -> list[str]:
@@ -71,9 +76,9 @@ def _offer(action: argparse.Action, words: Sequence[str]) -> None:
 
 def _list_verbs(parser: argparse.ArgumentParser) -> list[tuple[str, argparse.ArgumentParser]]:
     """Every verb, and those below it."""
-    found = []
+    verbs = []
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for name, child in action.choices.items():
-                found += [(name, child), *((name, below) for _, below in _list_verbs(child))]
-    return found
+                verbs += [(name, child), *((name, below) for _, below in _list_verbs(child))]
+    return verbs

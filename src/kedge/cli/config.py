@@ -17,23 +17,25 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands and their arguments."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    commands.add_parser("show", help="every setting, its value and its source")
-    commands.add_parser("path", help="the configuration files")
-    get = commands.add_parser("get", help="the value of one setting")
+    commands.add_parser("show", help="Show all settings, their values and sources")
+    commands.add_parser("path", help="Show the paths of the configuration files")
+    get = commands.add_parser("get", help="Show the value of a setting")
     get.add_argument("key", metavar="KEY", help=_list_keys())
-    change = commands.add_parser("set", help="write a setting into your configuration file")
+    change = commands.add_parser("set", help="Change a setting in your configuration file")
     change.add_argument("key", metavar="KEY", help=_list_keys(in_files=True))
     change.add_argument("value", metavar="VALUE")
     add_dry_run(change)
-    fakeroot = commands.add_parser("fakeroot", help="what --fakeroot can do for a user, and what to ask the admins for")
+    fakeroot = commands.add_parser(
+        "fakeroot", help="Show what --fakeroot can do for a user and what administrators can add"
+    )
     fakeroot.add_argument("user", metavar="USER", nargs="?", default="", help="default: you")
-    remove = commands.add_parser("unset", help="remove a setting from your configuration file")
+    remove = commands.add_parser("unset", help="Remove a setting from your configuration file")
     remove.add_argument("key", metavar="KEY", help=_list_keys(in_files=True))
     add_dry_run(remove)
 
 
 def _list_keys(*, in_files: bool = False) -> str:
-    names = [each.name for each in SETTINGS.values() if each.in_files or not in_files]
+    names = [setting.name for setting in SETTINGS.values() if setting.in_files or not in_files]
     return "one of: " + ", ".join(names)
 
 
@@ -48,8 +50,8 @@ def _show(arguments: argparse.Namespace, console: Console) -> None:
     del arguments
     shown = config.list_settings(console.settings)
     if console.json:
-        console.print_json([each.as_dict() for each in shown])
-    console.print_table(("key", "value", "source"), [(each.key, each.text, each.source) for each in shown])
+        console.print_json([setting.as_dict() for setting in shown])
+    console.print_table(("key", "value", "source"), [(setting.key, setting.text, setting.source) for setting in shown])
 
 
 def _path(arguments: argparse.Namespace, console: Console) -> None:
@@ -57,7 +59,7 @@ def _path(arguments: argparse.Namespace, console: Console) -> None:
     files = {"site": site_file(console.environ), "user": user_file(console.environ)}
     if console.json:
         console.print_json({name: {"path": str(path), "exists": path.exists()} for name, path in files.items()})
-    rows = [(name, path, "there" if path.exists() else "absent") for name, path in files.items()]
+    rows = [(name, path, "exists" if path.exists() else "absent") for name, path in files.items()]
     console.print_table(("file", "path", "state"), rows)
 
 
@@ -73,7 +75,7 @@ def _set(arguments: argparse.Namespace, console: Console) -> None:
     if console.dry_run:
         console.print(f"would set {arguments.key} = {arguments.value} in {path}")
     else:
-        console.progress.note(f"{arguments.key} is set in {path}")
+        console.progress.note(f"set {arguments.key} in {path}")
     if console.json:
         console.print_json({"key": arguments.key, "value": arguments.value, "file": str(path)})
 
@@ -83,7 +85,7 @@ def _unset(arguments: argparse.Namespace, console: Console) -> None:
     if console.dry_run:
         console.print(f"would remove {arguments.key} from {path}")
     else:
-        console.progress.note(f"{arguments.key} is not set in {path} any more")
+        console.progress.note(f"removed {arguments.key} from {path}")
     if console.json:
         console.print_json({"key": arguments.key, "value": None, "file": str(path)})
 

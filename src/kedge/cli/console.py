@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kedge.settings import Settings
 
 _HANG = 2  # columns, of what follows a line that begins at the left edge
+_PLAIN_COLUMNS = 80  # of pages that go to a file or a pipe
 _NARROWEST = 30  # a terminal that says it is narrower says nothing
 
 _GREEN, _RED, _YELLOW, _CYAN, _FAINT = "32", "1;31", "33", "36", "2"
@@ -185,6 +186,16 @@ class Console:
             else:
                 self._out.write(_align_table(headings, cells))
 
+    def page_markdown(self, text: str, *, widest: int) -> None:
+        """Write a page of Markdown for people: on a terminal through its pager, elsewhere as plain text."""
+        from kedge.posix.process import page_text  # late: only guides are paged
+
+        columns = min(shutil.get_terminal_size().columns, widest) if self.is_terminal else _PLAIN_COLUMNS
+        shown = _render_markdown(text, max(columns, _NARROWEST), color=self._has_style(self._out))
+        if not self.is_terminal or not page_text(shown, self.environ):
+            with self._undisturbed():
+                self._out.write(shown)
+
     def clear(self) -> None:
         """Begin a terminal's screen anew; elsewhere an empty line parts one picture from the next."""
         with self._undisturbed():
@@ -311,6 +322,20 @@ def _align_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         padded = [cell.ljust(width) for cell, width in zip(line[:-1], widths, strict=False)]
         text += "  ".join([*padded, *line[-1:]]).rstrip() + "\n"
     return text
+
+
+def _render_markdown(text: str, columns: int, *, color: bool) -> str:
+    import io  # late, all of it: only guides are Markdown
+
+    from rich.console import Console as RichConsole
+    from rich.markdown import Markdown
+
+    page = io.StringIO()
+    console = RichConsole(file=page, width=columns, force_terminal=color, no_color=not color, highlight=False)
+    console.print(Markdown(text, hyperlinks=False, code_theme="ansi_dark"))
+    lines = [line if color else line.rstrip() for line in page.getvalue().splitlines()]
+    kept = [line for line, before in zip(lines, ["", *lines], strict=False) if line.strip() or before.strip()]
+    return "\n".join(kept).strip("\n") + "\n"
 
 
 def _draw_table(

@@ -27,10 +27,10 @@ _HEADS = {"warn": "kedge: warning: ", "tell": "kedge: ", "note": "kedge: "}
 _SHIM_HEADS = {"warn": "WARNING: ", "tell": "INFO:    ", "note": "VERBOSE: "}
 
 _POSITIONALS = {
-    "exec": ("COMMAND [ARGUMENT ...]", "what to run in the container"),
-    "run": ("[ARGUMENT ...]", "for the image's own script"),
+    "exec": ("COMMAND [ARGUMENT ...]", "program to run in the container"),
+    "run": ("[ARGUMENT ...]", "arguments for the image's run script"),
     "shell": ("", ""),
-    "test": ("[ARGUMENT ...]", "for the image's test script"),
+    "test": ("[ARGUMENT ...]", "arguments for the image's test script"),
 }
 
 
@@ -49,8 +49,8 @@ def run_words(verb: str, words: Sequence[str], *, leading: Sequence[str] = ()) -
         from kedge.runtime.start.run import run_container  # late: mistakes in the words are found without it
 
         return run_container(options, speaker.say, find_services)
-    except HelpWanted:
-        return _show_help(verb)
+    except HelpWanted as wish:
+        return _show_help(verb, is_whole=wish.is_whole or options.shim)
     except BaseException as problem:
         return report(problem, [verb, *words], options)
 
@@ -143,7 +143,7 @@ def write_message(text: str) -> None:
         from kedge.cli.redaction import redact  # late: only addresses carry secrets
 
         text = redact(text)
-    shown = "".join(each if each.isprintable() or each in "\n\t" else f"\\x{ord(each):02x}" for each in text)
+    shown = "".join(letter if letter.isprintable() or letter in "\n\t" else f"\\x{ord(letter):02x}" for letter in text)
     try:
         os.write(2, (shown + "\n").encode(errors="backslashreplace"))
     except OSError:
@@ -187,12 +187,17 @@ def _has_leading(words: list[str], wanted: str) -> bool:
     return False
 
 
-def _show_help(verb: str) -> int:
-    """Print the options."""
-    from kedge.cli.main import make_parser, prepare_streams  # late: only help needs a whole parser
+def _show_help(verb: str, *, is_whole: bool) -> int:
+    """Print the options: the most used ones, or all."""
+    from kedge.cli.main import make_parser, prepare_streams  # late: only help needs them
 
     prepare_streams()
-    return print_text(make_parser(verb).format_help())
+    if is_whole:
+        return print_text(make_parser(verb).format_help())
+    from kedge.cli.help_text import format_short_help
+    from kedge.cli.verbs import VERBS
+
+    return print_text(format_short_help(verb, verb, VERBS[verb].summary))
 
 
 def print_text(text: str) -> int:
@@ -210,7 +215,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     import argparse  # late: as above
 
     verb = parser.prog.split()[-1]
-    parser.add_argument("image", metavar="IMAGE", help="a SIF, SquashFS or sandbox, docker://NAME, instance://NAME …")
+    parser.add_argument(
+        "image", metavar="IMAGE", help="SIF or SquashFS file, sandbox directory, docker://NAME, instance://NAME …"
+    )
     name, text = _POSITIONALS[verb]
     if name:
         parser.add_argument("arguments", metavar=name, nargs=argparse.REMAINDER, help=text)
@@ -222,7 +229,9 @@ def add_flags(parser: argparse.ArgumentParser, verb: str) -> None:
     for group, title in GROUPS.items():
         flags = [flag for flag in FLAGS if flag.group == group and verb in flag.verbs]
         if group == "messages":
-            flags = [flag for flag in flags if flag.names == ["dry-run"]]  # the others are options of every verb
+            flags = [
+                flag for flag in flags if flag.names[0] in ("dry-run", "help-all")
+            ]  # the others are options of every verb
         if flags:
             section = parser.add_argument_group(title)
             for flag in flags:

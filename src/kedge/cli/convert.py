@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge convert SOURCE TARGET`: SIF, SquashFS, sandbox directory, OCI layout and archives, each into the others."""
+"""`kedge convert SOURCE TARGET`: between SIF, SquashFS, sandbox directory, OCI layout and archives."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "source", metavar="SOURCE", help="a file, a directory, oci:PATH, docker-archive:PATH, host:PROGRAM …"
     )
-    parser.add_argument("target", metavar="TARGET", help="a name whose ending says the form, or FORM:PATH[:TAG]")
-    parser.add_argument("--format", choices=FORMS, help="the form, where the name does not say it")
-    parser.add_argument("--tag", help="what OCI layouts and archives call the image (latest)")
-    parser.add_argument("-F", "--force", action="store_true", help="replace a target that exists")
+    parser.add_argument("target", metavar="TARGET", help="a name whose ending says the format, or FORMAT:PATH[:TAG]")
+    parser.add_argument("--format", choices=FORMS, help="target format, if the name does not say it")
+    parser.add_argument("--tag", help="name of the image inside OCI layouts and archives (default: latest)")
+    parser.add_argument("-F", "--force", action="store_true", help="replace an existing target")
     parser.add_argument("--fix-perms", action="store_true", help="give the owner rwX on everything in the image")
     add_settings(parser, "compression", "threads", "architecture", "temporary_directory")
     add_dry_run(parser)
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Convert, and say what came of it."""
-    from kedge.model.form import Form
+    """Convert, and report the result."""
+    from kedge.model.image_format import ImageFormat
     from kedge.model.reference import Reference
     from kedge.model.size import format_size
     from kedge.ops.images.convert import ConvertRequest, convert, read_target
     from kedge.ops.setup.workplace import Workplace
 
-    target = read_target(arguments.target, Form(arguments.format) if arguments.format else None, arguments.tag)
+    target = read_target(arguments.target, ImageFormat(arguments.format) if arguments.format else None, arguments.tag)
     request = ConvertRequest(Reference.parse(arguments.source), target, arguments.force)
     workplace = Workplace(console.settings, console.progress, fix_permissions=arguments.fix_perms)
     done = convert(request, workplace, dry_run=console.dry_run)

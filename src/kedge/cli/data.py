@@ -41,14 +41,14 @@ _HEADINGS = {
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands and their arguments."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    commands.add_parser("list", help="the tables: how many rows, how new, what was learned (this is the default)")
-    show = commands.add_parser("show", help="rows, and where each figure is from")
+    commands.add_parser("list", help="List the tables, their size and age (the default)")
+    show = commands.add_parser("show", help="Show rows and the source of each value")
     show.add_argument(
         "what", metavar="WHAT", nargs="+", help="cuda, gpus or releases; an image, with or without a tag; a GPU; 12.4"
     )
-    check = commands.add_parser("check", help="whether rows that you want to contribute are good")
+    check = commands.add_parser("check", help="Check rows that you want to contribute")
     check.add_argument("file", metavar="FILE", type=Path, help="CSV with the columns of one of the tables")
-    update = commands.add_parser("update", help="learn from the registry what new tags hold; pulls no image")
+    update = commands.add_parser("update", help="Read new tags' metadata from the registry, without pulling images")
     update.add_argument("images", metavar="IMAGE", nargs="*", help="such as pytorch (the frameworks of NVIDIA)")
     update.add_argument("--since", metavar="YY.MM", default="", help="leave older releases alone")
     update.add_argument("--limit", metavar="N", type=int, help="tags of each image, the newest first (24)")

@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options, as Apptainer's."""
     parser.add_argument("image", metavar="REF", help="library://ENTITY/COLLECTION/NAME:TAG")
-    parser.add_argument("-A", dest="architecture", metavar="ARCH", help="as --arch")
-    parser.add_argument("-F", "--force", action="store_true", help="do not ask")
+    parser.add_argument("-A", dest="architecture", metavar="ARCH", help="the same as --arch")
+    parser.add_argument("-F", "--force", action="store_true", help="do not ask for confirmation")
     add_dry_run(parser)
     add_settings(parser, "architecture", "library_url", "no_https", "ca_bundle", "retries")
 
 
 def _is_sure(question: str, console: Console) -> bool:
-    """Whether somebody says yes, on the terminal or by a line that is piped in."""
+    """Whether the user confirms, on the terminal or by a piped line."""
     piped = read_piped_line()
     return piped.strip().lower() in ("y", "yes") if piped else console.confirm(question)
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Delete the image, after a question."""
+    """Delete the image after a confirmation."""
     from kedge.ops.images.library_images import delete_image, name_image, parse_library
     from kedge.ops.setup.workplace import Workplace
 

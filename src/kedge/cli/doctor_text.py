@@ -39,7 +39,7 @@ def _render_finding(finding: Finding, *, is_verbose: bool, width: int) -> Iterat
     yield from _wrap(f"{_INDENT}why:  ", finding.why, width)
     yield from _wrap(f"{_INDENT}fix:  ", finding.fix, width)
     if is_verbose or finding.level in (FAIL, WARNING):
-        yield from _wrap(f"{_INDENT}docs: ", finding.docs and f"docs/{finding.docs}", width)
+        yield from _wrap(f"{_INDENT}docs: ", finding.docs, width)
 
 
 def _wrap(begin: str, text: str, width: int) -> Sequence[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
 from kedge.cli.redaction import escape_controls, escape_json
-from kedge.formats.singularityd.inspect import ReportSelection, render_document, render_text, select_document
+from kedge.formats.singularityd.inspect_report import ReportSelection, render_document, render_text, select_document
 from kedge.model.image_argument import is_reference
 from kedge.ops.images.inspect import Inspection, inspect_path
 from kedge.ops.sources.classify import SourceKind, classify_path
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _PARTS = {
     "labels": ("-l", "the labels (default)"),
-    "deffile": ("-d", "the definition file that the image was made from"),
+    "deffile": ("-d", "the definition file"),
     "runscript": ("-r", "the runscript"),
     "startscript": ("-s", "the start script of instances"),
     "test": ("-t", "the test script"),
@@ -37,10 +37,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for name, (short, text) in _PARTS.items():
         parser.add_argument(short, f"--{name}", action="store_true", help=text)
     parser.add_argument("--list-apps", action="store_true", help="the names of the SCIF apps")
-    parser.add_argument("--app", metavar="NAME", default="", help="of this SCIF app instead of the whole image")
+    parser.add_argument("--app", metavar="NAME", default="", help="inspect this SCIF app, not the whole image")
     parser.add_argument("--all", action="store_true", help="everything, as JSON")
     parser.add_argument("--oci", action="store_true", help="the OCI config: entrypoint, user, working directory, ...")
-    parser.add_argument("-j", "--json", action="store_true", help="as JSON")
+    parser.add_argument("-j", "--json", action="store_true", help="print JSON")
     add_login(parser)
     add_settings(
         parser, "architecture", "no_https", "ca_bundle", "library_url", "temporary_directory", "cache_directory"
@@ -50,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Inspect one image."""
     path = Path(arguments.image)
-    # most often it is a file; nothing else is imported then
+    # mostly a file, which needs no further imports
     if not is_reference(arguments.image) and path.exists() and classify_path(path) is not SourceKind.ARCHIVE:
         _show_inspection(inspect_path(path), arguments, console)
         return 0
@@ -64,20 +64,20 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _show_inspection(found: Inspection, arguments: argparse.Namespace, console: Console) -> None:
+def _show_inspection(inspection: Inspection, arguments: argparse.Namespace, console: Console) -> None:
     """Print what was asked for."""
     if arguments.oci:
-        console.print_json(found.oci_config or {})
+        console.print_json(inspection.oci_config or {})
         return
     parts = frozenset(name for name in _PARTS if getattr(arguments, name))
     selection = ReportSelection(parts, arguments.app, arguments.list_apps, arguments.all)
-    if arguments.app and arguments.app not in found.report.apps:
-        known = ", ".join(sorted(found.report.apps)) or "none"
-        console.progress.warn(f"there is no app '{arguments.app}' in {arguments.image}; its apps are: {known}")
+    if arguments.app and arguments.app not in inspection.report.apps:
+        known = ", ".join(sorted(inspection.report.apps)) or "none"
+        console.progress.warn(f"{arguments.image} has no app '{arguments.app}'; its apps: {known}")
     if arguments.all or console.json:
-        text, escape = render_document(select_document(found.report, selection)) + "\n", escape_json
+        text, escape = render_document(select_document(inspection.report, selection)) + "\n", escape_json
     else:
-        text, escape = render_text(found.report, selection), escape_controls
+        text, escape = render_text(inspection.report, selection), escape_controls
     if console.is_terminal:  # an image must not be able to steer the terminal; files and pipes get it as it is
         text = escape(text)
     console.write_bytes(text.encode("utf-8", "replace"))

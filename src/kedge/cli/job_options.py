@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The options of `kedge submit` and `kedge alloc` that describe a job, made from the table of its fields.
 
-They override what a file says; lists add to it. An empty text takes a value of the file away.
+They override the file; lists add to it. An empty value removes that of the file.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _PREFIX = "described_"  # `runtime` and `job_directory` are names of settings, t
 
 
 class _Keep(argparse.Action):
-    """Keeps every value with the flag as it was written, so that errors can name it."""
+    """Keeps every value with the flag as the user wrote it, so that errors can name it."""
 
-    takes_dashes = False  # the parser asks: whether the word behind the flag is its value even with a dash before it
+    takes_dashes = False  # the parser asks whether the next word is the value even if it begins with a dash
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         del parser
@@ -33,7 +33,7 @@ class _Keep(argparse.Action):
 
 
 class _Shown(tuple[str, ...]):
-    """Choices for completion only: `read_value` refuses others, and names the flag."""
+    """Choices for completion only: `read_value` refuses other values and names the flag."""
 
     __slots__ = ()
 
@@ -42,7 +42,7 @@ class _Shown(tuple[str, ...]):
 
 
 def add_job_options(parser: argparse.ArgumentParser, *, without: Sequence[str] = ()) -> None:
-    """Add the flags of every field, in groups; `without` names fields that make no sense for a verb."""
+    """Add the flags of every field, in groups; `without` names fields that a verb does not take."""
     for group, title in GROUPS.items():
         options = parser.add_argument_group(title)
         for field in FIELDS:
@@ -69,7 +69,7 @@ def _add_field(options: Any, field: JobField) -> None:
 
 
 def read_job_options(arguments: argparse.Namespace, base: Job, *, needs_command: bool = True) -> Job:
-    """The job with what the flags say; raises InvalidJob that names the flag, or the key where a file said it."""
+    """The job with the values of the flags; InvalidJob names the flag, or the key of the file."""
     changes: dict[str, Any] = {}
     used: dict[str, str] = {}
     for field in FIELDS:
@@ -77,9 +77,9 @@ def read_job_options(arguments: argparse.Namespace, base: Job, *, needs_command:
         if not given:
             continue
         used[field.name] = given[-1][0]
-        found = _read_field(field, given)
-        # what a flag implies, as --gpus a100:4 does the type, gives way to what another says
-        changes = {**found, **changes, field.name: found[field.name]}
+        values = _read_field(field, given)
+        # an explicit flag beats what another implies, as --gpus a100:4 implies the type
+        changes = {**values, **changes, field.name: values[field.name]}
     job = change_job(base, changes)
     for problem in find_problems(job, needs_command=needs_command):
         field = BY_NAME[problem.field]
@@ -90,14 +90,14 @@ def read_job_options(arguments: argparse.Namespace, base: Job, *, needs_command:
 
 
 def _read_field(field: JobField, given: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """The value of a field: that of its last flag, or of all together where they add up."""
+    """The value of a field: that of its last flag, or of all together if it is a list."""
     if field.constants and len({value for _, value in given}) > 1:
         flags = " and ".join(dict.fromkeys(flag for flag, _ in given))
         raise InvalidJob(f"{flags} contradict each other", context={"flag": given[-1][0]}, hint="give one of them")
     if not field.adds:
         return _read_one(field, *given[-1])
-    values = [_read_one(field, flag, [value])[field.name] for flag, value in given]
-    return {field.name: tuple(each for value in values for each in value)}
+    lists = [_read_one(field, flag, [value])[field.name] for flag, value in given]
+    return {field.name: tuple(value for values in lists for value in values)}
 
 
 def _read_one(field: JobField, flag: str, value: object) -> dict[str, Any]:

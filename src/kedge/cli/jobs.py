@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge jobs`: all jobs of the user in one table, from one question to the scheduler."""
+"""`kedge jobs`: lists all jobs of the user in one table; asks the scheduler once."""
 
 from __future__ import annotations
 
@@ -10,45 +10,55 @@ from typing import TYPE_CHECKING
 
 from kedge.cli.options import add_settings
 from kedge.errors import UsageError
-from kedge.model.job_state import State
+from kedge.model.job_state import JobStatus, State
+from kedge.schedulers.choose import find_facts
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.ops.jobs.status import JobView
 
-_STATES = [state.value for state in State]
+_STATES = list(dict.fromkeys(word for state in State for word in (state.word, state.value)))
 _LONGEST_NAME = 40  # characters in a table
 _SHORTEST_PAUSE = 2.0  # seconds between two questions of --watch: schedulers serve others too
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """What to show, and how often."""
-    parser.add_argument("--all", "-a", action="store_true", help="also what ended more than a day ago")
-    parser.add_argument("--state", action="append", choices=_STATES, metavar="STATE", help="only these; repeatable")
-    parser.add_argument("--name", metavar="NAME", help="only jobs of this name")
-    parser.add_argument("--mine", action="store_true", help="only jobs that were submitted with kedge")
-    parser.add_argument("--watch", "-w", nargs="?", type=float, const=5.0, metavar="SECONDS", help="again and again")
-    parser.add_argument("--forget", type=float, metavar="DAYS", help="remove records of jobs that ended so long ago")
+    """Which jobs to list, and how often."""
+    parser.add_argument("--all", "-a", action="store_true", help="also list jobs that ended more than a day ago")
+    parser.add_argument(
+        "--state", action="append", choices=_STATES, metavar="STATE", help="list only jobs in this state; repeatable"
+    )
+    parser.add_argument("--name", metavar="NAME", help="list only jobs with this name")
+    parser.add_argument("--mine", action="store_true", help="list only jobs submitted with kedge")
+    parser.add_argument(
+        "--watch", "-w", nargs="?", type=float, const=5.0, metavar="SECONDS", help="repeat (default: every 5 s)"
+    )
+    parser.add_argument(
+        "--forget", type=float, metavar="DAYS", help="remove records of jobs that ended more than DAYS ago"
+    )
     add_settings(parser, "site", "job_directory")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Show the table, once or again and again."""
-    from kedge.ops.jobs.clusters import open_cluster
+    """Show the table, once or repeatedly."""
+    from kedge.ops.jobs.cluster import open_cluster
     from kedge.ops.jobs.status import forget_old, survey
 
     cluster = open_cluster(console.settings, console.environ)
     if arguments.forget is not None:
         count = forget_old(cluster, arguments.forget)
-        console.print(f"{count} records removed")
+        console.print(f"Removed {count} record{'' if count == 1 else 's'}")
         if console.json:
             console.print_json({"removed": count})
         return 0
     if arguments.watch is not None and arguments.watch < _SHORTEST_PAUSE:
-        raise UsageError(f"--watch asks at most every {_SHORTEST_PAUSE:g} s", hint="the scheduler serves others too")
+        raise UsageError(
+            f"--watch {arguments.watch:g} is too short: the minimum is {_SHORTEST_PAUSE:g} s",
+            hint=f"every refresh asks the scheduler; use --watch {_SHORTEST_PAUSE:g} or more",
+        )
     while True:
         views = [view for view in survey(cluster, everything=arguments.all) if _is_wanted(view, arguments)]
-        _show(views, console)
+        _show(views, find_facts(cluster.site.scheduler).queue_word, console)
         if arguments.watch is None:
             return 0
         time.sleep(arguments.watch)
@@ -56,14 +66,14 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _is_wanted(view: JobView, arguments: argparse.Namespace) -> bool:
-    if arguments.state and view.status.state.value not in arguments.state:
+    if arguments.state and not {view.status.state.word, view.status.state.value} & {*arguments.state}:
         return False
     if arguments.name and view.status.name != arguments.name:
         return False
     return bool(view.key) or not arguments.mine
 
 
-def _show(views: Sequence[JobView], console: Console) -> None:
+def _show(views: Sequence[JobView], queue_word: str, console: Console) -> None:
     if console.json:
         console.print_json([{**view.status.as_dict(), "key": view.key or None} for view in views])
         return
@@ -71,7 +81,7 @@ def _show(views: Sequence[JobView], console: Console) -> None:
         (
             view.status.shown_id,
             _shorten(view.status.name),
-            view.status.state.value + (f" ({view.status.raw})" if view.status.state is State.UNKNOWN else ""),
+            _paint_state(view.status, console),
             view.status.queue,
             _format_span(view.status.started, view.status.ended),
             view.status.nodes or view.status.reason,
@@ -79,12 +89,17 @@ def _show(views: Sequence[JobView], console: Console) -> None:
         for view in views
     ]
     if rows:
-        console.print_table(("job", "name", "state", "queue", "time", "where, or why not"), rows)
+        console.print_table(("job", "name", "state", queue_word, "time", "nodes, or reason"), rows)
     console.print(f"{len(rows)} job{'' if len(rows) == 1 else 's'}")
 
 
+def _paint_state(status: JobStatus, console: Console) -> str:
+    raw = f" ({status.raw})" if status.state is State.UNKNOWN else ""
+    return console.paint(status.state.word, status.state.word) + raw
+
+
 def _shorten(name: str) -> str:
-    """A name that leaves room for the rest of the line; --json has all of it."""
+    """A name short enough for the table; --json prints all of it."""
     from kedge.cli.redaction import escape_line
 
     name = escape_line(name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge key`: the keys that sign and verify, in rings shared with Apptainer."""
+"""`kedge key`: signing keys, in key rings shared with Apptainer."""
 
 from __future__ import annotations
 
@@ -28,48 +28,52 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands, as Apptainer's."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    _configure_newpair(commands.add_parser("newpair", help="make a new key pair"))
-    listing = commands.add_parser("list", help="list the keys of a ring")
-    listing.add_argument("-s", "--secret", action="store_true", help="the secret keys")
-    importing = commands.add_parser("import", help="put a key file into the rings")
+    _configure_newpair(commands.add_parser("newpair", help="Create a key pair"))
+    listing = commands.add_parser("list", help="List the keys of a key ring")
+    listing.add_argument("-s", "--secret", action="store_true", help="list secret keys")
+    importing = commands.add_parser("import", help="Import keys from a file")
     importing.add_argument("file", metavar="FILE", type=Path)
-    exporting = commands.add_parser("export", help="write a key to a file")
+    exporting = commands.add_parser("export", help="Export a key to a file")
     exporting.add_argument("file", metavar="FILE", type=Path)
-    exporting.add_argument("-s", "--secret", action="store_true", help="the secret key")
-    exporting.add_argument("-a", "--armor", action="store_true", help="as text")
-    exporting.add_argument("-k", "--keyidx", metavar="N", type=int, help="which key, by its number in 'key list'")
-    exporting.add_argument("--fingerprint", metavar="HEX", help="which key, by its fingerprint")
+    exporting.add_argument("-s", "--secret", action="store_true", help="export the secret key")
+    exporting.add_argument("-a", "--armor", action="store_true", help="write ASCII armor")
+    exporting.add_argument("-k", "--keyidx", metavar="N", type=int, help="number of the key in 'kedge key list'")
+    exporting.add_argument("--fingerprint", metavar="HEX", help="fingerprint of the key")
     exporting.add_argument("-F", "--force", action="store_true", help="replace an existing file")
-    removing = commands.add_parser("remove", help="take a key out of the rings")
+    removing = commands.add_parser("remove", help="Remove a key")
     removing.add_argument("fingerprint", metavar="FINGERPRINT")
-    removing.add_argument("-p", "--public", action="store_true", help="the public key only (the default)")
-    removing.add_argument("-s", "--secret", action="store_true", help="the secret key only")
+    removing.add_argument("-p", "--public", action="store_true", help="only the public key (default)")
+    removing.add_argument("-s", "--secret", action="store_true", help="only the secret key")
     removing.add_argument("-b", "--both", action="store_true", help="public and secret key")
-    searching = commands.add_parser("search", help="look for keys on a key server")
+    searching = commands.add_parser("search", help="Search a key server")
     searching.add_argument("text", metavar="TEXT", help="name, e-mail address, fingerprint or key id")
     searching.add_argument("-l", "--long-list", action="store_true", help="show algorithm, dates and state too")
-    for name, text in (("pull", "get a key from a key server"), ("push", "send a key to a key server")):
+    for name, text in (("pull", "Get a key from a key server"), ("push", "Send a key to a key server")):
         commands.add_parser(name, help=text).add_argument("fingerprint", metavar="FINGERPRINT")
     for name, command in commands.choices.items():
         add_keysdir(command, "-d")
         if name in ("search", "pull", "push", "newpair"):
-            command.add_argument("-u", "--url", metavar="URL", help=f"key server ({DEFAULT_SERVER})")
+            command.add_argument("-u", "--url", metavar="URL", help=f"key server (default: {DEFAULT_SERVER})")
         if name not in ("search", "newpair"):
-            command.add_argument("-g", "--global", dest="site", action="store_true", help="use the site's public ring")
+            command.add_argument(
+                "-g", "--global", dest="site", action="store_true", help="use the site's public key ring"
+            )
 
 
 def _configure_newpair(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-N", "--name", metavar="TEXT", help="name of the owner")
     parser.add_argument("-E", "--email", metavar="TEXT", help="e-mail address of the owner")
     parser.add_argument("-C", "--comment", metavar="TEXT", help="comment")
-    parser.add_argument("-b", "--bit-length", metavar="N", type=int, default=4096, help="size of the key (4096)")
+    parser.add_argument(
+        "-b", "--bit-length", metavar="N", type=int, default=4096, help="size of the key (default: 4096)"
+    )
     parser.add_argument(
         "-P",
         "--password",
         metavar="TEXT",
-        help="passphrase; others on this machine can see it, so better let it be asked",
+        help="passphrase; visible to other users in 'ps' (default: prompt)",
     )
-    parser.add_argument("--no-password", action="store_true", help="leave the secret key unlocked")
+    parser.add_argument("--no-password", action="store_true", help="make a secret key without a passphrase")
     parser.add_argument(
         "-U",
         "--push",
@@ -96,7 +100,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     is_site = getattr(arguments, "site", False)
     ring = KeyRing.open_global(console.environ) if is_site else open_ring(console.environ, arguments.keysdir)
     if is_site and getattr(arguments, "secret", False):
-        raise UsageError("the site's ring holds public keys only")
+        raise UsageError("the site's key ring holds public keys only")
     commands[arguments.command](arguments, ring, console)
     return 0
 
@@ -113,7 +117,7 @@ def _make(arguments: argparse.Namespace, ring: KeyRing, console: Console) -> Non
     made = keys.make_key(ring, keys.NewKey(owner, passphrase, arguments.bit_length))
     if console.json:
         console.print_json(made.as_dict())
-    console.print(f"Key with fingerprint {made.fingerprint} was put into {ring.folder}")
+    console.print(f"Key with fingerprint {made.fingerprint} added to {ring.folder}")
     if arguments.push == "true":
         keys.push_key(
             _open_fetch(console), _server(arguments, console), select_key(ring.load_public(), made.fingerprint, "")
@@ -133,25 +137,27 @@ def _ask_new_passphrase(arguments: argparse.Namespace, console: Console) -> str 
         line = read_piped_line()
         if not line:
             raise UsageError(
-                "a passphrase is needed and there is nobody to ask",
-                hint="pipe it to standard input, or give --no-password for a key without one",
+                "cannot prompt for a passphrase: no terminal",
+                hint="pipe it to standard input, or use --no-password for a key without a passphrase",
             )
         return line.rstrip("\r\n") or None
     first = console.ask_secret("Enter a passphrase: ")
     if first != console.ask_secret("Enter it again: "):
         raise UsageError("the two passphrases differ", hint="try again")
-    if not first and not console.confirm("Without a passphrase whoever reads the file has the key. Go on?"):
+    if not first and not console.confirm(
+        "Without a passphrase anybody who can read the file can sign with the key. Continue?"
+    ):
         raise UsageError("no key was made")
     return first or None
 
 
 def _list(arguments: argparse.Namespace, ring: KeyRing, console: Console) -> None:
-    found = keys.list_keys(ring, secret=arguments.secret)
+    listed = keys.list_keys(ring, secret=arguments.secret)
     if console.json:
-        console.print_json([item.as_dict() for item in found])
+        console.print_json([item.as_dict() for item in listed])
     path = ring.secret_path if arguments.secret else ring.public_path
     console.print(f"{'Private' if arguments.secret else 'Public'} key listing ({path}):")
-    for item in found:
+    for item in listed:
         console.print()
         console.print(f"{str(item.index) + ')':<3} User:              {', '.join(item.user_ids) or '(none)'}")
         console.print(f"    Creation time:     {format_time(item.created) if item.created is not None else 'unknown'}")
@@ -176,7 +182,7 @@ def _show_imported(imported: list[keys.Imported], console: Console) -> None:
     for item in imported:
         console.print(f"Key with fingerprint {item.summary.fingerprint} {words[item.outcome]} the {item.ring} keyring")
         if item.summary.problem:
-            console.progress.warn(f"the key {item.summary.fingerprint} cannot be used: {item.summary.problem}")
+            console.progress.warn(f"key {item.summary.fingerprint} cannot be used: {item.summary.problem}")
 
 
 def _export(arguments: argparse.Namespace, ring: KeyRing, console: Console) -> None:
@@ -193,7 +199,9 @@ def _export(arguments: argparse.Namespace, ring: KeyRing, console: Console) -> N
 def _select(blocks: list[KeyBlock], arguments: argparse.Namespace, console: Console, where: str) -> KeyBlock:
     if arguments.fingerprint:
         return select_key(blocks, arguments.fingerprint, where)
-    return choose_block(blocks, arguments.keyidx, lambda found: choose_key(found, console), int(time.time()), where)
+    return choose_block(
+        blocks, arguments.keyidx, lambda candidates: choose_key(candidates, console), int(time.time()), where
+    )
 
 
 def _remove(arguments: argparse.Namespace, ring: KeyRing, console: Console) -> None:
@@ -216,10 +224,10 @@ def _open_fetch(console: Console) -> keys.Fetch:
 
 def _search(arguments: argparse.Namespace, ring: KeyRing, console: Console) -> None:
     del ring
-    found = keys.search_keys(_open_fetch(console), _server(arguments, console), arguments.text)
+    results = keys.search_keys(_open_fetch(console), _server(arguments, console), arguments.text)
     if console.json:
-        console.print_json([{name: getattr(item, name) for name in item.__slots__} for item in found])
-    console.print(f"Showing {len(found)} results")
+        console.print_json([{name: getattr(item, name) for name in item.__slots__} for item in results])
+    console.print(f"Showing {len(results)} results")
     rows = [
         (
             item.fingerprint,
@@ -229,7 +237,7 @@ def _search(arguments: argparse.Namespace, ring: KeyRing, console: Console) -> N
             item.flags,
             ", ".join(item.user_ids),
         )
-        for item in found
+        for item in results
     ]
     if arguments.long_list:
         console.print_table(("fingerprint", "algorithm", "bits", "created", "state", "name/email"), rows)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge keyserver`: the key servers that are asked, in order. They are the setting `keyserver` of your own file."""
+"""`kedge keyserver`: the key servers that kedge asks, in order: the setting `keyserver` in your own file."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands, as Apptainer's."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    add = commands.add_parser("add", help="add a key server")
+    add = commands.add_parser("add", help="Add a key server")
     add.add_argument("url", metavar="URL", help="such as https://keys.openpgp.org")
-    add.add_argument("-o", "--order", metavar="N", type=int, default=0, help="its place in the list (default: last)")
+    add.add_argument("-o", "--order", metavar="N", type=int, default=0, help="position in the list (default: last)")
     add.add_argument("-i", "--insecure", action="store_true", help="allow http")
-    commands.add_parser("list", help="list key servers in the order that kedge asks them")
-    remove = commands.add_parser("remove", help="remove a key server")
+    commands.add_parser("list", help="List key servers in the order that kedge asks them")
+    remove = commands.add_parser("remove", help="Remove a key server")
     remove.add_argument("url", metavar="URL")
 
 
@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
             return ",".join(servers)
 
         path = change_setting("keyserver", choose, console.environ)
-        console.progress.note(f"key servers are set in {path}")
+        console.progress.note(f"set the key servers in {path}")
         _warn_of_variable(console)
     if console.json:
         console.print_json(servers)
@@ -58,9 +58,12 @@ def _change(arguments: argparse.Namespace, servers: list[str]) -> list[str]:
 def _add(arguments: argparse.Namespace, servers: list[str]) -> list[str]:
     server = normalize_server(arguments.url)
     if server.startswith("http://") and not arguments.insecure:
-        raise UsageError(f"{arguments.url} is reached by http, which anybody on the way can change", hint="--insecure")
+        raise UsageError(
+            f"{arguments.url} uses http, which others on the network can read and change",
+            hint="use https, or add --insecure",
+        )
     if server in servers:
-        raise InvalidSetting(f"{server} is a key server already", hint="'kedge keyserver list' shows them")
+        raise InvalidSetting(f"{server} is already in the list", hint="show the list: kedge keyserver list")
     if not 0 <= arguments.order <= len(servers) + 1:
         raise UsageError(f"--order {arguments.order} is out of range", hint=f"1 to {len(servers) + 1}")
     place = arguments.order - 1 if arguments.order else len(servers)
@@ -69,14 +72,16 @@ def _add(arguments: argparse.Namespace, servers: list[str]) -> list[str]:
 
 def _remove(server: str, servers: list[str]) -> list[str]:
     if server not in servers:
-        raise InvalidSetting(f"{server} is not a key server here", hint=f"there is: {', '.join(servers)}")
+        raise InvalidSetting(f"{server} is not in the list of key servers", hint=f"the list: {', '.join(servers)}")
     if len(servers) == 1:
         raise InvalidSetting(
-            f"{server} is the only key server", hint="add another one first; 'kedge verify --local' asks none"
+            f"{server} is the only key server", hint="add another one first; 'kedge verify --local' uses none"
         )
-    return [each for each in servers if each != server]
+    return [other for other in servers if other != server]
 
 
 def _warn_of_variable(console: Console) -> None:
     if console.settings.sources["keyserver"].kind == "environment":
-        console.progress.warn("the variable KEDGE_KEYSERVER is set and goes before: unset KEDGE_KEYSERVER")
+        console.progress.warn(
+            "the variable KEDGE_KEYSERVER is set and takes precedence. Remove it: unset KEDGE_KEYSERVER"
+        )

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge local-queue`: the queue of this machine: submit, run, list, show, cancel.
+"""`kedge local-queue`: the local queue of this host: submit, run, list, show, cancel.
 
-`kedge submit` uses it where there is no scheduler, as it uses sbatch or qsub elsewhere.
+`kedge submit` uses it on hosts without a scheduler, as it uses sbatch or qsub elsewhere.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands and their arguments."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    submit = commands.add_parser("submit", help="put a script into the queue; its #KEDGE lines are options, too")
+    submit = commands.add_parser("submit", help="Submit a script; its #KEDGE lines are options")
     _add_options(submit)
-    submit.add_argument("script", metavar="SCRIPT", type=Path, help="a file whose first line is #!/bin/bash or alike")
-    submit.add_argument("arguments", metavar="[ARGUMENT ...]", nargs=argparse.REMAINDER, help="for the script")
-    running = commands.add_parser("run", help="wait for room on this machine, and run a command at this terminal")
+    submit.add_argument("script", metavar="SCRIPT", type=Path, help="script whose first line is #!/bin/bash or similar")
+    submit.add_argument("arguments", metavar="[ARGUMENT ...]", nargs=argparse.REMAINDER, help="arguments of the script")
+    running = commands.add_parser("run", help="Wait for free resources, then run a command in this terminal")
     _add_options(running)
-    running.add_argument("arguments", metavar="COMMAND [ARGUMENT ...]", nargs=argparse.REMAINDER, help="what to run")
-    listing = commands.add_parser("list", help="the jobs that wait and run, and those of the last hour")
-    listing.add_argument("-a", "--all", action="store_true", help="all that there ever were")
-    show = commands.add_parser("show", help="what is known about jobs")
-    show.add_argument("ids", metavar="ID", nargs="+", help="a job (12) or one task of an array (12_3)")
-    cancel = commands.add_parser("cancel", help="end jobs")
-    cancel.add_argument("ids", metavar="ID", nargs="+", help="a job (12) or one task of an array (12_3)")
-    cancel.add_argument("--signal", metavar="NAME", default="", help="only send them this signal")
-    serve = commands.add_parser("serve", help="what the queue starts in the background; not for people")
-    serve.add_argument("--task", metavar="ID", default="", help="see to this job's task; without it, to all that wait")
-    serve.add_argument("file", metavar="FILE", type=int, help="the number of the open file with the lock")
-    serve.add_argument("root", metavar="DIR", type=Path, help="the queue's directory")
+    running.add_argument("arguments", metavar="COMMAND [ARGUMENT ...]", nargs=argparse.REMAINDER, help="command to run")
+    listing = commands.add_parser("list", help="List pending and running jobs, and those of the last hour")
+    listing.add_argument("-a", "--all", action="store_true", help="list all jobs, however old")
+    show = commands.add_parser("show", help="Show the details of jobs")
+    show.add_argument("ids", metavar="ID", nargs="+", help="job id (12), or one task of an array (12_3)")
+    cancel = commands.add_parser("cancel", help="Cancel jobs")
+    cancel.add_argument("ids", metavar="ID", nargs="+", help="job id (12), or one task of an array (12_3)")
+    cancel.add_argument("--signal", metavar="NAME", default="", help="only send this signal")
+    serve = commands.add_parser("serve", help="Serve the queue; kedge starts this itself")
+    serve.add_argument("--task", metavar="ID", default="", help="run this task (default: start pending jobs)")
+    serve.add_argument("file", metavar="FILE", type=int, help="file descriptor of the lock")
+    serve.add_argument("root", metavar="DIR", type=Path, help="directory of the queue")
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -71,17 +71,19 @@ def _submit(arguments: argparse.Namespace, console: Console) -> int:
     queue, id = operations.submit_script(
         arguments.script, _read_options(arguments), arguments.arguments, console.environ
     )
-    try:  # at once: whatever happens from here on, the job is in the queue
+    try:  # now: the job is in the queue, whatever happens next
         console.write_bytes((json.dumps({"id": str(id)}) if console.json else str(id)).encode() + b"\n")
     finally:
-        operations.start_waiting(queue, console.environ)
+        operations.start_pending(queue, console.environ)
     return 0
 
 
 def _run(arguments: argparse.Namespace, console: Console) -> int:
     words = arguments.arguments[1:] if arguments.arguments[:1] == ["--"] else arguments.arguments
     if not words:
-        raise UsageError("there is no command", hint="usage: kedge local-queue run [options] -- COMMAND [ARGUMENT ...]")
+        raise UsageError(
+            "the command is missing", hint="usage: kedge local-queue run [options] -- COMMAND [ARGUMENT ...]"
+        )
     return operations.run_command(words, _read_options(arguments), console.environ)
 
 
@@ -112,9 +114,12 @@ def _serve(arguments: argparse.Namespace, console: Console) -> int:
 
 def _print(statuses: Sequence[JobStatus], console: Console) -> None:
     if console.json:
-        console.print_json({"jobs": [as_dict(each) for each in statuses]})
+        console.print_json({"jobs": [as_dict(status) for status in statuses]})
         return
-    rows = [(each.shown_id, each.name, each.state, _show_time(each), _show_reason(each)) for each in statuses]
+    rows = [
+        (status.shown_id, status.name, status.state.word, _show_time(status), _show_reason(status))
+        for status in statuses
+    ]
     console.print_table(("ID", "NAME", "STATE", "TIME", "REASON"), rows)
 
 
@@ -127,4 +132,4 @@ def _show_time(status: JobStatus) -> str:
 def _show_reason(status: JobStatus) -> str:
     if status.reason or not (status.exit_code or status.signal):
         return status.reason
-    return f"signal {status.signal}" if status.signal else f"exit status {status.exit_code}"
+    return f"signal {status.signal}" if status.signal else f"exit code {status.exit_code}"

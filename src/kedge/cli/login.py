@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The options that say who asks a registry, shared by the verbs that go there."""
+"""The login options of all verbs that contact a registry."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def add_login(parser: argparse.ArgumentParser) -> None:
-    """Apptainer's two: ask on the terminal, or take another file of credentials."""
-    parser.add_argument("--docker-login", action="store_true", help="ask for user name and password")
-    parser.add_argument("--authfile", type=Path, metavar="FILE", help="docker-config.json to take credentials from")
+    """Apptainer's two: ask on the terminal, or read another credentials file."""
+    parser.add_argument("--docker-login", action="store_true", help="prompt for user name and password")
+    parser.add_argument("--authfile", type=Path, metavar="FILE", help="read credentials from this docker-config.json")
 
 
 def read_access(arguments: argparse.Namespace, console: Console, reference: Reference) -> AccessOptions:
-    """What was said, and asked for, about the login."""
+    """The login that the options name; --docker-login prompts for it."""
     from kedge.registry.client_setup import AccessOptions
     from kedge.registry.credentials import Credential, make_login
     from kedge.registry.secret import Secret

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge logs [-f] JOB`: what a job wrote."""
+"""`kedge logs [-f] JOB`: shows the output of a job."""
 
 from __future__ import annotations
 
@@ -13,39 +13,41 @@ from kedge.errors import JobNotFound, SchedulerFailed, UsageError
 if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.jobs.records import Record
-    from kedge.ops.jobs.clusters import Cluster
-    from kedge.ops.jobs.control import FoundJob
+    from kedge.ops.jobs.cluster import Cluster
+    from kedge.ops.jobs.find_job import FoundJob
     from kedge.ops.jobs.logs import LogFile
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Which job, and how much of it."""
-    parser.add_argument("job", nargs="?", default="last", metavar="JOB", help=f"{JOB_HELP} (the default)")
-    parser.add_argument("--follow", "-f", action="store_true", help="wait for it, show what comes, end when it ends")
-    parser.add_argument("--lines", "-n", type=int, metavar="N", help="only the last N lines")
-    parser.add_argument("--error", "-e", action="store_true", help="standard error, where it has a file of its own")
-    parser.add_argument("--path", action="store_true", help="only the names of the files")
+    """Which job, and how much of its output."""
+    parser.add_argument("job", nargs="?", default="last", metavar="JOB", help=f"{JOB_HELP} (default: last)")
+    parser.add_argument(
+        "--follow", "-f", action="store_true", help="wait for output, show it as it grows, stop when the job ends"
+    )
+    parser.add_argument("--lines", "-n", type=int, metavar="N", help="show only the last N lines")
+    parser.add_argument("--error", "-e", action="store_true", help="show standard error, if it goes to a separate file")
+    parser.add_argument("--path", action="store_true", help="print only the paths of the output files")
     add_settings(parser, "site", "job_directory")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Show the output of a job, or of all tasks of an array one after the other."""
+    """Show the output of a job; of an array, task after task."""
+    from kedge.ops.jobs.find_job import locate_job
     from kedge.ops.jobs.logs import read_log, require_logs
-    from kedge.ops.jobs.places import locate_job
 
     if arguments.lines is not None and arguments.lines < 0:
-        raise UsageError("--lines takes a number of lines")
+        raise UsageError(f"--lines {arguments.lines} is not valid: give 0 or more")
     cluster, job = locate_job(console.settings, console.environ, arguments.job)
     if job.record is None:
         sites = cluster.records.find_sites(job.id)
         if sites:
             raise JobNotFound(
-                f"the job {job.id} was submitted for {', '.join(sites)}, and this is {cluster.site.name}",
-                hint=f"give --site {sites[0]}",
+                f"job {job.id} was submitted to {', '.join(sites)}, not to {cluster.site.name}",
+                hint=f"kedge logs --site {sites[0]} {job.id}",
             )
         raise JobNotFound(
-            f"the job {job.id} was not submitted with kedge, so where its output goes is not known",
-            hint=f"'kedge status {job.id}' asks the scheduler",
+            f"job {job.id} was not submitted with kedge, so kedge cannot locate its output",
+            hint=f"ask the scheduler about the job: kedge status {job.id}",
         )
     if arguments.follow and not console.json:
         return _follow(cluster, job, job.record, arguments, console)
@@ -65,9 +67,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _follow(cluster: Cluster, job: FoundJob, record: Record, arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.ops.jobs.control import has_ended, read_status, require_success
     from kedge.ops.jobs.logs import find_logs, follow_logs
-    from kedge.ops.jobs.waiting import explain_stuck
+    from kedge.ops.jobs.status import read_status
+    from kedge.ops.jobs.wait import explain_stuck, has_ended, require_success
 
     def find() -> list[LogFile]:
         return find_logs(record, job.index, errors=arguments.error)
@@ -75,12 +77,12 @@ def _follow(cluster: Cluster, job: FoundJob, record: Record, arguments: argparse
     def is_over() -> bool:
         try:
             statuses = read_status(cluster, job)
-        except SchedulerFailed:  # it restarts, perhaps; what the script wrote is to be had all the same
+        except SchedulerFailed:  # the scheduler may be restarting; the output can be read without it
             return False
         problem = explain_stuck(cluster, job, statuses)
         if problem is not None:
             raise problem
-        return all(each.state.is_over for each in statuses)
+        return all(status.state.is_over for status in statuses)
 
     shown = None
     for log, piece in follow_logs(find, is_over, lambda: has_ended(job), arguments.lines):

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from kedge.cli.options import GlobalOptions, Parser, add_globals
+from kedge.cli.options import GLOBALS, GlobalOptions, Parser, add_globals
 from kedge.cli.signals import raised_signals
 from kedge.cli.verbs import GROUPS, VERBS, VerbModule, WordsModule, find_verb, load_verb
 from kedge.errors import UsageError
@@ -18,6 +18,13 @@ from kedge.release import VERSION
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
+
+ABOUT = "Run GPU containers on HPC clusters without root, interactively or as jobs"
+_TOP_OPTIONS = (
+    ("--dry-run", "say what would be done, and change nothing (some verbs)"),
+    ("-h, --help", "show this text, or the options of a verb"),
+    ("-V, --version", "show the version"),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -52,9 +59,9 @@ def prepare_streams() -> None:
 
 
 def _dispatch(words: list[str], options: GlobalOptions) -> int:
-    """Parse the options before the verb, then hand the rest to the verb."""
+    """Parse the options before the verb, then hand over to the verb."""
     count = next((index for index, word in enumerate(words) if not word.startswith("-")), len(words))
-    leading, rest = words[:count], words[count:]
+    leading, command = words[:count], words[count:]
     top = Parser(prog="kedge", add_help=False)
     top.add_argument("-h", "--help", action="store_true")
     top.add_argument("-V", "--version", action="store_true")
@@ -64,32 +71,32 @@ def _dispatch(words: list[str], options: GlobalOptions) -> int:
     if chosen.version:
         sys.stdout.write(f"kedge version {VERSION}\n")
         return 0
-    if rest and rest[0] == "help":
-        rest = [*rest[1:], "--help"] if rest[1:] else []
-        chosen.help = not rest
-    elif chosen.help and rest:
-        rest = [*rest, "--help"]
-    if not rest and options.json and not chosen.help:
-        raise UsageError("there is no verb", hint="'kedge --help' lists the verbs")
-    if not rest:
-        sys.stdout.write(format_help())
+    if chosen.help and command:
+        command = [*command, "--help"]
+    if not command and options.json and not chosen.help:
+        raise UsageError("kedge needs a verb", hint="to list the verbs: kedge --help")
+    if not command:
+        (sys.stdout if chosen.help else sys.stderr).write(format_help())
         return 0 if chosen.help else UsageError.exit_code
-    return _run_verb(rest[0], rest[1:], options, dry_run=chosen.dry_run)
+    return _run_verb(command[0], command[1:], options, dry_run=chosen.dry_run)
 
 
-def _run_verb(name: str, rest: Sequence[str], options: GlobalOptions, *, dry_run: bool) -> int:
+def _run_verb(name: str, words: Sequence[str], options: GlobalOptions, *, dry_run: bool) -> int:
     """Import the verb, parse its arguments and run it."""
     module = load_verb(find_verb(name))
     if find_verb(name).reads_words:
         leading = [
-            f"--{each}" for each in ("json", "quiet", "silent", "debug", "nocolor", "shim") if getattr(options, each)
+            f"--{flag}" for flag in ("json", "quiet", "silent", "debug", "nocolor", "shim") if getattr(options, flag)
         ]
         leading += ["--verbose"] * options.verbose + ["--dry-run"] * dry_run
-        return cast(WordsModule, module).run_words(name, rest, leading=leading)
-    parser = make_parser(name, options)
-    arguments = parser.parse_args(rest)
+        return cast(WordsModule, module).run_words(name, words, leading=leading)
+    parser = make_parser(name, options, is_for_help="-h" in words or "--help" in words)
+    if _lacks_subcommand(parser, words) and not options.json:
+        sys.stderr.write(make_parser(name, options).format_help())
+        return UsageError.exit_code
+    arguments = parser.parse_args(words)
     if dry_run and not hasattr(arguments, "dry_run"):
-        raise UsageError(f"'kedge {name}' has no --dry-run", hint=f"'kedge {name} --help' shows its options")
+        raise UsageError(f"'kedge {name}' has no --dry-run", hint=f"to see its options: kedge {name} --help")
     options.dry_run = dry_run or getattr(arguments, "dry_run", False)
     options.json = options.json or getattr(arguments, "json", False) is True
     for option in ("json", "dry_run"):  # a verb that has the option itself sees what stood before the verb, too
@@ -99,7 +106,13 @@ def _run_verb(name: str, rest: Sequence[str], options: GlobalOptions, *, dry_run
         return _run_module(module, arguments, options)
     from kedge.cli.guard import run_guarded  # late: light verbs need no second process
 
-    return run_guarded(f"kedge {name}", lambda: _report_end(module, arguments, options, [name, *rest]))
+    return run_guarded(f"kedge {name}", lambda: _report_end(module, arguments, options, [name, *words]))
+
+
+def _lacks_subcommand(parser: argparse.ArgumentParser, words: Sequence[str]) -> bool:
+    """Whether a verb that needs a subcommand stands alone; with --json it is an error like any other."""
+    is_group = any(isinstance(action, argparse._SubParsersAction) and action.required for action in parser._actions)
+    return is_group and not any(word in ("-h", "--help", "--json") or not word.startswith("-") for word in words)
 
 
 def _run_module(module: VerbModule, arguments: argparse.Namespace, options: GlobalOptions) -> int:
@@ -121,11 +134,17 @@ def _report_end(module: VerbModule, arguments: argparse.Namespace, options: Glob
         return report_failure(problem, words, options)
 
 
-def make_parser(name: str, options: GlobalOptions | None = None) -> argparse.ArgumentParser:
-    """The complete parser of a verb, global options included."""
+def make_parser(
+    name: str, options: GlobalOptions | None = None, *, is_for_help: bool = True
+) -> argparse.ArgumentParser:
+    """The complete parser of a verb, global options included; for help also with sentences and examples."""
     verb = find_verb(name)
-    parser = Parser(prog=f"kedge {name}", description=f"{verb.summary[0].upper()}{verb.summary[1:]}.")
+    parser = Parser(prog=f"kedge {name}")
     load_verb(verb).configure(parser)
+    if is_for_help:
+        from kedge.cli.help_text import describe_parser  # late: a verb that does its work needs none of it
+
+        describe_parser(parser, name, verb.summary)
     add_globals(parser, options or GlobalOptions())
     return parser
 
@@ -141,23 +160,17 @@ def _make_console(arguments: argparse.Namespace, options: GlobalOptions) -> Cons
 
 def format_help() -> str:
     """The text of `kedge --help`."""
-    lines = [
-        "usage: kedge [OPTIONS] VERB ...",
-        "",
-        "From the name of a GPU container image to a running job on a cluster.",
-    ]
+    lines = ["usage: kedge [OPTIONS] VERB ...", "", f"{ABOUT}."]
     for group in GROUPS:
         lines += ["", f"{group}:"]
         lines += [f"  {name:<11} {verb.summary}" for name, verb in VERBS.items() if verb.group == group]
-    lines += [
-        "",
-        "Options, before or after the verb:",
-        "  --json          print one JSON document on standard output, also for errors",
-        "  -q, --quiet     no progress and no notes       -v, --verbose  say more",
-        "  -s, --silent    nothing but results and errors -d, --debug    show where an error came from",
-        "  --nocolor       no colours                     --dry-run      say what would be done (where it makes sense)",
-        "  -h, --help      this text, or a verb's         -V, --version  the version",
-        "",
-        "'kedge help VERB' explains a verb. Exit codes are listed in docs/errors.md.",
-    ]
+    lines += ["", "Options, before or after the verb:"]
+    lines += [f"  {names:<21} {text}" for names, text in list_top_options()]
+    lines += ["", "Options of a verb: kedge VERB --help. Guides: kedge help. Exit codes: kedge help errors"]
     return "\n".join(lines) + "\n"
+
+
+def list_top_options() -> list[tuple[str, str]]:
+    """The options that stand before or after every verb, and their texts."""
+    shared = [(", ".join(names), text) for _, names, text in GLOBALS if text != argparse.SUPPRESS]
+    return [*shared, *_TOP_OPTIONS]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The argument parser and the options that every verb understands, before the verb and after it.
 
-`add_settings` gives a verb the standard option of a setting; `add_dry_run` says that a verb can be rehearsed.
+`add_settings` gives a verb the standard option of a setting; `add_dry_run` adds --dry-run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kedge.model.nearest import propose
 
 
 def read_image_path(text: str) -> Path:
-    """An image that has to be a file, for argparse: `docker://x` is not the file x in a directory `docker:`."""
+    """The path of an image file, for argparse; refuses references such as `docker://x`, which are no paths."""
     from kedge.model.image_argument import is_reference  # late: few verbs have such a word
 
     if is_reference(text):
@@ -28,7 +28,7 @@ def read_image_path(text: str) -> Path:
 
 
 class GlobalOptions:
-    """What the global options say, wherever on the command line they stood."""
+    """The values of the global options, wherever they stood on the command line."""
 
     def __init__(
         self,
@@ -57,10 +57,12 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*positional, **named)
 
     def error(self, message: str) -> NoReturn:
-        """Raise what argparse would print, with the nearest option where one is not known."""
+        """Raise what argparse would print, with what to type instead of an unknown option."""
+        if message.endswith("required: COMMAND"):
+            message = f"'{self.prog}' needs a subcommand: {', '.join(find_subcommands(self))}"
         unknown = message.partition("unrecognized arguments: ")[2].split(" ")[0].partition("=")[0]
-        near = _propose_option(self, unknown) if unknown.startswith("--") else None
-        raise UsageError(message, hint=near or f"'{self.prog} --help' shows how it is used")
+        near = _propose_option(self, unknown) if unknown.startswith("-") else None
+        raise UsageError(message, hint=near or f"to see the options: {self.prog} --help")
 
     def _get_nargs_pattern(self, action: argparse.Action) -> str:
         """The word behind `--directive` is its value even with a dash before it, which argparse takes for an option."""
@@ -71,14 +73,19 @@ class Parser(argparse.ArgumentParser):
             return
         known = [str(choice) for choice in action.choices]
         raise UsageError(
-            f"'{value}' is not known to '{self.prog}'; it takes one of: {', '.join(known)}",
-            hint=propose(str(value), known) or f"'{self.prog} --help' shows how it is used",
+            f"'{self.prog}' does not take '{value}'; use one of: {', '.join(known)}",
+            hint=propose(str(value), known) or f"to see the options: {self.prog} --help",
         )
 
 
 def _propose_option(parser: argparse.ArgumentParser, unknown: str) -> str | None:
-    """The nearest option, or who takes this very one: then it was not misspelled, but given to another subcommand."""
-    owners = {option: each.prog for each in _all_parsers(parser) for option in each._option_string_actions}
+    """What kedge calls it, which subcommand takes it, or the nearest option."""
+    from kedge.model.habits import explain_option  # late: only a mistake needs it
+
+    habit = explain_option("".join(parser.prog.split()[1:2]), unknown)
+    if habit:
+        return habit
+    owners = {option: child.prog for child in _all_parsers(parser) for option in child._option_string_actions}
     return f"{unknown} is an option of '{owners[unknown]}'" if unknown in owners else propose(unknown, owners)
 
 
@@ -96,27 +103,27 @@ class _Record(argparse.Action):
         setattr(self.options, self.field, before + 1 if self.field == "verbose" else True)
 
 
-_GLOBALS: tuple[tuple[str, tuple[str, ...], str], ...] = (
+GLOBALS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("json", ("--json",), "print one JSON document on standard output, also for errors"),
     ("quiet", ("-q", "--quiet"), "no progress and no notes"),
     ("silent", ("-s", "--silent"), "nothing but results and errors"),
     ("verbose", ("-v", "--verbose"), "say more; twice says still more"),
     ("debug", ("-d", "--debug"), "show where an error came from"),
-    ("nocolor", ("--nocolor", "--no-color"), "no colours (as the variable NO_COLOR does)"),
+    ("nocolor", ("--nocolor", "--no-color"), "no colours, as with NO_COLOR=1"),
     ("shim", ("--shim",), argparse.SUPPRESS),
 )
 
 
 def add_globals(parser: argparse.ArgumentParser, options: GlobalOptions) -> None:
-    """Add the global options to a parser and all parsers below it; what a verb defines itself stays the verb's."""
-    for each in _all_parsers(parser):
-        group = each.add_argument_group("global options")
-        taken = set(each._option_string_actions)
-        for field, strings, text in _GLOBALS:
+    """Add the global options to a parser and its subparsers, except those that a verb defines itself."""
+    for child in _all_parsers(parser):
+        group = child.add_argument_group("global options")
+        taken = set(child._option_string_actions)
+        for field, strings, text in GLOBALS:
             free = [string for string in strings if string not in taken]
             if any(string.startswith("--") for string in free):
                 group.add_argument(*free, dest=field, action=_Record, options=options, help=text)
-        each.usage = each.usage or _make_usage(each)
+        child.usage = child.usage or _make_usage(child)
 
 
 def _make_usage(parser: argparse.ArgumentParser) -> str:
@@ -135,17 +142,20 @@ def show_positional(action: argparse.Action) -> str:
     return {"?": f"[{name}]", "*": f"[{name} ...]", "+": f"{name} ..."}.get(str(action.nargs), name)
 
 
+def find_subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The parsers of a verb's subcommands, by name; an alias is the same parser again."""
+    groups = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return {name: child for group in groups for name, child in group.choices.items()}
+
+
 def _all_parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
     yield parser
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            unique = {id(child): child for child in action.choices.values()}  # an alias is the same parser again
-            for child in unique.values():
-                yield from _all_parsers(child)
+    for child in {id(child): child for child in find_subcommands(parser).values()}.values():
+        yield from _all_parsers(child)
 
 
 def add_dry_run(parser: argparse.ArgumentParser) -> None:
-    """Let a verb be rehearsed: `console.dry_run` says whether to do it or only to say what would be done."""
+    """Add --dry-run; `console.dry_run` then tells the verb to report what it would do, and do nothing."""
     parser.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
 
 

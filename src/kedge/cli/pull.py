@@ -23,20 +23,20 @@ _ENDINGS = (".sif", ".sqsh", ".squashfs")  # of files that a pull writes, and of
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Apptainer's options, and the forms that kedge can write besides."""
+    """Apptainer's options, and the formats that only kedge writes."""
     parser.add_argument(
         "words",
         nargs="+",
         metavar="[OUTPUT] REFERENCE",
-        help="where to (a name, or FORM:PATH[:TAG]), and what; docker:// by default",
+        help="OUTPUT is a file name or FORMAT:PATH[:TAG]; REFERENCE without a scheme is docker://",
     )
-    parser.add_argument("--format", choices=FORMS, help="what to write (sif, or what OUTPUT says)")
+    parser.add_argument("--format", choices=FORMS, help="output format (default: as OUTPUT says, else sif)")
     parser.add_argument("--sandbox", action="store_const", const="sandbox", dest="format", help="write a directory")
-    parser.add_argument("--name", help="output name, as a second way to give OUTPUT")
-    parser.add_argument("-F", "--force", action="store_true", help="replace an output that exists")
+    parser.add_argument("--name", help="output name, the same as OUTPUT")
+    parser.add_argument("-F", "--force", action="store_true", help="replace an existing output")
     parser.add_argument("--fix-perms", action="store_true", help="give the owner rwX on everything in the image")
-    parser.add_argument("--if-missing", action="store_true", help="do nothing where the output exists already")
-    parser.add_argument("--offline", action="store_true", help="use only what is stored; no network")
+    parser.add_argument("--if-missing", action="store_true", help="do nothing if the output exists")
+    parser.add_argument("--offline", action="store_true", help="use the cache only, no network")
     parser.add_argument(
         "-U", "--allow-unsigned", "--allow-unauthenticated", action="store_true", help=argparse.SUPPRESS
     )
@@ -53,25 +53,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Pull, and say what came of it."""
-    from kedge.model.form import Form
+    """Pull, and report the result."""
+    from kedge.model.image_format import ImageFormat
     from kedge.model.reference import Reference
     from kedge.ops.images.output_name import ImageOutput, read_output
     from kedge.ops.images.pull import PullRequest, pull
     from kedge.ops.setup.workplace import Workplace
 
     if len(arguments.words) > 2:
-        raise UsageError("pull takes at most an output and one reference", hint="kedge pull [OUTPUT] REFERENCE")
+        raise UsageError("pull takes one reference, and an output before it", hint="kedge pull [OUTPUT] REFERENCE")
     if len(arguments.words) == 2:
         _refuse_swapped(*arguments.words)
     reference = Reference.parse(arguments.words[-1])
     output = arguments.words[0] if len(arguments.words) == 2 else arguments.name
-    form = Form(arguments.format) if arguments.format else None
+    form = ImageFormat(arguments.format) if arguments.format else None
     target = read_output(output, form) if output else ImageOutput(Path(), form)
     request = PullRequest(
         reference,
         target.path if output else None,
-        target.form or Form.SIF,
+        target.form or ImageFormat.SIF,
         arguments.force,
         arguments.offline,
         target.tag,
@@ -91,17 +91,17 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _refuse_swapped(first: str, second: str) -> None:
-    """Say it when a reference stands where the output should; `oci:PATH` and its kind are outputs, too."""
+    """Refuse a reference in the place of the output; `oci:PATH` and its kind are outputs, too."""
     is_reference = "://" in first or first.partition(":")[0].lower() in _ONLY_REFERENCES
     is_missing = second.endswith(_ENDINGS) and "://" not in second and not Path(second).exists()
     if not is_reference and (first.endswith(_ENDINGS) or not is_missing):
         return
     is_swapped = "://" not in second and second.partition(":")[0].lower() not in _ONLY_REFERENCES
     raise UsageError(
-        f"'{first}' stands where the output should be",
+        f"'{first}' is given as the output, but it is a reference",
         hint=f"the output comes first: kedge pull {shlex.quote(second)} {first}"
         if is_swapped
-        else "one image is pulled at a time: kedge pull [OUTPUT] REFERENCE",
+        else "pull one image at a time: kedge pull [OUTPUT] REFERENCE",
     )
 
 
@@ -113,8 +113,8 @@ def _say(pulled: Pulled, console: Console) -> None:
         console.progress.note(f"{pulled.output} ({pulled.how}{size})")
         return
     console.print(f"reference  {pulled.reference}")
-    console.print(f"digest     {pulled.digest or 'not known before it is there'}")
-    console.print(f"platform   {pulled.platform or 'this machine'}")
+    console.print(f"digest     {pulled.digest or 'unknown until it is downloaded'}")
+    console.print(f"platform   {pulled.platform or 'this host'}")
     for digest, length in pulled.layers:
         console.print(f"layer      {digest[:19]}  {format_size(length)}")
     console.print(f"download   {format_size(pulled.download)}")

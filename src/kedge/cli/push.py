@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge push SOURCE REFERENCE`: an image of this machine into a registry."""
+"""`kedge push SOURCE REFERENCE`: put an image of this host into a registry."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "source", metavar="SOURCE", help="a SIF or SquashFS file, a directory, oci:PATH, docker-archive:PATH"
     )
-    parser.add_argument("target", metavar="REFERENCE", help="docker://… for layers, oras://… for the SIF file")
+    parser.add_argument(
+        "target",
+        metavar="REFERENCE",
+        help="docker://REGISTRY/NAME:TAG sends layers, oras://REGISTRY/NAME:TAG the SIF file",
+    )
     parser.add_argument(
         "-U", "--allow-unsigned", "--allow-unauthenticated", action="store_true", help=argparse.SUPPRESS
     )
@@ -31,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Push, and say what was sent."""
+    """Push, and report what was sent."""
     from kedge.model.reference import Reference
     from kedge.ops.images.push import push
     from kedge.ops.setup.workplace import Workplace
@@ -54,7 +58,7 @@ def _say(pushed: Pushed, console: Console) -> None:
         console.print(f"digest     {pushed.digest}")
         for blob in pushed.blobs:
             console.print(f"blob       {str(blob.digest)[:19]}  {format_size(blob.size)}  {blob.state}")
-        console.print(f"send       {format_size(pushed.sent)}; {format_size(pushed.reused)} are there already")
+        console.print(f"send       {format_size(pushed.sent)}; {format_size(pushed.reused)} already there")
         return
     console.print(str(pushed.digest))
-    console.progress.note(f"sent {format_size(pushed.sent)}; {format_size(pushed.reused)} were there already")
+    console.progress.note(f"sent {format_size(pushed.sent)}; {format_size(pushed.reused)} already there")

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     """The two commands, with what a site may want to set in a script of its own."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    get = commands.add_parser("get", help="print the path of a SquashFS file of the image, for Enroot")
-    get.add_argument("uri", metavar="URI", help="as Enroot names images: docker://[USER@][REGISTRY#]IMAGE[:TAG]")
+    get = commands.add_parser("get", help="Pull an image and print the path of its SquashFS file, for Enroot")
+    get.add_argument("uri", metavar="URI", help="image as Enroot names it: docker://[USER@][REGISTRY#]IMAGE[:TAG]")
     add_settings(
         get, "architecture", "compression", "threads", "disable_cache", "cache_directory", "temporary_directory",
         "no_https", "ca_bundle", "download_connections", "retries",
         "stall_timeout", "minimum_speed", "cache_limit",
     )  # fmt: skip
-    release = commands.add_parser("release", help="say that this job step needs its image no more")
+    release = commands.add_parser("release", help="Release the image of this job step")
     add_settings(release, "cache_directory")
 
 

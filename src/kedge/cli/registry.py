@@ -22,24 +22,24 @@ _LONGEST_PASSWORD = 64 << 10
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands and their arguments."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    login = commands.add_parser("login", help="check a user name and password and remember them, for Apptainer too")
+    login = commands.add_parser("login", help="Log in to a registry; Apptainer can use the login, too")
     login.add_argument("registry", metavar="HOST", help="such as nvcr.io, docker.io or localhost:5000")
     login.add_argument("-u", "--username", metavar="USER", help="for nvcr.io: '$oauthtoken', in single quotes")
     login.add_argument(
-        "-p", "--password", metavar="PASSWORD", help="visible to others in 'ps': better --password-stdin"
+        "-p", "--password", metavar="PASSWORD", help="visible to other users in 'ps'; use --password-stdin instead"
     )
     login.add_argument("--password-stdin", action="store_true", help="read the password from standard input")
-    logout = commands.add_parser("logout", help="forget a login")
+    logout = commands.add_parser("logout", help="Remove a login")
     logout.add_argument("registry", metavar="HOST")
-    listing = commands.add_parser("list", help="which logins there are and where they come from; never the passwords")
-    tags = commands.add_parser("tags", help="the tags of a repository")
+    listing = commands.add_parser("list", help="List logins and where they are stored, without passwords")
+    tags = commands.add_parser("tags", help="List the tags of a repository")
     tags.add_argument("repository", metavar="NAME", help="such as nvcr.io/nvidia/pytorch")
-    for each in (login, logout, listing):
-        each.add_argument(
+    for command in (login, logout, listing):
+        command.add_argument(
             "--authfile", type=Path, metavar="FILE", help="use this file, not ~/.apptainer/docker-config.json"
         )
-    for each in (login, tags):
-        add_settings(each, "no_https", "ca_bundle", "retries")
+    for command in (login, tags):
+        add_settings(command, "no_https", "ca_bundle", "retries")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
@@ -65,17 +65,22 @@ def _login(arguments: argparse.Namespace, console: Console) -> None:
             {"registry": done.registry, "username": done.username, "path": str(done.path), "checked": done.was_checked}
         )
     if not done.was_checked:
-        console.progress.warn(f"{done.registry} lets everybody in, so the password could not be checked")
+        console.progress.warn(f"{done.registry} accepts any login, so the password could not be checked")
     console.print(f"logged in to {done.registry} as {done.username}; stored in {done.path}")
 
 
 def _read_password(arguments: argparse.Namespace, console: Console, user: str) -> Secret:
     if arguments.password_stdin:
         if arguments.password is not None:
-            raise UsageError("--password and --password-stdin are two passwords", hint="leave out one of them")
+            raise UsageError("--password and --password-stdin exclude each other", hint="leave out one of them")
         return _check_password(sys.stdin.read(_LONGEST_PASSWORD).rstrip("\r\n"))
     if arguments.password is not None:
         return _check_password(arguments.password)
+    if not console.is_interactive:
+        raise UsageError(
+            "cannot prompt for the password or API key: no terminal",
+            hint='use --password-stdin: echo "$KEY" | kedge registry login -u USER --password-stdin HOST',
+        )
     return _check_password(console.ask_secret(f"password or API key of {user}: "))
 
 
@@ -85,7 +90,7 @@ def _check_password(text: str) -> Secret:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise UsageError("the password is not UTF-8 text", hint="registries take no other") from None
+        raise UsageError("the password is not UTF-8 text", hint="registries accept UTF-8 only") from None
     return Secret(text)
 
 
@@ -95,23 +100,28 @@ def _logout(arguments: argparse.Namespace, console: Console) -> None:
     done = log_out(arguments.registry, _options(arguments, console))
     if console.json:
         console.print_json({"registry": done.registry, "removed": done.was_there, "still_from": done.still_from})
-    console.print(f"{'logged out of' if done.was_there else 'there was no login for'} {done.registry} in {done.path}")
+    console.print(
+        f"removed the login for {done.registry} from {done.path}"
+        if done.was_there
+        else f"no login for {done.registry} in {done.path}"
+    )
     if done.still_from:
-        console.progress.warn(f"another login for {done.registry} is still found: {done.still_from}")
+        console.progress.warn(f"{done.registry} still has another login: {done.still_from}")
 
 
 def _list(arguments: argparse.Namespace, console: Console) -> None:
     from kedge.ops.setup.registries import list_known_logins
 
-    found = list_known_logins(_options(arguments, console))
+    logins = list_known_logins(_options(arguments, console))
     if console.json:
         console.print_json(
-            [{"registry": each.registry, "username": each.username, "source": each.source} for each in found]
+            [{"registry": login.registry, "username": login.username, "source": login.source} for login in logins]
         )
-    if found:
-        console.print_table(("registry", "user", "from"), [(e.registry, e.username, e.source) for e in found])
+    if logins:
+        rows = [(login.registry, login.username, login.source) for login in logins]
+        console.print_table(("registry", "user", "from"), rows)
     else:
-        console.print("no logins; 'kedge registry login HOST' makes one")
+        console.print("no logins. Add one: kedge registry login HOST")
 
 
 def _tags(arguments: argparse.Namespace, console: Console) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge script`: batch scripts that users already have, checked and translated.
+"""`kedge script`: checks and converts batch scripts for sbatch and qsub.
 
-`check` ends with 0 when nothing would keep the job from running, with 1 when something would.
+`check` exits with 1 if a job would be refused or could not run.
 """
 
 from __future__ import annotations
@@ -20,22 +20,24 @@ if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.ops.jobs.script import CheckedScript, ConvertedScript
 
-_FILE = "a script for sbatch or qsub; '-' for standard input"
-_NO_DIRECTIVES = "the script has no directives (#SBATCH, #PBS or #$ lines): kedge checked its commands only"
-_ASKED = ("size", "queue")  # the groups of options that a site may want, and the script lack
+_FILE = "batch script for sbatch or qsub; '-' for standard input"
+_NO_DIRECTIVES = "no directives (#SBATCH, #PBS or #$ lines); only its commands were checked"
+_ASKED = ("size", "queue")  # groups of options that a site may require and the script lack
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands and their arguments."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    check = commands.add_parser("check", help="say what will be ignored, refused, or go wrong (status 1: refused)")
+    check = commands.add_parser("check", help="Report what the scheduler will ignore or refuse (status 1: refused)")
     check.add_argument("file", metavar="FILE", nargs="+", help=_FILE)
     add_settings(check, "site")
-    convert = commands.add_parser("convert", help="turn it into a kedge.toml, or a script for another scheduler")
+    convert = commands.add_parser("convert", help="Convert a script to kedge.toml or to another scheduler")
     convert.add_argument("file", metavar="FILE", help=_FILE)
-    convert.add_argument("--to", metavar="WHAT", choices=TARGETS, default="toml", help=f"{', '.join(TARGETS)} (toml)")
-    convert.add_argument("-o", "--output", metavar="OUT", help="write it there (standard output)")
-    convert.add_argument("--force", action="store_true", help="replace a file that is there")
+    convert.add_argument(
+        "--to", metavar="WHAT", choices=TARGETS, default="toml", help=f"{', '.join(TARGETS)} (default: toml)"
+    )
+    convert.add_argument("-o", "--output", metavar="OUT", help="write to OUT (default: standard output)")
+    convert.add_argument("--force", action="store_true", help="overwrite an existing file")
     add_settings(convert, "site")
     add_job_options(convert, without=[field.name for field in FIELDS if field.group not in _ASKED])
 
@@ -50,31 +52,30 @@ def _check(arguments: argparse.Namespace, console: Console) -> int:
 
     checked = [check_file(name, console.settings, console.environ) for name in arguments.file]
     if console.json:
-        told = [each.as_dict() for each in checked]
-        console.print_json(told[0] if len(told) == 1 else told)
-    for each in checked:
-        _show_checked(each, console)
-    return int(any(each.has_errors for each in checked))
+        results = [script.as_dict() for script in checked]
+        console.print_json(results[0] if len(results) == 1 else results)
+    for script in checked:
+        _show_checked(script, console)
+    return int(any(script.has_errors for script in checked))
 
 
 def _show_checked(checked: CheckedScript, console: Console) -> None:
-    from kedge.batchscript.script import PREFIXES, TITLES
-
     script, name = checked.script, escape_controls(checked.name)
+    scheduler = script.language.facts
     where = f", site {checked.site.name} ({checked.site_reason})" if checked.site else ""
     if script.scheduler != "local":
-        console.progress.note(f"{name}: for {TITLES[script.scheduler]}, because {script.reason}{where}")
-    for each in checked.findings:
-        message = escape_controls(each.message)
-        console.print(f"{name}:{each.line}: {each.severity.value}: {message} ({each.rule})")
-        console.print(f"    {escape_controls(each.remedy)}")
+        console.progress.note(f"{name}: {scheduler.title} script, because {script.reason}{where}")
+    for finding in checked.findings:
+        message = escape_controls(finding.message)
+        console.print(f"{name}:{finding.line}: {finding.severity.value}: {message} ({finding.rule})")
+        console.print(f"    {escape_controls(finding.remedy)}")
     if script.directives and not script.live:
-        read = f"{TITLES[script.scheduler]} reads none of its {PREFIXES[script.scheduler]} lines"
-        console.progress.note(f"{name}: {read}: kedge checked its commands only")
+        read = f"{scheduler.title} ignores all of its {scheduler.prefix} lines"
+        console.progress.note(f"{name}: {read}; only its commands were checked")
     elif not script.live:
         console.progress.note(f"{name}: {_NO_DIRECTIVES}")
     elif not checked.findings:
-        console.progress.note(f"{name}: nothing is wrong with it, as far as can be seen")
+        console.progress.note(f"{name}: no problems found")
 
 
 def _convert(arguments: argparse.Namespace, console: Console) -> int:
@@ -90,7 +91,7 @@ def _convert(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.output and arguments.output != "-":
         path = Path(arguments.output)
         write_text(path, converted.text, is_script=arguments.to != "toml", force=arguments.force)
-        console.progress.note(f"{path} is written")
+        console.progress.note(f"Wrote {path}")
     if console.json:
         console.print_json(converted.as_dict())
     elif not arguments.output or arguments.output == "-":

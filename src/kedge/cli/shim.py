@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands and their arguments."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    install = commands.add_parser("install", help="write apptainer, singularity and run-singularity")
+    install = commands.add_parser("install", help="Install the commands apptainer, singularity and run-singularity")
     install.add_argument("--force", action="store_true", help="replace programs of these names that are not kedge's")
-    remove = commands.add_parser("remove", help="remove them again; what is not kedge's stays")
-    listing = commands.add_parser("list", help="where they are, and whether a shell finds them")
+    remove = commands.add_parser("remove", help="Remove these commands, unless they are not kedge's")
+    listing = commands.add_parser("list", help="List the installed commands and whether your shell finds them")
     for each in (install, remove):
         each.add_argument("--dir", type=Path, metavar="DIR", help="directory (default: ~/.local/bin)")
         add_dry_run(each)

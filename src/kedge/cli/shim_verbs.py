@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kedge.errors import FileProblem, UnsupportedFormat, UsageError
+from kedge.model.habits import VERB_HABITS
 from kedge.model.image_argument import is_reference
 from kedge.model.nearest import propose
+from kedge.runtime.gpu_vendors import list_switches
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +63,10 @@ RULES = {
 
 # Verbs of Apptainer that kedge does not have, and what stands in their place; `kedge VERB` says the same
 MISSING = {
-    "buildcfg": "'kedge config show' lists kedge's own settings",
-    "capability": "containers have the rights of their caller: nobody can be given more, and --drop-caps takes away",
-    "checkpoint": "DMTCP inside a container makes checkpoints: kedge exec IMAGE dmtcp_launch ...",
+    **{verb: VERB_HABITS[verb] for verb in ("buildcfg", "capability", "checkpoint", "oci", "plugin")},
     "completion": "'kedge completion SHELL' prints the script for kedge",
     "config": "'kedge config show' lists kedge's own settings; nothing needs root",
     "config fakeroot": "'kedge config fakeroot USER' says what --fakeroot can do, and the line for administrators",
-    "oci": "'kedge exec' and 'kedge run' run OCI images: kedge run oci:FOLDER",
-    "plugin": "kedge has no plugins",
     "keyserver login": "kedge sends no credentials to key servers",
     "keyserver logout": "kedge sends no credentials to key servers, so there is nothing to forget",
     "remote get-login-password": "log in to the registry itself: kedge registry login HOST",
@@ -76,7 +74,7 @@ MISSING = {
 
 # options of `build` that say how a definition is built: for an image that is there they mean nothing
 _BUILD_IDLE = (
-    *("-f", "--fakeroot", "-T", "--notest", "--nv", "--nvccli", "--rocm", "--userns"),
+    *("-f", "--fakeroot", "-T", "--notest", "--userns", *(f"--{switch.name}" for switch in list_switches())),
     *("--no-cleanup", "--writable-tmpfs", "--warn-unused-build-args", "--json"),
 )
 _BUILD_IDLE_VALUES = ("-B", "--bind", "--mount", "--build-arg", "--build-arg-file", "--section")

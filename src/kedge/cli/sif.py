@@ -23,24 +23,24 @@ _ARCHITECTURES = """1-386 2-amd64 3-arm 4-arm64 5-ppc64 6-ppc64le 7-mips 8-mipsl
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands and their arguments."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    whole = {"list": "list the objects", "header": "show the global header", "new": "make an empty file"}
+    whole = {"list": "List the objects", "header": "Show the global header", "new": "Create an empty file"}
     for name, text in whole.items():
         commands.add_parser(name, help=text).add_argument("file", metavar="FILE", type=read_image_path)
     for name, text in (
-        ("info", "show one object's descriptor"),
-        ("dump", "write one object to standard output"),
-        ("del", "delete one object"),
-        ("setprim", "make a system partition the primary one"),
+        ("info", "Show an object's descriptor"),
+        ("dump", "Write an object to standard output"),
+        ("del", "Delete an object"),
+        ("setprim", "Make a system partition the primary one"),
     ):
-        one = commands.add_parser(name, help=text)
-        one.add_argument("id", metavar="ID", type=int)
-        one.add_argument("file", metavar="FILE", type=read_image_path)
-    _configure_add(commands.add_parser("add", help="add a file as an object"))
+        command = commands.add_parser(name, help=text)
+        command.add_argument("id", metavar="ID", type=int)
+        command.add_argument("file", metavar="FILE", type=read_image_path)
+    _configure_add(commands.add_parser("add", help="Add a file as an object"))
 
 
 def _configure_add(add: argparse.ArgumentParser) -> None:
     add.add_argument("file", metavar="FILE", type=read_image_path)
-    add.add_argument("object", metavar="OBJECT", type=Path, help="the file whose content is added")
+    add.add_argument("object", metavar="OBJECT", type=Path, help="file to add")
     add.add_argument("--datatype", metavar="N", type=int, required=True, help=_TYPES)
     add.add_argument("--parttype", metavar="N", type=int, help="1-System 2-PrimSys 3-Data 4-Overlay")
     add.add_argument("--partfs", metavar="N", type=int, help="1-Squash 2-Ext3 3-ImmuObj 4-Raw")
@@ -48,10 +48,10 @@ def _configure_add(add: argparse.ArgumentParser) -> None:
     add.add_argument("--signhash", metavar="N", type=int, help="1-SHA256 2-SHA384 3-SHA512 4-BLAKE2s_256 5-BLAKE2b_256")
     add.add_argument("--signentity", metavar="FINGERPRINT", help="40 hexadecimal digits")
     add.add_argument("--sbomformat", metavar="NAME", help="cyclonedx-json, spdx-json, ...")
-    add.add_argument("--groupid", metavar="N", type=int, default=0, help="the group it belongs to (default: none)")
-    add.add_argument("--link", metavar="N", type=int, default=0, help="the object it is linked to (default: none)")
+    add.add_argument("--groupid", metavar="N", type=int, default=0, help="group of the object (default: none)")
+    add.add_argument("--link", metavar="N", type=int, default=0, help="object to link it to (default: none)")
     add.add_argument("--alignment", metavar="N", type=int, help="default: 4096 for partitions, none for the rest")
-    add.add_argument("--filename", metavar="NAME", help="the object's name (default: the file's)")
+    add.add_argument("--filename", metavar="NAME", help="name of the object (default: the file's)")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
@@ -73,8 +73,8 @@ def _show(arguments: argparse.Namespace, console: Console) -> None:
         elif arguments.command == "header":
             text, document = listing.format_header(reader.header), listing.header_json(reader.header)
         else:
-            found = reader.find(arguments.id)
-            text, document = listing.format_object(found), listing.object_json(found)
+            descriptor = reader.find(arguments.id)
+            text, document = listing.format_object(descriptor), listing.object_json(descriptor)
     if console.json:
         console.print_json(document)
     console.print(text.removesuffix("\n"))
@@ -85,7 +85,7 @@ def _change(arguments: argparse.Namespace, console: Console) -> None:
         edit.create_empty(arguments.file)
         if console.json:
             console.print_json({"file": str(arguments.file)})
-        console.progress.note(f"{arguments.file}: an empty SIF file")
+        console.progress.note(f"{arguments.file}: made an empty SIF file")
         return
     if arguments.command == "add":
         changed = sif.add_object(arguments.file, arguments.object, _read_options(arguments))

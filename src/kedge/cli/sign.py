@@ -26,22 +26,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options, as Apptainer's."""
     parser.add_argument("image", metavar="IMAGE", type=read_image_path, help="the SIF file")
     parser.add_argument(
-        "--key", metavar="FILE", type=Path, action="append", help="PEM private key; several times: several signatures"
+        "--key", metavar="FILE", type=Path, action="append", help="PEM private key; repeat it for several signatures"
     )
-    parser.add_argument(
-        "-k", "--keyidx", metavar="N", type=int, help="key of the ring, by its number in 'key list --secret'"
-    )
-    parser.add_argument("--fingerprint", metavar="HEX", help="key of the ring, by its fingerprint")
+    parser.add_argument("-k", "--keyidx", metavar="N", type=int, help="number of the key in 'kedge key list --secret'")
+    parser.add_argument("--fingerprint", metavar="HEX", help="fingerprint of a key in the key ring")
     parser.add_argument("-g", "--group-id", "--groupid", metavar="N", type=int, help="sign the objects of this group")
     parser.add_argument("-i", "--sif-id", "--id", metavar="N", type=int, help="sign this object")
-    parser.add_argument("-a", "--all", action="store_true", help="sign all objects (which is what happens anyway)")
+    parser.add_argument("-a", "--all", action="store_true", help="sign all objects (default)")
     add_keysdir(parser)
 
 
 def add_keysdir(parser: argparse.ArgumentParser, *short: str) -> None:
     """The option that names the directory of the key rings."""
     parser.add_argument(
-        *short, "--keysdir", metavar="DIR", type=Path, help="folder of the key rings (APPTAINER_KEYSDIR)"
+        *short, "--keysdir", metavar="DIR", type=Path, help="directory of the key rings (default: $APPTAINER_KEYSDIR)"
     )
 
 
@@ -49,7 +47,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     """Sign."""
     files = arguments.key or _from_environment(arguments, console)
     if files and (arguments.keyidx is not None or arguments.fingerprint):
-        raise UsageError("--key and a key of the ring exclude each other")
+        raise UsageError("--key excludes --keyidx and --fingerprint", hint="leave out one of them")
     request = signatures.SignRequest(
         path=arguments.image,
         selection=SignSelection(_optional(arguments.group_id), _optional(arguments.sif_id)),
@@ -68,7 +66,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 def _optional(value: int | None) -> tuple[int, ...]:
     if value is not None and value < 1:
-        raise UsageError(f"{value} is not the number of a group or object", hint="'kedge sif list' shows them")
+        raise UsageError(f"{value} is not the number of a group or object", hint="list them: kedge sif list IMAGE")
     return () if value is None else (value,)
 
 
@@ -78,7 +76,7 @@ def _from_environment(arguments: argparse.Namespace, console: Console) -> list[P
 
 
 def open_trust(arguments: argparse.Namespace, console: Console) -> signatures.Trust:
-    """The rings and ways to ask that a command line stands for."""
+    """The key rings and prompts of this command line."""
     return signatures.Trust(
         ring=signatures.open_ring(console.environ, arguments.keysdir),
         ask=lambda question: _ask_passphrase(question, console),
@@ -97,8 +95,8 @@ def _ask_passphrase(question: str, console: Console) -> str:
     line = read_piped_line()
     if not line:
         raise UsageError(
-            f"a passphrase is needed and there is nobody to ask: {question.strip()}",
-            hint="set KEDGE_SIGN_PASSPHRASE, pipe it to standard input, or run it in a terminal",
+            f"cannot prompt for a passphrase: no terminal ({question.strip().rstrip(':')})",
+            hint="set KEDGE_SIGN_PASSPHRASE, or pipe the passphrase to standard input",
         )
     return line.rstrip("\r\n")
 
@@ -110,7 +108,7 @@ def read_piped_line() -> str:
 
 
 def choose_key(keys: Sequence[KeySummary], console: Console) -> int | None:
-    """Let the user pick one of several keys, on the terminal or by a number piped in; None when nobody does."""
+    """Let the user choose a key, on the terminal or by a piped number; None without an answer."""
     for key in keys if console.is_interactive else ():
         names = ", ".join(key.user_ids) or "no user id"
         console.progress.note(
@@ -120,5 +118,5 @@ def choose_key(keys: Sequence[KeySummary], console: Console) -> int | None:
     if not answer:
         return None
     if not answer.isascii() or not answer.isdigit() or len(answer) > 6:
-        raise UsageError(f"{answer!r} is not one of the numbers")
+        raise UsageError(f"{answer!r} is not one of the numbers", hint="list them: kedge key list --secret")
     return int(answer)

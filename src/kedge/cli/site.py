@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge site`: which cluster this is, what is known about it, whether a job fits, and a profile for a new one."""
+"""`kedge site`: detects the cluster, shows its profile, checks jobs against it, writes a profile of a new one."""
 
 from __future__ import annotations
 
@@ -10,35 +10,39 @@ from kedge.cli.job_options import add_job_options, read_job_options
 from kedge.cli.options import add_dry_run
 from kedge.errors import NoScheduler
 from kedge.frozen import as_dict
+from kedge.model.counting import count_things
 from kedge.model.duration import shorten_duration
 from kedge.model.job import Job
 from kedge.model.memory import shorten_memory
+from kedge.schedulers.choose import find_facts
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.model.site import Queue, Site
 
-_NAME = "a site of 'kedge site list', or a profile's file (the site this is)"
+_NAME = "site of 'kedge site list', or path of a profile (default: detected)"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands and their arguments."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    commands.add_parser("detect", help="which site this is, and why")
-    commands.add_parser("list", help="the sites that are known")
-    show = commands.add_parser("show", help="what is known about a site, as a profile")
+    commands.add_parser("detect", help="Show which cluster this is, and why")
+    commands.add_parser("list", help="List the cluster profiles")
+    show = commands.add_parser("show", help="Show a cluster's profile")
     show.add_argument("name", metavar="NAME", nargs="?", help=_NAME)
-    show.add_argument("--queues", action="store_true", help="its queues, as a table")
+    show.add_argument("--queues", "--partitions", action="store_true", help="show its partitions or queues as a table")
     check = commands.add_parser(
-        "check", help="whether a job fits; without a job, whether the profile says what the scheduler says"
+        "check", help="Check whether a job fits; without a job, compare the profile with the scheduler"
     )
     check.add_argument("name", metavar="NAME", nargs="?", help=_NAME)
-    check.add_argument("--interactive", action="store_true", help="as an interactive job")
+    check.add_argument("--interactive", action="store_true", help="check an interactive job")
     add_job_options(check, without=("image",))
-    init = commands.add_parser("init", help="write a profile of this cluster, from what its scheduler says")
-    init.add_argument("name", metavar="NAME", nargs="?", help="what to call it (found out)")
-    init.add_argument("--output", metavar="FILE", help="where to, '-' for standard output (your directory of profiles)")
-    init.add_argument("--force", action="store_true", help="replace a profile that is there")
+    init = commands.add_parser("init", help="Write a profile of this cluster from its scheduler's answers")
+    init.add_argument("name", metavar="NAME", nargs="?", help="name of the profile (default: from the host name)")
+    init.add_argument(
+        "--output", metavar="FILE", help="write to FILE, '-' for standard output (default: your profile directory)"
+    )
+    init.add_argument("--force", action="store_true", help="overwrite an existing profile")
     add_dry_run(init)
 
 
@@ -52,13 +56,18 @@ def _detect(arguments: argparse.Namespace, console: Console) -> int:
     from kedge.ops.setup.site import detect_here
 
     del arguments
-    found = detect_here(console.settings, console.environ)
-    others = [(each.site, each.reason) for each in found.others]
+    detected = detect_here(console.settings, console.environ)
+    others = [(other.site, other.reason) for other in detected.others]
     if console.json:
-        told = [{"site": name, "reason": reason} for name, reason in others]
-        names = list(found.hostnames)
-        console.print_json({"site": found.site.name, "reason": found.reason, "others": told, "hostnames": names})
-    console.print_table(("site", "because"), [(found.site.name, found.reason), *others])
+        console.print_json(
+            {
+                "site": detected.site.name,
+                "reason": detected.reason,
+                "others": [{"site": name, "reason": reason} for name, reason in others],
+                "hostnames": list(detected.hostnames),
+            }
+        )
+    console.print_table(("site", "reason"), [(detected.site.name, detected.reason), *others])
     return 0
 
 
@@ -68,13 +77,13 @@ def _list(arguments: argparse.Namespace, console: Console) -> int:
     del arguments
     known = list_known(console.environ)
     if console.json:
-        console.print_json([as_dict(each) for each in known])
-    for each in known:
-        if each.problem:
-            console.progress.warn(f"{each.name}: {each.problem}")
+        console.print_json([as_dict(site) for site in known])
+    for site in known:
+        if site.problem:
+            console.progress.warn(f"{site.name}: {site.problem}")
     rows = [
-        (each.name, each.scheduler, each.origin, "(gone) " * each.is_retired + (each.title or "(cannot be read)"))
-        for each in known
+        (site.name, site.scheduler, site.origin, "(retired) " * site.is_retired + (site.title or "(unreadable)"))
+        for site in known
     ]
     console.print_table(("site", "scheduler", "from", "title"), rows)
     return 0
@@ -91,8 +100,19 @@ def _show(arguments: argparse.Namespace, console: Console) -> int:
     if console.json:
         console.print_json(as_dict(site))
     elif arguments.queues:
-        headings = ("queue", "nodes", "cpus", "memory", "gpus", "gpu", "driver", "longest", "most nodes", "note")
-        console.print_table(headings, [_row(each) for each in site.queues])
+        headings = (
+            find_facts(site.scheduler).queue_word,
+            "nodes",
+            "cpus",
+            "memory",
+            "gpus",
+            "gpu",
+            "driver",
+            "max time",
+            "max nodes",
+            "note",
+        )
+        console.print_table(headings, [_make_row(queue) for queue in site.queues])
     else:
         from kedge.sites.writer import write_profile
 
@@ -100,9 +120,11 @@ def _show(arguments: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _row(queue: Queue) -> tuple[object, ...]:
+def _make_row(queue: Queue) -> tuple[object, ...]:
     note = "; ".join(
-        word for word in ("gone" if queue.is_retired else "", "default" if queue.is_default else "", queue.note) if word
+        word
+        for word in ("retired" if queue.is_retired else "", "default" if queue.is_default else "", queue.note)
+        if word
     )
     return (
         queue.name,
@@ -138,28 +160,29 @@ def _check(arguments: argparse.Namespace, console: Console) -> int:
     if console.json:
         told = {"site": site.name, "queue": checked.job.queue, "adds": filled}
         console.print_json({**told, "warnings": list(checked.warnings), "notes": list(checked.notes)})
-    console.print(f"{site.name} serves this" + (f", with {filled}" if filled else ""))
+    console.print(f"{site.name} accepts this job" + (f"; kedge adds {filled}" if filled else ""))
     return 0
 
 
 def _compare(site: Site, console: Console) -> int:
-    """The status is 1 where the profile is out of date."""
+    """Compare the profile with the scheduler; the exit code is 1 if they differ."""
     from kedge.ops.setup.site_discovery import compare_with_live
 
     try:
-        found = compare_with_live(site, console.environ)
+        differences = compare_with_live(site, console.environ)
     except NoScheduler as problem:
-        problem.hint = "give a job, such as --gpus 4 --time 2h, to see whether it fits; or run it on a login node"
+        problem.hint = "run this on a login node; or give a job to check, such as --gpus 4 --time 2h"
         raise
     if console.json:
-        console.print_json({"site": site.name, "differences": [as_dict(each) for each in found]})
-    for each in found:
-        console.print(str(each))
+        console.print_json({"site": site.name, "differences": [as_dict(difference) for difference in differences]})
+    for difference in differences:
+        console.print(str(difference))
     if not site.queues:
-        console.print(f"the profile of {site.name} names no queue; 'kedge site init' writes one that does")
-    elif not found:
-        console.print(f"the profile of {site.name} says what the scheduler says")
-    return 1 if found else 0
+        word = find_facts(site.scheduler).queue_word
+        console.print(f"The profile of {site.name} lists no {word}s. Write one that does: kedge site init")
+    elif not differences:
+        console.print(f"The profile of {site.name} matches the scheduler")
+    return 1 if differences else 0
 
 
 def _init(arguments: argparse.Namespace, console: Console) -> int:
@@ -172,7 +195,9 @@ def _init(arguments: argparse.Namespace, console: Console) -> int:
     else:
         path = save_profile(site, console.environ, output=arguments.output or "", force=arguments.force)
         where = str(path)
-        console.progress.note(f"{path} describes {site.title}: {len(site.queues)} queues")
+        console.progress.note(
+            f"Wrote {path}: {site.title}, {count_things(len(site.queues), find_facts(site.scheduler).queue_word)}"
+        )
     if console.json:
         console.print_json({"site": as_dict(site), "file": where or None})
     return 0

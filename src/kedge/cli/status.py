@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge status JOB`: how a job is, and in words why it waits or why it failed."""
+"""`kedge status JOB`: shows the state of a job, and why it is pending or failed."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from kedge.model.job_state import JobStatus, State
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.ops.jobs.clusters import Cluster
-    from kedge.ops.jobs.control import FoundJob
+    from kedge.ops.jobs.cluster import Cluster
+    from kedge.ops.jobs.find_job import FoundJob
 
-JOB_HELP = "an id, ID_INDEX of an array's task, a job's name, or 'last'"
+JOB_HELP = "job id, ID_INDEX for a task of an array, job name, or 'last'"
 _SHOWN_TASKS = 20
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Which jobs."""
-    parser.add_argument("jobs", nargs="*", metavar="JOB", default=["last"], help=f"{JOB_HELP} (the default)")
+    parser.add_argument("jobs", nargs="*", metavar="JOB", default=["last"], help=f"{JOB_HELP} (default: last)")
     add_settings(parser, "site", "job_directory")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Show each job."""
-    from kedge.ops.jobs.control import read_status
-    from kedge.ops.jobs.places import locate_job
+    from kedge.ops.jobs.find_job import locate_job
+    from kedge.ops.jobs.status import read_status
 
-    told = []
+    described = []
     for word in arguments.jobs:
         cluster, job = locate_job(console.settings, console.environ, word)
         statuses = read_status(cluster, job)
         if console.json:
-            told.append(_as_dict(job, statuses, cluster))
+            described.append(_as_dict(job, statuses, cluster))
         else:
             _show(job, statuses, cluster, console)
     if console.json:
-        console.print_json(told[0] if len(told) == 1 else told)
+        console.print_json(described[0] if len(described) == 1 else described)
     return 0
 
 
@@ -48,8 +48,8 @@ def _as_dict(job: FoundJob, statuses: Sequence[JobStatus], cluster: Cluster) -> 
     from kedge.ops.jobs.submit import show_output
 
     record = job.record
-    # Logs are read for these alone: an array may have thousands of tasks that failed for one reason.
-    explained = [each for each in statuses if each.state is State.FAILED][:_SHOWN_TASKS]
+    # kedge reads the logs of these only: an array may have thousands of tasks that failed for one reason
+    explained = [status for status in statuses if status.state is State.FAILED][:_SHOWN_TASKS]
     return {
         "id": job.id,
         "name": record.name if record else statuses[0].name,
@@ -59,60 +59,70 @@ def _as_dict(job: FoundJob, statuses: Sequence[JobStatus], cluster: Cluster) -> 
         "output": show_output(record) if record else None,
         "tasks": [
             {
-                **each.as_dict(),
-                **_explain(job, each, cluster),
-                **(_describe_clue(job, each) if each in explained else {}),
+                **status.as_dict(),
+                **_explain(job, status, cluster),
+                **(_describe_clue(job, status) if status in explained else {}),
             }
-            for each in statuses
+            for status in statuses
         ],
     }
 
 
 def _describe_clue(job: FoundJob, status: JobStatus) -> dict[str, object]:
-    from kedge.ops.jobs.clues import find_job_clue
+    from kedge.ops.jobs.failure_clues import find_failure_clue
 
-    clue = find_job_clue(job.record, status)
+    clue = find_failure_clue(job.record, status)
     return {"clue": clue.as_dict()} if clue is not None else {}
 
 
 def _show(job: FoundJob, statuses: Sequence[JobStatus], cluster: Cluster, console: Console) -> None:
     from kedge.cli.redaction import escape_line
 
-    console.print(f"{escape_line(job.name)} on {cluster.site.name}")
-    for each in statuses[:_SHOWN_TASKS]:
-        title = f"  task {each.shown_id.partition('_')[2]}: " if len(statuses) > 1 or each.index is not None else "  "
-        told = _explain(job, each, cluster)
-        console.print(f"{title}{describe_state(each)}{', and never begins by itself' if told['stuck'] else ''}")
-        if told["why"]:
-            console.print(f"    {told['why']}")
-        _show_clue(job, each, console)
+    is_array = len(statuses) > 1 or statuses[0].index is not None
+    if is_array:
+        console.print(f"Job {escape_line(job.name)}: {count_states(statuses)}")
+    for status in statuses[:_SHOWN_TASKS]:
+        title = f"  task {status.shown_id.partition('_')[2]}" if is_array else f"Job {escape_line(job.name)}"
+        reasons = _explain(job, status, cluster)
+        text, word = describe_state(status), status.state.word
+        if text.startswith(word):
+            text = console.paint(word, word) + text.removeprefix(word)
+        console.print(f"{title}: {text}{', will never start' if reasons['stuck'] else ''}")
+        if reasons["why"]:
+            console.print(f"    {reasons['why']}")
+        _show_clue(job, status, console)
     if len(statuses) > _SHOWN_TASKS:
-        rest = statuses[_SHOWN_TASKS:]
-        counts = {state: sum(each.state is state for each in rest) for state in State}
-        console.print("  and more: " + ", ".join(f"{count} {state}" for state, count in counts.items() if count))
+        console.print(f"  {len(statuses) - _SHOWN_TASKS} more tasks: {count_states(statuses[_SHOWN_TASKS:])}")
+    console.print(f"  site: {cluster.site.name}")
     if job.record is not None:
         console.print(f"  script: {job.record.script}")
         _show_logs(job, console)
 
 
+def count_states(statuses: Sequence[JobStatus]) -> str:
+    """`2 completed, 1 failed`."""
+    counts = {state: sum(status.state is state for status in statuses) for state in State}
+    return ", ".join(f"{count} {state.word}" for state, count in counts.items() if count)
+
+
 def _explain(job: FoundJob, status: JobStatus, cluster: Cluster) -> dict[str, object]:
-    """Why it waits or failed, and whether it waits in vain."""
-    from kedge.ops.jobs.waiting import find_obstacle
+    """Why it is pending or failed, and whether it will never start."""
+    from kedge.ops.jobs.wait import find_obstacle
 
     obstacle = find_obstacle(cluster, job.record, status)
     return {"why": obstacle or cluster.backend.explain(status) or status.reason, "stuck": bool(obstacle)}
 
 
 def _show_clue(job: FoundJob, status: JobStatus, console: Console) -> None:
-    """What a failed task's own output says of the cause."""
+    """The cause that the output of a failed task names."""
     from kedge.cli.redaction import escape_controls
-    from kedge.ops.jobs.clues import find_job_clue
+    from kedge.ops.jobs.failure_clues import find_failure_clue
 
-    clue = find_job_clue(job.record, status)
+    clue = find_failure_clue(job.record, status)
     if clue is not None:
-        console.print(f"    its output says: {escape_controls(clue.line)}")
-        console.print(f"    which means: {escape_controls(clue.cause)}")
-        console.print(f"    -> {clue.remedy}")
+        console.print(f"    output: {escape_controls(clue.line)}")
+        console.print(f"    cause: {escape_controls(clue.cause)}")
+        console.print(f"    remedy: {clue.remedy}")
 
 
 def _show_logs(job: FoundJob, console: Console) -> None:
@@ -128,13 +138,9 @@ def describe_state(status: JobStatus) -> str:
     from kedge.model.duration import format_duration
     from kedge.ops.jobs.status import BEING_CANCELLED
 
-    text = "being cancelled" if status.reason == BEING_CANCELLED else status.state.value
+    text = "being cancelled" if status.reason == BEING_CANCELLED else status.outcome
     if status.state is State.UNKNOWN:
-        text += f": the scheduler says '{status.raw}'"
-    if status.state is State.FAILED and status.signal:
-        text += f" by signal {status.signal}"
-    elif status.state is State.FAILED and status.exit_code is not None:
-        text += f" with exit code {status.exit_code}"
+        text += f" (the scheduler's word: '{status.raw}')"
     if status.nodes:
         text += f" on {status.nodes}"
     if status.started and status.ended:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge submit`: a job from flags or from kedge.toml into the queue of this site's scheduler."""
+"""`kedge submit`: submits a job, described by flags or kedge.toml, to the scheduler of the site."""
 
 from __future__ import annotations
 
@@ -18,23 +18,25 @@ from kedge.frozen import frozen, replace
 if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.model.job import Job
-    from kedge.ops.jobs.clusters import Cluster
+    from kedge.ops.jobs.cluster import Cluster
     from kedge.ops.jobs.submit import SubmitPlan, Submitted
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of jobs, and where to read them from."""
+    """The options of jobs, and the file to read them from."""
     parser.add_argument(
         "words",
         nargs=argparse.REMAINDER,
         metavar="[IMAGE [COMMAND [ARGUMENT ...]]]",
-        help="what to run; without it, what kedge.toml describes. '-' as IMAGE runs the command without a container",
+        help="image and command to run (default: as in kedge.toml); '-' as IMAGE runs the command without a container",
     )
-    parser.add_argument("-f", "--file", metavar="FILE", help="the description to read (kedge.toml in this directory)")
-    parser.add_argument("-j", "--job", action="append", metavar="NAME", help="a job of the description; repeatable")
-    parser.add_argument("--all", action="store_true", help="all jobs of the description")
-    parser.add_argument("--script", metavar="FILE", help="write the script there too; '-' prints it")
-    parser.add_argument("--wait", action="store_true", help="wait for the end; the status says whether it went well")
+    parser.add_argument("-f", "--file", metavar="FILE", help="read the jobs from FILE (default: kedge.toml)")
+    parser.add_argument("-j", "--job", action="append", metavar="NAME", help="submit this job of the file; repeatable")
+    parser.add_argument("--all", action="store_true", help="submit all jobs of the file")
+    parser.add_argument("--script", metavar="FILE", help="also write the script to FILE; '-' prints it")
+    parser.add_argument(
+        "--wait", action="store_true", help="wait until the jobs have ended; exit code 0 if all completed"
+    )
     add_job_options(parser)
     add_settings(parser, "site", "job_directory", "pull_directory")
     add_dry_run(parser)
@@ -42,21 +44,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 @frozen
 class _JobSet:
-    """The jobs to submit, in an order in which each comes after those it waits for."""
+    """The jobs to submit; each comes after the jobs it depends on."""
 
-    jobs: tuple[tuple[str, Job], ...]  # each with the name by which others of the same description wait for it
-    folder: Path  # where their relative names begin
-    site: str = ""  # what the description says, unless something else does
-    others: tuple[tuple[str, str], ...] = ()  # what the rest of the description's jobs are called
+    jobs: tuple[tuple[str, Job], ...]  # each with the name that other jobs of the file use in `after`
+    folder: Path  # relative paths begin here
+    site: str = ""  # from the file; flags and the environment override it
+    others: tuple[tuple[str, str], ...] = ()  # the other jobs of the file: their keys and names
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Submit one job or several."""
-    from kedge.ops.jobs.clusters import open_cluster
+    from kedge.ops.jobs.cluster import open_cluster
 
     asked = _read_jobs(arguments)
     if arguments.script and arguments.script != "-" and len(asked.jobs) > 1:
-        raise UsageError("--script names one file, and several jobs are submitted", hint="choose one with -j NAME")
+        raise UsageError("--script takes one job, and several would be submitted", hint="choose one: -j NAME")
     cluster = open_cluster(console.settings, console.environ, described=asked.site)
     plans = _plan_all(asked, cluster, console)
     for plan in plans:
@@ -70,41 +72,40 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     is_first = not cluster.site.queues and cluster.backend.name != "local" and not cluster.records.list_keys()
     submitted: dict[str, Submitted] = {}
     for (name, job), first in zip(asked.jobs, plans, strict=True):
-        # one that waits for another of these has to know the id which that one got
-        waits = any(each.job in submitted for each in job.dependencies)
+        # a job that depends on another of these needs the id which that one got
+        waits = any(dependency.job in submitted for dependency in job.dependencies)
         ids = {**dict(asked.others), **{other: done.record.id for other, done in submitted.items()}}
-        pinned = replace(job, image=first.job.image)  # looked up already
+        pinned = replace(job, image=first.job.image)  # the tag was looked up already
         plan = _make_plan(pinned, ids, asked.folder, cluster, console) if waits else first
         submitted[name] = _submit(plan, arguments, console)
     if is_first:
-        _greet(console)
+        _propose_profile(console)
     if arguments.wait:
         _wait(list(submitted.values()), cluster, console)
     if console.json:
-        console.print_json(_one_or_all([each.as_dict() for each in submitted.values()]))
+        console.print_json(_unwrap_single([done.as_dict() for done in submitted.values()]))
     return 0
 
 
-def _greet(console: Console) -> None:
-    """Say once, with the first job, that more can be known about a cluster without a profile of its own."""
+def _propose_profile(console: Console) -> None:
+    """Say once, with the first job, how to get a profile of this cluster."""
     console.progress.note(
-        "kedge knows no limits of this cluster, so requests beyond them wait for ever instead of being refused; "
-        "'kedge site init' learns them"
+        "This cluster has no profile, so kedge cannot check requests against its limits. Write one: kedge site init"
     )
 
 
 def _plan_all(asked: _JobSet, cluster: Cluster, console: Console) -> list[SubmitPlan]:
-    """All of them before the first is submitted, so that one that is refused leaves no others in the queue."""
+    """Plan all jobs before the first is submitted: if one is refused, none is in the queue."""
     ids = {**dict(asked.others), **{name: "0" for name, _ in asked.jobs}}
     return [_make_plan(job, ids, asked.folder, cluster, console) for _, job in asked.jobs]
 
 
-def _one_or_all(told: Sequence[object]) -> object:
-    return told[0] if len(told) == 1 else told
+def _unwrap_single(values: Sequence[object]) -> object:
+    return values[0] if len(values) == 1 else values
 
 
 def _read_jobs(arguments: argparse.Namespace) -> _JobSet:
-    """What words, flags and the description say."""
+    """The jobs that the words, the flags and the file describe."""
     from kedge.model.job import Job
 
     words = arguments.words[1:] if arguments.words[:1] == ["--"] else list(arguments.words)
@@ -112,7 +113,7 @@ def _read_jobs(arguments: argparse.Namespace) -> _JobSet:
         return _read_file(arguments, words)
     image = "" if words[0] == "-" else words[0]
     if not image and not words[1:]:
-        raise UsageError("there is no command to run", hint="kedge submit - COMMAND runs one without a container")
+        raise UsageError("the command is missing", hint="to run one without a container: kedge submit - COMMAND")
     _refuse_misread(image)
     _refuse_late_options(arguments, words)
     base = Job(image=image, command=tuple(words[1:]), name=_name_after(words))
@@ -120,7 +121,7 @@ def _read_jobs(arguments: argparse.Namespace) -> _JobSet:
 
 
 def _refuse_misread(image: str) -> None:
-    """Refuse what another tool's option would have taken, as `exec` does: `-v /data:/data`."""
+    """Refuse the value of another tool's option in the place of the image, as `exec` does: `-v /data:/data`."""
     if "=" in image or ":/" in image:
         from kedge.runtime.command_line.misplaced_words import explain_misread  # late: few images look so
 
@@ -130,7 +131,7 @@ def _refuse_misread(image: str) -> None:
 
 
 def _refuse_late_options(arguments: argparse.Namespace, words: list[str]) -> None:
-    """Refuse options behind the image, which would be the job's name and program; say the line to type."""
+    """Refuse options after the image, which would be taken for the command; give the corrected line."""
     late = words[1:]
     takes_options = arguments.described_runscript or ("--torchrun", "torchrun") in (arguments.described_parallel or ())
     if not late or not late[0].startswith("-") or takes_options:
@@ -144,14 +145,14 @@ def _refuse_late_options(arguments: argparse.Namespace, words: list[str]) -> Non
             rest = list(make_parser("submit").parse_args(late).words)
         except UsageError as problem:
             raise UsageError(
-                f"'{late[0]}' stands where the command should be; options come before the image", hint=problem.hint
+                f"'{late[0]}' is in the place of the command: options must come before the image", hint=problem.hint
             ) from None
         options = late[: len(late) - len(rest)]
     typed = sys.argv[1 : -len(words)] if sys.argv[-len(words) :] == words else ["submit"]
     before = [word for word in typed if word != "--"]
     raise UsageError(
-        f"'{late[0]}' stands where the command should be; options come before the image",
-        hint=f"write: {shlex.join(['kedge', *before, *options, words[0], *rest])}",
+        f"'{late[0]}' is in the place of the command: options must come before the image",
+        hint=f"type: {shlex.join(['kedge', *before, *options, words[0], *rest])}",
     )
 
 
@@ -163,11 +164,11 @@ def _read_file(arguments: argparse.Namespace, words: list[str]) -> _JobSet:
     if not names:
         raise UsageError(
             f"{description.path} describes several jobs: {', '.join(description.names)}",
-            hint="choose with -j NAME, or submit them all with --all",
+            hint=f"choose one: kedge submit -j {shlex.quote(description.names[0])}; or submit all: kedge submit --all",
         )
     if words and len(names) > 1:
-        raise UsageError("words for the command go to one job, and several are submitted")
-    # a job that a chosen one waits for was submitted before, unless it is chosen too
+        raise UsageError("extra arguments for the command need a single job", hint="choose one: -j NAME")
+    # a dependency that is not chosen was submitted before
     chosen = [name for name in description.order(names) if name in names]
     described = [(name, description.job(name)) for name in chosen]
     jobs = [(name, replace(job, command=(*job.command, *words))) for name, job in described]
@@ -177,21 +178,21 @@ def _read_file(arguments: argparse.Namespace, words: list[str]) -> _JobSet:
 
 
 def _name_after(words: list[str]) -> str:
-    """What a job is called whose user gave it no name: its program, else its image."""
+    """The default name of a job: its program, else its image."""
     return Path(words[1] if len(words) > 1 else words[0].rpartition("/")[2].partition(":")[0]).name or "kedge"
 
 
 def _make_plan(job: Job, names: dict[str, str], folder: Path, cluster: Cluster, console: Console) -> SubmitPlan:
     from kedge.ops.jobs.submit import plan_submit
 
-    waits = tuple(replace(each, job=names.get(each.job, each.job)) for each in job.dependencies)
+    waits = tuple(replace(awaited, job=names.get(awaited.job, awaited.job)) for awaited in job.dependencies)
     return plan_submit(replace(job, dependencies=waits), cluster, console.settings, console.environ, str(folder))
 
 
 def _show(plans: list[SubmitPlan], console: Console) -> None:
     if console.json:
-        told = [{"script": each.script, "submit": list(each.argv), "site": each.cluster.site.name} for each in plans]
-        console.print_json(_one_or_all(told))
+        shown = [{"script": plan.script, "submit": list(plan.argv), "site": plan.cluster.site.name} for plan in plans]
+        console.print_json(_unwrap_single(shown))
     for plan in plans:
         console.print(plan.script.rstrip("\n"))
         console.print(f"# submitted with: {shlex.join(plan.argv)}")
@@ -207,30 +208,30 @@ def _submit(plan: SubmitPlan, arguments: argparse.Namespace, console: Console) -
         write_atomically(Path(arguments.script), plan.script.encode(errors="surrogateescape"), mode=0o755)
     if plan.image.reference and plan.image.when != "now":
         why = f" ({plan.image.reason})" if plan.image.reason else ""
-        console.progress.note(f"{plan.image.reference} is pulled inside the job{why}")
+        console.progress.note(f"The job will pull {plan.image.reference}{why}")
     done = submit(plan)
     record = done.record
     if not console.json and arguments.script != "-":
         console.print(record.id)
-        console.progress.note(f"'{record.name}' is in the queue of {record.site}; its output: {show_output(record)}")
-        named = f"{_repeat_site(plan, console)}{record.id}"
-        console.progress.note(f"'kedge status {named}' says how it is, 'kedge logs -f {named}' shows its output")
+        follow = f"kedge logs -f {_repeat_site(plan, console)}{record.id}"
+        console.progress.note(f"Submitted job {record.id} ({record.name}) to {record.site}. Follow it: {follow}")
+        console.progress.note(f"Output: {show_output(record)}")
     return done
 
 
 def _repeat_site(plan: SubmitPlan, console: Console) -> str:
-    """`--site NAME ` where the next command would otherwise be for another site: its jobs have the same numbers."""
+    """`--site NAME ` where the next command would otherwise ask another site, whose jobs have the same numbers."""
     site = plan.cluster.site.name
     is_passing = console.settings.sources["site"].kind == "flag" or (console.settings.site or site) != site
     return f"--site {shlex.quote(site)} " if is_passing else ""
 
 
 def _wait(submitted: list[Submitted], cluster: Cluster, console: Console) -> None:
-    from kedge.ops.jobs.control import FoundJob, require_success
-    from kedge.ops.jobs.waiting import wait_for
+    from kedge.ops.jobs.find_job import FoundJob
+    from kedge.ops.jobs.wait import require_success, wait_for
 
     for done in submitted:
         job = FoundJob(done.record.id, done.record)
         statuses = wait_for(cluster, job)
         require_success(job, statuses, cluster.backend.explain)
-        console.progress.note(f"{job.name} is done")
+        console.progress.note(f"Job {job.name} completed")

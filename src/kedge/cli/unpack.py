@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge unpack IMAGE...`: make images ready on this node, so that containers start from a directory on its disk."""
+"""`kedge unpack IMAGE...`: unpack images on this node, so that containers start from a directory on its disk."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options that a run passes on, too."""
+    """The options; `kedge exec` passes on the same."""
     parser.add_argument("images", metavar="IMAGE", nargs="+", help="a SIF or SquashFS file, docker://NAME, oci:PATH …")
     parser.add_argument(
         "--pull",
         choices=PULL_POLICIES,
         default="auto",
-        help="when to ask the registry: auto (default: for tags, at most every two minutes), missing (only if the "
-        "image is not on this node), newer (now), always (and unpack again), never",
+        help="when to ask the registry: auto (default; for tags, at most every two minutes), missing (if the image "
+        "is not on this node), newer (now), always (and unpack again), never",
     )
-    # a start's, and no user's: the descriptor that is told what to mount where nothing can be unpacked
+    # not for users: a start gives a descriptor, and reads from it what to mount if nothing can be unpacked
     parser.add_argument("--or-mount", type=int, metavar="FD", help=argparse.SUPPRESS)
     parser.add_argument("--once", default="", metavar="NAME", help=argparse.SUPPRESS)  # as above: for one start alone
     add_login(parser)
@@ -50,15 +50,15 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         workplace = Workplace(console.settings, console.progress, access)
         unpacked = unpack(text, workplace, policy=arguments.pull, once=arguments.once)
         done.append(unpacked)
-        how = f"unpacked in {unpacked.seconds:.1f} s" if unpacked.is_new else "is there"
+        how = f"unpacked in {unpacked.seconds:.1f} s" if unpacked.is_new else "already there"
         console.progress.detail(f"{unpacked.reference}: {unpacked.root} ({how})")
     if console.json:
-        console.print_json([each.as_dict() for each in done])
+        console.print_json([image.as_dict() for image in done])
     return 0
 
 
 def _unpack_or_mount(arguments: argparse.Namespace, console: Console) -> int:
-    """Unpack one image for a start, or tell it which file squashfuse can mount instead."""
+    """Unpack one image for a start, or name the file that squashfuse can mount instead."""
     from kedge.errors import FileProblem, NoSpace
     from kedge.model.reference import Reference
     from kedge.ops.images.unpack import unpack

@@ -50,68 +50,71 @@ class WordsModule(Protocol):
         ...
 
 
-GROUPS = ("Containers", "Jobs", "Explain", "Images", "Trust", "Store and access", "Setup")
+GROUPS = ("Containers", "Jobs", "Explain", "Images", "Trust", "Cache and access", "Setup")
 
 VERBS = {
-    "run": Verb("kedge.cli.container", "run what an image is made for, in a container", "Containers", reads_words=True),
-    "exec": Verb("kedge.cli.container", "run a command in a container", "Containers", reads_words=True),
-    "shell": Verb("kedge.cli.container", "start a shell in a container", "Containers", reads_words=True),
-    "test": Verb("kedge.cli.container", "run the tests that an image carries", "Containers", reads_words=True),
-    "run-help": Verb("kedge.cli.run_help", "show the help text that an image carries", "Containers"),
-    "instance": Verb("kedge.cli.instance", "containers with a name that run in the background", "Containers"),
-    "submit": Verb("kedge.cli.submit", "put a job into the queue of this cluster", "Jobs"),
-    "alloc": Verb("kedge.cli.alloc", "an interactive job: a shell in a container on a node", "Jobs"),
-    "jobs": Verb("kedge.cli.jobs", "list jobs, and how they are", "Jobs"),
-    "status": Verb("kedge.cli.status", "say how a job is, and why it waits or failed", "Jobs"),
-    "logs": Verb("kedge.cli.logs", "show what a job wrote, and follow it", "Jobs"),
-    "wait": Verb("kedge.cli.wait", "wait until jobs are over", "Jobs"),
-    "cancel": Verb("kedge.cli.cancel", "end jobs, or send them a signal", "Jobs"),
-    "script": Verb("kedge.cli.script", "check a batch script you have, or turn it into another one", "Jobs"),
-    "site": Verb("kedge.cli.site", "which cluster this is, what it has, and whether a job fits", "Jobs"),
-    "explain": Verb("kedge.cli.explain", "what is in an image, and whether it runs, before it is pulled", "Explain"),
-    "search": Verb("kedge.cli.search", "find images by words, on NGC and Docker Hub", "Explain"),
-    "tags": Verb("kedge.cli.tags", "the tags of an image, newest first, and which of them run here", "Explain"),
-    "recommend": Verb("kedge.cli.recommend", "the newest tag of an image that runs on a machine or queue", "Explain"),
-    "data": Verb("kedge.cli.data", "the tables behind verdicts, where figures are from, and what is new", "Explain"),
-    "doctor": Verb("kedge.cli.doctor", "what keeps containers and jobs from working here, and the remedy", "Explain"),
-    "pull": Verb(
-        "kedge.cli.pull", "get an image from anywhere: SIF, sandbox directory, SquashFS or OCI layout", "Images", True
+    "run": Verb(
+        "kedge.cli.container", "Run the image's default command in a container", "Containers", reads_words=True
     ),
-    "push": Verb("kedge.cli.push", "put an image into a registry", "Images", True),
-    "convert": Verb("kedge.cli.convert", "turn an image file or directory into another format", "Images", True),
-    "unpack": Verb(
-        "kedge.cli.unpack", "make images ready on this node, so that containers start at once", "Images", True
+    "exec": Verb("kedge.cli.container", "Run a command in a container", "Containers", reads_words=True),
+    "shell": Verb("kedge.cli.container", "Start a shell in a container", "Containers", reads_words=True),
+    "test": Verb("kedge.cli.container", "Run the image's test script", "Containers", reads_words=True),
+    "run-help": Verb("kedge.cli.run_help", "Show the image's help text", "Containers"),
+    "instance": Verb("kedge.cli.instance", "Start, list and stop containers that run in the background", "Containers"),
+    "submit": Verb("kedge.cli.submit", "Submit a job to the scheduler of this cluster", "Jobs"),
+    "alloc": Verb("kedge.cli.alloc", "Start an interactive job: a shell in a container on a compute node", "Jobs"),
+    "jobs": Verb("kedge.cli.jobs", "List jobs and their state", "Jobs"),
+    "status": Verb("kedge.cli.status", "Show a job's state and why it is pending or failed", "Jobs"),
+    "logs": Verb("kedge.cli.logs", "Show a job's output, or follow it", "Jobs"),
+    "wait": Verb("kedge.cli.wait", "Wait until jobs have ended", "Jobs"),
+    "cancel": Verb("kedge.cli.cancel", "Cancel jobs, or send them a signal", "Jobs"),
+    "script": Verb("kedge.cli.script", "Check a batch script, or convert it", "Jobs"),
+    "site": Verb("kedge.cli.site", "Show this cluster's profile and check whether a job fits", "Jobs"),
+    "explain": Verb(
+        "kedge.cli.explain", "Show what an image contains and whether it runs, before pulling it", "Explain"
     ),
-    "inspect": Verb(
-        "kedge.cli.inspect", "show labels, environment, scripts and layers, also of remote images", "Images"
+    "search": Verb("kedge.cli.search", "Search NGC and Docker Hub for images", "Explain"),
+    "tags": Verb("kedge.cli.tags", "List an image's tags, newest first, and which of them run", "Explain"),
+    "recommend": Verb(
+        "kedge.cli.recommend", "Find the newest tag of an image that runs on a node or partition", "Explain"
     ),
-    "delete": Verb("kedge.cli.delete", "delete an image from a library server", "Images"),
-    "sif": Verb("kedge.cli.sif", "list, read, add and delete the objects of a SIF file", "Images"),
-    "overlay": Verb("kedge.cli.overlay", "make a writable layer in a file, for --overlay", "Images"),
-    "sign": Verb("kedge.cli.sign", "sign a SIF file", "Trust"),
-    "verify": Verb("kedge.cli.verify", "check the signatures of a SIF file", "Trust"),
-    "key": Verb("kedge.cli.key", "manage the keys that sign and verify", "Trust"),
-    "keyserver": Verb("kedge.cli.keyserver", "add, list and remove key servers", "Trust"),
-    "cache": Verb("kedge.cli.cache", "show, list, limit and clean what is stored", "Store and access"),
-    "registry": Verb("kedge.cli.registry", "log in to registries, and out", "Store and access"),
-    "remote": Verb("kedge.cli.remote", "add, choose and check the servers behind library://", "Store and access"),
-    "local-queue": Verb("kedge.cli.local_queue", "the queue of this machine, where there is no scheduler", "Setup"),
-    "pyxis": Verb("kedge.cli.pyxis", "be the importer of Pyxis: images for srun --container-image", "Setup", True),
-    "shim": Verb("kedge.cli.shim", "give kedge the names apptainer and singularity", "Setup"),
-    "config": Verb("kedge.cli.config", "show and change settings, and where each comes from", "Setup"),
-    "completion": Verb("kedge.cli.completion", "print the completion script of a shell", "Setup"),
-    "version": Verb("kedge.cli.version", "show the version, and what it runs with", "Setup"),
+    "data": Verb("kedge.cli.data", "Show and update the compatibility tables", "Explain"),
+    "doctor": Verb("kedge.cli.doctor", "Check this host for problems with containers and jobs", "Explain"),
+    "pull": Verb("kedge.cli.pull", "Pull an image into a SIF, SquashFS file, directory or OCI layout", "Images", True),
+    "push": Verb("kedge.cli.push", "Push an image to a registry", "Images", True),
+    "convert": Verb("kedge.cli.convert", "Convert an image to another format", "Images", True),
+    "unpack": Verb("kedge.cli.unpack", "Unpack images on this node, so that containers start at once", "Images", True),
+    "inspect": Verb("kedge.cli.inspect", "Show an image's labels, environment, scripts and layers", "Images"),
+    "delete": Verb("kedge.cli.delete", "Delete an image from a library server", "Images"),
+    "sif": Verb("kedge.cli.sif", "List, read, add and delete the objects of a SIF file", "Images"),
+    "overlay": Verb("kedge.cli.overlay", "Create a writable overlay image for --overlay", "Images"),
+    "sign": Verb("kedge.cli.sign", "Sign a SIF file", "Trust"),
+    "verify": Verb("kedge.cli.verify", "Verify the signatures of a SIF file", "Trust"),
+    "key": Verb("kedge.cli.key", "Manage the keys that sign and verify", "Trust"),
+    "keyserver": Verb("kedge.cli.keyserver", "Manage key servers", "Trust"),
+    "cache": Verb("kedge.cli.cache", "Show, limit and clean the cache", "Cache and access"),
+    "registry": Verb("kedge.cli.registry", "Log in to registries and list their tags", "Cache and access"),
+    "remote": Verb("kedge.cli.remote", "Manage the servers behind library://", "Cache and access"),
+    "local-queue": Verb(
+        "kedge.cli.local_queue", "Manage the job queue of this host, for hosts without a scheduler", "Setup"
+    ),
+    "pyxis": Verb("kedge.cli.pyxis", "Import images for srun --container-image (Pyxis)", "Setup", True),
+    "shim": Verb("kedge.cli.shim", "Install kedge under the names apptainer and singularity", "Setup"),
+    "config": Verb("kedge.cli.config", "Show and change settings", "Setup"),
+    "help": Verb("kedge.cli.help", "Show a guide, or list the guides", "Setup"),
+    "completion": Verb("kedge.cli.completion", "Print the completion script of a shell", "Setup"),
+    "version": Verb("kedge.cli.version", "Show the versions of kedge, Python and libraries", "Setup"),
 }
 
 
 def find_verb(name: str) -> Verb:
-    """The verb called `name`, or an error that proposes the nearest one."""
+    """The verb called `name`, or an error that says what kedge calls it."""
     verb = VERBS.get(name)
     if verb is None:
-        from kedge.cli.shim_verbs import MISSING  # late: only for a mistake
+        from kedge.model.habits import VERB_HABITS  # late: only for a mistake
 
-        hint = MISSING.get(name) or propose(name, VERBS) or "'kedge --help' lists the verbs"
-        raise UsageError(f"there is no verb '{name}'", hint=hint)
+        hint = VERB_HABITS.get(name) or propose(name, VERBS) or "to list the verbs: kedge --help"
+        raise UsageError(f"kedge has no verb '{name}'", hint=hint)
     return verb
 
 

@@ -30,19 +30,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("image", metavar="IMAGE", type=read_image_path, help="the SIF file")
     parser.add_argument("--key", metavar="FILE", type=Path, action="append", help="PEM public key of the signer")
     parser.add_argument("--certificate", metavar="FILE", type=Path, help="X.509 certificate of the signer")
+    parser.add_argument("--certificate-intermediates", metavar="FILE", type=Path, help="intermediate certificates")
     parser.add_argument(
-        "--certificate-intermediates", metavar="FILE", type=Path, help="certificates on the way to a root"
+        "--certificate-roots", metavar="FILE", type=Path, help="authorities to trust (default: the system's)"
     )
-    parser.add_argument("--certificate-roots", metavar="FILE", type=Path, help="authorities to trust, not the system's")
-    parser.add_argument("-l", "--local", action="store_true", help="use only keys of the rings, ask no key server")
-    parser.add_argument("-u", "--url", metavar="URL", help=f"key server ({DEFAULT_SERVER})")
+    parser.add_argument("-l", "--local", action="store_true", help="use only the key rings, no key server")
+    parser.add_argument("-u", "--url", metavar="URL", help=f"key server (default: {DEFAULT_SERVER})")
     parser.add_argument(
         "--trust-keyserver",
         action="store_true",
-        help="accept keys that are in no key ring and come from the key server",
+        help="accept keys from the key server that are in no key ring",
     )
-    parser.add_argument("--ocsp-verify", action="store_true", help="refused: kedge asks no revocation server")
-    parser.add_argument("-a", "--all", action="store_true", help="with --legacy-insecure: every object by itself")
+    parser.add_argument("--ocsp-verify", action="store_true", help="refused: kedge does not check revocation online")
+    parser.add_argument("-a", "--all", action="store_true", help="with --legacy-insecure: verify each object by itself")
     parser.add_argument("-g", "--group-id", "--groupid", metavar="N", type=int, help="verify the objects of this group")
     parser.add_argument("-i", "--sif-id", "--id", metavar="N", type=int, help="verify this object")
     parser.add_argument("--legacy-insecure", action="store_true", help="verify the weak signatures of old writers")
@@ -51,7 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Verify; the exit status is not 0 when the image is not to be trusted."""
+    """Verify; the exit status is 0 only for an image whose signatures are valid."""
     request = _read_request(arguments, console)
     trust = replace(open_trust(arguments, console), site_ring=KeyRing.open_global(console.environ))
     if request.server is not None:
@@ -78,11 +78,11 @@ def _read_request(arguments: argparse.Namespace, console: Console) -> signatures
 
     if arguments.ocsp_verify or read_truth(signatures.find_variable(console.environ, "VERIFY_OCSP") or ""):
         raise UsageError(
-            "--ocsp-verify cannot be honoured: kedge does not ask servers whether a certificate was revoked",
+            "--ocsp-verify is refused: kedge does not check online whether a certificate was revoked",
             hint="check the certificate with 'openssl ocsp', then verify without --ocsp-verify",
         )
     if arguments.key and arguments.certificate:
-        raise UsageError("--key and --certificate exclude each other")
+        raise UsageError("--key and --certificate exclude each other", hint="leave out one of them")
     certificate = None if arguments.key else find_path(arguments.certificate, "VERIFY_CERTIFICATE")
     keys = arguments.key or []
     variable = find_path(None, "VERIFY_KEY")

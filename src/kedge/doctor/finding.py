@@ -18,4 +18,4 @@ class Finding:
     what: str
     why: str = ""
     fix: str = ""
-    docs: str = ""  # a page below docs/, with its anchor: `guides/doctor.md#user-namespaces`
+    docs: str = ""  # the command that shows the section: `kedge help doctor user-namespaces`

@@ -16,7 +16,7 @@ from kedge.settings import home_directory
 
 NAME = "image"
 # levels of judgements have the names of those of findings, but for `open`, which is no more than a note
-_DOCS = "guides/doctor.md#image"
+_DOCS = "kedge help doctor image"
 _HEADLINES = {NATIVE: OK, MINOR: NOTE, FORWARD: NOTE, PTX: WARNING, NO: FAIL, UNKNOWN: NOTE}
 _FIRST_CONSTRAINED = "25.03"  # the first release of PyTorch images that pins its packages for pip
 _EMPTY_DRIVER = "is empty: the image was made in a container"  # a note of traits that is a trap

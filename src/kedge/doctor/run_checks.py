@@ -16,13 +16,13 @@ from kedge.doctor.surroundings import Check, Surroundings
 from kedge.errors import KedgeError, UsageError
 from kedge.frozen import as_dict, replace
 from kedge.model.nearest import propose
-from kedge.posix.bounded import ANSWERED, LATE, REFUSED, BoundedTask, TaskOutcome, run_bounded
+from kedge.posix.bounded_children import ANSWERED, LATE, REFUSED, BoundedTask, TaskOutcome, run_bounded
 from kedge.posix.process import describe_status
 
 TOTAL_SECONDS = 1.8  # all of it: with the start of the program that is below two
 _FAIR_SHARE = 0.5  # of the seconds that a check may take
 _MACHINE = "the machine itself"
-_DOCS = "guides/doctor.md#when-a-check-does-not-answer"
+_DOCS = "kedge help doctor when-a-check-does-not-answer"
 
 
 def list_checks() -> tuple[Check, ...]:
@@ -113,7 +113,7 @@ def _read_outcome(check: Check, outcome: TaskOutcome) -> list[Finding]:
                 "could not be checked: no further process can be started, or no file opened",
                 "a limit on processes or open files is used up; containers and jobs cannot start programs either",
                 "end other programs; 'ulimit -u' and 'ulimit -n' show your limits, 'ps -u $USER' what runs",
-                "guides/doctor.md#processes",
+                "kedge help doctor processes",
             )
         ]
     return [

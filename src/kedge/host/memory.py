@@ -21,20 +21,12 @@ from kedge.errors import LimitReached, ProgramFailed
 from kedge.host.cgroups import read_hierarchies
 from kedge.host.limits import Limits, read_limits
 from kedge.model.size import format_size
-from kedge.posix.owners import own_name, owner_is_gone
+from kedge.posix.owned_names import own_name, owner_is_gone
 from kedge.posix.programs import find_program
 
 _KILLED = 128 + 9
 _MARK_LIMIT = 64 << 10
 _FORGET_AFTER = 7 * 86400.0  # seconds; a mark of another machine is nobody's any more
-_JOB_MEMORY = "8G"
-# scheduler's program, and the words that run a command in a job with that much memory
-_SCHEDULERS = (
-    ("srun", f"srun --mem={_JOB_MEMORY} --cpus-per-task=4 --time=1:00:00"),
-    ("qrsh", f"qrsh -cwd -l h_vmem={_JOB_MEMORY} -now no"),
-    ("qsub", f"qsub -I -l select=1:ncpus=4:mem={_JOB_MEMORY.lower()}b -x --"),
-    ("bsub", f"bsub -I -M {_JOB_MEMORY}"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +66,11 @@ def explain_memory(limits: Limits) -> str:
 def suggest_job(argv: Sequence[str] | None = None) -> str:
     """The command that runs `argv` (this very command, if not given) inside a job of the scheduler that is here."""
     words = shlex.join(argv if argv is not None else ["kedge", *sys.argv[1:]])
-    for program, prefix in _SCHEDULERS:
-        if find_program(program):
+    from kedge.schedulers.choose import list_facts  # late: only where memory is short
+
+    for facts in list_facts(also_recognised=True):
+        prefix = facts.job_with_memory
+        if prefix and find_program(prefix.split()[0]):
             return f"{prefix} {words}"
     return ""
 

@@ -15,10 +15,10 @@ from kedge.errors import ProgramFailed, ProgramMissing
 from kedge.frozen import frozen
 from kedge.posix.process import run_program
 from kedge.posix.programs import find_program
+from kedge.schedulers.launchers import list_launchers
 
 OPEN_MPI, MPICH, INTEL, CRAY, MVAPICH = "Open MPI", "MPICH", "Intel MPI", "Cray MPICH", "MVAPICH"
 
-_LAUNCHERS = ("mpirun", "mpiexec", "orterun", "mpiexec.hydra")
 _READ_LIMIT = 256 << 10
 _SHARED_PREFIXES = ("/", "/usr", "/usr/local")  # several MPIs lie in these, and a file says nothing of the launcher
 _VERSION = r"v?(\d+(?:\.\d+)+\w*)"
@@ -65,7 +65,7 @@ def find_mpi(environ: Mapping[str, str], *, deadline: float = 1.0) -> _HostMpi |
     if environ.get("CRAY_MPICH_VERSION"):
         return _HostMpi(CRAY, environ["CRAY_MPICH_VERSION"], source="the variable CRAY_MPICH_VERSION")
     path = environ.get("PATH", os.defpath)
-    launcher = next((found for name in _LAUNCHERS if (found := find_program(name, path))), None)
+    launcher = next((found for name in list_launchers("library") if (found := find_program(name, path))), None)
     if launcher is None:
         return _read_modules(environ)
     return _read_files(Path(launcher)) or _ask_launcher(launcher, environ, deadline) or _HostMpi("MPI", "", launcher)

@@ -34,13 +34,32 @@ from kedge.errors import FileProblem, JobNotFound, NoSpace
 from kedge.frozen import frozen, list_defaults, list_names, replace
 from kedge.model.job_state import JobStatus, decode_status
 from kedge.model.output_pattern import shorten_id
+from kedge.model.site import Site, expand_path
 from kedge.posix.files import explain, explained, write_atomically
-from kedge.posix.private import ANY_MODE, OTHERS_WRITE, make_private, read_own_file, refuse_changed, refuse_intruders
+from kedge.posix.private_files import (
+    ANY_MODE,
+    OTHERS_WRITE,
+    make_private,
+    read_own_file,
+    refuse_changed,
+    refuse_intruders,
+)
+from kedge.settings import Settings, xdg_directory
 
 _LIMIT = 1 << 20  # bytes of a file of a record; larger ones are somebody else's
 _FINAL_LIMIT = 1 << 26  # the last word has a line for each task of an array
 _VERSION = 1
 _FIRST_LINE = re.compile(r"[^\s/]\S* \S+ \d{1,12}")  # what a script writes when it begins
+
+
+def find_record_root(settings: Settings, site: Site, environ: Mapping[str, str]) -> Path:
+    """Where records are: a place that compute nodes see too, because scripts write there how they ended."""
+    if settings.job_directory is not None:
+        return settings.job_directory
+    scratch = expand_path(site.scratch, environ)
+    if not site.home_on_nodes and scratch:
+        return Path(scratch) / ".kedge" / "jobs"
+    return xdg_directory(environ, "XDG_STATE_HOME", ".local/state") / "jobs"
 
 
 @frozen

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is known about a cluster: its queues and nodes, what its scheduler takes and refuses, where things lie."""
+"""The profile of a cluster: its queues and nodes, what its scheduler accepts and refuses, where files are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kedge.frozen import frozen
 
 @frozen
 class Queue:
-    """A partition, queue or resource type; None and empty mean: not known, so nothing is checked against it."""
+    """A partition, queue or resource type; None and empty mean unknown: kedge then checks nothing against it."""
 
     name: str
     title: str = ""
@@ -35,7 +35,7 @@ class Queue:
     default_time: int | None = None
     is_whole_node: bool = False  # nodes are not shared, and their GPUs come unasked
     is_interactive: bool = True
-    needs_gpus: bool = False  # a job that asks for none waits for ever
+    needs_gpus: bool = False  # a job without GPUs stays pending for ever
     resource: str = ""  # Grid Engine: the resource type written as -l RESOURCE=NODES
     parallel_environment: str = ""  # Grid Engine: the PE, `{tasks}` is put in: `mpi-{tasks}`
     is_retired: bool = False  # switched off; kept because documents still name it
@@ -43,43 +43,43 @@ class Queue:
 
     @property
     def known_gpu_types(self) -> tuple[str, ...]:
-        """The scheduler's words for its GPUs; none where they are unknown."""
+        """The scheduler's words for its GPUs; none if they are unknown."""
         return self.gpu_types or ((self.gpu_type,) if self.gpu_type else ())
 
     def spell_gpu_type(self, word: str) -> str:
         """A type as the scheduler writes it: `a100` for `A100`; any other word as it is."""
-        return next((each for each in self.known_gpu_types if each.lower() == word.lower()), word)
+        return next((name for name in self.known_gpu_types if name.lower() == word.lower()), word)
 
     @property
     def gives_gpus_unasked(self) -> bool:
-        """Whether jobs get whole nodes with their GPUs, though they ask for none."""
+        """Whether jobs get whole nodes with their GPUs without asking for them."""
         return self.is_whole_node and bool(self.gpus_per_node)
 
 
 @frozen
 class Site:
-    """One profile; every field has a neutral default, so that a profile says only what is particular."""
+    """One profile; every field has a neutral default, so a profile states only what differs."""
 
     name: str
     title: str
     scheduler: str  # slurm, gridengine, pbs or local
-    # how kedge knows that it is here
-    hostnames: tuple[str, ...] = ()  # regular expressions for the whole name of the machine
+    # how kedge recognises the site
+    hostnames: tuple[str, ...] = ()  # regular expressions for the whole host name
     variables: tuple[tuple[str, str], ...] = ()  # variables and the regular expression of their value
     queues: tuple[Queue, ...] = ()
-    # what is asked for, and in which words
-    account: str = ""  # what jobs are charged to that name no account
+    # what jobs must and may ask for, and in which words
+    account: str = ""  # charged for jobs that name no account
     account_option: str = ""  # -A, -P, -g; empty: the scheduler's usual one
     account_on_command_line: bool = False  # only there, never in the script (ABCI's -g)
     requires: tuple[str, ...] = ()  # of: account, queue, time, nodes, tasks, memory
     refuses: tuple[str, ...] = ()  # of: memory, gpus, arrays, export, exclusive, nodelist
     gpu_directive: str | None = None  # with {count} and {type}; "" none at all, None the scheduler's usual one
     memory_directive: str | None = None  # with {size}; "" none at all, None the usual one
-    default_memory_per_cpu: int | None = None  # bytes; what a job gets that asks for none
+    default_memory_per_cpu: int | None = None  # bytes; what a job gets if it asks for none
     directives: tuple[str, ...] = ()  # always added
     drop_directives: tuple[str, ...] = ()  # never written
-    options: tuple[tuple[str, str], ...] = ()  # what only one backend understands; its module says which
-    # what is done in the job before the user's command
+    options: tuple[tuple[str, str], ...] = ()  # understood by one backend only; its module lists them
+    # what the job does before the user's command
     module_setup: tuple[str, ...] = ()  # lines that make `module` work
     modules: tuple[str, ...] = ()
     runtime_modules: tuple[str, ...] = ()  # for apptainer or singularity, when they are what runs
@@ -94,12 +94,12 @@ class Site:
     interactive: str = ""  # srun, salloc, qrsh, qsub, idev; empty: the scheduler's usual one
     interactive_queue: str = ""
     address_suffix: str = ""  # put behind host names to reach the fast network
-    # where things lie; $VARIABLES are the shell's
+    # where files are; $VARIABLES are the shell's
     runtime: str = ""  # empty: kedge itself
     home_on_nodes: bool = True
     scratch: str = ""  # seen by login and compute nodes
-    image_directory: str = ""  # where pulled images go; empty: the store
-    node_directory: str = ""  # a disk of the node
+    image_directory: str = ""  # where pulled images go; empty: below scratch, or with the user's data
+    node_directory: str = ""  # a local disk of the node
     hidden_paths: tuple[str, ...] = ()  # directories that compute nodes do not see
     pull: str = "now"  # or in-job: the login node must not
     pull_reason: str = ""
@@ -110,12 +110,12 @@ class Site:
 
     def find_queue(self, name: str) -> Queue | None:
         """The queue of that name."""
-        return next((each for each in self.queues if each.name == name), None)
+        return next((queue for queue in self.queues if queue.name == name), None)
 
     @property
     def default_queue(self) -> Queue | None:
-        """The queue a job gets that names none."""
-        return next((each for each in self.queues if each.is_default), None)
+        """The queue of jobs that name none."""
+        return next((queue for queue in self.queues if queue.is_default), None)
 
     def option(self, name: str, default: str = "") -> str:
         """A backend's own option."""

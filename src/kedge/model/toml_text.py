@@ -75,8 +75,10 @@ def _unquote(key: str) -> str:
 
 
 def write_text(text: str) -> str:
-    """A basic string; raises ValueError for what no TOML can hold: bytes that are no text."""
+    """A string; raises ValueError for what no TOML can hold: bytes that are no text."""
     text.encode()
+    if "\\" in text and "'" not in text and text.isprintable():
+        return f"'{text}'"  # patterns and paths are easier to read without their backslashes doubled
     return '"' + "".join(_ESCAPES.get(each) or (each if each.isprintable() else _escape(each)) for each in text) + '"'
 
 

@@ -52,7 +52,7 @@ def _make_point(finding: Finding) -> Markup:
 def _make_reference(docs: str) -> Markup | None:
     if not docs:
         return None
-    return make_element("p", Markup("More: "), make_element("code", f"docs/{docs}"), class_="quiet small")
+    return make_element("p", Markup("More: "), make_element("code", docs), class_="quiet small")
 
 
 def _make_row(finding: Finding) -> Markup:

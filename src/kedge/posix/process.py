@@ -81,13 +81,26 @@ def stream_program(argv: Sequence[str], output: BinaryIO) -> None:
         raise ProgramFailed(f"'{argv[0]}' {describe_status(status)}", context={"stderr": _tail(done.stderr)})
 
 
+def page_text(text: str, environ: Mapping[str, str]) -> bool:
+    """Show a text with the user's pager, or with less; whether there was one."""
+    import shlex  # late: nothing else reads such a line
+
+    name, *words = shlex.split(environ.get("PAGER", "")) or ["less"]
+    program = find_program(name)
+    if program is None or environ.get("TERM", "dumb") == "dumb":
+        return False
+    options = {"LESS": "FRX"}  # short texts stay on the screen, colours are kept
+    subprocess.run([program, *words], input=text.encode(errors="replace"), env={**options, **environ}, check=False)
+    return True
+
+
 def _require_program(name: str) -> str:
     path = find_program(name)
     if path is None:
         searched = os.environ.get("PATH", "")
         is_open = any(not folder.startswith("/") for folder in searched.split(":"))
         raise ProgramMissing(
-            f"the program '{name}' is not installed here",
+            f"the program '{name}' is not installed on this host",
             context={"PATH": searched},
             hint="kedge skips empty and relative entries of PATH: they mean the current directory" if is_open else None,
         )

@@ -23,7 +23,7 @@ def find_services(transport: HttpTransport, remote: Remote) -> dict[str, str]:
     with response:
         raw = response.read_all(_MAXIMUM, f"the list of services of {remote.uri}")
     try:
-        told = json.loads(raw)
-        return {name: str(told[name]["uri"]).rstrip("/") for name in SERVICES if told.get(name, {}).get("uri")}
+        services = json.loads(raw)
+        return {name: str(services[name]["uri"]).rstrip("/") for name in SERVICES if services.get(name, {}).get("uri")}
     except (ValueError, TypeError, AttributeError, RecursionError):
-        raise InvalidSetting(f"{remote.uri} is no remote: its list of services is not readable") from None
+        raise InvalidSetting(f"{remote.uri} is not a remote: kedge cannot read its list of services") from None

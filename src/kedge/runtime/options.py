@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from kedge.runtime.gpu_vendors import VENDORS
+
 
 class RunOptions:
     """One request; the attributes below are the defaults. Lists of text are as the user typed them, split by nobody."""
@@ -60,13 +62,8 @@ class RunOptions:
     # control groups
     limits: list[str]  # memory=8G and the like
 
-    # devices
-    nv: bool = False
-    no_nv: bool = False
+    # devices; nv, no_nv, rocm and all other switches of GPU vendors come from the table in gpu_vendors.py
     force: bool = False  # also where the image does not run on these GPUs
-    nvccli: bool = False
-    rocm: bool = False
-    no_rocm: bool = False
     device: list[str]
     cdi_dirs: list[str]
 
@@ -115,6 +112,9 @@ class RunOptions:
     def __init__(self, **values: object) -> None:
         for name in self._LISTS:
             setattr(self, name, [])
+        for vendor in VENDORS:
+            for name in vendor.attributes:
+                setattr(self, name, False)
         self.given = {}
         for name, value in values.items():
             if not hasattr(self, name):
@@ -130,7 +130,7 @@ class RunOptions:
     @property
     def asks_devices(self) -> bool:
         """Whether GPUs or other devices are asked for."""
-        return self.nv or self.nvccli or self.rocm or bool(self.device)
+        return bool(self.device) or any(getattr(self, switch.attribute) for vendor in VENDORS for switch in vendor.on)
 
     def settle(self) -> None:
         """Let the flags that stand for several others set them; called once all values are in."""

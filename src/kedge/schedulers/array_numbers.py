@@ -12,20 +12,20 @@ from collections.abc import Sequence
 from kedge.frozen import replace
 from kedge.model.job import JobArray
 from kedge.model.job_state import JobStatus
+from kedge.schedulers.choose import find_facts
 
-_FIRST = {"gridengine": 1, "pbs": 0}  # the smallest number; other schedulers take every array as it is
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
 
 
 def can_renumber(scheduler: str) -> bool:
     """Whether tasks may have other numbers there than the user's indices."""
-    return scheduler in _FIRST
+    return not find_facts(scheduler).has_array_lists
 
 
 def find_number(scheduler: str, array: JobArray, index: int) -> int | None:
     """The scheduler's number of a task; None for the one task of an array that is a plain job there."""
     indices = array.indices
-    if scheduler == "pbs" and len(indices) == 1:
+    if len(indices) == 1 and not find_facts(scheduler).has_single_arrays:
         return None
     return indices.index(index) + 1 if _is_renumbered(scheduler, array) else index
 
@@ -50,9 +50,9 @@ def _restore(status: JobStatus, indices: Sequence[int]) -> JobStatus:
 
 
 def _is_renumbered(scheduler: str, array: JobArray) -> bool:
-    if scheduler not in _FIRST:
+    if not can_renumber(scheduler):
         return False
-    return len(array.ranges) > 1 or min(array.indices) < _FIRST[scheduler]
+    return len(array.ranges) > 1 or min(array.indices) < find_facts(scheduler).first_index
 
 
 def _expand(text: str, count: int) -> list[int]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from kedge.frozen import frozen
@@ -55,6 +55,17 @@ class Query:
     argv: tuple[str, ...]
     may_fail: bool = False
     environment: tuple[tuple[str, str | None], ...] = ()  # variables to set for it, or with None to take away
+
+
+class Ask(Protocol):
+    """Runs a program of the scheduler and gives what it prints; nothing where it fails and may."""
+
+    def __call__(self, argv: Sequence[str], *, may_fail: bool = False) -> str:
+        """Its standard output."""
+        ...
+
+
+Discover = Callable[[str, str, Ask], Site]  # the name of the site and of the user, and whom to ask
 
 
 class Backend(Protocol):

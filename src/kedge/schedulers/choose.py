@@ -1,26 +1,87 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The modules of schedulers by name; only the one that is used is loaded."""
+"""The schedulers by name. Each is a package beside this module; only what is asked for of it is loaded."""
 
 from __future__ import annotations
 
 import importlib
 
 from kedge.errors import NoScheduler
-from kedge.schedulers.backend import Backend
+from kedge.schedulers.facts import Advice, SchedulerFacts
 
-_PLACES = {
-    "slurm": ("kedge.schedulers.slurm", "SLURM"),
-    "gridengine": ("kedge.schedulers.gridengine", "GRIDENGINE"),
-    "pbs": ("kedge.schedulers.pbs", "PBS"),
-    "local": ("kedge.schedulers.local", "LOCAL"),
-}
-BACKENDS = tuple(_PLACES)
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from kedge.schedulers.backend import Backend, Discover
+    from kedge.schedulers.language import Language
+
+# A new scheduler is a package and a word here; where signs of several are found, the first one counts.
+SCHEDULERS = (
+    "slurm",
+    "gridengine",
+    "pbs",
+    "local",
+)
 
 
 def find_backend(name: str) -> Backend:
-    """The scheduler's module."""
-    if name not in _PLACES:
-        raise NoScheduler(f"kedge does not know the scheduler '{name}'", hint=f"it is one of: {', '.join(BACKENDS)}")
-    module, constant = _PLACES[name]
-    backend: Backend = getattr(importlib.import_module(module), constant)
+    """What writes its scripts and reads its answers."""
+    if name not in SCHEDULERS:
+        raise NoScheduler(f"kedge does not know the scheduler '{name}'", hint=f"use one of: {', '.join(SCHEDULERS)}")
+    backend: Backend = _load(name, "backend").BACKEND
     return backend
+
+
+def find_facts(name: str) -> SchedulerFacts:
+    """What it calls its programs and variables; also of a scheduler that is only recognised."""
+    if name in SCHEDULERS:
+        facts: SchedulerFacts = importlib.import_module(f"kedge.schedulers.{name}").FACTS
+        return facts
+    from kedge.schedulers.recognised import RECOGNISED  # late: rare
+
+    return RECOGNISED[name]
+
+
+def list_facts(*, also_recognised: bool = False) -> list[SchedulerFacts]:
+    """Those of all schedulers, in the order in which their signs count."""
+    known = [find_facts(name) for name in SCHEDULERS]
+    if not also_recognised:
+        return known
+    from kedge.schedulers.recognised import RECOGNISED
+
+    return [*known, *RECOGNISED.values()]
+
+
+def find_language(name: str) -> Language:
+    """How it reads a script; of one that is only recognised, how its directives are told from comments."""
+    if name in SCHEDULERS:
+        language: Language = _load(name, "language").LANGUAGE
+        return language
+    from kedge.schedulers.language import LANGUAGES
+
+    return LANGUAGES[name]
+
+
+def list_languages() -> list[Language]:
+    """Those of all schedulers whose directives can be told from comments."""
+    return [find_language(facts.name) for facts in list_facts(also_recognised=True)]
+
+
+def find_discovery(name: str) -> Discover | None:
+    """What describes a site by asking its scheduler; None for a scheduler that is not asked."""
+    from importlib.util import find_spec
+
+    if find_spec(f"kedge.schedulers.{name}.discover") is None:
+        return None
+    discover: Discover = _load(name, "discover").discover
+    return discover
+
+
+def load_advice(name: str) -> Advice:
+    """What its programs say when they refuse, and what to do about it."""
+    advice: Advice = _load(name, "advice").ADVICE
+    return advice
+
+
+def _load(name: str, part: str) -> Any:
+    return importlib.import_module(f"kedge.schedulers.{name}.{part}")

@@ -11,11 +11,10 @@ from kedge.errors import RequestRefused
 from kedge.model.job import Job
 from kedge.model.site import Site
 from kedge.schedulers.backend import ScriptContext
-from kedge.schedulers.quoting import quote
+from kedge.schedulers.launchers import quote
 
 _REQUESTS = {"kedge": "KEDGEENV_", "apptainer": "APPTAINERENV_", "singularity": "SINGULARITYENV_"}
 _ROOT = "/"  # nobody wants the node's root over that of the image
-RUNTIMES = ("kedge", "apptainer", "singularity", "pyxis")
 
 
 def runtime_of(job: Job, site: Site) -> str:

@@ -6,13 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kedge.frozen import frozen
-
-# scheduler; the variable with the job's id, that with its queue, and one that nobody but the scheduler sets
-_VARIABLES = (
-    ("slurm", "SLURM_JOB_ID", "SLURM_JOB_PARTITION", "SLURM_JOB_ID"),
-    ("pbs", "PBS_JOBID", "PBS_QUEUE", "PBS_JOBID"),
-    ("gridengine", "JOB_ID", "QUEUE", "SGE_TASK_ID"),
-)
+from kedge.schedulers.choose import list_facts
 
 
 @frozen
@@ -26,7 +20,7 @@ class _CurrentJob:
 
 def find_current_job(environ: Mapping[str, str]) -> _CurrentJob | None:
     """The job that this is part of; None outside a job."""
-    for scheduler, id, queue, mark in _VARIABLES:
-        if environ.get(mark) and environ.get(id):
-            return _CurrentJob(scheduler, environ[id], environ.get(queue, ""))
+    for facts in list_facts():
+        if facts.has_job(environ):
+            return _CurrentJob(facts.name, environ[facts.job_id], environ.get(facts.job_queue, ""))
     return None

@@ -6,13 +6,33 @@ Fragments are shell, already quoted.
 
 from __future__ import annotations
 
+import re
+import shlex
+
 from kedge.errors import RequestRefused
-from kedge.model.job import Job, Parallel
+from kedge.model.job import LAUNCHERS, Job, Parallel
 from kedge.model.site import Site
 from kedge.schedulers.backend import Dialect
-from kedge.schedulers.quoting import quote
 
-LAUNCHERS = ("srun", "ibrun", "mpirun", "mpiexec", "none")
+_SPECIAL = re.compile(r'([$`"\\])')
+# Programs that start others: on the tasks of a job, as several processes, on other nodes, as ranks of MPI; `library`:
+# its version is that of an MPI library
+_PROGRAMS = {
+    "srun": "tasks processes nodes",
+    "ibrun": "tasks processes nodes",
+    "mpirun": "tasks processes nodes ranks library",
+    "mpiexec": "tasks processes nodes ranks library",
+    "orterun": "tasks ranks library",
+    "mpiexec.hydra": "library",
+    "horovodrun": "processes ranks",
+    "torchrun": "tasks processes",
+    "torch.distributed": "processes",
+    "deepspeed": "processes",
+    "accelerate": "processes",
+    **dict.fromkeys(("jsrun", "aprun", "prun", "blaunch"), "tasks"),
+    "pbsdsh": "tasks nodes",
+    **dict.fromkeys(("qrsh", "ssh", "clush", "pdsh"), "nodes"),
+}
 # which node a process is on when there is one per node, by what started it
 _NODE_RANK = {
     "srun": "$SLURM_NODEID",
@@ -20,6 +40,18 @@ _NODE_RANK = {
     "mpirun": "$OMPI_COMM_WORLD_RANK",
     "mpiexec": "$PMI_RANK",
 }
+
+
+def quote(text: str) -> str:
+    """The text as one word: bare where it can be, in double quotes where it holds single ones, else in single ones."""
+    if "'" not in text:
+        return shlex.quote(text)
+    return '"' + _SPECIAL.sub(r"\\\1", text) + '"'
+
+
+def list_launchers(kind: str) -> tuple[str, ...]:
+    """The programs of a kind: tasks, processes, nodes, ranks or library."""
+    return tuple(name for name, kinds in _PROGRAMS.items() if kind in kinds.split())
 
 
 def launch_words(job: Job, site: Site, dialect: Dialect, *, force: bool = False) -> list[str]:

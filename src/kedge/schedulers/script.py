@@ -14,8 +14,7 @@ from kedge.model.site import Site
 from kedge.release import VERSION
 from kedge.schedulers.backend import Dialect, ScriptContext
 from kedge.schedulers.container_words import container_words, escape_value, request_names, runtime_of, uses_pyxis
-from kedge.schedulers.launchers import launch_words, node_words, torchrun_words
-from kedge.schedulers.quoting import quote
+from kedge.schedulers.launchers import launch_words, node_words, quote, torchrun_words
 
 _FIND_MODULES = (
     "if ! type module >/dev/null 2>&1; then",

@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 
 from kedge.frozen import NOTHING, frozen
+from kedge.schedulers.choose import list_facts
+from kedge.schedulers.facts import SchedulerFacts
 from kedge.sites.profile import Sign
-
-# What tells schedulers apart: qsub and qstat are Grid Engine's and PBS's both, and say nothing.
-PROGRAMS = ("sbatch", "qconf", "pbsnodes")
-FILES = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf", "/etc/pbs.conf")
-_SLURM_FILES = frozenset(FILES[:3])
 
 
 @frozen
@@ -21,8 +19,8 @@ class HostSigns:
 
     hostnames: tuple[str, ...] = ()  # all names of this machine, the full ones too
     environ: Mapping[str, str] = NOTHING
-    programs: frozenset[str] = frozenset()  # those of PROGRAMS that are here
-    files: frozenset[str] = frozenset()  # those of FILES that are here
+    programs: frozenset[str] = frozenset()  # those of `list_scheduler_signs` that are here
+    files: frozenset[str] = frozenset()  # likewise
 
 
 @frozen
@@ -31,18 +29,19 @@ class Candidate:
 
     site: str
     reason: str
+    scheduler: str = ""  # of a generic site
 
 
 def detect_site(machine: HostSigns, signs: Sequence[Sign]) -> list[Candidate]:
     """The sites this may be, the likeliest first; never empty, because there is a generic one for every scheduler."""
     by_name = [
-        Candidate(sign.name, f"the host name {name} is one of its own")
+        Candidate(sign.name, f"host name {name} matches")
         for sign in signs
         for name in machine.hostnames
         if any(re.fullmatch(pattern, name) for pattern in sign.hostnames)
     ]
     by_variable = [
-        Candidate(sign.name, f"the variable {sign.variables[0][0]} says so")
+        Candidate(sign.name, f"{sign.variables[0][0]} is set for it")
         for sign in signs
         if sign.variables and all(_fits(machine.environ, *each) for each in sign.variables)
     ]
@@ -56,26 +55,42 @@ def _fits(environ: Mapping[str, str], name: str, pattern: str) -> bool:
     return re.fullmatch(pattern, environ.get(name, "")) is not None
 
 
+def list_scheduler_signs() -> tuple[list[str], list[str]]:
+    """The programs and the files to look for: `qsub` and `qstat` are of two schedulers, and say nothing."""
+    facts = list_facts()
+    programs = [scheduler.program for scheduler in facts if scheduler.program]
+    return programs, [file for scheduler in facts for file in (*scheduler.settings_files, *scheduler.own_files)]
+
+
 def detect_scheduler(machine: HostSigns) -> Candidate:
     """The generic site for the scheduler that is here, `local` where there is none."""
-    environ, programs = machine.environ, machine.programs
-    has_slurm_settings = bool(environ.get("SLURM_CONF")) or bool(machine.files & _SLURM_FILES)
-    has_other_settings = bool(environ.get("SGE_ROOT")) or bool(environ.get("PBS_CONF_FILE"))
-    if environ.get("SLURM_CONF"):
-        return Candidate("generic-slurm", "SLURM_CONF is set")
-    if "sbatch" in programs and (has_slurm_settings or not has_other_settings):
-        return Candidate("generic-slurm", "sbatch is here")
-    if environ.get("SGE_ROOT"):
-        return Candidate("generic-gridengine", "SGE_ROOT is set")
-    if environ.get("PBS_CONF_FILE"):
-        return Candidate("generic-pbs", "PBS_CONF_FILE is set")
-    if "qconf" in programs:
-        return Candidate("generic-gridengine", "qconf is here")
-    if "/etc/pbs.conf" in machine.files or "pbsnodes" in programs:
-        return Candidate(
-            "generic-pbs", "/etc/pbs.conf is here" if "/etc/pbs.conf" in machine.files else "pbsnodes is here"
-        )
-    return Candidate("local", "no scheduler is here")
+    facts = list_facts()
+    for find_reason in (_find_proof, _find_trace):
+        for scheduler in facts:
+            if reason := find_reason(scheduler, machine):
+                return Candidate(f"generic-{scheduler.name}", reason, scheduler.name)
+    return Candidate("local", "no scheduler found", "local")
+
+
+def _find_proof(scheduler: SchedulerFacts, machine: HostSigns) -> str:
+    """Settings: they say which scheduler is used where programs of several are installed."""
+    if machine.environ.get(scheduler.settings):
+        return f"{scheduler.settings} is set"
+    has_files = not machine.files.isdisjoint(scheduler.settings_files)
+    return f"{scheduler.program} is installed" if has_files and scheduler.program in machine.programs else ""
+
+
+def _find_trace(scheduler: SchedulerFacts, machine: HostSigns) -> str:
+    file = next((name for name in scheduler.own_files if name in machine.files), "")
+    if file:
+        return f"{file} exists"
+    return f"{scheduler.program} is installed" if scheduler.program in machine.programs else ""
+
+
+def find_unreadable_settings(scheduler: SchedulerFacts, environ: Mapping[str, str]) -> str:
+    """The file that a variable names and nobody can read, where the scheduler's programs wait a minute for it."""
+    path = environ.get(scheduler.settings, "") if scheduler.settings_files else ""
+    return "" if not path or os.access(path, os.R_OK) else path
 
 
 def list_names(nodename: str, hosts: str, resolver: str) -> tuple[str, ...]:

@@ -10,10 +10,11 @@ from typing import Any
 from kedge.errors import InvalidJob
 from kedge.frozen import frozen
 from kedge.model.duration import parse_duration
+from kedge.model.job import LAUNCHERS, RUNTIMES
 from kedge.model.memory import parse_memory
 from kedge.model.site import Queue, Site
+from kedge.schedulers.choose import SCHEDULERS
 
-SCHEDULERS = ("slurm", "gridengine", "pbs", "local")
 _REQUIRED = ("account", "queue", "time", "nodes", "tasks", "memory")
 REFUSED = ("memory", "gpus", "arrays", "export", "exclusive", "nodelist")
 _SIZES = {"memory_per_node", "local_disk", "default_memory_per_cpu"}
@@ -23,9 +24,8 @@ _WORDS = {
     "requires": _REQUIRED,
     "refuses": REFUSED,
     "arch": ("amd64", "arm64", "ppc64le"),
-    "runtime": ("kedge", "apptainer", "singularity", "pyxis"),
-    "launcher": ("srun", "ibrun", "mpirun", "mpiexec", "none"),
-    "interactive": ("srun", "salloc", "qrsh", "qsub", "idev"),
+    "runtime": RUNTIMES,
+    "launcher": LAUNCHERS,
     "pull": ("now", "in-job"),
 }
 
@@ -118,14 +118,23 @@ class Key:
     parse: Callable[[object], Any]
     words: tuple[str, ...] = ()
 
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The words it may be; empty: any."""
+        if self.name != "interactive":
+            return self.words
+        from kedge.schedulers.choose import list_facts  # late: few profiles have it
+
+        return tuple(command for facts in list_facts() for command in facts.interactive)
+
     def read(self, value: object) -> Any:
         """The value, or Unusable."""
         parsed = self.parse(value)
         if self.name in ("hostnames", "variables"):
             _check_patterns(parsed)
-        wrong = [each for each in _listed(parsed) if self.words and each not in self.words]
+        wrong = [word for word in _listed(parsed) if self.choices and word not in self.choices]
         if wrong:
-            raise Unusable(f"'{wrong[0]}' is none of: {', '.join(self.words)}")
+            raise Unusable(f"'{wrong[0]}' is none of: {', '.join(self.choices)}")
         return parsed
 
 

@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 from kedge.frozen import list_defaults
 from kedge.model.duration import shorten_duration
 from kedge.model.memory import shorten_memory
 from kedge.model.site import Queue, Site
+from kedge.model.toml_text import write_key, write_list, write_text
 from kedge.sites.schema import QUEUE_KEYS, SITE_KEYS, Key, parse_size, parse_table, parse_time
-
-_LINE = 110
 
 
 def write_profile(site: Site, *, opening: tuple[str, ...] = ()) -> str:
@@ -22,7 +20,7 @@ def write_profile(site: Site, *, opening: tuple[str, ...] = ()) -> str:
     for key in SITE_KEYS.values():
         table = getattr(site, key.name)
         if key.parse is parse_table and table:
-            blocks.append([f"[{key.name}]", *(f"{_write_key(name)} = {_quote(value)}" for name, value in table)])
+            blocks.append([f"[{key.name}]", *(f"{write_key(name)} = {write_text(value)}" for name, value in table)])
     blocks += [["[[queues]]", *_write_keys(queue, QUEUE_KEYS)] for queue in site.queues]
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
@@ -40,20 +38,8 @@ def _write_value(key: Key, value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, int):
         if key.parse is parse_size:
-            return _quote(shorten_memory(value))
-        return _quote(shorten_duration(value)) if key.parse is parse_time else str(value)
+            return write_text(shorten_memory(value))
+        return write_text(shorten_duration(value)) if key.parse is parse_time else str(value)
     if isinstance(value, tuple):
-        words = [_quote(each) for each in value]
-        line = f"[{', '.join(words)}]"
-        return line if len(line) <= _LINE else "[\n" + "".join(f"    {word},\n" for word in words) + "]"
-    return _quote(str(value))
-
-
-def _write_key(name: str) -> str:
-    return name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else _quote(name)
-
-
-def _quote(text: str) -> str:
-    if "\\" in text and "'" not in text and text.isprintable():
-        return f"'{text}'"  # patterns are easier to read without their backslashes doubled
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")  # JSON's escapes are TOML's
+        return write_list(value)
+    return write_text(str(value))

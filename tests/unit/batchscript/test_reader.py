@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kedge.batchscript.containers import find_pulls
-from kedge.batchscript.directives import read_request
+from kedge.batchscript.read_request import read_request
 from kedge.batchscript.reader import read_script
 from kedge.batchscript.rules import check_script
 from kedge.batchscript.script import BatchScript

@@ -58,5 +58,5 @@ def test_amd_node_tells_nv_what_to_use() -> None:
     additions: Additions = start(make_host({"/proc/sys/kernel/hostname": "n1\n", "/dev/kfd": ""}))
     assert additions.warnings == [
         "--nv: n1 has AMD GPUs (/dev/kfd) and no NVIDIA GPU: images for CUDA do not run on them. "
-        "Take an image for ROCm, and start it with --rocm."
+        "Use an image for ROCm, and start it with --rocm."
     ]

@@ -11,8 +11,9 @@ from kedge.compat.error_messages import MESSAGES, find_clues
 from kedge.errors import JobFailed
 from kedge.jobs.records import Draft, Record, Records
 from kedge.model.job_state import JobStatus, State
-from kedge.ops.jobs.clues import find_job_clue
-from kedge.ops.jobs.control import FoundJob, require_success
+from kedge.ops.jobs.failure_clues import find_failure_clue
+from kedge.ops.jobs.find_job import FoundJob
+from kedge.ops.jobs.wait import require_success
 
 FAILED = JobStatus("12", State.FAILED, "FAILED", exit_code=1)
 SAYINGS = {
@@ -139,13 +140,13 @@ def make_record(folder: Path, output: str) -> Record:
 
 def test_clue_of_a_failed_job_is_in_the_end_of_its_output(tmp_path: Path) -> None:
     record = make_record(tmp_path, "step\n" * 200_000 + SAYINGS["no-kernel-209"][0])
-    clue = find_job_clue(record, FAILED)
+    clue = find_failure_clue(record, FAILED)
     assert clue is not None
     assert clue.line == SAYINGS["no-kernel-209"][0]
-    assert find_job_clue(record, JobStatus("12", State.DONE, "COMPLETED")) is None
-    assert find_job_clue(None, FAILED) is None
+    assert find_failure_clue(record, JobStatus("12", State.DONE, "COMPLETED")) is None
+    assert find_failure_clue(None, FAILED) is None
     (tmp_path / "12.out").unlink()
-    assert find_job_clue(record, FAILED) is None
+    assert find_failure_clue(record, FAILED) is None
 
 
 def test_clue_is_part_of_the_error_of_a_wait(tmp_path: Path) -> None:
@@ -154,4 +155,4 @@ def test_clue_is_part_of_the_error_of_a_wait(tmp_path: Path) -> None:
         require_success(FoundJob("12", record), [FAILED], lambda status: "it ended with status 1")
     assert caught.value.context["its output says"].startswith("Unexpected error from cudaGetDeviceCount()")
     assert "fabric manager" in caught.value.context["which means"]
-    assert (caught.value.hint or "").endswith("'kedge logs 12' shows what it wrote")
+    assert (caught.value.hint or "").endswith("see its output: kedge logs 12")

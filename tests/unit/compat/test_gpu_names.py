@@ -130,7 +130,7 @@ def test_find_gpu_memory_where_it_is_certain(text: str, memory: str) -> None:
         ("Ampere", "Ampere GPUs have different compute capabilities: 8.0 (NVIDIA A100 40GB), 8.6", "name the model"),
         ("RTX 6000", "Quadro RTX 6000 (7.5), RTX 6000 Ada (8.9), RTX PRO 6000 Blackwell (12.0)", "name one of them"),
         ("TITAN X", "may mean GPUs of different compute capability", "name one of them"),
-        ("GRID A100-10C", "no GPU is known", "did you mean"),
+        ("GRID A100-10C", "no GPU is known", "such as H200"),
         ("RTX", "no GPU is known", ""),
         ("40GB", "no GPU is known", ""),
     ],

@@ -109,7 +109,8 @@ def test_recommend_short_names(text: str, image: str) -> None:
         ),
         (
             *("jax", "V100", "535.104.05"),
-            "The tables have too little data on the JAX images of NGC to choose one for Tesla V100 with driver 535.104.05.",
+            "The tables have too little data on the JAX images of NGC to choose one for Tesla V100 with driver "
+            "535.104.05.",
         ),
     ],
 )
@@ -331,5 +332,6 @@ def test_recommend_other_makers_boards_and_jetsons_are_told_apart() -> None:
     assert (amd.reason, amd.best) == ("maker", None)
     jetson = recommend("pytorch", make_target("Jetson AGX Orin", "540.4.0", "arm64"), TABLES)
     assert jetson.sentence == (
-        "The tables have no tags of nvcr.io/nvidia/pytorch for Jetson boards such as Jetson AGX Orin; they end in -igpu."
+        "The tables have no tags of nvcr.io/nvidia/pytorch for Jetson boards such as Jetson AGX Orin; they end in "
+        "-igpu."
     )

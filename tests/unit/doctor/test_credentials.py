@@ -35,7 +35,7 @@ def check(tmp_path: Path, environ: dict[str, str] | None = None) -> list[Finding
 def warnings(findings: list[Finding]) -> list[str]:
     for each in findings:
         assert each.level in (OK, NOTE, WARNING)
-        assert each.level == OK or (each.why and each.fix and each.docs == "guides/doctor.md#credentials")
+        assert each.level == OK or (each.why and each.fix and each.docs == "kedge help doctor credentials")
     return [each.what for each in findings if each.level == WARNING]
 
 

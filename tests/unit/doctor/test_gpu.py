@@ -12,9 +12,11 @@ from kedge.doctor.check_list import CHECKS
 from kedge.doctor.cluster.mpi import check_mpi
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.doctor.gpu.cdi import check_cdi
-from kedge.doctor.gpu.driver import check_devices, check_driver, check_nvml, check_selection, judge_probe
+from kedge.doctor.gpu.driver import check_devices, check_driver
 from kedge.doctor.gpu.fabric import check_fabric
-from kedge.doctor.gpu.libraries import check_libraries
+from kedge.doctor.gpu.nvidia.answer import check_nvml, judge_probe
+from kedge.doctor.gpu.nvidia.libraries import check_libraries
+from kedge.doctor.gpu.nvidia.selection import check_selection
 from kedge.doctor.run_checks import run_checks
 from kedge.doctor.surroundings import Surroundings
 from kedge.frozen import replace
@@ -77,7 +79,7 @@ def test_doctor_gpu_missing_uvm_node_fails(tmp_path: Path) -> None:
     del tree["/dev/nvidia-uvm"]
     finding = only(check_devices(make_surroundings(write_machine(tmp_path, tree))))
     assert finding.level == FAIL
-    assert "/dev/nvidia-uvm is not there" in finding.what
+    assert "/dev/nvidia-uvm is missing" in finding.what
     assert "nvidia-modprobe" in finding.fix
 
 
@@ -300,7 +302,7 @@ def test_doctor_gpu_findings_that_are_not_ok_say_why_and_lead_to_docs(tmp_path: 
             if finding.level != OK:
                 assert finding.why, finding
                 assert finding.fix, finding
-                anchor = finding.docs.partition("#")[2]
+                anchor = finding.docs.removeprefix("kedge help doctor ")
                 assert f"\n### {anchor}\n" in guide
 
 

@@ -27,7 +27,7 @@ def find(findings: list[Finding], words: str) -> Finding:
     found = [each for each in findings if words in each.what]
     assert len(found) == 1, findings
     assert found[0].check == "image"
-    assert found[0].docs in ("", "guides/doctor.md#image")
+    assert found[0].docs in ("", "kedge help doctor image")
     return found[0]
 
 

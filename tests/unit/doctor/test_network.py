@@ -46,7 +46,7 @@ def find(findings: list[Finding], level: str) -> Finding:
     if level in (WARNING, FAIL):
         assert found[0].why
         assert found[0].fix
-        assert found[0].docs.startswith("guides/doctor.md#")
+        assert found[0].docs.startswith("kedge help doctor ")
     return found[0]
 
 

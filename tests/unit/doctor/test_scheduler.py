@@ -55,7 +55,7 @@ def only(findings: list[Finding], level: str) -> Finding:
     if level in (WARNING, FAIL, NOTE):
         assert findings[0].why
         assert findings[0].fix
-        assert findings[0].docs.startswith("guides/doctor.md#")
+        assert findings[0].docs.startswith("kedge help doctor ")
     return findings[0]
 
 

@@ -11,8 +11,8 @@ from kedge.model.job import Job, JobArray
 from kedge.model.job_state import JobStatus, State
 from kedge.schedulers.array_numbers import can_renumber, find_number, restore_indices
 from kedge.schedulers.backend import ScriptContext
-from kedge.schedulers.gridengine import GRIDENGINE
-from kedge.schedulers.pbs import PBS
+from kedge.schedulers.gridengine.backend import BACKEND as GRIDENGINE
+from kedge.schedulers.pbs.backend import BACKEND as PBS
 from kedge.schedulers.script import needs_lookup
 
 PLACE = ScriptContext("/r", "/bin/kedge", "", "", "/w", "/w/{name}-{id}_{index}.out", "")

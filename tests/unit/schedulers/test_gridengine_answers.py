@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kedge.errors import KedgeError, SchedulerFailed
 from kedge.model.job_state import JobStatus, State
-from kedge.schedulers.gridengine import GRIDENGINE
+from kedge.schedulers.gridengine.backend import BACKEND as GRIDENGINE
 from kedge.schedulers.gridengine.listing import read_state
 from tests.requirements import REPOSITORY
 

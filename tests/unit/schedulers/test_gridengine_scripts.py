@@ -16,7 +16,7 @@ from kedge.model.job import Dependency, DependencyKind, Job, JobArray, Parallel
 from kedge.model.site import Queue, Site
 from kedge.release import VERSION
 from kedge.schedulers.backend import ScriptContext
-from kedge.schedulers.gridengine import GRIDENGINE
+from kedge.schedulers.gridengine.backend import BACKEND as GRIDENGINE
 from tests.requirements import REPOSITORY, require_program
 
 WRITE = os.environ.get("KEDGE_GOLDEN") == "write"  # read before tests lose all variables of kedge

@@ -27,7 +27,7 @@ from kedge.posix.ourselves import own_command
 from kedge.release import VERSION
 from kedge.schedulers.backend import ScriptContext
 from kedge.schedulers.choose import find_backend
-from kedge.schedulers.local import LOCAL
+from kedge.schedulers.local.backend import BACKEND as LOCAL
 from tests.requirements import REPOSITORY, require_program
 
 WRITE = os.environ.get("KEDGE_GOLDEN") == "write"  # read before tests lose all variables of kedge

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.model.job_state import JobStatus, State
-from kedge.schedulers.pbs import PBS
+from kedge.schedulers.pbs.backend import BACKEND as PBS
 
 RUNNING = """\
 Job Id: 1234.pbs1

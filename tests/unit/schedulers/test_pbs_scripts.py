@@ -15,7 +15,7 @@ from kedge.model.job import Dependency, DependencyKind, Job, JobArray, Parallel
 from kedge.model.site import Queue, Site
 from kedge.release import VERSION
 from kedge.schedulers.backend import ScriptContext
-from kedge.schedulers.pbs import PBS
+from kedge.schedulers.pbs.backend import BACKEND as PBS
 from tests.requirements import REPOSITORY, require_program
 
 WRITE = os.environ.get("KEDGE_GOLDEN") == "write"  # read before tests lose all variables of kedge

@@ -12,8 +12,8 @@ from kedge.frozen import replace
 from kedge.model.job import Dependency, DependencyKind, IndexRange, Job, JobArray, Parallel
 from kedge.model.site import Queue, Site
 from kedge.schedulers.backend import ScriptContext
-from kedge.schedulers.choose import BACKENDS, find_backend
-from kedge.schedulers.slurm import SLURM
+from kedge.schedulers.choose import SCHEDULERS, find_backend
+from kedge.schedulers.slurm.backend import BACKEND as SLURM
 from kedge.schedulers.slurm.options import find_name, parse_directives, quote_word, split_words
 from kedge.schedulers.slurm.request import format_size, format_time
 
@@ -282,6 +282,6 @@ def test_slurm_units() -> None:
 def test_backends_are_found_by_name() -> None:
     assert find_backend("slurm") is SLURM
     assert SLURM.name == "slurm"
-    assert "slurm" in BACKENDS
+    assert "slurm" in SCHEDULERS
     with pytest.raises(NoScheduler, match="torque"):
         find_backend("torque")

@@ -9,8 +9,8 @@ from kedge.errors import RequestRefused
 from kedge.frozen import replace
 from kedge.model.job import IndexRange, Job, JobArray, Parallel
 from kedge.model.site import Site
-from kedge.schedulers.gridengine import GRIDENGINE
-from kedge.schedulers.slurm import SLURM
+from kedge.schedulers.gridengine.backend import BACKEND as GRIDENGINE
+from kedge.schedulers.slurm.backend import BACKEND as SLURM
 
 SITE = Site("generic-slurm", "Slurm", "slurm")
 COMMAND = ["kedge", "shell", "a b.sif"]

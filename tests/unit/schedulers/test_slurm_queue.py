@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kedge.errors import SchedulerFailed
 from kedge.model.job_state import JobStatus, State
-from kedge.schedulers.slurm import SLURM
+from kedge.schedulers.slurm.backend import BACKEND as SLURM
 from kedge.schedulers.slurm.values import read_duration, read_exit, read_state, read_time
 from tests.requirements import REPOSITORY
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from kedge.model.job_state import JobStatus, State
-from kedge.schedulers.slurm import SLURM
+from kedge.schedulers.slurm.backend import BACKEND as SLURM
 
 # what job_reason_codes.html of Slurm lists, for jobs that wait
 _REASONS = """
@@ -106,7 +106,7 @@ def test_reason_names_the_task_of_an_array() -> None:
         (ended(State.FAILED, "FAILED", "NonZeroExitCode", 255), ("status 255", "container")),
         (ended(State.FAILED, "FAILED", "NonZeroExitCode", 200), ("status 200; its output",)),
         (ended(State.FAILED, "FAILED", "JobLaunchFailure", 0, 9), ("SIGKILL",)),
-        (ended(State.FAILED, "FAILED", "JobLaunchFailure", 0, 53), ("output file", "folder")),
+        (ended(State.FAILED, "FAILED", "JobLaunchFailure", 0, 53), ("output file", "directory")),
         (ended(State.FAILED, "FAILED", "RaisedSignal:11", 0, 11), ("SIGSEGV",)),
         (ended(State.FAILED, "FAILED", "", 0, 60), ("signal 60",)),
         (ended(State.FAILED, "FAILED", "JobLaunchFailure"), ("could not be started",)),

@@ -13,7 +13,7 @@ from kedge.model.job import Dependency, DependencyKind, IndexRange, Job, JobArra
 from kedge.model.site import Site
 from kedge.release import VERSION
 from kedge.schedulers.backend import ScriptContext
-from kedge.schedulers.slurm import SLURM
+from kedge.schedulers.slurm.backend import BACKEND as SLURM
 from tests.requirements import REPOSITORY, require_program
 
 WRITE = os.environ.get("KEDGE_GOLDEN") == "write"  # read before tests lose all variables of kedge

@@ -12,18 +12,22 @@ from hypothesis import strategies as st
 from kedge.frozen import replace
 from kedge.model.site import Queue, Site
 from kedge.ops.setup.site_discovery import suggest_name
-from kedge.sites.compare import compare_sites
-from kedge.sites.discover_gridengine import (
+from kedge.schedulers.gridengine.discover import (
     GridEngineTexts,
-    discover_gridengine,
     find_groups,
     parse_names,
     parse_settings,
 )
-from kedge.sites.discover_modules import find_runtime_module
-from kedge.sites.discover_pbs import PbsTexts, discover_pbs
-from kedge.sites.discover_slurm import SlurmTexts, discover_slurm, parse_gres
+from kedge.schedulers.gridengine.discover import (
+    read_site as discover_gridengine,
+)
+from kedge.schedulers.pbs.discover import PbsTexts
+from kedge.schedulers.pbs.discover import read_site as discover_pbs
+from kedge.schedulers.slurm.discover import SlurmTexts, parse_gres
+from kedge.schedulers.slurm.discover import read_site as discover_slurm
+from kedge.sites.compare import compare_sites
 from kedge.sites.profile import SHIPPED, ProfileDirectory, load_site, make_site, parse_profile
+from kedge.sites.runtime_module import find_runtime_module
 from kedge.sites.schema import SCHEDULERS
 from kedge.sites.writer import write_profile
 from tests.requirements import REPOSITORY
@@ -292,10 +296,10 @@ def test_discover_differences_are_named_queue_by_queue() -> None:
         ),
     )
     assert [str(each) for each in compare_sites(said, live)] == [
-        "gpu: gpus_per_node is 8 in the profile, and 4 here",
-        "gpu: max_time is 1d in the profile, and 8h here",
-        "fast: the profile has this queue, and the scheduler does not",
-        "mixed: the scheduler has this queue, and the profile does not",
+        "gpu: gpus_per_node is 8 in the profile, 4 in the scheduler",
+        "gpu: max_time is 1d in the profile, 8h in the scheduler",
+        "fast: in the profile, not in the scheduler",
+        "mixed: in the scheduler, not in the profile",
     ]
     other = replace(live, scheduler="pbs")
     assert [each.key for each in compare_sites(other, live)] == ["scheduler"]

@@ -308,7 +308,7 @@ def test_profiles_names_are_names(name: str) -> None:
 
 def test_profiles_unknown_names_propose_the_nearest() -> None:
     with pytest.raises(SiteProblem) as caught:
-        load_site("zih-alfa", FOLDERS)
+        load_site("zih-alpah", FOLDERS)
     assert caught.value.hint == "did you mean 'zih-alpha'?"
 
 

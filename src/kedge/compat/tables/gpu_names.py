@@ -15,7 +15,7 @@ from kedge.compat.tables.rows import GpuModel
 from kedge.compat.target import Gpu
 from kedge.errors import UnknownGpu
 from kedge.frozen import replace
-from kedge.model.nearest import propose
+from kedge.model.nearest import find_near
 
 _GRES = re.compile(r"(?:gres[:/=])?gpus?[:=]|(?::\d+)?(?:\((?:S|IDX):.*\))?\Z", re.IGNORECASE)  # `gpu:a100:4(S:0-1)`
 _SM = re.compile(r"(?:sm|compute)_?(\d{1,2})(\d)[af]?\Z|(?:cc ?)?(\d{1,2})\.(\d)\Z", re.IGNORECASE)
@@ -228,5 +228,4 @@ def _find_nearest(typed: str, tables: Tables) -> str:
         for each in (row.name, *row.smi_names):
             words = [word for word in _split(each) if not _FORM.fullmatch(word)]
             shorts.setdefault(" ".join(words), row.name)
-    near = (propose(typed, shorts) or "").removeprefix("did you mean '").removesuffix("'?")
-    return shorts.get(near, "")
+    return shorts.get(find_near(typed, shorts) or "", "")

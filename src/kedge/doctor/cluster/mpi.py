@@ -8,7 +8,7 @@ from kedge.doctor.surroundings import Surroundings
 from kedge.host.mpi import find_mpi
 
 NAME = "mpi"
-_DOCS = f"guides/doctor.md#{NAME}"
+_DOCS = f"kedge help doctor {NAME}"
 _SECONDS = 0.8  # for a launcher to say what it is
 
 

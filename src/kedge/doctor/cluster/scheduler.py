@@ -11,44 +11,28 @@ from functools import partial
 
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.doctor.surroundings import Surroundings
-from kedge.frozen import frozen
 from kedge.model.site import Queue, Site
+from kedge.posix.bounded_threads import answer_within
 from kedge.posix.process import Finished, run_program
 from kedge.posix.programs import find_program
-from kedge.posix.questions import answer_within
 from kedge.schedulers.advice import find_advice, find_missing_setup
+from kedge.schedulers.choose import find_facts
+from kedge.schedulers.facts import SchedulerFacts
 from kedge.sites.compare import compare_sites
+from kedge.sites.detect import find_unreadable_settings
 
 SECONDS = 1.1  # a scheduler that takes longer is in trouble, or its file system is
-_SCHEDULER, _MPI, _ACCOUNT = (f"guides/doctor.md#{name}" for name in ("scheduler", "mpi-plugins", "accounts"))
+_SCHEDULER, _MPI, _ACCOUNT = (f"kedge help doctor {name}" for name in ("scheduler", "mpi-plugins", "accounts"))
 _MOST_SHOWN = 4
 _LONGEST_WORD = 64
-
-
-@frozen
-class Tools:
-    """A scheduler's programs: what submits, what tells the version without asking it, what lists its queues."""
-
-    title: str
-    submit: str
-    version: tuple[str, ...]
-    queues: tuple[str, ...]
-    queue_line: str  # what a line with the name of a queue looks like
-
-
-TOOLS = {
-    "slurm": Tools("Slurm", "sbatch", ("sinfo", "--version"), ("sinfo", "-h", "-a", "-o", "%R"), r"^\s*(\S+)\s*$"),
-    "gridengine": Tools("Grid Engine", "qsub", ("qconf", "-help"), ("qconf", "-sql"), r"^\s*(\S+)\s*$"),
-    "pbs": Tools("PBS", "qsub", ("qstat", "--version"), ("qstat", "-Qf"), r"^Queue:\s*(\S+)"),
-}
 
 
 def check_scheduler(surroundings: Surroundings) -> list[Finding]:
     """Whether the site's scheduler answers, and has the queues that the profile names."""
     site = surroundings.site
-    if site is None or site.scheduler not in TOOLS:
+    tools = find_facts(site.scheduler) if site is not None else None
+    if site is None or tools is None or not tools.queues:
         return []  # the check of the site says that there is none
-    tools = TOOLS[site.scheduler]
     wrong = _find_broken_settings(surroundings.environ, site) or _find_missing(tools, site)
     if wrong is not None:
         return [wrong]
@@ -75,20 +59,21 @@ def _ask_all(surroundings: Surroundings, questions: Mapping[str, Sequence[str]])
 
 
 def _find_broken_settings(environ: Mapping[str, str], site: Site) -> Finding | None:
-    path = environ.get("SLURM_CONF", "")
-    if site.scheduler != "slurm" or not path or os.access(path, os.R_OK):
+    facts = find_facts(site.scheduler)
+    path = find_unreadable_settings(facts, environ)
+    if not path:
         return None
     return Finding(
         "scheduler",
         FAIL,
-        f"SLURM_CONF is '{path}', which cannot be read",
-        "Slurm's programs wait a minute for it, and end with an error",
-        "unset SLURM_CONF, or set it to the right file",
+        f"{facts.settings} is '{path}', which cannot be read",
+        f"{facts.title}'s programs wait a minute for it, and end with an error",
+        f"unset {facts.settings}, or set it to the right file",
         _SCHEDULER,
     )
 
 
-def _find_missing(tools: Tools, site: Site) -> Finding | None:
+def _find_missing(tools: SchedulerFacts, site: Site) -> Finding | None:
     missing = [name for name in (tools.submit, tools.queues[0]) if find_program(name) is None]
     if not missing:
         return None
@@ -102,7 +87,7 @@ def _find_missing(tools: Tools, site: Site) -> Finding | None:
     )
 
 
-def _explain_late(tools: Tools, version: str, seconds: float) -> Finding:
+def _explain_late(tools: SchedulerFacts, version: str, seconds: float) -> Finding:
     return Finding(
         "scheduler",
         WARNING,
@@ -113,7 +98,7 @@ def _explain_late(tools: Tools, version: str, seconds: float) -> Finding:
     )
 
 
-def _explain_refusal(tools: Tools, version: str, told: Finished) -> Finding:
+def _explain_refusal(tools: SchedulerFacts, version: str, told: Finished) -> Finding:
     said = (told.errors or told.output).decode(errors="replace").strip()
     missing = find_missing_setup(said)
     if missing is not None:

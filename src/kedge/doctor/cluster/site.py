@@ -12,14 +12,13 @@ from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.doctor.storage.cache_home import is_folder
 from kedge.doctor.surroundings import Surroundings
 from kedge.errors import KedgeError
-from kedge.jobs.place import find_record_root
-from kedge.jobs.records import Records
+from kedge.jobs.records import Records, find_record_root
 from kedge.model.site import Site, expand_path
 from kedge.schedulers.current_job import find_current_job
 from kedge.sites.profile import is_retired
 from kedge.sites.rules import find_hidden_root
 
-_SITE, _SHARED, _RECORDS = (f"guides/doctor.md#{name}" for name in ("site", "shared-folders", "job-records"))
+_SITE, _SHARED, _RECORDS = (f"kedge help doctor {name}" for name in ("site", "shared-folders", "job-records"))
 
 
 def check_site(surroundings: Surroundings) -> list[Finding]:

@@ -43,7 +43,7 @@ def judge_fuse(refusal: str, refused: KernelRefusal | None, program: str) -> Fin
         "containers run all the same: an image file is unpacked on the node at its first use, which takes time and "
         "room there; a directory, or an image that is unpacked already, needs nothing",
         f"unpack before the job's ranks start: kedge unpack IMAGE. To mount them: {fix}",
-        "guides/doctor.md#fuse",
+        "kedge help doctor fuse",
     )
 
 
@@ -67,7 +67,7 @@ def judge_overlay_files(program: str, *, has_device: bool) -> Finding:
         "else does",
         "use a directory on the node's own disk as overlay: --overlay FOLDER. "
         "fuse2fs is in e2fsprogs (Debian: the package fuse2fs)",
-        "guides/doctor.md#overlay-files",
+        "kedge help doctor overlay-files",
     )
 
 

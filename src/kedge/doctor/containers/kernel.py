@@ -9,7 +9,7 @@ import re
 from kedge.doctor.finding import NOTE, OK, WARNING, Finding
 from kedge.doctor.surroundings import Surroundings
 
-_DOCS = "guides/doctor.md#kernel"
+_DOCS = "kedge help doctor kernel"
 
 
 def check_kernel(surroundings: Surroundings) -> list[Finding]:

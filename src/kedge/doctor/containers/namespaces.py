@@ -9,7 +9,7 @@ from pathlib import Path
 from kedge.doctor.containers.trial import KernelRefusal, try_namespaces
 from kedge.doctor.finding import FAIL, NOTE, OK, Finding
 from kedge.doctor.surroundings import Surroundings
-from kedge.runtime.processes.namespace_errors import explain_refusal
+from kedge.runtime.start.namespace_errors import explain_refusal
 
 NAME = "user-namespaces"
 _MARKS = (".dockerenv", "run/.containerenv", ".singularity.d")
@@ -33,7 +33,7 @@ def judge_namespaces(refused: KernelRefusal | None, uid: int, root: Path) -> Fin
         f"cannot be made: {cause} (the kernel says: {refused.words})",
         "every container is made of namespaces; without them kedge cannot start one",
         f"{explained.hint}. Login nodes are often stricter than compute nodes: try it in a job, too",
-        f"guides/doctor.md#{NAME}",
+        f"kedge help doctor {NAME}",
     )
 
 
@@ -54,6 +54,6 @@ def check_outer_container(surroundings: Surroundings) -> list[Finding]:
             "the outer container's rules, mounts and limits hold here, and programs of the host are not seen: the "
             "other findings are about the container, not about the machine",
             "leave the container and ask again, if the machine is what you want to know about",
-            f"guides/doctor.md#{name}",
+            f"kedge help doctor {name}",
         )
     ]

@@ -12,7 +12,7 @@ from kedge.doctor.surroundings import Surroundings
 from kedge.runtime.mounts.overlay_mount import mount_fuse, mount_kernel
 
 NAME = "overlay"
-_DOCS = f"guides/doctor.md#{NAME}"
+_DOCS = f"kedge help doctor {NAME}"
 
 
 def check_overlay(surroundings: Surroundings) -> list[Finding]:

@@ -37,7 +37,7 @@ def _refuse(reason: str) -> Finding:
         "--fakeroot without subordinate ids cannot let 'chown' and its kind succeed, so apt, dnf and tar fail there; "
         "everything else works",
         "ask the administrators for subordinate ids (see subordinate-ids)",
-        "guides/doctor.md#seccomp",
+        "kedge help doctor seccomp",
     )
 
 
@@ -53,7 +53,7 @@ def check_new_privileges(surroundings: Surroundings) -> list[Finding]:
             "newuidmap (--fakeroot with many users), fusermount, sudo and a setuid Apptainer fail here; kedge's own "
             "containers do not need them",
             "nothing takes it off: use a shell that was started another way (ssh, not a service or a container)",
-            "guides/doctor.md#setuid-programs",
+            "kedge help doctor setuid-programs",
         )
     ]
 

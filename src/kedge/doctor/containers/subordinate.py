@@ -60,5 +60,5 @@ def judge_subordinate_ids(host: HostFacts) -> Finding:
         "--fakeroot shows root as the only user; apt, dnf and tar still work, because kedge lets 'chown' and its kind "
         "succeed without doing anything",
         f"none is needed for running images. To install packages with all their users: {fix}",
-        f"guides/doctor.md#{NAME}",
+        f"kedge help doctor {NAME}",
     )

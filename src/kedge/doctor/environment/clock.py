@@ -11,7 +11,7 @@ from kedge.doctor.finding import FAIL, OK, WARNING, Finding
 from kedge.doctor.storage.cache_home import find_existing
 from kedge.doctor.surroundings import Surroundings
 
-_DOCS = "guides/doctor.md#clock"
+_DOCS = "kedge help doctor clock"
 _EARLIEST, _LATEST = 2025, 2050  # this program is not older, and no root certificate of today lives longer
 _SKEW = 30.0  # seconds; a lease of another machine is taken over after a minute
 

@@ -41,7 +41,7 @@ def list_user_sites(home: Path) -> list[str]:
 
 def _judge_python_leaks(environ: Mapping[str, str], variables: list[str], sites: list[str]) -> list[Finding]:
     """They stay outside, unless KEDGE_KEEP lets them in; with other runtimes they do not."""
-    docs = "guides/doctor.md#python-leaks"
+    docs = "kedge help doctor python-leaks"
     kept = {name.strip() for name in environ.get("KEDGE_KEEP", "").split(",")}
     variables = [name for name in variables if not name.startswith(_HARMLESS)]
     parts = [", ".join(variables)] if variables else []
@@ -68,7 +68,7 @@ def check_loader_leaks(surroundings: Surroundings) -> list[Finding]:
 
 def judge_loader_leaks(environ: Mapping[str, str]) -> list[Finding]:
     """What the loader of every program here, and of every container, is told."""
-    docs = "guides/doctor.md#loader-leaks"
+    docs = "kedge help doctor loader-leaks"
     findings = []
     forced = [f"{prefix}{name}" for prefix in REQUEST_PREFIXES for name in ("LD_LIBRARY_PATH", "LD_PRELOAD")]
     names = [name for name in forced if environ.get(name)]

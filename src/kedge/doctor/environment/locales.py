@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kedge.posix.views import View
 
 _FOLDER = "/usr/lib/locale"
-_DOCS = "guides/doctor.md#locale"
+_DOCS = "kedge help doctor locale"
 _PLAIN = ("C", "POSIX")
 
 

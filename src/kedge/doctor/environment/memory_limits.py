@@ -35,7 +35,7 @@ def judge_memory(limits: Limits, kills: int, source: str) -> list[Finding]:
                 f"the kernel has killed {kills} {'process' if kills == 1 else 'processes'} here because memory ran out",
                 f"{source} counts them: programs of this session or job needed more than it may use",
                 f"ask for more memory (--memory 64G, or srun --mem=64G){_add_job(' or work in a job: ')}",
-                "guides/doctor.md#memory",
+                "kedge help doctor memory",
             )
         )
     return findings
@@ -53,7 +53,7 @@ def _judge_amount(limits: Limits) -> Finding:
         what,
         f"pulling an image takes up to {format_size(_PULL_NEEDS)}; with less the kernel may kill it",
         f"work in a job{_add_job(': ')}, or pull with --threads 1 --connections 1",
-        "guides/doctor.md#memory",
+        "kedge help doctor memory",
     )
 
 
@@ -65,7 +65,7 @@ def _explain_address_space(limit: int) -> Finding:
         "CUDA reserves addresses for all memory of the host and of the GPUs, however little is used: programs then "
         "fail with 'out of memory' or cannot initialise; so do Java and Go",
         "ulimit -v unlimited, where the hard limit allows it; else work in a job, where the limit is another",
-        "guides/doctor.md#memory",
+        "kedge help doctor memory",
     )
 
 

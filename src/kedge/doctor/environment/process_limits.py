@@ -55,7 +55,7 @@ def judge_processes(left: int | None, source: str) -> Finding:
         "threads count, too: numerical libraries start one per core, and data loaders and MPI start processes; what "
         "fails says 'Resource temporarily unavailable' or 'cannot allocate memory'",
         "end what you do not need (ps -u $USER), raise it (ulimit -u) or work in a job; OMP_NUM_THREADS=4 starts less",
-        "guides/doctor.md#processes",
+        "kedge help doctor processes",
     )
 
 
@@ -74,7 +74,7 @@ def check_open_files(surroundings: Surroundings) -> list[Finding]:
             what,
             "data loaders with many workers and MPI with many ranks open more: 'Too many open files'",
             _raise_open_files(limit),
-            "guides/doctor.md#open-files",
+            "kedge help doctor open-files",
         )
     ]
 
@@ -107,7 +107,7 @@ def check_locked_memory(surroundings: Surroundings) -> list[Finding]:
             "'ibv_reg_mr'), or quietly use slow TCP",
             f"{fix}: in jobs of Slurm, LimitMEMLOCK=infinity for slurmd and PropagateResourceLimitsExcept=MEMLOCK. "
             "A login node may have a limit that compute nodes do not have: ask in a job, too",
-            "guides/doctor.md#locked-memory",
+            "kedge help doctor locked-memory",
         )
     ]
 
@@ -129,6 +129,6 @@ def check_core_files(surroundings: Surroundings) -> list[Finding]:
             "a crashed training program leaves a file as large as its memory in the current directory, one per rank; "
             "that fills quotas",
             "ulimit -c 0, in the job script",
-            "guides/doctor.md#core-files",
+            "kedge help doctor core-files",
         )
     ]

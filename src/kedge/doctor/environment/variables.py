@@ -24,7 +24,7 @@ _OWN = (
     *("SIGN_PASSPHRASE", "DOCKER_USERNAME", "DOCKER_PASSWORD", "USERNAME", "PASSWORD", "LINES", "CONFIGDIR"),
     *("PREPEND_LD_LIBRARY_PATH", "APPEND_LD_LIBRARY_PATH"),
 )
-_DOCS = "guides/doctor.md#variables"
+_DOCS = "kedge help doctor variables"
 _SET_BY_KEDGE = ("JOB_", "ARRAY_", "LOCAL_", "ACTION_", "CONTAINER", "NAME", "COMMAND", "ENVIRONMENT", "INSTANCE")
 
 
@@ -85,7 +85,7 @@ def _judge_contradictions(environ: Mapping[str, str], known: set[str]) -> list[F
 
 def check_binds(surroundings: Surroundings) -> list[Finding]:
     """The directories that variables bind into every container: one that is missing keeps them all from starting."""
-    docs = "guides/doctor.md#binds"
+    docs = "kedge help doctor binds"
     try:
         binds = collect_binds(RunOptions(), surroundings.environ, "/")
     except KedgeError as problem:
@@ -108,7 +108,7 @@ def check_search_path(surroundings: Surroundings) -> list[Finding]:
 
 def judge_search_path(path: str, own: str, installed: str) -> Finding:
     """Whether kedge itself is found in it, and whether it has entries that depend on the current directory."""
-    docs = "guides/doctor.md#search-path"
+    docs = "kedge help doctor search-path"
     if not path:
         why = "no program is found: not the scheduler's, not kedge"
         return Finding("search-path", WARNING, "PATH is empty", why, "export PATH=/usr/local/bin:/usr/bin:/bin", docs)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""NVIDIA GPUs, their driver and its libraries; the fabric."""
+"""Checks of GPUs: drivers and device nodes of all vendors, more of NVIDIA's, CDI files, fast networks."""

@@ -6,13 +6,13 @@ from __future__ import annotations
 import re
 
 from kedge.doctor.finding import OK, WARNING, Finding
-from kedge.doctor.gpu.host import GpuHost, look_at_gpus
+from kedge.doctor.gpu.nvidia.host import GpuHost, look_at_gpus
 from kedge.doctor.surroundings import Surroundings
 from kedge.runtime.devices.cdi import FOLDERS, Specification, read_specifications
 from kedge.runtime.devices.cdi_hooks import as_mappings
 
 NAME = "cdi"
-_DOCS = f"guides/doctor.md#{NAME}"
+_DOCS = f"kedge help doctor {NAME}"
 _VERSION = re.compile(r"\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
 _MAKE = (
     "administrators make it anew with 'nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml'; --nv needs none of it"

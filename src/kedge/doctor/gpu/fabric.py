@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kedge.doctor.finding import NOTE, OK, WARNING, Finding
-from kedge.doctor.gpu.host import GpuHost, look_at_gpus
+from kedge.doctor.gpu.nvidia.host import GpuHost, look_at_gpus
 from kedge.doctor.surroundings import Surroundings
 from kedge.runtime.devices.fabric import list_fabric
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kedge.posix.views import View
 
 NAME = "fabric"
-_DOCS = f"guides/doctor.md#{NAME}"
+_DOCS = f"kedge help doctor {NAME}"
 _ADAPTERS = "/sys/class/infiniband"
 _NODES = "/dev/infiniband"
 _MANAGER = "nv-fabricmanage"  # as the kernel cuts the name of nv-fabricmanager

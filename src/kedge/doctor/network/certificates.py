@@ -15,7 +15,7 @@ from kedge.frozen import frozen
 from kedge.model.counting import count_things
 from kedge.registry.tls import SYSTEM_BUNDLES
 
-_DOCS = "guides/doctor.md#certificates"
+_DOCS = "kedge help doctor certificates"
 _PEM = "it must be a PEM file of certificates: a text with lines '-----BEGIN CERTIFICATE-----'"
 _OTHERS = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")  # of other programs
 

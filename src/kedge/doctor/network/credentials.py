@@ -24,8 +24,8 @@ from kedge.doctor.surroundings import Surroundings
 from kedge.errors import KedgeError
 from kedge.frozen import frozen
 from kedge.model.login_sources import NGC_VARIABLES, PAIRS
+from kedge.posix.bounded_threads import answer_within
 from kedge.posix.programs import find_program
-from kedge.posix.questions import answer_within
 from kedge.registry.credentials import CredentialSources
 from kedge.registry.docker_config import AuthFile, normalize_key, read_auth_file
 from kedge.registry.ngc_keys import NGC_USER
@@ -33,7 +33,7 @@ from kedge.registry.probe import LoginAnswer, try_login
 from kedge.registry.secret import Secret
 from kedge.settings import home_directory
 
-_DOCS = "guides/doctor.md#credentials"
+_DOCS = "kedge help doctor credentials"
 _LOGIN = "kedge registry login -u '$oauthtoken' nvcr.io (in single quotes)"
 _ASKED = ("nvcr.io", "docker.io")  # whose logins are tried
 

@@ -31,7 +31,7 @@ _OFFLINE = frozenset(
         FailureKind.BROKEN,
     }
 )
-_PROXIES, _REGISTRIES = "guides/doctor.md#proxies", "guides/doctor.md#registries"
+_PROXIES, _REGISTRIES = "kedge help doctor proxies", "kedge help doctor registries"
 
 
 def check_proxies(surroundings: Surroundings) -> list[Finding]:

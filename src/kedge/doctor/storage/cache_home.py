@@ -73,7 +73,7 @@ def check_store(surroundings: Surroundings) -> list[Finding]:
 
 def judge_store(place: StoragePlace, better: Space | None) -> Finding:
     """The gravest thing that can be said about the place."""
-    docs = "guides/doctor.md#store"
+    docs = "kedge help doctor store"
     move = _tell_move(place.origin, f"{better.path}/kedge" if better else "FOLDER")
     where = f"{place.path} ({', '.join(each for each in (place.kind, place.origin) if each)})"
     if not place.is_writable:
@@ -121,7 +121,7 @@ def check_home(surroundings: Surroundings) -> list[Finding]:
 
 def judge_home(place: StoragePlace, is_there: bool) -> Finding:
     """A full or missing home breaks programs that have nothing to do with it."""
-    docs = "guides/doctor.md#home"
+    docs = "kedge help doctor home"
     if not is_there or str(place.path) == "/":
         why = "settings, credentials and records of jobs are kept there, and most programs of an image expect one"
         what = f"there is no directory {place.path}" if str(place.path) != "/" else "HOME is not set, or it is '/'"
@@ -157,7 +157,7 @@ def check_old_caches(surroundings: Surroundings) -> list[Finding]:
             f"{' and '.join(map(str, found))} hold images of Singularity or Apptainer",
             "they count against the home's quota, and kedge does not use them",
             f"when nothing uses them any more: rm -r {' '.join(map(str, found))}",
-            "guides/doctor.md#old-caches",
+            "kedge help doctor old-caches",
         )
     ]
 

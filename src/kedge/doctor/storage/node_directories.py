@@ -33,7 +33,7 @@ def check_temporary(surroundings: Surroundings) -> list[Finding]:
 
 def judge_temporary(place: StoragePlace, *, is_there: bool, kept_on: str, is_noexec: bool) -> Finding:
     """The gravest thing that can be said about it."""
-    docs = "guides/doctor.md#temporary"
+    docs = "kedge help doctor temporary"
     where = f"{place.path} ({place.origin})"
     elsewhere = "export TMPDIR=FOLDER, one that exists and that you can write (in jobs often $SLURM_TMPDIR or /scratch)"
     if not is_there or not place.is_writable:
@@ -66,13 +66,13 @@ def check_node_place(surroundings: Surroundings) -> list[Finding]:
         path = Path(choose_node_directory(environ))
     except KedgeError as problem:
         why = "image files can only be mounted then, and references cannot be run at all"
-        return [Finding("node-place", FAIL, problem.message, why, problem.hint or "", "guides/doctor.md#node-place")]
+        return [Finding("node-place", FAIL, problem.message, why, problem.hint or "", "kedge help doctor node-place")]
     return [judge_node_place(look_at(path, "", surroundings), describe_storage(str(find_existing(path))))]
 
 
 def judge_node_place(place: StoragePlace, kept_on: str) -> Finding:
     """Whether a large image has room there, and whether it is a disk."""
-    docs = "guides/doctor.md#node-place"
+    docs = "kedge help doctor node-place"
     room = describe_room(place.space) if place.space else "not known"
     what = f"{place.path} ({kept_on or 'not known'}): {room}"
     choose = "choose a disk of the node: KEDGE_NODEDIR=/local/$USER/kedge"
@@ -106,7 +106,7 @@ def check_shared_memory(surroundings: Surroundings) -> list[Finding]:
 
 def judge_shared_memory(total: int | None, free: int, *, is_writable: bool) -> Finding:
     """Whether it is there, and large enough for NCCL and PyTorch."""
-    docs = "guides/doctor.md#shared-memory"
+    docs = "kedge help doctor shared-memory"
     why = (
         "PyTorch's data loaders, NCCL and MPI exchange data through it: 'Bus error', or 'unable to open shared memory'"
     )

@@ -20,7 +20,7 @@ from kedge.ops.explain.explain import Explanation, chart_explanation, explain
 from kedge.ops.explain.known_tables import load_known_tables
 from kedge.ops.explain.targets import find_target
 from kedge.ops.setup.workplace import Workplace
-from kedge.posix.questions import answer_within
+from kedge.posix.bounded_threads import answer_within
 
 _REGISTRY_SECONDS = 1.2  # then the tables alone are asked
 _SECONDS = 1.7
@@ -43,7 +43,7 @@ def _check_image(reference: Reference, surroundings: Surroundings) -> list[Findi
     late = []
     if isinstance(found, str):
         why = "what the registry knows of the image is missing here; a pull would wait, too"
-        late = [Finding(NAME, WARNING, found, why, "see the check 'registries'", "guides/doctor.md#registries")]
+        late = [Finding(NAME, WARNING, found, why, "see the check 'registries'", "kedge help doctor registries")]
         try:
             found = explain(reference, Workplace(settings), target=target, offline=True, tables=tables)
         except KedgeError:

@@ -15,7 +15,7 @@ from kedge.ops.setup.seen_nodes import NodeFacts, Remembered, find_job_place, re
 from kedge.runtime.host_facts import gather_host
 
 NAME = "compute-nodes"
-_DOCS = "guides/doctor.md#compute-nodes"
+_DOCS = "kedge help doctor compute-nodes"
 _MOST_SHOWN = 6
 
 

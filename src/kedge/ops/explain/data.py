@@ -158,7 +158,8 @@ def _show_image(word: str, tables: Tables) -> list[Section]:
             rows += [row for row in tables.releases if row.image == image]
     if tag and images and not rows:
         known = [row.tag for image in images for row in tables.list_releases(image)]
-        near = propose(tag, [each for each in known if each.startswith(tag)] or known)
+        begun = next((name for name in known if name.startswith(tag)), "")
+        near = f"did you mean '{begun}'?" if begun else propose(tag, known)
         hint = near or f"'kedge data show {images[0]}' lists those that are known; 'kedge explain' asks the registry"
         raise UsageError(f"the tables have no tag '{tag}' of {images[0]}", hint=hint)
     return [Section(RELEASES.name, word, tuple(rows))] if rows else []

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Images that stay in the store and are used from there: SIF and SquashFS files for other runtimes and for Pyxis.
+"""Images that stay in the cache and run from there: SIF and SquashFS files for other runtimes and for Pyxis.
 
-One process on all nodes makes such a file, the others wait for it; the next job finds it.
+One process makes such a file, those on all other nodes wait for it, and the next job finds it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from kedge.ops.sources.image_source import ImageSource
 from kedge.ops.sources.resolve import Resolved, resolve
 from kedge.store.store import Store
 
-# Imports inside the functions below are late for start-up cost: what is stored already needs none of them.
+# Imports inside the functions below are late for start-up cost: a cached image needs none of them.
 
 Write = Callable[[BinaryIO, ImageSource, WriteOptions], object]
 
 
 @dataclass(frozen=True, slots=True)
 class CachedFormat:
-    """A kind of file: its name, which is part of the key, and what writes it."""
+    """A format: its name, which is part of the key, and the function that writes it."""
 
     name: str
     write: Write
@@ -37,18 +37,18 @@ class CachedFormat:
 
 @dataclass(frozen=True, slots=True)
 class CachedFile:
-    """What the store calls the file, and what makes it where it is not there."""
+    """The key of a file in the cache, and the function that makes it."""
 
     key: str
     build: Callable[[BinaryIO], None]
 
 
 def find_cached_file(
-    reference: Reference, workplace: Workplace, store: Store, shape: CachedFormat, *, policy: str
+    reference: Reference, workplace: Workplace, store: Store, file_format: CachedFormat, *, policy: str
 ) -> CachedFile:
-    """Look up what the reference means; nothing is downloaded but its manifest. `policy` is that of --pull."""
+    """Resolve the reference; only its manifest is downloaded. `policy` is that of --pull."""
     source = classify(reference)
-    place = _Place(reference, workplace, store, shape)
+    place = _Place(reference, workplace, store, file_format)
     if source.is_local:
         return place.from_local()
     source = source.look_up(lambda: _resolve(reference, workplace, store, policy))
@@ -56,14 +56,14 @@ def find_cached_file(
 
 
 def provide_cached(
-    reference: Reference, workplace: Workplace, store: Store, shape: CachedFormat, *, policy: str
+    reference: Reference, workplace: Workplace, store: Store, file_format: CachedFormat, *, policy: str
 ) -> Path:
-    """The file in the store, made where it is not there."""
-    source = find_cached_file(reference, workplace, store, shape, policy=policy)
+    """The file in the cache; it is made if it is missing."""
+    source = find_cached_file(reference, workplace, store, file_format, policy=policy)
     with store.use_image(source.key):
-        found = store.find_image(source.key)
-        if found is not None:
-            return found
+        path = store.find_image(source.key)
+        if path is not None:
+            return path
         with workplace.attempt(store, f"the preparation of {reference.redacted}"):
             return store.build_image(source.key, source.build, notify=workplace.progress.note)
 
@@ -79,31 +79,31 @@ def _resolve(reference: Reference, workplace: Workplace, store: Store, policy: s
 
 
 def _was_asked(reference: Reference, workplace: Workplace, store: Store) -> bool:
-    """Whether what a tag means was asked a moment ago; a login in the environment is tried each time."""
+    """Whether the tag was resolved a moment ago; a login in the environment is tried each time."""
     known, settings = store.recall(str(reference), workplace.platform), workplace.settings
     return known is not None and not settings.registry_login and 0 <= time.time() - known.when < settings.tag_lifetime
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where an image comes from, and what it is to become."""
+    """Where an image comes from, and its format in the cache."""
 
     reference: Reference
     workplace: Workplace
     store: Store
-    shape: CachedFormat
+    file_format: CachedFormat
 
     def key(self, identity: str) -> str:
         """Everything that the bytes depend on."""
-        source = f" {self.reference}" if self.shape.names_source else ""
-        return f"{self.shape.name}{source} {identity} {self.workplace.settings.compression} v1"
+        source = f" {self.reference}" if self.file_format.names_source else ""
+        return f"{self.file_format.name}{source} {identity} {self.workplace.settings.compression} v1"
 
     def from_layers(self, resolved: Resolved) -> CachedFile:
-        """An image of layers: they stream through the store."""
+        """Layers of a registry: they stream through the cache."""
         from kedge.ops.images.pull import image_key
 
         digest = resolved.digest
-        is_sif = self.shape.name == "sif"  # which 'kedge pull' may have made already
+        is_sif = self.file_format.name == "sif"  # which 'kedge pull' may have made already
         key = (
             image_key(self.reference, digest, self.workplace.settings.compression) if is_sif else self.key(str(digest))
         )
@@ -117,11 +117,11 @@ class _Place:
         return CachedFile(key, build)
 
     def from_sif(self, source: Source, *, is_offline: bool) -> CachedFile:
-        """A file that is a SIF already."""
+        """A remote file that is a SIF already."""
         from kedge.ops.sources.fetch_sif import find_sif_source
 
         sif = find_sif_source(source, self.workplace, self.store, offline=is_offline)
-        if self.shape.name == "sif":
+        if self.file_format.name == "sif":
             return CachedFile(sif.key, sif.write)
 
         def build(file: BinaryIO) -> None:
@@ -134,7 +134,7 @@ class _Place:
         return CachedFile(self.key(sif.key), build)
 
     def from_local(self) -> CachedFile:
-        """A file, an archive, a daemon's image: known by its digest, or by the state of the file."""
+        """A file, an archive or an engine's image: identified by its digest, or by the state of the file."""
         from kedge.ops.sources.image_source import LayeredImage
         from kedge.ops.sources.open_local import open_any_image, open_local_image
 
@@ -154,17 +154,17 @@ class _Place:
 
     def _write(self, file: BinaryIO, image: ImageSource) -> None:
         try:
-            self.shape.write(file, image, choose_options(self.workplace))
+            self.file_format.write(file, image, choose_options(self.workplace))
         finally:
             image.close()
 
     def _require_room(self, resolved: Resolved) -> None:
-        """Refuse before the download what cannot end well: missing layers, and a file about as large as all of them."""
+        """Require room before the download: for missing layers, and for a file about as large as all of them."""
         from kedge.host.space import require_space
-        from kedge.model.form import Form
+        from kedge.model.image_format import ImageFormat
         from kedge.ops.images.pull import estimate_size
 
         missing = sum(x.size for x in resolved.manifest.layers if not self.store.has_blob(x.digest, x.size))
-        needed = missing + estimate_size(resolved.compressed_size, Form.SQUASHFS)
+        needed = missing + estimate_size(resolved.compressed_size, ImageFormat.SQUASHFS)
         what = f"the preparation of {self.reference.redacted}"
         require_space(self.store.root, needed, what, choice=self.workplace.store_choice)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What an image says about itself, without starting it: SIF files, bare SquashFS files, folders and image configs."""
+"""Reads what an image says about itself: of SIF files, bare SquashFS files, directories and image configs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from kedge.errors import CorruptImage, FileProblem, UnsupportedFormat
-from kedge.formats.sif.identify import FileKind, find_payload, identify_file, refuse_as_sif
+from kedge.formats.identify import PROBE, FileKind, find_payload, identify_file, refuse_as_sif
 from kedge.formats.sif.layout import DataType
 from kedge.formats.sif.reader import SifReader
-from kedge.formats.singularityd.inspect import InspectReport, parse_metadata, read_report
-from kedge.formats.singularityd.record import SourceRecord
-from kedge.formats.singularityd.tree import report_config
+from kedge.formats.singularityd.decorate_tree import report_config
+from kedge.formats.singularityd.documents import SourceRecord
+from kedge.formats.singularityd.inspect_report import InspectReport, parse_metadata, read_report
 from kedge.formats.squashfs.view import SquashView
 from kedge.model.manifest import ImageConfig
 from kedge.posix.files import explain, explained
@@ -26,7 +26,7 @@ OCI_CONFIG = "oci-config.json"
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What was found: the report, and the OCI config section where the image carries one."""
+    """The report, and the OCI config section if the image has one."""
 
     report: InspectReport
     oci_config: dict[str, Any] | None = None
@@ -46,13 +46,13 @@ def inspect_file(file: BinaryIO, where: str) -> Inspection:
     if kind is FileKind.SIF:
         return _inspect_sif(SifReader(file, where))
     file.seek(0)
-    start = file.read(2048)
+    start = file.read(PROBE)
     if kind is FileKind.SQUASHFS:
         with SquashView(file, find_payload(start)) as view:
             return Inspection(read_report(view, where))
     if kind is FileKind.EXT:
         raise UnsupportedFormat(
-            f"{where} is {kind.value}, which is not read here",
+            f"cannot inspect {where}: it is {kind.value}",
             hint="convert it where Apptainer is installed: apptainer build NEW.sif OLD.img",
         )
     raise refuse_as_sif(start, where)
@@ -67,7 +67,7 @@ def _inspect_folder(path: Path) -> Inspection:
     if not (path / ".singularity.d").exists() and not (path / "bin").exists() and not (path / "usr").exists():
         raise FileProblem(
             f"{path} is a directory, but not a root file system: it has none of .singularity.d, bin and usr",
-            hint="give the directory that 'kedge pull --sandbox' made; an OCI layout is given as oci:FOLDER",
+            hint="name a directory that 'kedge pull --sandbox' made; name an OCI layout as oci:DIRECTORY",
         )
     try:
         return Inspection(read_report(DirectoryView(str(path), is_strict=True), str(path)))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Inspect of what a reference names, fetching as little as there can be.
+"""Inspects the image that a reference names, and fetches as little as possible.
 
-Layered images tell everything in manifest and config. Of SIF files elsewhere only the header and the small objects
-are read, by range requests; what is stored already is read from the store.
+Manifest and config tell everything about layers. Of a remote SIF only the header and the small objects are read, by
+range requests, or its copy in the cache.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from kedge.errors import ImageNotFound, UnsupportedFormat, UsageError
-from kedge.formats.sif.identify import FileKind, identify_file
+from kedge.formats.identify import FileKind, identify_file
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.singularityd import SourceRecord, describe
 from kedge.model.manifest import ImageConfig
@@ -55,7 +55,7 @@ def inspect_reference(reference: Reference, workplace: Workplace) -> Inspection:
 
 def _inspect_image(image: ImageSource) -> Inspection:
     if image.config is None:
-        raise UsageError("this image has no config to inspect")
+        raise UsageError("cannot inspect this image: it has no config")
     return _describe(image.config, image.record)
 
 
@@ -66,12 +66,12 @@ def _describe(config: ImageConfig, record: SourceRecord) -> Inspection:
 
 @dataclass(frozen=True, slots=True)
 class _RemoteInspection:
-    """What a SIF elsewhere says of itself; `path` is the stored copy, where there is one."""
+    """What a remote SIF says about itself; `path` is its copy in the cache, if there is one."""
 
     inspection: Inspection
     path: Path | None = None
     size: int | None = None
-    architecture: str = ""  # as its header states it; empty: not known
+    architecture: str = ""  # as its header states it; empty: unknown
 
 
 def inspect_remote_sif(
@@ -83,9 +83,12 @@ def inspect_remote_sif(
     if stored is not None:
         return _RemoteInspection(inspect_path(stored), stored, sif.size)
     if offline:
-        raise ImageNotFound(f"{reference.redacted} is not in the store, and --offline forbids to ask for it")
+        raise ImageNotFound(
+            f"{reference.redacted} is not in the cache, and --offline forbids to fetch it",
+            hint=f"fetch it without --offline: kedge pull {reference.redacted}",
+        )
     if sif.size is None:
-        raise _pull_first(reference.redacted, "its server does not say how long it is")
+        raise _pull_first(reference.redacted, "its server does not send its size")
     file = cast("BinaryIO", _RemoteImageFile(sif, sif.size, reference.redacted))
     inspection = inspect_file(file, reference.redacted)
     is_sif = identify_file(file) is FileKind.SIF
@@ -95,13 +98,13 @@ def inspect_remote_sif(
 
 def _pull_first(where: str, why: str) -> UnsupportedFormat:
     return UnsupportedFormat(
-        f"{where} cannot be inspected from here: {why}",
-        hint=f"pull it first: kedge pull {where}, then inspect the file",
+        f"cannot inspect {where} remotely: {why}",
+        hint=f"pull it, then inspect the file: kedge pull {where}",
     )
 
 
 class _RemoteImageFile(io.RawIOBase):
-    """A file elsewhere, read in a few large windows; nothing of it is verified."""
+    """A remote file, read in a few large windows; nothing of it is verified."""
 
     def __init__(self, source: SifSource, size: int, where: str) -> None:
         super().__init__()
@@ -141,14 +144,14 @@ class _RemoteImageFile(io.RawIOBase):
     def _window(self, number: int) -> bytes:
         if number not in self._windows:
             if len(self._windows) >= _MAXIMUM_WINDOWS:
-                raise _pull_first(self._where, "what it says about itself lies in too many places")
+                raise _pull_first(self._where, "its documents are spread over too many places")
             self._windows[number] = self._fetch(number * _WINDOW)
         return self._windows[number]
 
     def _fetch(self, offset: int) -> bytes:
         with self._source.open_at(offset) as stream:
             if stream.offset != offset:
-                raise _pull_first(self._where, "its server does not give parts of files")
+                raise _pull_first(self._where, "its server does not support range requests")
             data = bytearray()
             for piece in stream:
                 data += piece

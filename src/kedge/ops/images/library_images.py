@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Images of a library server: found by words, and deleted."""
+"""Searches the images of a library server, and deletes them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _SCHEME = "library://"
 
 
 def parse_library(text: str) -> Reference:
-    """`library://ENTITY/COLLECTION/NAME:TAG`, also without its first word."""
+    """Read `[library://]ENTITY/COLLECTION/NAME:TAG`."""
     scheme, separator, _ = text.partition("://")
     if separator and scheme != "library":
         raise InvalidReference(
             f'unsupported protocol scheme "{scheme}" for delete',
-            hint="only images of a library can be deleted: library://ENTITY/COLLECTION/NAME:TAG",
+            hint="kedge deletes images of a library only: library://ENTITY/COLLECTION/NAME:TAG",
         )
     reference = Reference.parse(text if separator else f"{_SCHEME}{text}")
     assert reference.transport is Transport.LIBRARY

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where a node has no room to unpack an image: the file that squashfuse can mount instead.
+"""For nodes without room to unpack an image: the file that squashfuse mounts instead.
 
 A file is mounted as it is. A reference becomes a SIF in the cache first, as a pull makes it.
 """
@@ -17,7 +17,7 @@ from kedge.runtime.images.node_cache_writer import NodeCache
 
 
 def find_mountable(text: str, workplace: Workplace, problem: NoSpace | FileProblem, *, policy: str) -> Path:
-    """The file to be mounted, with a word about why; raises the `problem` of unpacking where that is another one."""
+    """The file to mount, with a warning that says why; raises a `problem` that is not about room on the node."""
     reference = Reference.parse(text)
     if not _is_of_node(problem, workplace) or not _can_be_file(reference, workplace):
         raise problem
@@ -27,7 +27,7 @@ def find_mountable(text: str, workplace: Workplace, problem: NoSpace | FileProbl
 
 
 def _is_of_node(problem: KedgeError, workplace: Workplace) -> bool:
-    """Whether it is the node's place that is full, read-only or missing, and not the cache's or the image's."""
+    """Whether the node's directory is full, read-only or missing, not the cache's or the image's."""
     try:
         place = NodeCache(workplace.settings).place
     except FileProblem:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from kedge.errors import OutputExists, ProgramMissing, UnsupportedFormat, UsageError
+from kedge.formats.sif.data_object import DataObject
 from kedge.formats.sif.edit import append_object
 from kedge.formats.sif.layout import DataType, FileSystem, PartitionType, SifDescriptor, pack_partition_extra
-from kedge.formats.sif.objects import DataObject
 from kedge.formats.sif.reader import SifReader
 from kedge.frozen import JsonValue
 from kedge.posix.files import atomic_output, explained, temporary_beside
@@ -52,7 +52,7 @@ def create_overlay(path: Path, options: OverlayOptions) -> _CreatedOverlay:
     """Make a new image file, or add an overlay partition where `path` is a SIF; raises before anything is changed."""
     if options.size < _SMALLEST:
         raise UsageError(
-            f"an overlay has {_SMALLEST} MiB at least, not {options.size}", hint=f"give --size {_SMALLEST}"
+            f"--size {options.size} is too small: an overlay needs {_SMALLEST} MiB", hint=f"use --size {_SMALLEST}"
         )
     folders = [_check_folder(folder) for folder in options.folders]
     require_programs(options)
@@ -66,11 +66,11 @@ def create_overlay(path: Path, options: OverlayOptions) -> _CreatedOverlay:
 
 
 def require_programs(options: OverlayOptions) -> None:
-    """Raise where e2fsprogs is missing; it belongs to every Linux that can be installed, but not to every container."""
+    """Raise if e2fsprogs is missing: every installed Linux has it, but not every container."""
     for name in ("mkfs.ext3", *(("debugfs",) if options.for_fakeroot else ())):
         if find_program(name) is None:
             raise ProgramMissing(
-                f"making an ext3 image needs the program {name}, which is not installed here",
+                f"cannot make an ext3 image: the program {name} is not installed on this host",
                 hint="install the package e2fsprogs, or use a directory: 'mkdir overlay', then --overlay overlay",
             )
 
@@ -101,24 +101,27 @@ def _check_sif(reader: SifReader, path: Path) -> SifDescriptor:
     """The root partition, if the file can take an overlay for it."""
     primary = reader.primary_partition()
     if primary.file_system in _ENCRYPTED:
-        raise UnsupportedFormat(f"{path} is encrypted, so it cannot have an overlay", hint="use a file of its own")
+        raise UnsupportedFormat(
+            f"cannot add an overlay to {path}: it is encrypted",
+            hint="make an overlay file: kedge overlay create overlay.img",
+        )
     for descriptor in reader.descriptors:
         if descriptor.data_type == DataType.SIGNATURE:
             raise UnsupportedFormat(
-                f"{path} is signed, and an overlay would break the signature",
-                hint=f"make a file of its own ('kedge overlay create overlay.img'), or delete the signature first: "
-                f"'kedge sif del {descriptor.id} {path}'",
+                f"cannot add an overlay to {path}: it would break the signature",
+                hint="make an overlay file ('kedge overlay create overlay.img'), or delete the signature first: "
+                f"kedge sif del {descriptor.id} {path}",
             )
         if _is_overlay(descriptor) and descriptor.group == primary.group:
             raise OutputExists(
-                f"{path} has a writable overlay already, object {descriptor.id}",
+                f"{path} has a writable overlay already: object {descriptor.id}",
                 hint=f"use it with --writable, or delete it first: 'kedge sif del {descriptor.id} {path}'",
             )
     return primary
 
 
 def _is_overlay(descriptor: SifDescriptor) -> bool:
-    """Whether the object is an overlay that can be written to."""
+    """Whether the object is a writable overlay."""
     if descriptor.data_type != DataType.PARTITION or descriptor.partition_type != PartitionType.OVERLAY:
         return False
     return descriptor.file_system == FileSystem.EXT3
@@ -174,13 +177,11 @@ def _give_to_root(image: Path, content: Path) -> None:
 def _check_folder(text: str) -> PurePosixPath:
     path = PurePosixPath("/" + text.lstrip("/"))
     if ".." in path.parts or path == PurePosixPath("/") or any(not character.isprintable() for character in text):
-        raise UsageError(
-            f"--create-dir {text}: this is no path inside the overlay", hint="for example --create-dir /opt/app"
-        )
+        raise UsageError(f"--create-dir {text} is not a path inside the overlay", hint="such as --create-dir /opt/app")
     return path.relative_to("/")
 
 
 def _refuse_existing(path: Path) -> OutputExists:
     return OutputExists(
-        f"{path} exists already, and is not a SIF file to which an overlay could be added", hint="give another name"
+        f"{path} exists already, and is not a SIF file to add an overlay to", hint="choose another name"
     )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Pull: from any reference to a SIF, a directory, a SquashFS file, an OCI layout or an archive.
+"""Pull: turns any reference into a SIF, a directory, a SquashFS file, an OCI layout or an archive.
 
-Remote images go through the store: layers are kept for the next image that shares them, and a SIF that was made once
-is handed out again as long as its source is the same: as a file of the user's own, which nothing in the cache shares.
+Remote images go through the cache: layers are kept for the next image that shares them, and a SIF is made once and
+delivered again as long as its source is the same: as the user's own file, which shares nothing with the cache.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from kedge.errors import CorruptImage, FileProblem, HostileImage, KedgeError, NoSpace, OutputExists
 from kedge.model.digest import Digest
-from kedge.model.form import Form
+from kedge.model.image_format import ImageFormat
 from kedge.model.platform import Platform
 from kedge.model.reference import Reference, Transport
 from kedge.ops.images.output_name import ImageOutput, choose_tag
@@ -32,34 +32,34 @@ if TYPE_CHECKING:
     from kedge.ops.sources.fetch_sif import SifSource
     from kedge.ops.sources.image_source import ImageSource
 
-# Imports inside the functions below are late for start-up cost: a pull of what is stored already needs none of them.
+# Imports inside the functions below are late for start-up cost: a pull from the cache needs none of them.
 
 _THERE = "there already"
-_FORMAT_VERSION = 2  # part of the key of stored images: raise it when the bytes that are written change
+_FORMAT_VERSION = 2  # part of the key of cached images: raise it when the written bytes change
 
 
 @dataclass(frozen=True, slots=True)
 class PullRequest:
-    """What to pull, and as what."""
+    """What to pull, where to, and in which format."""
 
     reference: Reference
     output: Path | None = None  # None: the default name, in the current directory or `pull_directory`
-    form: Form = Form.SIF
+    form: ImageFormat = ImageFormat.SIF
     force: bool = False
     offline: bool = False
-    tag: str | None = None  # what OCI layouts and archives call the image
-    if_missing: bool = False  # many jobs may ask for the same file at once: one makes it, and that is enough
-    last_wins: bool = False  # of two pulls to one file at once, as with Apptainer, neither is refused
-    plain_name: bool = False  # without an architecture, as scripts that were written for Apptainer expect
+    tag: str | None = None  # name of the image inside OCI layouts and archives
+    if_missing: bool = False  # many jobs may pull the same file at once: one makes it for all
+    last_wins: bool = False  # as with Apptainer, two pulls to one file at once both succeed
+    plain_name: bool = False  # no architecture in the name, as scripts for Apptainer expect
 
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """What a pull did, or with a dry run would do."""
+    """What a pull did, or would do with a dry run."""
 
     reference: str
     output: Path
-    form: Form
+    form: ImageFormat
     digest: Digest | None = None
     platform: str = ""
     download: int = 0  # bytes that come over the network
@@ -83,7 +83,7 @@ class Pulled:
 
 
 def pull(request: PullRequest, workplace: Workplace, *, dry_run: bool = False) -> Pulled:
-    """Do it; with `dry_run` ask the registry and say what would be done."""
+    """Pull the image; with `dry_run` only ask the registry, and return what would be done."""
     began = time.time()
     pulled = _pull_as_needed(request, workplace, dry_run=dry_run)
     if not dry_run and pulled.how != _THERE:
@@ -92,7 +92,7 @@ def pull(request: PullRequest, workplace: Workplace, *, dry_run: bool = False) -
 
 
 def _make_young(output: Path, began: float) -> None:
-    """Give the output the time of the pull, for make: a folder has its image's, a hard link that of the first pull."""
+    """Give the output the time of the pull, for make: a directory has its image's, a hard link the first pull's."""
     with explained(output):
         if output.stat().st_mtime < began:
             os.utime(output)
@@ -129,7 +129,7 @@ def _pull(request: PullRequest, workplace: Workplace, *, dry_run: bool) -> Pulle
     try:
         return _pull_remote(request, source, plan, workplace, dry_run=dry_run)
     except (FileProblem, NoSpace) as problem:
-        if request.offline:  # what is kept is all there is
+        if request.offline:  # only the cache may be used
             raise
         return _pull_remote(request, source, plan, workplace.go_around_cache(problem), dry_run=dry_run)
 
@@ -146,19 +146,19 @@ def _pull_remote(request: PullRequest, source: Source, plan: Pulled, workplace: 
 
 
 def _choose_output(request: PullRequest, workplace: Workplace) -> Path:
-    """The output path; refused at once when it exists, before anything is downloaded."""
+    """The output path; an existing one is refused before anything is downloaded."""
     target = _name_output(request, workplace)
     ImageOutput(target, request.form).refuse_existing(force=request.force)
     return target
 
 
 def _name_output(request: PullRequest, workplace: Workplace) -> Path:
-    folder = workplace.settings.pull_directory or Path()
-    return folder / (request.output or _choose_name(request, workplace.platform))
+    directory = workplace.settings.pull_directory or Path()
+    return directory / (request.output or _choose_name(request, workplace.platform))
 
 
 def _choose_name(request: PullRequest, wanted: Platform) -> str:
-    """Apptainer's name; with the architecture in it for another machine than this one, where both may be wanted."""
+    """Apptainer's name; for another architecture than this host's with that architecture in it."""
     is_foreign = wanted.architecture != Platform.host().architecture and not request.plain_name
     may_differ = request.reference.transport in (Transport.DOCKER, Transport.LIBRARY)
     mark = f"_{wanted.architecture}" if is_foreign and may_differ else ""
@@ -166,7 +166,7 @@ def _choose_name(request: PullRequest, wanted: Platform) -> str:
 
 
 def image_key(reference: Reference, digest: Digest, codec: str) -> str:
-    """What a stored SIF is known by: everything its bytes depend on, and they hold the reference too."""
+    """The key of a cached SIF: everything its bytes depend on, among them the reference."""
     return f"sif {reference} {digest} {codec} v{_FORMAT_VERSION}"
 
 
@@ -178,7 +178,7 @@ def _pull_local(request: PullRequest, source: Source, plan: Pulled, workplace: W
 
     tag = choose_tag(request.reference, request.form, request.tag)
     options = choose_options(workplace, force=request.force, tag=tag)
-    if request.form is Form.SIF and source.kind is SourceKind.SIF_FILE:
+    if request.form is ImageFormat.SIF and source.kind is SourceKind.SIF_FILE:
         path = Path(request.reference.path)
         check_architecture(path, request.reference, workplace)
         repack_sif(path, plan.output, options)
@@ -199,29 +199,29 @@ def _read_platform(sif: Path) -> Platform:
 
 
 def _measure(plan: Pulled) -> Pulled:
-    return plan if plan.form.is_folder else replace(plan, size=plan.output.stat().st_size)
+    return plan if plan.form.is_directory else replace(plan, size=plan.output.stat().st_size)
 
 
 @dataclass(frozen=True, slots=True)
 class _Puller:
-    """A remote pull: what is asked, and the store it goes through."""
+    """A remote pull, and the cache it goes through."""
 
     request: PullRequest
     workplace: Workplace
     store: Store
 
     def pull_layers(self, plan: Pulled, resolved: Resolved, *, dry_run: bool) -> Pulled:
-        """Convert a layered image, or hand out what was converted before."""
+        """Convert layers, or deliver the image that was converted before."""
         key = image_key(self.request.reference, resolved.digest, self.workplace.packing)
-        with self.store.use_image(key):  # what is found now must still be there when it is handed out
+        with self.store.use_image(key):  # an image found now must still be there when it is delivered
             return self._pull_layers(plan, resolved, key, dry_run=dry_run)
 
     def _pull_layers(self, plan: Pulled, resolved: Resolved, key: str, *, dry_run: bool) -> Pulled:
-        stored = self.store.find_at_hand(key) if self.request.form is Form.SIF else None
+        stored = self.store.find_at_hand(key) if self.request.form is ImageFormat.SIF else None
         is_stored = stored is not None
-        platform = self.workplace.platform  # asked of the config by who downloads
+        platform = self.workplace.platform  # a download reads it from the config
         if stored is not None:
-            with contextlib.suppress(KedgeError):  # a file that the user has changed since: nothing of it is used
+            with contextlib.suppress(KedgeError):  # a file that the user has changed since: it is not used
                 platform = _read_platform(stored)
         compare_platform(platform, self.request.reference, self.workplace)
         plan = replace(
@@ -234,7 +234,7 @@ class _Puller:
         )
         if dry_run:
             return plan
-        if self.request.form is Form.SIF:
+        if self.request.form is ImageFormat.SIF:
             made = self._deliver(plan, key, lambda file: self._convert_into(file, resolved, plan.output))
             return replace(made, platform=str(_read_platform(made.output)))
         from kedge.ops.sources.fetch_layers import open_remote_image
@@ -247,11 +247,11 @@ class _Puller:
         return _measure(plan)
 
     def pull_sif(self, plan: Pulled, source: Source, *, dry_run: bool) -> Pulled:
-        """Get a file that is a SIF already, and convert it if another form is wanted."""
+        """Get a remote SIF file, and convert it if another format is wanted."""
         from kedge.ops.sources.fetch_sif import check_architecture, find_sif_source
 
         sif = find_sif_source(source, self.workplace, self.store, offline=self.request.offline)
-        how = "downloaded" if self.request.form is Form.SIF else plan.how
+        how = "downloaded" if self.request.form is ImageFormat.SIF else plan.how
         plan = replace(plan, digest=sif.digest, platform=str(self.workplace.platform), download=sif.size or 0, how=how)
         if dry_run:
             return plan
@@ -262,7 +262,7 @@ class _Puller:
             else:
                 with contextlib.suppress(CorruptImage, HostileImage, FileProblem):  # as above
                     check_architecture(stored, self.request.reference, self.workplace)
-            if self.request.form is Form.SIF:
+            if self.request.form is ImageFormat.SIF:
                 return self._deliver(plan, sif.key, sif.write, keep=sif.keep)
         with self._attempt(), self._stored_sif(sif) as image:
             self._write(plan, image)
@@ -307,7 +307,7 @@ class _Puller:
         with self.store.use_image(source.key):
             path = self.store.build_image(source.key, source.write)
             image = open_any_image(Reference(Transport.FILE, path=str(path)), self.workplace)
-            if isinstance(image, TreeImage):  # the name in the store means nothing to anybody
+            if isinstance(image, TreeImage):  # its name in the cache means nothing to users
                 reference = self.request.reference
                 image.record = replace(image.record, kind=str(reference.transport), reference=reference.redacted)
             yield image
@@ -321,7 +321,7 @@ class _Puller:
         return sum(x.size for x in resolved.manifest.layers if not self.store.has_blob(x.digest, x.size))
 
     def _require_room(self, resolved: Resolved, target: Path) -> None:
-        """Refuse before the download what cannot end well: layers that are missing, and a SIF about as large as all."""
+        """Require room before the download: for missing layers, and for a SIF about as large as all of them."""
         from kedge.host.space import require_space
 
         missing = self._count_missing(resolved)
@@ -329,29 +329,29 @@ class _Puller:
         is_passing = self.workplace.settings.disable_cache
         result = estimate_size(resolved.compressed_size, self.request.form)
         together = _same_device(self.store.root, target.parent)
-        is_kept = self.request.form is Form.SIF and not is_passing
+        is_kept = self.request.form is ImageFormat.SIF and not is_passing
         needed = missing + (result if together or is_kept else 0)
         require_space(self.store.root, needed, what, choice=self.workplace.store_choice)
         if not together:
             require_space(target.parent, result, what, choice="--dir {}")
 
     def _require_room_for_file(self, source: SifSource, target: Path) -> None:
-        """As above for a file that is a SIF already."""
+        """The same for a remote SIF file."""
         from kedge.host.space import require_space
 
         size, what = source.size or 0, f"the pull of {self.request.reference.redacted}"
         require_space(self.store.root, size, what, choice=self.workplace.store_choice)
-        if self.request.form is Form.SIF and not _same_device(self.store.root, target.parent):
+        if self.request.form is ImageFormat.SIF and not _same_device(self.store.root, target.parent):
             require_space(target.parent, size, what, choice="--dir {}")
 
 
-def estimate_size(compressed: int, form: Form) -> int:
-    """About how large the result becomes: zstd packs as tightly as the layers' gzip; a folder is three times that."""
-    return compressed * 3 if form is Form.SANDBOX else compressed * 11 // 10 + (1 << 20)
+def estimate_size(compressed: int, form: ImageFormat) -> int:
+    """About how large the result is: zstd packs as tightly as the layers' gzip; a directory is three times that."""
+    return compressed * 3 if form is ImageFormat.SANDBOX else compressed * 11 // 10 + (1 << 20)
 
 
 def _same_device(one: Path, other: Path) -> bool:
-    """Whether two places are on one file system; a place that does not exist yet is where its parent is."""
+    """Whether two paths are on one file system; a missing path is where its parent is."""
     return _nearest_existing(one).stat().st_dev == _nearest_existing(other).stat().st_dev
 
 

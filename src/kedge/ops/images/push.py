@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from kedge.errors import FileProblem, KedgeError, UsageError
-from kedge.formats.oci.stored import StoredImage, StoredLayer
+from kedge.formats.oci.stored_image import StoredImage, StoredLayer
 from kedge.formats.sif.reader import SifReader
 from kedge.frozen import JsonValue
 from kedge.model.digest import Digest
@@ -92,11 +92,11 @@ def _check_target(target: Reference) -> None:
     """Refuse what cannot be pushed to."""
     if target.transport not in (Transport.DOCKER, Transport.ORAS):
         raise UsageError(
-            f"an image cannot be pushed to {target.redacted}",
+            f"cannot push to {target.redacted}",
             hint="push to docker://REGISTRY/NAME:TAG (layers) or oras://REGISTRY/NAME:TAG (a SIF file)",
         )
     if target.digest is not None:
-        raise UsageError(f"{target} names a digest; a push is given a tag", hint="the digest follows from the content")
+        raise UsageError(f"cannot push to a digest: {target}", hint="give a tag; the digest follows from the content")
 
 
 @dataclass(slots=True)
@@ -123,7 +123,8 @@ class _Sender:
         path = Path(source.path)
         if source.transport is not Transport.FILE or path.is_dir():
             raise UsageError(
-                f"oras:// takes a SIF file, not {source.redacted}", hint=f"make one first: kedge convert {source} x.sif"
+                f"cannot push {source.redacted} to oras://, which takes SIF files only",
+                hint=f"make one first: kedge convert {source} x.sif",
             )
         with explained(path), path.open("rb") as file:
             SifReader(file, str(path))
@@ -151,7 +152,7 @@ class _Sender:
         digest = Digest.of(raw)
         if not self.dry_run:
             digest = self.client.put_manifest(self.target.repository, self.target.tag or "latest", raw, media_type)
-            with contextlib.suppress(KedgeError):  # the image is pushed, whatever becomes of the store
+            with contextlib.suppress(KedgeError):  # the image is pushed, even if the cache cannot be written
                 self.store.add_blob(raw)  # the next push to this registry finds here what it may mount
                 self.store.remember(str(self.target), self.workplace.platform, digest)
         return Pushed(source.redacted, str(self.target), digest, tuple(self.blobs))
@@ -222,7 +223,7 @@ def _open_unchanged(path: Path, size: int) -> BinaryIO:
     file = path.open("rb")
     if os.fstat(file.fileno()).st_size != size:
         file.close()
-        raise FileProblem(f"{path} changed while it was pushed", hint="push it again when nothing writes to it")
+        raise FileProblem(f"{path} changed during the push", hint="push it again when nothing writes to it")
     return file
 
 

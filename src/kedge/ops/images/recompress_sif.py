@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A SIF from a SIF: the same bytes, or the same objects around a file system that is packed anew."""
+"""Copies a SIF: byte for byte, or with its file system compressed again."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import BinaryIO
 
+from kedge.formats.sif.data_object import DataObject
 from kedge.formats.sif.layout import DataType, SifDescriptor
-from kedge.formats.sif.objects import DataObject
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.sif.writer import SifBuilder
 from kedge.ops.images.write_image import WriteOptions, write_squashfs
@@ -17,7 +17,7 @@ from kedge.posix.files import atomic_output, copy_range, explained
 
 
 def repack_sif(source: Path, target: Path, options: WriteOptions) -> None:
-    """Copy a SIF; where a codec was asked for, compress its file system with that one."""
+    """Copy a SIF; with a codec in the options, compress its file system with it."""
     with explained(source), source.open("rb") as original:
         reader = SifReader(original, str(source))
         reader.primary_partition()  # raises where there is nothing to run, as Apptainer does
@@ -30,14 +30,14 @@ def repack_sif(source: Path, target: Path, options: WriteOptions) -> None:
 
 def _rebuild(reader: SifReader, source: Path, file: BinaryIO, options: WriteOptions) -> None:
     header, primary = reader.header, reader.root_partition()
-    signatures = [each for each in reader.descriptors if each.data_type == DataType.SIGNATURE]
+    signatures = [entry for entry in reader.descriptors if entry.data_type == DataType.SIGNATURE]
     if signatures:
         options.progress.warn(
-            f"{len(signatures)} signature(s) of {source} are left out: they do not fit the new bytes; "
-            "sign the result again with 'kedge sign'"
+            f"left out {len(signatures)} signature(s) of {source}, which are not valid for the new bytes. "
+            "Sign the result: kedge sign IMAGE"
         )
-    kept = [each for each in reader.descriptors if each not in signatures]
-    numbers = {each.id: place for place, each in enumerate(kept, 1)}
+    kept = [entry for entry in reader.descriptors if entry not in signatures]
+    numbers = {entry.id: number for number, entry in enumerate(kept, 1)}
     builder = SifBuilder(
         file,
         architecture=header.architecture,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What `kedge sif` does: look at SIF files and change their objects, with the numbers `apptainer sif add` uses."""
+"""The operations of `kedge sif`: read SIF files and change their objects, with the numbers of `apptainer sif add`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.errors import UsageError
+from kedge.formats.sif.data_object import DataObject
 from kedge.formats.sif.edit import append_object
 from kedge.formats.sif.layout import (
     ARCHITECTURES,
@@ -25,7 +26,6 @@ from kedge.formats.sif.layout import (
     pack_partition_extra,
     pack_signature_extra,
 )
-from kedge.formats.sif.objects import DataObject
 from kedge.formats.sif.reader import SifReader
 from kedge.posix.files import explained
 
@@ -66,7 +66,7 @@ def add_object(path: Path, source: Path, options: AddOptions) -> SifDescriptor:
     """Add the content of a file as an object."""
     with explained(source):
         if source.exists() and not source.is_file():
-            raise UsageError(f"{source} is not a regular file")
+            raise UsageError(f"{source} is not a regular file", hint="name the file to add")
         file = source.open("rb")
     with file:
         item = DataObject(
@@ -85,7 +85,9 @@ def _make_extra(options: AddOptions, source: Path) -> bytes:
     """The type-dependent field, from the flags that the type needs."""
     kind = _TYPE_BASE + options.data_type
     if kind not in set(DataType):
-        raise UsageError(f"--datatype {options.data_type} is not a type of object", hint="1 to 11; see --help")
+        raise UsageError(
+            f"--datatype {options.data_type} is unknown", hint="use 1 to 11: kedge sif add --help lists them"
+        )
     if kind == DataType.PARTITION:
         return _partition_extra(options)
     if kind == DataType.SIGNATURE:
@@ -95,7 +97,7 @@ def _make_extra(options: AddOptions, source: Path) -> bytes:
     if kind == DataType.SBOM:
         codes = {name: code for code, name in SBOM_NAMES.items()}
         if options.sbom_format not in codes:
-            raise UsageError(f"--sbomformat is needed with --datatype 9, one of: {', '.join(codes)}")
+            raise UsageError(f"--datatype 9 requires --sbomformat: {', '.join(codes)}")
         return SBOM_EXTRA.pack(codes[options.sbom_format])
     if kind in (DataType.OCI_ROOT_INDEX, DataType.OCI_BLOB):
         return f"sha256:{_hash_file(source)}".encode()
@@ -122,9 +124,9 @@ def _signature_extra(options: AddOptions) -> bytes:
 
 def _choice(flag: str, value: int | None, known: set[int]) -> int:
     if value is None:
-        raise UsageError(f"{flag} is needed with this --datatype", hint="see 'kedge sif add --help'")
+        raise UsageError(f"this --datatype requires {flag}", hint="kedge sif add --help lists the values")
     if value not in known:
-        raise UsageError(f"{flag} {value} is not known; one of: {', '.join(map(str, sorted(known)))}")
+        raise UsageError(f"{flag} {value} is unknown: use {', '.join(map(str, sorted(known)))}")
     return value
 
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Makes images ready on this node: any reference becomes a directory that containers start from, once for all of them.
+"""Unpacks images on this node: any reference becomes a directory that containers start from.
 
-Layered images go from the layers' stream into the directory, no SIF is made on the way; files that are SIFs already are
-fetched through the store.
+Layers stream into the directory without a SIF in between; remote SIF files are fetched through the cache.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from kedge.ops.sources.image_source import ImageSource, LayeredImage
     from kedge.ops.sources.resolve import Resolved
 
-# Imports inside the functions below are late for start-up cost: what is on the node already needs none of them.
+# Imports inside the functions below are late for start-up cost: an unpacked image needs none of them.
 
 _EXPANSION = 3  # compressed layers to files on a disk
 _MAXIMUM_WORKERS = 16
@@ -50,7 +49,7 @@ _FORMAT = "v1"  # part of an identity: raise it when the unpacked files change
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """An image that is ready on this node."""
+    """An image that is unpacked on this node."""
 
     reference: str
     root: Path
@@ -70,9 +69,9 @@ class Unpacked:
 
 
 def unpack(text: str, workplace: Workplace, *, policy: str = "auto", once: str = "") -> Unpacked:
-    """Make the image that `text` names ready; `policy` says when a registry is asked.
+    """Unpack the image that `text` names; `policy` says when to ask the registry.
 
-    `once` is the name of an image for one container alone: nobody else finds it.
+    `once` is the name of an image for one container alone, which no other start finds.
     """
     began = time.monotonic()
     reference = Reference.parse(text)
@@ -81,7 +80,7 @@ def unpack(text: str, workplace: Workplace, *, policy: str = "auto", once: str =
     try:
         done = unpacker.run()
     except (FileProblem, NoSpace) as problem:
-        if policy == "never":  # what is kept is all there is
+        if policy == "never":  # only what is here may be used
             raise
         done = replace(unpacker, workplace=workplace.go_around_cache(problem)).run()
     return Unpacked(reference.redacted, done.root, done.identity, done.is_new, time.monotonic() - began)
@@ -92,12 +91,12 @@ class _Done:
     root: Path
     identity: str
     is_new: bool
-    is_unanswered: bool = False  # the registry could not be reached: this is what was here before
+    is_unanswered: bool = False  # the registry did not answer: this is the image from before
 
 
 @dataclass(frozen=True, slots=True)
 class _Unpacker:
-    """One image: what is asked, and where it goes."""
+    """One image to unpack, and where to."""
 
     text: str
     reference: Reference
@@ -107,7 +106,7 @@ class _Unpacker:
     once: str
 
     def run(self) -> _Done:
-        """Find it, or make it."""
+        """Find the unpacked image, or unpack it."""
         if self.reference.transport is Transport.FILE:  # the runtime has read what it is, and refuses archives
             return self._unpack_file(Path(self.reference.path))
         source = classify(self.reference)
@@ -132,13 +131,13 @@ class _Unpacker:
         return login + (("--authfile", str(access.authfile)) if access is not None and access.authfile else ())
 
     def _ask(self, source: Source, found: str) -> _Done:
-        """What the registry has; where it cannot be reached and nobody insists, what is here."""
+        """The image that the registry has; with the policy auto and no answer, the one on this node."""
         try:
             return self._unpack_remote(source, is_there=bool(found) and self.policy == "auto")
         except (NetworkFailed, RateLimited) as problem:
             if not found or self.policy != "auto":
                 raise
-            self.workplace.progress.warn(f"{problem.message}; using {self.reference.redacted} as it is on this node")
+            self.workplace.progress.warn(f"{problem.message}; using the {self.reference.redacted} that is on this node")
             return _Done(Path(found), Path(found).parent.name, False, is_unanswered=True)
 
     def _remember(self, machine: str, done: _Done, *, is_there: bool) -> None:
@@ -147,7 +146,7 @@ class _Unpacker:
         try:
             self.node.remember(self.text, machine, done.identity, answer)
         except FileProblem:
-            if not is_there:  # else it is asked again the next time, which is no reason to fail
+            if not is_there:  # else the next start asks again, which is no reason to fail
                 raise
 
     def _make(self, identity: str, source: str, build: Build) -> _Done:
@@ -161,7 +160,7 @@ class _Unpacker:
             root, is_new = self.node.make(identity, source, build, force=force)
         return _Done(root, identity, is_new)
 
-    # -- files of this machine
+    # -- files of this host
 
     def _unpack_file(self, path: Path) -> _Done:
         from kedge.ops.sources.content_digest import hash_content, identify_settled
@@ -183,7 +182,7 @@ class _Unpacker:
             done = self._unpack_squashfs(image, identity, image.path)
         except NoSpace:
             with contextlib.suppress(KedgeError):
-                self.node.remember_content(image, identity)  # whoever asks next is told so without a hash
+                self.node.remember_content(image, identity)  # the next start fails without hashing the file again
             raise
         self.node.remember_content(image, identity)
         return done
@@ -191,7 +190,7 @@ class _Unpacker:
     def _unpack_squashfs(self, image: ImageFile, identity: str, source: str) -> _Done:
         """Straight from the file system in a file to the directory."""
         from kedge.formats.squashfs.reader import SquashReader
-        from kedge.layers.unsquash import TreeExtractor, measure_tree
+        from kedge.layers.unpack_squashfs import TreeExtractor, measure_tree
 
         _require_squashfs(image, source)
 
@@ -215,11 +214,11 @@ class _Unpacker:
             return self._make(identity, source, build)
         except KedgeError as problem:
             _require_unchanged(image)
-            problem.context.setdefault("image", source)  # what is damaged is said; here is where
+            problem.context.setdefault("image", source)  # the problem names the damage, this names the image
             raise
 
     def _unpack_local(self) -> _Done:
-        """An archive, a layout, a daemon's image, or programs of this machine."""
+        """An archive, a layout, an engine's image, or programs of this host."""
         from kedge.ops.sources.image_source import LayeredImage
         from kedge.ops.sources.open_local import open_local_image
 
@@ -242,7 +241,7 @@ class _Unpacker:
     def _name_layers(self, digest: str) -> str:
         return f"oci-{digest}-{_FORMAT}"
 
-    # -- images of other machines
+    # -- remote images
 
     def _unpack_remote(self, source: Source, *, is_there: bool) -> _Done:
         from kedge.ops.sources.resolve import resolve
@@ -308,8 +307,8 @@ class _Unpacker:
 
     def _refuse_fetching(self) -> ImageNotFound:
         return ImageNotFound(
-            f"{self.reference.redacted} is neither on this node nor in the store, and '--pull never' forbids fetching",
-            hint=f"fetch it where there is a network: kedge pull {self.reference.redacted}",
+            f"{self.reference.redacted} is neither on this node nor in the cache, and --pull never forbids to fetch it",
+            hint=f"fetch it on a host with internet access: kedge pull {self.reference.redacted}",
         )
 
     def _require_room(self, store: Store, missing: int) -> None:
@@ -326,21 +325,19 @@ class _Unpacker:
 def _require_squashfs(image: ImageFile, source: str) -> None:
     if image.file_system != "squashfs":
         raise UnsupportedFormat(
-            f"{source} holds an {image.file_system} file system, which is mounted, not unpacked",
-            hint="run it with --root-from kernel as root, or where fuse2fs is installed",
+            f"cannot unpack {source}: it holds an {image.file_system} file system, which kedge can only mount",
+            hint="run it on a host with fuse2fs, or as root with --root-from kernel",
         )
 
 
 def _require_unchanged(image: ImageFile) -> None:
-    """Raise where another file has taken the image's place, or somebody has written to it, since it was identified."""
+    """Raise if the file was replaced or written to since it was identified."""
     if identify(image.path).state != image.state:
-        raise FileProblem(
-            f"{image.path} was changed while it was unpacked", hint="try again when nobody writes to it any more"
-        )
+        raise FileProblem(f"{image.path} changed while kedge unpacked it", hint="try again when nothing writes to it")
 
 
 class _LateBar:
-    """A task that begins with its first news: a bar has a thread, and processes are best forked before there is one."""
+    """A task that begins with its first progress: a bar has a thread, and forks come before threads."""
 
     def __init__(self, progress: Progress, label: str, total: int) -> None:
         self._progress = progress
@@ -349,13 +346,13 @@ class _LateBar:
         self._task: Task | None = None
 
     def advance(self, amount: int) -> None:
-        """Add to what is done."""
+        """Add to the progress."""
         if self._task is None:
             self._task = self._progress.task(self._label, self._total)
         self._task.advance(amount)
 
     def finish(self) -> None:
-        """The piece is complete."""
+        """End the task, if it began."""
         if self._task is not None:
             self._task.finish()
 
@@ -366,9 +363,9 @@ def _pack_section(config: ImageConfig) -> bytes:
 
 
 def _write_tree(root: Path, image: ImageSource) -> int:
-    """The image's files as a directory; about how much room they take."""
+    """Write the image's files into a directory; returns about how much room they take."""
     from kedge.layers.sandbox import SandboxSink
-    from kedge.layers.unsquash import make_usable, measure_tree
+    from kedge.layers.unpack_squashfs import make_usable, measure_tree
     from kedge.ops.images.write_image import fill_decorated
 
     with SandboxSink(root) as sink:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes an opened image in any form: SIF, bare SquashFS, sandbox directory, OCI layout, OCI or docker archive.
+"""Writes an opened image in any format: SIF, bare SquashFS, sandbox directory, OCI layout, OCI or docker archive.
 
-Whatever the form, the target appears whole or not at all.
+The target appears whole or not at all.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from kedge.formats.oci.writer import convert_to_oci, write_docker_archive, write
 from kedge.formats.sif.layout import DataType, SifDescriptor
 from kedge.formats.sif.writer import SifBuilder
 from kedge.formats.singularityd import ConversionRecord, decorate, describe
-from kedge.formats.singularityd.inspect import keep_own_parts
+from kedge.formats.singularityd.inspect_report import keep_own_parts
 from kedge.formats.squashfs.view import SquashView
 from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
 from kedge.layers.sandbox import SandboxSink
-from kedge.model.form import Form
+from kedge.model.image_format import ImageFormat
 from kedge.model.manifest import ImageConfig
 from kedge.model.progress import Progress, Silent
 from kedge.model.tree import ContentSink, Node, NodeKind, walk
@@ -30,7 +30,7 @@ from kedge.ops.sources.image_source import ImageSource, PackedTree, TreeImage
 from kedge.posix.files import atomic_output, copy_range
 
 _BLOCK = 4096
-_FILE_MODES = {Form.SIF: 0o755}  # a SIF is executable: its first line starts it
+_FILE_MODES = {ImageFormat.SIF: 0o755}  # a SIF is executable: its first line starts it
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +63,13 @@ def choose_options(workplace: Workplace, *, force: bool = False, tag: str | None
     )
 
 
-def write_image(target: Path, form: Form, image: ImageSource, options: WriteOptions) -> None:
+def write_image(target: Path, form: ImageFormat, image: ImageSource, options: WriteOptions) -> None:
     """Write the image; refuses a target that exists unless `options.force`."""
-    if form is Form.SANDBOX:
+    if form is ImageFormat.SANDBOX:
         _write_sandbox(target, image, options)
-    elif form in (Form.SIF, Form.SQUASHFS):
+    elif form in (ImageFormat.SIF, ImageFormat.SQUASHFS):
         write: Callable[[BinaryIO, ImageSource, WriteOptions], object] = (
-            write_sif if form is Form.SIF else write_squashfs
+            write_sif if form is ImageFormat.SIF else write_squashfs
         )
         with atomic_output(target, mode=_FILE_MODES.get(form, 0o644), force=options.force) as file:
             write(file, image, options)
@@ -101,13 +101,13 @@ def write_sif(file: BinaryIO, image: ImageSource, options: WriteOptions) -> None
 def _read_own_parts(
     file: BinaryIO, partition: SifDescriptor, objects: ConversionRecord, progress: Progress
 ) -> bytes | None:
-    """The document of `inspect` with what only the files know, now that they are there."""
+    """The document of `inspect`, completed with what only the files tell."""
     file.flush()
     try:
         with SquashView(file, partition.offset, partition.size) as view:
             return keep_own_parts(objects.inspect_metadata, view, "the image")
     except CorruptImage as problem:
-        progress.warn(f"'inspect' will not show the image's help, test and apps: {problem.message}")
+        progress.warn(f"'kedge inspect' will not show the image's help, test and apps: {problem.message}")
         return None
 
 
@@ -163,20 +163,20 @@ def _open_to_owner(root: Node) -> None:
             node.mode |= 0o700 if node.mode & 0o111 else 0o600
 
 
-def _write_oci(target: Path, form: Form, image: ImageSource, options: WriteOptions) -> None:
+def _write_oci(target: Path, form: ImageFormat, image: ImageSource, options: WriteOptions) -> None:
     if options.fix_permissions:
         raise UsageError(
-            f"--fix-perms changes files, and {form} keeps an image's layers as they are",
-            hint="leave it out, or write a SIF or a sandbox",
+            f"--fix-perms does not work with --format {form}, which keeps the layers unchanged",
+            hint="leave --fix-perms out, or write a SIF or a sandbox",
         )
     making = LayerOptions(options.temporary_directory, options.threads, options.progress)
     with as_stored_image(image, options.tag, making) as stored:
-        if form is not Form.DOCKER_ARCHIVE and image.record.kind in ("docker-archive", "docker-daemon"):
+        if form is not ImageFormat.DOCKER_ARCHIVE and image.record.kind in ("docker-archive", "docker-daemon"):
             stored = convert_to_oci(stored)  # its manifest was made up here; a registry's own keeps its digest
-        if form is Form.OCI:
+        if form is ImageFormat.OCI:
             write_layout(target, [stored], force=options.force)
             return
-        write = write_oci_archive if form is Form.OCI_ARCHIVE else write_docker_archive
+        write = write_oci_archive if form is ImageFormat.OCI_ARCHIVE else write_docker_archive
         with atomic_output(target, force=options.force) as file:
             write(file, [stored])
 

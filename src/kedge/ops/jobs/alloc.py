@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Interactive jobs: an allocation with the user's terminal on it, in the container."""
+"""Interactive jobs: an allocation with the user's terminal, in the container."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import NoReturn
 from kedge.errors import ProgramMissing, SchedulerFailed, UsageError
 from kedge.frozen import frozen
 from kedge.model.job import Job, Parallel
-from kedge.ops.jobs.clusters import Cluster
-from kedge.ops.jobs.image import NOW, StagedImage, place_image, pull_image, read_architecture
-from kedge.ops.jobs.submit import doubt_image, find_kedge
+from kedge.ops.jobs.cluster import Cluster
+from kedge.ops.jobs.stage_image import NOW, StagedImage, place_image, pull_image, read_architecture
+from kedge.ops.jobs.submit import find_kedge, warn_of_image
 from kedge.posix.programs import find_program
 from kedge.posix.spawn import replace_process
 from kedge.schedulers.container_words import pyxis_options, uses_pyxis
@@ -25,7 +25,7 @@ _ANY_SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash; exec sh")
 
 @frozen
 class _Allocation:
-    """What will be run here, and what the user types on the node where the allocation takes no command."""
+    """The command to run on the login node, and what the user types on the compute node if it takes no command."""
 
     argv: tuple[str, ...]
     typed: tuple[str, ...]
@@ -43,14 +43,14 @@ def plan_allocation(
     *,
     has_terminal: bool = True,
 ) -> _Allocation:
-    """Decide everything; nothing is fetched or asked for yet."""
+    """Plan the allocation; nothing is pulled or requested yet."""
     if job.array or job.dependencies or job.parallel is not Parallel.SINGLE:
-        raise UsageError("arrays, dependencies and ranks are for batch jobs", hint="'kedge submit' takes them")
+        raise UsageError("kedge alloc takes no arrays, dependencies or ranks", hint="use kedge submit")
     image = place_image(job, cluster.site, settings, environ, folder)
     seen = [path for path in (folder, image.path if "://" not in image.path else "") if path]
     architecture = read_architecture(image, cluster.site)
     checked = check_request(job, cluster.site, interactive=True, environ=environ, paths=seen, architecture=architecture)
-    doubts = doubt_image(checked.job, cluster.site, image, settings, environ)
+    doubts = warn_of_image(checked.job, cluster.site, image, settings, environ)
     inside = _make_command(checked.job, cluster, image, folder)
     argv = cluster.backend.interactive_argv(checked.job, cluster.site, inside, has_terminal=has_terminal)
     takes_command = not inside or any(word == inside[-1] or inside[-1] in word for word in argv)
@@ -60,7 +60,7 @@ def plan_allocation(
 
 
 def run_allocation(plan: _Allocation, cluster: Cluster) -> NoReturn:
-    """Ask for it: the scheduler's command takes the place of this process, with its terminal and its signals."""
+    """Request it: the scheduler's command replaces this process and gets its terminal and signals."""
     cluster.require_configuration(os.environ)
     if plan.image.when == NOW:
         pull_image(plan.image)
@@ -71,18 +71,18 @@ def run_allocation(plan: _Allocation, cluster: Cluster) -> NoReturn:
     try:
         replace_process(path, plan.argv, os.environ)
     except OSError as problem:
-        raise SchedulerFailed(f"'{plan.argv[0]}' could not be started: {problem.strerror}") from problem
+        raise SchedulerFailed(f"cannot start '{plan.argv[0]}': {problem.strerror}") from problem
 
 
 def _make_command(job: Job, cluster: Cluster, image: StagedImage, folder: str) -> list[str]:
-    """What runs on the node: a shell or a command, in the container or beside it."""
-    # not with --env of the container, which takes commas for the end of a value
+    """The command for the node: a shell or a program, in the container or on the node itself."""
+    # not with --env of the container, which splits values at commas
     variables = [f"{name}={value}" for name, value in job.environment]
     words = ["env", *variables] if variables else []
     if not job.image:
         return [*words, *(job.command or [os.environ.get("SHELL") or "/bin/bash"])]
     directory = str(Path(folder, job.directory)) if job.directory else ""
-    if uses_pyxis(job, cluster.site):  # options of the srun that stands before the command
+    if uses_pyxis(job, cluster.site):  # options of the srun before the command
         return [*pyxis_options(job, cluster.site, directory or folder), *words, *(job.command or _ANY_SHELL)]
     words += [find_kedge(), "exec" if job.command else "shell"]
     if job.uses_gpus:
@@ -92,6 +92,6 @@ def _make_command(job: Job, cluster: Cluster, image: StagedImage, folder: str) -
     words += [word for bind in (*cluster.site.binds, *job.binds) for word in ("--bind", bind)]
     words += job.container_options
     words += ["--pwd", directory] if directory else []
-    # an image that may not be pulled here is pulled by the node, when the container starts
+    # the node pulls an image that this node must not pull, when the container starts
     source = image.reference if image.reference and image.when != NOW else image.path
     return [*words, source, *job.command]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What jobs wrote: finds the files, and follows them as they grow."""
+"""Finds the output files of jobs, and follows them as they grow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kedge.posix.files import explained
 _PIECE = 1 << 16
 _GLANCE = 0.3  # seconds
 _OFTEN, _SELDOM = 1.0, 5.0  # seconds between two questions to the scheduler
-_LINGER = 2.0  # seconds in which a file system still shows what a node wrote last
+_LINGER = 2.0  # seconds until a shared file system shows what a node wrote last
 
 
 @frozen
@@ -31,32 +31,33 @@ class LogFile:
 
 
 def find_logs(record: Record, index: int | None = None, *, errors: bool = False) -> list[LogFile]:
-    """The files of a job's tasks that exist: what the scripts said of themselves, else by the pattern."""
-    told = [each for each in record.read_endings() if index is None or each.index == index]
-    found = [LogFile(Path(each.error if errors else each.output), each.index) for each in told]
-    found = [each for each in found if each.path.is_file()]
+    """The existing output files of a job's tasks: as their scripts noted them, else by the pattern."""
+    endings = [ending for ending in record.read_endings() if index is None or ending.index == index]
+    noted = [LogFile(Path(ending.error if errors else ending.output), ending.index) for ending in endings]
+    existing = [log for log in noted if log.path.is_file()]
     pattern = (record.error or record.output) if errors else record.output
-    return found or [LogFile(path, index) for path in _match(pattern, record, index)]
+    return existing or [LogFile(path, index) for path in _match(pattern, record, index)]
 
 
 def require_logs(record: Record, index: int | None = None, *, errors: bool = False) -> list[LogFile]:
-    """The same, or an error that says where they will be."""
-    found = find_logs(record, index, errors=errors)
-    if found:
-        return found
+    """The same; raises an error that names the expected file if there is none."""
+    logs = find_logs(record, index, errors=errors)
+    if logs:
+        return logs
     pattern = record.output.replace("{index}", "INDEX") if index is None else record.output
     shown = fill_pattern(pattern, name=record.name, id=record.id or "ID", index=index)
     if index is not None and record.is_array and index not in JobArray.parse(str(record.job["array"])).indices:
-        raise JobNotFound(f"the job {record.id} has no task {index}", hint=f"its tasks are {record.job['array']}")
+        raise JobNotFound(f"job {record.id} has no task {index}", hint=f"its tasks are {record.job['array']}")
+    named = record.typed_id or record.key
     if shown == os.devnull:
         raise FileProblem(
-            f"the job {record.id or record.name} was told to write to {os.devnull}, which keeps nothing",
-            hint="leave out -o to keep its output the next time",
+            f"job {record.id or record.name} wrote its output to {os.devnull}, so it is lost",
+            hint="leave out -o next time to keep the output",
         )
     raise FileProblem(
-        f"the job {record.id or record.name} has written nothing yet",
+        f"job {record.id or record.name} has written no output yet",
         context={"file": shown},
-        hint=f"'kedge status {record.typed_id or record.key}' says whether it runs; 'kedge logs -f' waits for it",
+        hint=f"see its state: kedge status {named}; wait for output: kedge logs -f {named}",
     )
 
 
@@ -100,7 +101,7 @@ def follow_logs(
 def _read_on(path: Path, places: dict[Path, int]) -> Iterator[bytes]:
     with contextlib.suppress(OSError), path.open("rb") as file:
         if os.fstat(file.fileno()).st_size < places[path]:
-            places[path] = 0  # begun anew, as after a requeue
+            places[path] = 0  # written anew, as after a requeue
         file.seek(places[path])
         while piece := file.read(_PIECE):
             places[path] += len(piece)
@@ -108,12 +109,12 @@ def _read_on(path: Path, places: dict[Path, int]) -> Iterator[bytes]:
 
 
 def _find_tail(path: Path, lines: int) -> int:
-    """Where the last lines begin."""
+    """The offset at which the last lines begin."""
     with contextlib.suppress(OSError), path.open("rb") as file:
         place = file.seek(0, os.SEEK_END)
         if not lines:
             return place
-        place = max(place - 1, 0)  # the line break at the very end begins no line
+        place = max(place - 1, 0)  # the final line break begins no line
         while place > 0:
             begin = max(place - _PIECE, 0)
             file.seek(begin)
@@ -128,10 +129,10 @@ def _find_tail(path: Path, lines: int) -> int:
 
 
 def _match(pattern: str, record: Record, index: int | None) -> list[Path]:
-    """The files that the pattern names; all tasks' of an array where none is named."""
+    """The files that match the pattern; of all tasks if no index is given."""
     if "{index}" not in pattern or index is not None or not record.is_array:
         indices: list[int | None] = [index]
     else:
         indices = list(JobArray.parse(str(record.job["array"])).indices)
-    names = [fill_pattern(pattern, name=record.name, id=record.id, index=each) for each in indices]
+    names = [fill_pattern(pattern, name=record.name, id=record.id, index=task) for task in indices]
     return [Path(name) for name in names if Path(name).is_file()]

@@ -14,7 +14,7 @@ from kedge.batchscript.convert import Conversion, convert_script
 from kedge.batchscript.findings import ScriptFinding, Severity
 from kedge.batchscript.reader import read_script
 from kedge.batchscript.rules import check_script, know_nothing
-from kedge.batchscript.script import TITLES, BatchScript
+from kedge.batchscript.script import BatchScript
 from kedge.batchscript.site_guess import guess_site
 from kedge.errors import FileProblem, KedgeError, UsageError
 from kedge.frozen import replace
@@ -22,12 +22,13 @@ from kedge.model.job import Job
 from kedge.model.site import Site
 from kedge.ops.setup.site import detect_here, look_around
 from kedge.posix.files import atomic_output, explained, refuse_existing
+from kedge.schedulers.choose import SCHEDULERS, find_facts
 from kedge.settings import Settings
 from kedge.sites.detect import detect_site
 from kedge.sites.profile import find_folders, list_signs, list_sites, load_site
 
 _MOST_BYTES = 1 << 20  # far more than any script that people write has
-TARGETS = ("toml", "slurm", "gridengine", "pbs", "local")
+TARGETS = ("toml", *SCHEDULERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ def convert_file(
         return ConvertedScript(name, target, site, _write_description(conversion.job, site), conversion, ())
     if site is not None and site.scheduler != target:
         raise UsageError(
-            f"{site.name} has {TITLES.get(site.scheduler, site.scheduler)}, not {TITLES.get(target, target)}",
+            f"{site.name} has {find_facts(site.scheduler).title}, not {find_facts(target).title}",
             hint=f"give --to {site.scheduler}, or another site",
         )
     site = site or load_site("local" if target == "local" else f"generic-{target}", folders)

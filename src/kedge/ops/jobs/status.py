@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What became of jobs: one question to the scheduler, and one to its accounts for those it forgot."""
+"""The state of jobs: kedge asks the scheduler once, then its accounting for jobs it no longer lists."""
 
 from __future__ import annotations
 
@@ -7,28 +7,32 @@ import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from kedge.errors import FileProblem, JobNotFound, SchedulerFailed
 from kedge.frozen import frozen, replace
 from kedge.jobs.records import Record
 from kedge.model.job import JobArray
 from kedge.model.job_state import JobStatus, State
-from kedge.ops.jobs.clusters import Cluster
-from kedge.ops.jobs.endings import (
+from kedge.ops.jobs.cluster import Cluster
+from kedge.ops.jobs.merge_status import (
     count_tasks,
-    find_told_alone,
+    find_ended,
     indices_of,
     is_settled,
     lacks_tasks,
     make_status,
     merge,
 )
-from kedge.ops.jobs.submit import recover_id
+from kedge.ops.jobs.submit import recover_id, recover_ids
 from kedge.schedulers.array_numbers import can_renumber, restore_indices
 
-BEING_CANCELLED = "you cancelled it, and the scheduler is ending it"
-_RECENT = 86400.0  # seconds; what ended before is shown with --all only
-_CLOSE_AT_ONCE = 200  # records whose last word is written down in one survey: the rest can wait
+if TYPE_CHECKING:
+    from kedge.ops.jobs.find_job import FoundJob  # lists of jobs need no search
+
+BEING_CANCELLED = "you cancelled it; the scheduler is ending it"
+_RECENT = 86400.0  # seconds; jobs that ended before are listed with --all only
+_CLOSE_AT_ONCE = 200  # records that one survey closes; the others can wait
 
 
 @frozen
@@ -40,22 +44,22 @@ class JobView:
 
 
 def survey(cluster: Cluster, *, everything: bool = False) -> list[JobView]:
-    """All jobs of the user: those the scheduler knows, and ours that it forgot; newest first."""
+    """All jobs of the user, newest first: those the scheduler lists, and those of kedge that it forgot."""
     listed = _group(_list_jobs(cluster))
     recover_ids(cluster)
     ours = cluster.records.list_ids(cluster.site.name)
     ended = cluster.records.list_ended(cluster.site.name, 0.0 if everything else time.time() - _RECENT)
     listed = _restore_listed(cluster, listed, {**ended, **ours})
-    views = [JobView(each, ours.get(id, ended.get(id, ""))) for id, each_of in listed.items() for each in each_of]
+    views = [JobView(status, ours.get(id, ended.get(id, ""))) for id, tasks in listed.items() for status in tasks]
     partly = _find_partly_listed(cluster, listed, ours)
     views = [_view_cancelling(cluster, view) for view in views if view.status.id not in partly]
     forgotten = _read_records(cluster, {id: key for id, key in ours.items() if id not in listed})
     over = _read_records(cluster, {id: key for id, key in ended.items() if id not in listed})
     finals = [(record, record.read_final()) for record in over]
-    forgotten += [record for record, final in finals if not final]  # they began once more
+    forgotten += [record for record, final in finals if not final]  # they were started again
     for record, statuses in _resolve_forgotten(cluster, [*forgotten, *partly.values()], listed):
-        views += [JobView(each, record.key) for each in statuses]
-    views += [JobView(each, record.key) for record, final in finals for each in final]
+        views += [JobView(status, record.key) for status in statuses]
+    views += [JobView(status, record.key) for record, final in finals for status in final]
     _close_listed(cluster, listed, ours)
     views.sort(key=lambda view: view.status.index or 0)
     return sorted(views, key=lambda view: (view.status.submitted or 0.0, view.status.id), reverse=True)
@@ -64,12 +68,28 @@ def survey(cluster: Cluster, *, everything: bool = False) -> list[JobView]:
 def _view_cancelling(cluster: Cluster, view: JobView) -> JobView:
     if not view.key or view.status.state.is_over or not cluster.records.has_cancelled(view.key):
         return view
-    found = _read_records(cluster, {view.status.id: view.key})
-    return replace(view, status=_note_cancelling(found[0], view.status)) if found else view
+    records = _read_records(cluster, {view.status.id: view.key})
+    return replace(view, status=_note_cancelling(records[0], view.status)) if records else view
+
+
+def read_status(cluster: Cluster, job: FoundJob) -> list[JobStatus]:
+    """The status of every task of a job, or of the one task that the user named."""
+    return choose_tasks(job, look_up(cluster, job.record) if job.record else look_up_foreign(cluster, job.id))
+
+
+def choose_tasks(job: FoundJob, statuses: list[JobStatus]) -> list[JobStatus]:
+    """Of all tasks those that the user named."""
+    if job.index is None:
+        return statuses
+    chosen = [status for status in statuses if status.index == job.index]
+    pending = [status for status in statuses if status.pending_indices]
+    if not chosen and not pending:
+        raise JobNotFound(f"job {job.id} has no task {job.index}", hint=f"list its tasks: kedge status {job.typed_id}")
+    return chosen or pending
 
 
 def look_up(cluster: Cluster, record: Record) -> list[JobStatus]:
-    """What is known about one job of ours."""
+    """The status of every task of a job that kedge submitted."""
     final = record.read_final()
     if final:
         return final
@@ -81,79 +101,79 @@ def look_up(cluster: Cluster, record: Record) -> list[JobStatus]:
     try:
         listed = _restore(record, _look_closely(cluster, record.id))
     except SchedulerFailed:
-        told = find_told_alone(record)
-        if len(told) < count_tasks(record):
+        ended = find_ended(record)
+        if len(ended) < count_tasks(record):
             raise
-        return told
+        return ended
     if not listed or lacks_tasks(record, listed):
         return _resolve_forgotten(cluster, [record], {record.id: listed})[0][1]
-    found = merge(record, listed)
-    if is_settled(record, found):
-        cluster.records.close(record, found)
-    return [_note_cancelling(record, each) for each in found]
+    statuses = merge(record, listed)
+    if is_settled(record, statuses):
+        cluster.records.close(record, statuses)
+    return [_note_cancelling(record, status) for status in statuses]
 
 
 def _note_cancelling(record: Record, status: JobStatus) -> JobStatus:
-    """A job that its user cancelled is on its way out, though the scheduler still lists it for some seconds."""
+    """Show a cancelled job as ending, though the scheduler may list it for some more seconds."""
     if status.state.is_over or not record.was_cancelled(status.index):
         return status
     return replace(status, state=State.COMPLETING, reason=BEING_CANCELLED)
 
 
 def look_up_many(cluster: Cluster, records: Sequence[Record]) -> dict[str, list[JobStatus]]:
-    """What is known about several jobs of ours, by the keys of their records: one question for all that go on.
+    """The status of several jobs of kedge, by the keys of their records; one question for all that have not ended.
 
-    Those that are over are looked at more closely, and those that the scheduler forgot in its accounts, all at once.
+    Ended jobs are asked about one by one; accounting is asked once for all that the scheduler forgot.
     """
     try:
         listed = _group(_list_jobs(cluster))
-    except SchedulerFailed:  # scripts may tell it all the same
+    except SchedulerFailed:  # the scripts may have written it
         return {record.key: look_up(cluster, record) for record in records}
-    found, forgotten = {}, []
+    known, forgotten = {}, []
     for record in records:
-        told = _restore(record, listed.get(record.id, []))
-        if told and not lacks_tasks(record, told) and not all(each.state.is_over for each in told):
-            found[record.key] = merge(record, told)
-        elif record.id and not told and not record.read_final():
+        tasks = _restore(record, listed.get(record.id, []))
+        if tasks and not lacks_tasks(record, tasks) and not all(task.state.is_over for task in tasks):
+            known[record.key] = merge(record, tasks)
+        elif record.id and not tasks and not record.read_final():
             forgotten.append(record)
         else:
-            found[record.key] = look_up(cluster, record)
-    return found | {record.key: statuses for record, statuses in _resolve_forgotten(cluster, forgotten)}
+            known[record.key] = look_up(cluster, record)
+    return known | {record.key: statuses for record, statuses in _resolve_forgotten(cluster, forgotten)}
 
 
 def look_up_foreign(cluster: Cluster, id: str) -> list[JobStatus]:
-    """What is known about a job that was not submitted with kedge."""
-    found = _look_closely(cluster, id)
-    if not found:
-        found = _ask_history(cluster, [id], time.time() - 30 * _RECENT).get(id, [])
-    if not found:
+    """The status of a job that was not submitted with kedge."""
+    statuses = _look_closely(cluster, id)
+    if not statuses:
+        statuses = _ask_history(cluster, [id], time.time() - 30 * _RECENT).get(id, [])
+    if not statuses:
         raise JobNotFound(
-            f"neither kedge's records nor {cluster.backend.name} know a job '{id}'",
-            hint="'kedge jobs --all' lists what there is; another cluster is chosen with --site",
+            f"job '{id}' not found, neither in kedge's records nor by {cluster.backend.name}",
+            hint="list your jobs: kedge jobs --all; for another cluster add --site",
         )
-    return found
+    return statuses
 
 
 def _resolve_forgotten(
     cluster: Cluster, records: Sequence[Record], listed: Mapping[str, list[JobStatus]] | None = None
 ) -> list[tuple[Record, list[JobStatus]]]:
-    """What became of jobs that the scheduler no longer lists: from its accounts, else from what their scripts wrote.
+    """The status of jobs that the scheduler no longer lists: from accounting, else from what their scripts wrote.
 
-    `listed` are the tasks it still lists of arrays of which it forgot others.
+    `listed` has the tasks that it still lists, of arrays of which it forgot others.
     """
     if not records:
         return []
-    since = min(record.submitted for record in records) - 3600  # clocks of two machines differ
-    told = _ask_history(cluster, [record.id for record in records], since)
+    since = min(record.submitted for record in records) - 3600  # clocks of two hosts differ
+    accounted = _ask_history(cluster, [record.id for record in records], since)
     resolved = []
     for record in records:
-        known = {each.shown_id: each for each in _restore(record, told.get(record.id, []))}
-        if listed and record.id in listed:  # the queue knows better than accounts which tasks wait, or wait again
-            there = {index for each in listed[record.id] for index in indices_of(each)}
+        known = {task.shown_id: task for task in _restore(record, accounted.get(record.id, []))}
+        if listed and record.id in listed:  # the queue knows better than accounting which tasks are pending again
+            queued = {index for task in listed[record.id] for index in indices_of(task)}
             known = {
-                shown: each for shown, each in known.items() if not each.pending_indices and each.index not in there
+                shown: task for shown, task in known.items() if not task.pending_indices and task.index not in queued
             }
-            known |= {each.shown_id: each for each in listed[record.id]}
+            known |= {task.shown_id: task for task in listed[record.id]}
         statuses = merge(record, list(known.values()))
         if is_settled(record, statuses):
             cluster.records.close(record, statuses)
@@ -162,28 +182,18 @@ def _resolve_forgotten(
 
 
 def forget_old(cluster: Cluster, days: float) -> int:
-    """Remove the records of jobs that ended more than so many days ago; returns how many."""
+    """Remove the records of jobs that ended more than `days` ago; returns how many."""
     recent = cluster.records.list_ended(cluster.site.name, time.time() - days * 86400)
     old = {id: key for id, key in cluster.records.list_ended(cluster.site.name).items() if id not in recent}
-    gone = _read_records(cluster, old)
-    for key in cluster.records.list_new():  # never submitted, as nobody found an id
+    removed = _read_records(cluster, old)
+    for key in cluster.records.list_new():  # never submitted: no id was found
         with contextlib.suppress(FileProblem):
             record = cluster.records.read(key, "")
-            gone += (
-                [record] if record.site == cluster.site.name and record.submitted < time.time() - days * 86400 else []
-            )
-    for record in gone:
+            if record.site == cluster.site.name and record.submitted < time.time() - days * 86400:
+                removed.append(record)
+    for record in removed:
         cluster.records.forget(record)
-    return len(gone)
-
-
-def recover_ids(cluster: Cluster) -> None:
-    """Give back their ids to jobs whose kedge was killed while it submitted them."""
-    for key in cluster.records.list_new():
-        with contextlib.suppress(FileProblem):
-            record = cluster.records.read(key, "")
-            if record.site == cluster.site.name:
-                recover_id(record, cluster)
+    return len(removed)
 
 
 def _list_jobs(cluster: Cluster) -> list[JobStatus]:
@@ -197,9 +207,9 @@ def _ask_detail(cluster: Cluster, id: str) -> list[JobStatus]:
 
 
 def _look_closely(cluster: Cluster, id: str) -> list[JobStatus]:
-    """What the scheduler says of one job; where its closer look shows no state, that is in the list."""
+    """What the scheduler says of one job; if its details have no state, with the state from the list."""
     detail = _ask_detail(cluster, id)
-    if detail and all(each.raw for each in detail):
+    if detail and all(status.raw for status in detail):
         return detail
     listed = _group(_list_jobs(cluster)).get(id, [])
     if not detail:
@@ -207,18 +217,18 @@ def _look_closely(cluster: Cluster, id: str) -> list[JobStatus]:
     more = detail[0]
     return [
         replace(
-            each,
-            reason=each.reason or more.reason,
-            submitted=each.submitted or more.submitted,
-            time_limit=each.time_limit or more.time_limit,
-            details=(*each.details, *more.details),
+            status,
+            reason=status.reason or more.reason,
+            submitted=status.submitted or more.submitted,
+            time_limit=status.time_limit or more.time_limit,
+            details=(*status.details, *more.details),
         )
-        for each in listed
+        for status in listed
     ]
 
 
 def _restore(record: Record, statuses: Sequence[JobStatus]) -> list[JobStatus]:
-    """With the indices of the user's, where the scheduler has to count in its own way."""
+    """The statuses with the user's array indices, if the scheduler numbers tasks its own way."""
     if not record.is_array or not can_renumber(record.scheduler):
         return list(statuses)
     return restore_indices(record.scheduler, JobArray.parse(str(record.job["array"])), statuses)
@@ -234,7 +244,7 @@ def _restore_listed(
 
 
 def _has_tasks(statuses: Sequence[JobStatus]) -> bool:
-    return any(each.index is not None or each.pending_indices for each in statuses)
+    return any(status.index is not None or status.pending_indices for status in statuses)
 
 
 def _ask_history(cluster: Cluster, ids: Sequence[str], since: float) -> Mapping[str, list[JobStatus]]:
@@ -245,30 +255,30 @@ def _ask_history(cluster: Cluster, ids: Sequence[str], since: float) -> Mapping[
 
 def _group(statuses: Iterable[JobStatus]) -> dict[str, list[JobStatus]]:
     groups: dict[str, list[JobStatus]] = defaultdict(list)
-    for each in statuses:
-        groups[each.id].append(each)
+    for status in statuses:
+        groups[status.id].append(status)
     return dict(groups)
 
 
 def _read_records(cluster: Cluster, keys: Mapping[str, str]) -> list[Record]:
-    found = []
+    records = []
     for id, key in keys.items():
-        with contextlib.suppress(FileProblem):  # removed meanwhile, or damaged: 'kedge status' says it
-            found.append(cluster.records.read(key, id))
-    return found
+        with contextlib.suppress(FileProblem):  # removed meanwhile, or damaged: 'kedge status' reports it
+            records.append(cluster.records.read(key, id))
+    return records
 
 
 def _find_partly_listed(
     cluster: Cluster, listed: Mapping[str, list[JobStatus]], ours: Mapping[str, str]
 ) -> dict[str, Record]:
-    """Arrays of ours of which the scheduler forgot some tasks while others are there."""
+    """Arrays of kedge of which the scheduler lists some tasks and forgot others."""
     arrays = {id: ours[id] for id, tasks in listed.items() if id in ours and _has_tasks(tasks)}
-    return {each.id: each for each in _read_records(cluster, arrays) if lacks_tasks(each, listed[each.id])}
+    return {record.id: record for record in _read_records(cluster, arrays) if lacks_tasks(record, listed[record.id])}
 
 
 def _close_listed(cluster: Cluster, listed: Mapping[str, list[JobStatus]], ours: Mapping[str, str]) -> None:
-    """Write down last words while the scheduler still remembers them."""
-    over = [id for id in ours if id in listed and all(each.state.is_final for each in listed[id])]
+    """Write down final states while the scheduler still remembers them."""
+    over = [id for id in ours if id in listed and all(status.state.is_final for status in listed[id])]
     for record in _read_records(cluster, {id: ours[id] for id in over[:_CLOSE_AT_ONCE]}):
         if not lacks_tasks(record, listed[record.id]):
             cluster.records.close(record, merge(record, listed[record.id]))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Submit: from a job's description to a script in the scheduler's queue, with a record that nothing can lose."""
+"""Submits a job: plans it, writes its script and record, hands it to the scheduler, notes its id."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Mapping
@@ -23,20 +24,21 @@ from kedge.jobs.records import Draft, Record
 from kedge.model.job import Dependency, Job
 from kedge.model.output_pattern import fill_pattern
 from kedge.model.site import Site
-from kedge.ops.jobs.clusters import Cluster
-from kedge.ops.jobs.image import NOW, StagedImage, place_image, pull_image, read_architecture
+from kedge.ops.jobs.cluster import Cluster
+from kedge.ops.jobs.stage_image import NOW, StagedImage, place_image, pull_image, read_architecture
 from kedge.posix.files import require_writable
-from kedge.posix.private import read_own_file
+from kedge.posix.private_files import read_own_file
 from kedge.posix.process import run_into_files
 from kedge.posix.programs import find_program
 from kedge.schedulers.backend import ScriptContext
+from kedge.schedulers.choose import list_facts
 from kedge.settings import Settings
 from kedge.sites.checks import check_request
 from kedge.sites.rules import find_hidden_root
 
 _DEFAULT_OUTPUT = "{name}-{id}.out"
 _ANSWER_LIMIT = 1 << 20  # bytes of what a submit command prints
-_LOADER = ("LD_", "PYTHON")  # what the loader and kedge's own Python read
+_LOADER = ("LD_", "PYTHON")  # variables of the loader and of kedge's own Python
 _DEFAULT_ARRAY_OUTPUT = "{name}-{id}_{index}.out"
 
 
@@ -51,19 +53,19 @@ class SubmitPlan:
     image: StagedImage
     script: str
     argv: tuple[str, ...]
-    warnings: tuple[str, ...]  # something is likely to go wrong
-    notes: tuple[str, ...]  # something comes without asking
+    warnings: tuple[str, ...]  # likely problems
+    notes: tuple[str, ...]  # what the site adds unasked
 
 
 @frozen
 class Submitted:
-    """A job that is in the queue."""
+    """A submitted job."""
 
     record: Record
     argv: tuple[str, ...]
 
     def as_dict(self) -> dict[str, object]:
-        """What `--json` prints."""
+        """The submission as `--json` prints it."""
         record = self.record
         return {
             "id": record.id,
@@ -78,7 +80,7 @@ class Submitted:
 
 
 def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping[str, str], folder: str) -> SubmitPlan:
-    """Decide everything: tags are looked up, nothing is pulled or submitted. `folder` is where relative names begin."""
+    """Plan everything: look up tags, pull and submit nothing. Relative paths begin in `folder`."""
     directory = str(Path(folder, job.directory)) if job.directory else folder
     if not Path(directory).is_dir():
         raise FileProblem(f"the working directory {directory} does not exist", context={"path": directory})
@@ -91,9 +93,9 @@ def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping
     seen = [path for path in (directory, image.path if "://" not in image.path else "", str(output)) if path]
     architecture = read_architecture(image, cluster.site)
     checked = check_request(job, cluster.site, environ=environ, paths=seen, architecture=architecture)
-    ready = replace(checked.job, dependencies=tuple(_resolve(each, cluster) for each in job.dependencies))
+    ready = replace(checked.job, dependencies=tuple(_resolve(awaited, cluster) for awaited in job.dependencies))
     pinned = _pin(ready, image, cluster.site, settings, environ)
-    doubts = doubt_image(ready, cluster.site, image if pinned.image.reference else pinned.image, settings, environ)
+    doubts = warn_of_image(ready, cluster.site, image if pinned.image.reference else pinned.image, settings, environ)
     ready, image = pinned.job, pinned.image
     key, record = cluster.records.place()
     kedge = find_kedge()
@@ -118,7 +120,7 @@ def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping
 
 @frozen
 class _Pinned:
-    """The job with its image as it is now, and where that lies."""
+    """The job with its image pinned to a digest, and where that image is."""
 
     job: Job
     image: StagedImage
@@ -126,10 +128,10 @@ class _Pinned:
 
 
 def _pin(job: Job, image: StagedImage, site: Site, settings: Settings, environ: Mapping[str, str]) -> _Pinned:
-    """Let a tag mean what it means now."""
+    """Replace a tag by the digest it has now."""
     if not job.image or (not image.reference and "://" not in image.path):
         return _Pinned(job, image)
-    from kedge.ops.jobs.pin import pin_image  # late: most jobs name a file
+    from kedge.ops.jobs.image_digest import pin_image  # late: most jobs name a file
 
     queue = site.find_queue(job.queue)
     pin = pin_image(job.image, image, settings, queue.arch if queue else "")
@@ -141,22 +143,22 @@ def _pin(job: Job, image: StagedImage, site: Site, settings: Settings, environ: 
     return _Pinned(job, place_image(job, site, settings, environ, ""), pin.warnings)
 
 
-def doubt_image(
+def warn_of_image(
     job: Job, site: Site, image: StagedImage, settings: Settings, environ: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """What speaks against the image on the GPUs of the queue; WillNotRun where that is certain."""
+    """Warnings about the image on the GPUs of the queue; raises WillNotRun if it cannot work."""
     queue = site.find_queue(job.queue)
     has_unseen = job.nv is None and not job.wants_gpus and queue is not None and queue.gives_gpus_unasked
     if not job.uses_gpus and not has_unseen:
         return ()
-    from kedge.ops.jobs.preflight import check_image, warn_unseen_gpus  # late: other jobs need none of it
+    from kedge.ops.jobs.check_image import check_image, warn_unseen_gpus  # late: other jobs need none of it
 
     check = warn_unseen_gpus if has_unseen else check_image
     return check(job, site, image, settings, environ)
 
 
 def _find_inside_only(job: Job) -> tuple[str, ...]:
-    """Variables of the job that would change programs of the node, kedge and srun among them."""
+    """Variables of the job that would also affect programs of the node, such as kedge and srun."""
     if not job.image or not job.environment:
         return ()
     from kedge.runtime.environment.env_requests import NEVER_PASSED  # late: most jobs set no variables
@@ -167,28 +169,28 @@ def _find_inside_only(job: Job) -> tuple[str, ...]:
 
 
 def _require_seen(kedge: str, site: Site, environ: Mapping[str, str]) -> None:
-    """Jobs start containers with this very kedge, so compute nodes have to see it."""
+    """Refuse if compute nodes do not see this kedge, which jobs use to start containers."""
     if find_hidden_root(kedge, site, environ) is not None:
         raise RequestRefused(
-            f"compute nodes of {site.name} do not see {kedge}, which jobs start",
+            f"compute nodes of {site.name} do not see {kedge}, which jobs need",
             context={"site": site.name, "path": kedge},
-            hint=f"install kedge on {site.scratch or 'a file system that they see'} too, and submit with that one",
+            hint=f"install kedge on {site.scratch or 'a file system that they see'} and submit with that one",
         )
 
 
 def _find_output_folder(pattern: str, name: str) -> Path:
-    """The directory of a file of output, which has to be there before the job is: schedulers make none."""
+    """The directory of an output file; it must exist before the job starts, as schedulers create none."""
     folder = str(Path(pattern).parent)
     if "{id}" in folder or "{index}" in folder:
         raise InvalidJob(
-            f"the output '{pattern}' is in a directory named after the job's id, and schedulers make no directories",
-            hint="put {id} and {index} into the name of the file: logs/{name}-{id}.out",
+            f"the directory of the output '{pattern}' contains the job's id: schedulers create no directories",
+            hint="use {id} and {index} in the file name only: logs/{name}-{id}.out",
         )
     return Path(fill_pattern(folder, name=name, id="", index=None))
 
 
 def submit(plan: SubmitPlan) -> Submitted:
-    """Do what was planned: pull, write the record, hand the script to the scheduler, note its id."""
+    """Carry out the plan: pull, write the record, hand the script to the scheduler, note the id."""
     if plan.image.when == NOW:
         queue = plan.cluster.site.find_queue(plan.job.queue)
         pull_image(plan.image, queue.arch if queue else "")
@@ -212,30 +214,30 @@ def submit(plan: SubmitPlan) -> Submitted:
         cluster.records.forget(record)
         raise cluster.explain_missing(plan.argv[0], problem) from None
     except KedgeError:
-        cluster.records.forget(record)  # it did not begin: nothing is in the queue
+        cluster.records.forget(record)  # the command did not start: nothing is in the queue
         raise
-    found = recover_id(record, cluster)  # a submit command can fail after the scheduler took the job
-    if found is not None:
-        return Submitted(found, plan.argv)
+    named = recover_id(record, cluster)  # a submit command can fail after the scheduler took the job
+    if named is not None:
+        return Submitted(named, plan.argv)
     if done.status:
         cluster.records.forget(record)
         refusal = cluster.explain_failure(done)
         refusal.context |= {"command": f"{plan.argv[0]}, with the script that --dry-run prints"}  # this one is gone
         raise refusal
     raise SchedulerFailed(
-        f"{plan.argv[0]} said nothing that looks like a job's id: {done.text.strip()[-200:]!r}",
+        f"{plan.argv[0]} printed no job id: {done.text.strip()[-200:]!r}",
         context={"record": str(record.folder)},
-        hint="the job may be in the queue all the same; 'kedge jobs' lists what is there",
+        hint="the job may be in the queue nevertheless; list your jobs: kedge jobs",
     )
 
 
 def show_output(record: Record) -> str:
-    """The file that takes its output, with INDEX in it for an array's tasks."""
+    """The output file, with INDEX in it for the tasks of an array."""
     return fill_pattern(record.output.replace("{index}", "INDEX"), name=record.name, id=record.id, index=None)
 
 
 def recover_id(record: Record, cluster: Cluster) -> Record | None:
-    """The id of a submission whose kedge was killed before it could note it; None: there is none to be found."""
+    """Note the id of a submission whose kedge was killed before it could; None if there is no id."""
     try:
         text = read_own_file(record.folder / "submit.out", _ANSWER_LIMIT).decode(errors="replace")
         return cluster.records.name_id(record, cluster.backend.parse_submit(text))
@@ -243,38 +245,48 @@ def recover_id(record: Record, cluster: Cluster) -> Record | None:
         return None
 
 
+def recover_ids(cluster: Cluster) -> None:
+    """Read the ids of jobs whose kedge was killed while it submitted them."""
+    for key in cluster.records.list_new():
+        with contextlib.suppress(FileProblem):
+            record = cluster.records.read(key, "")
+            if record.site == cluster.site.name:
+                recover_id(record, cluster)
+
+
 def find_kedge() -> str:
-    """The path of the command, as scripts name it: beside this Python, where it was installed, else on the PATH."""
+    """The path of the kedge command for scripts: the installation of this Python, else from PATH."""
     beside = Path(sys.prefix, "bin/kedge")
-    found = str(beside) if beside.exists() else find_program("kedge")
-    if not found:
+    path = str(beside) if beside.exists() else find_program("kedge")
+    if not path:
         raise FileProblem(
-            "the command 'kedge' was not found, and jobs have to start it",
+            "the command 'kedge' was not found, and jobs need it",
             context={"PATH": os.environ.get("PATH", "")},
-            hint="install kedge where compute nodes see it ('uv tool install kedge' or 'pip install --user kedge')",
+            hint="install kedge where compute nodes see it: uv tool install kedge, or pip install --user kedge",
         )
-    return found
+    return path
 
 
 def _resolve(dependency: Dependency, cluster: Cluster) -> Dependency:
-    """A dependency by the scheduler's id, whatever the user called it."""
+    """The dependency with the scheduler's id instead of a name."""
     try:
         record = cluster.records.find(dependency.job, cluster.site.name)
     except JobNotFound:
         if dependency.job[:1].isdecimal():
             return dependency  # a job that was not submitted with kedge
         raise InvalidJob(
-            f"there is no job '{dependency.job}' to wait for",
+            f"no job '{dependency.job}' to wait for",
             context={"key": "after"},
-            hint="'kedge jobs' lists them; an id of the scheduler is taken as it is",
+            hint="list your jobs: kedge jobs; ids of the scheduler are accepted too",
         ) from None
     if not record.id:
-        raise InvalidJob(f"the job '{dependency.job}' was never submitted, so nothing can wait for it")
+        raise InvalidJob(f"job '{dependency.job}' was never submitted, so no job can wait for it")
     return replace(dependency, job=record.id, record=str(record.folder))
 
 
 def _make_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Without what an allocation left: a job that is submitted inside another must not inherit its shape."""
-    kept = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT")
-    left = ("SLURM_", "KEDGE_ARRAY_INDEX", "KEDGE_JOB_")
+    """The environment without variables of an allocation: a job submitted inside another must not inherit its size."""
+    facts = list_facts()
+    kept = [name for scheduler in facts for name in scheduler.lasting]
+    left = (*(name for scheduler in facts for name in scheduler.inherited), "KEDGE_ARRAY_INDEX", "KEDGE_JOB_")
     return {name: value for name, value in environ.items() if not name.startswith(left) or name in kept}

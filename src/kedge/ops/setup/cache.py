@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The store as settings describe it, and what `kedge cache` shows of it and does to it."""
+"""The cache as settings describe it, and the operations of `kedge cache`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from kedge.store.layout import explain_root
 from kedge.store.store import Store, Verified
 
 _DAY = 86400.0
-_WARN_FRACTION = 0.1  # of the quota: less left than this is said
-_QUOTA_FRACTION = 0.25  # of the quota: what the store takes at most, unless somebody set a cap
+_WARN_FRACTION = 0.1  # of the quota: warn if less is left
+_QUOTA_FRACTION = 0.25  # of the quota: the default cap of the cache
 
 
 @dataclass(frozen=True, slots=True)
 class _CacheReport:
-    """What `kedge cache show` says."""
+    """What `kedge cache show` prints."""
 
     place: Path
     place_from: str
@@ -35,8 +35,8 @@ class _CacheReport:
 
     @property
     def size(self) -> int:
-        """Bytes of everything in the store."""
-        return sum(each.size for each in self.usage.values())
+        """Bytes of everything in the cache."""
+        return sum(usage.size for usage in self.usage.values())
 
     def as_dict(self) -> dict[str, object]:
         """The report as `--json` prints it."""
@@ -49,14 +49,14 @@ class _CacheReport:
             "limit_from": self.limit_from,
             "free": space.free if space else None,
             "quota_left": space.quota_left if space else None,
-            "kinds": {kind.value: {"count": each.count, "size": each.size} for kind, each in self.usage.items()},
+            "kinds": {kind.value: {"count": usage.count, "size": usage.size} for kind, usage in self.usage.items()},
         }
 
 
 def open_store(settings: Settings) -> Store:
-    """The store at the place and with the cap that settings give.
+    """The cache, in the directory and with the limit that settings give.
 
-    A cap from a file, a variable or an option beats the one kept in the store, and that beats the default.
+    A limit from a file, a variable or an option beats the one kept in the cache, which beats the default.
     """
     _refuse_foreign(settings.cache_directory)
     store = Store(
@@ -71,18 +71,18 @@ def open_store(settings: Settings) -> Store:
 
 
 def _refuse_foreign(root: Path) -> None:
-    """Raise for a store that nobody but another user can use, before one file of it after the other says so."""
-    for folder in (root, root / "blobs"):
+    """Raise once for a cache of another user, instead of once for each of its files."""
+    for directory in (root, root / "blobs"):
         try:
-            if not folder.is_dir() and os.path.lexists(folder):
+            if not directory.is_dir() and os.path.lexists(directory):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         except OSError as problem:
-            raise explain_root(problem, root, folder) from problem
-        if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
+            raise explain_root(problem, root, directory) from problem
+        if directory.is_dir() and not os.access(directory, os.R_OK | os.X_OK):
             raise FileProblem(
-                f"the store {root} cannot be used: it belongs to another user, who has not shared it",
-                context={"path": str(folder), "owner": str(folder.stat().st_uid)},
-                hint="choose another place for it with KEDGE_CACHEDIR or --cache-dir",
+                f"cannot use the cache {root}: it belongs to another user, who has not shared it",
+                context={"path": str(directory), "owner": str(directory.stat().st_uid)},
+                hint="choose another directory with KEDGE_CACHEDIR or --cache-dir",
             )
 
 
@@ -91,11 +91,11 @@ def _counts_stored_limit(settings: Settings, store: Store) -> bool:
 
 
 def report_cache(settings: Settings) -> _CacheReport:
-    """Look at the store without changing it."""
+    """Read the state of the cache; nothing is changed."""
     store = open_store(settings)
     limit_from = str(settings.sources["cache_limit"])
     if _counts_stored_limit(settings, store):
-        limit_from = f"the store: {store.root / 'limit'}"
+        limit_from = f"the cache: {store.root / 'limit'}"
     try:
         space = free_space(store.root)
     except KedgeError:
@@ -105,7 +105,7 @@ def report_cache(settings: Settings) -> _CacheReport:
 
 
 def respect_quota(store: Store, settings: Settings, progress: Progress) -> None:
-    """Where the store's place has a quota: keep a default cap well below it, and say so when it is nearly used up."""
+    """Keep the default limit well below a disk quota, and warn when the quota is nearly used up."""
     try:
         space = free_space(store.root)
     except KedgeError:
@@ -116,18 +116,18 @@ def respect_quota(store: Store, settings: Settings, progress: Progress) -> None:
         store.limit = min(store.limit, int(space.quota_limit * _QUOTA_FRACTION))
     if space.quota_left < _WARN_FRACTION * space.quota_limit:
         progress.warn(
-            f"only {format_size(space.quota_left)} of your quota of {format_size(space.quota_limit)} are left in "
-            f"{store.root}, where the store is; 'kedge cache clean' frees some, KEDGE_CACHEDIR moves it"
+            f"the quota for the cache {store.root} is nearly used up: {format_size(space.quota_left)} of "
+            f"{format_size(space.quota_limit)} left. Run 'kedge cache clean', or move the cache with KEDGE_CACHEDIR"
         )
 
 
 def list_cache(settings: Settings) -> list[CacheItem]:
-    """Everything in the store, most recently used first."""
+    """Everything in the cache, most recently used first."""
     return sorted(open_store(settings).entries(), key=lambda entry: (-entry.used, entry.name))
 
 
 def clean_cache(settings: Settings, kinds: list[ItemKind], days: float | None, *, dry_run: bool) -> list[CacheItem]:
-    """Remove what nobody uses, of these kinds, unused for so many days."""
+    """Remove items of these kinds that are not in use, and were not used for so many days."""
     store = open_store(settings)
     if not dry_run:
         store.sweep()
@@ -135,7 +135,7 @@ def clean_cache(settings: Settings, kinds: list[ItemKind], days: float | None, *
 
 
 def limit_cache(settings: Settings, limit: int | None) -> list[CacheItem]:
-    """Keep a cap in the store, for everybody who uses it, and apply it; what was removed."""
+    """Store a limit in the cache, for everybody who uses it, and apply it; returns what was removed."""
     is_overruled = settings.sources["cache_limit"].kind != "default"
     counted = settings.cache_limit if is_overruled else limit
     store = Store(settings.cache_directory, limit=counted, shared=settings.shared_cache)
@@ -144,10 +144,10 @@ def limit_cache(settings: Settings, limit: int | None) -> list[CacheItem]:
 
 
 def verify_cache(settings: Settings, progress: Progress) -> Verified:
-    """Hash every blob, every image, and what users were given; what was damaged, and what of the cache is gone now."""
+    """Check the hash of every blob, image and delivered file; returns damaged items, which are removed."""
     store = open_store(settings)
     total = sum(entry.size for entry in store.entries() if entry.kind in (ItemKind.BLOB, ItemKind.IMAGE))
-    task = progress.task("verifying the store", total)
+    task = progress.task("verifying the cache", total)
     try:
         return store.verify(task.advance)
     finally:

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.errors import InvalidSetting
-from kedge.posix.changes import sole_change
+from kedge.model.toml_text import write_text
+from kedge.posix.exclusive_change import sole_change
 from kedge.posix.files import explained, write_atomically
 from kedge.settings import SETTINGS, Setting, Settings, SettingSource, check_key, parse_value, read_file, user_file
 
@@ -118,7 +118,7 @@ def _write_value(setting: Setting, text: str) -> str:
         return "true" if text.lower() in ("1", "true", "yes", "on") else "false"
     if setting.kind.startswith("count") and text.isdecimal():
         return str(int(text))
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")  # JSON's escapes are TOML's
+    return write_text(text)
 
 
 def _replace_line(text: str, key: str, line: str | None) -> str:

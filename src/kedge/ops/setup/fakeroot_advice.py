@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What --fakeroot can do for a user of this host, and the line that administrators would type for more."""
+"""Whether --fakeroot works for a user of this host, and the command that administrators can run for more."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from kedge.runtime.facts import HostFacts
 
 
 def advise(user: str, environ: Mapping[str, str], root: str = "/") -> Finding:
-    """What the doctor says about subordinate ids, for any user of this host."""
+    """The doctor's finding about subordinate ids, for any user of this host."""
     try:
         entry = pwd.getpwnam(user) if user else pwd.getpwuid(os.getuid())
     except KeyError:
-        raise UsageError(f"there is no user '{user or os.getuid()}'", hint="'getent passwd' lists them") from None
+        raise UsageError(f"this host has no user '{user or os.getuid()}'", hint="list users: getent passwd") from None
     host = HostFacts(view=DirectoryView(root), environ=environ, uid=entry.pw_uid, gid=entry.pw_gid, user=entry.pw_name)
     return judge_subordinate_ids(host)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Logging in to registries and out, what logins there are, and which tags a repository has."""
+"""Log in to registries and out, list logins, and list the tags of a repository."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?
 
 @dataclass(frozen=True, slots=True)
 class RegistryOptions:
-    """What all operations on registries need to know."""
+    """Options of all operations on registries."""
 
     authfile: Path | None = None  # instead of Apptainer's own file
     no_https: bool = False
@@ -56,7 +56,7 @@ class _LoggedIn:
     registry: str
     username: str
     path: Path
-    was_checked: bool  # False when the registry lets everybody in
+    was_checked: bool  # False if the registry accepts any login
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +82,14 @@ def parse_registry(text: str) -> str:
     """The host of `nvcr.io`, `docker://nvcr.io`, `https://r.example:5000/` or `docker.io/library`."""
     scheme, separator, rest = text.strip().partition("://")
     if separator and scheme.lower() not in ("docker", "oras", "https", "http"):
-        raise InvalidReference(f"'{text}' is not a registry: {scheme}:// is not a way to reach one")
+        raise InvalidReference(
+            f"'{text}' is not a registry: its scheme {scheme}:// is unknown",
+            hint="give the host alone, such as nvcr.io or localhost:5000",
+        )
     host = normalize_key((rest if separator else text).strip().rstrip("/"))
     if "/" in host or not _HOST.match(host):
         raise InvalidReference(
-            f"'{text}' is not the name of a registry", hint="give its host alone, such as nvcr.io or localhost:5000"
+            f"'{text}' is not the name of a registry", hint="give the host alone, such as nvcr.io or localhost:5000"
         )
     return host
 
@@ -96,11 +99,11 @@ def log_in(registry: str, username: str, password: Secret, options: RegistryOpti
     host = parse_registry(registry)
     if not username or ":" in username or not username.isprintable():
         raise UsageError(
-            "a user name is needed, without a colon" if username else "the user name is empty",
-            hint="for nvcr.io it is '$oauthtoken', in single quotes, or the shell makes nothing of it",
+            f"'{username}' is not a valid user name" if username else "the user name is empty",
+            hint="give it with -u USER, without a colon; for nvcr.io: -u '$oauthtoken', in single quotes",
         )
     if not password:
-        raise UsageError("the password is empty", hint="for nvcr.io it is the API key")
+        raise UsageError("the password is empty", hint="for nvcr.io the password is the API key")
     credential = Credential(make_login(username, password), "what you typed")
     with options.open_access(credential) as access:
         was_checked = _check(RegistryClient(host, access), host)
@@ -112,12 +115,12 @@ def _check(client: RegistryClient, host: str) -> bool:
     try:
         return client.check_login()
     except AuthenticationFailed as problem:
-        problem.hint = problem.hint or f"nothing was stored; check the user name and the password for {host}"
+        problem.hint = problem.hint or f"check the user name and the password for {host}; nothing was stored"
         raise
 
 
 def log_out(registry: str, options: RegistryOptions) -> _LoggedOut:
-    """Forget a login of ours; logins of other programs stay, and the answer says where."""
+    """Remove our login; logins of other programs stay, and the result says where one is."""
     host = parse_registry(registry)
     was_there = remove_login(options.path, host)
     with options.open_access() as access:
@@ -126,15 +129,17 @@ def log_out(registry: str, options: RegistryOptions) -> _LoggedOut:
 
 
 def list_known_logins(options: RegistryOptions) -> list[_KnownLogin]:
-    """Every login there is for whichever registry, in the order they are looked for."""
+    """The logins for all registries, in the order of precedence."""
     with options.open_access() as access:
-        return [_KnownLogin(*each) for each in list_logins(access.sources, options.authfile)]
+        return [_KnownLogin(*login) for login in list_logins(access.sources, options.authfile)]
 
 
 def list_tags(reference: str, options: RegistryOptions) -> Iterator[str]:
     """The tags of a repository, page by page."""
     parsed = Reference.parse(reference)
     if parsed.transport not in (Transport.DOCKER, Transport.ORAS):
-        raise InvalidReference(f"'{reference}' is not on a registry", hint="such as nvcr.io/nvidia/pytorch")
+        raise InvalidReference(
+            f"'{reference}' is not in a registry", hint="name a repository, such as nvcr.io/nvidia/pytorch"
+        )
     with options.open_access() as access:
         yield from RegistryClient(parsed.registry, access).list_tags(parsed.repository)

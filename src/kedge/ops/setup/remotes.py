@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The remotes of Apptainer's remote.yaml: add, use, list, ask how they are, log in and out, remove."""
+"""The remotes of Apptainer's remote.yaml: add, use, list, check, log in and out, remove."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kedge.errors import AuthenticationFailed, InvalidSetting, KedgeError, UsageError
 from kedge.model.nearest import propose
-from kedge.posix.changes import sole_change
+from kedge.posix.exclusive_change import sole_change
 from kedge.posix.files import explained, write_atomically
 from kedge.registry.remote_services import SERVICES, find_services
 from kedge.registry.remote_yaml import (
@@ -39,13 +39,13 @@ class _Service:
 
     name: str
     uri: str
-    version: str  # "" where it does not answer
+    version: str  # "" without an answer
     problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteConfig:
-    """The user's remote.yaml and what the site adds."""
+    """The remotes of the user's remote.yaml and of the site's."""
 
     path: Path
     site_files: tuple[Path, ...] = SITE_FILES
@@ -56,25 +56,28 @@ class RemoteConfig:
         return cls(chosen or apptainer_directory(environ) / FILE_NAME)
 
     def read(self) -> Remotes:
-        """All remotes there are."""
+        """All remotes, the site's and the user's."""
         return list_remotes(self.path, self.site_files)
 
     def find(self, name: str) -> Remote:
         """One of them; the one in use where `name` is empty."""
         remotes = self.read()
-        found = remotes.known.get(name or remotes.active)
-        if found is None:
+        remote = remotes.known.get(name or remotes.active)
+        if remote is None:
             raise InvalidSetting(
-                f"{name} is not a remote",
-                hint=propose(name, list(remotes.known)) or f"there is: {', '.join(remotes.known)}",
+                f"unknown remote '{name}'",
+                hint=propose(name, list(remotes.known)) or f"known remotes: {', '.join(remotes.known)}",
             )
-        return found
+        return remote
 
     def add(self, remote: Remote, *, use: bool) -> None:
         """Write a new remote into the user's file."""
         with sole_change(self.path):
             if remote.name in self.read().known:
-                raise InvalidSetting(f"{remote.name} is already a remote", hint=f"kedge remote remove {remote.name}")
+                raise InvalidSetting(
+                    f"the remote '{remote.name}' exists already",
+                    hint=f"remove it first: kedge remote remove {remote.name}",
+                )
             text = put_remote(self._text(), remote)
             self._save(set_active(text, remote.name) if use else text)
 
@@ -82,7 +85,7 @@ class RemoteConfig:
         """Let library:// and key servers mean this remote."""
         remotes = self.read()
         self.find(name)
-        exclusive = next((each.name for each in remotes.known.values() if each.is_exclusive), name)
+        exclusive = next((remote.name for remote in remotes.known.values() if remote.is_exclusive), name)
         if exclusive != name:
             raise InvalidSetting(
                 f"the site allows the remote {exclusive} only", hint="ask the administrators of this cluster"
@@ -92,16 +95,18 @@ class RemoteConfig:
             self._save(set_active(self._text(), name))
 
     def remove(self, name: str) -> None:
-        """Forget a remote of the user's."""
+        """Remove a remote of the user's."""
         if self.find(name).is_site:
-            raise InvalidSetting(f"{name} is global and can't be removed", hint="'kedge remote use NAME' takes another")
+            raise InvalidSetting(
+                f"{name} is global and can't be removed", hint="use another one: kedge remote use NAME"
+            )
         with sole_change(self.path):
             self.find(name)  # again, as above
             text = drop_remote(self._text(), name)
             self._save(set_active(text, "") if self.read().active == name else text)
 
     def set_token(self, remote: Remote, token: Secret | None) -> None:
-        """Keep a token, or forget it."""
+        """Store a token, or remove it."""
         with sole_change(self.path):
             known = self.find(remote.name)  # as it is now, not as it was before the token was asked for
             self._save(put_remote(self._text(), replace(known, token=token)))
@@ -112,20 +117,22 @@ class RemoteConfig:
         except FileNotFoundError:
             return ""
         except (OSError, ValueError) as problem:
-            raise InvalidSetting(f"{self.path} cannot be read: {problem}", hint="repair it, or move it away") from None
+            raise InvalidSetting(
+                f"cannot read {self.path}: {problem}", hint="repair the file, or move it away"
+            ) from None
 
     def _save(self, text: str) -> None:
         write_atomically(self.path, text.encode(), mode=0o600, exact=True)
 
 
 def make_remote(name: str, address: str, *, is_insecure: bool) -> Remote:
-    """A remote from what a user typed."""
+    """A remote from the name and the address that a user typed."""
     if not _NAME.fullmatch(name):
-        raise UsageError(f"'{name}' cannot be the name of a remote", hint="letters, digits, '-', '_' and '.'")
+        raise UsageError(f"'{name}' is not a valid name of a remote", hint="use letters, digits, '-', '_' and '.'")
     scheme, separator, rest = address.partition("://")
     uri = (rest if separator else address).rstrip("/")
     if (separator and scheme not in ("http", "https")) or not _ADDRESS.fullmatch(uri):
-        raise UsageError(f"'{address}' is not the address of a remote", hint="such as cloud.sylabs.io")
+        raise UsageError(f"'{address}' is not a valid address of a remote", hint="give a host, such as cloud.sylabs.io")
     if scheme == "http" and separator and not is_insecure:
         raise UsageError("http URI requires --insecure or APPTAINER_ADD_INSECURE=true", hint=f"or: https://{uri}")
     return Remote(name, uri, is_insecure=is_insecure)
@@ -150,16 +157,16 @@ def _check_service(transport: HttpTransport, name: str, uri: str) -> _Service:
 
 
 def check_token(transport: HttpTransport, remote: Remote, token: Secret) -> None:
-    """Raise unless the remote knows the token."""
+    """Raise unless the remote accepts the token."""
     uri = find_services(transport, remote).get("tokenAPI")
     if uri is None:
-        raise InvalidSetting(f"{remote.name} has no token service, so nobody can log in there")
+        raise InvalidSetting(f"cannot log in to {remote.name}: it has no token service")
     authorization = Secret(f"Bearer {token.reveal()}")
     with transport.send(HttpRequest("GET", f"{uri}/v1/token-status", authorization=authorization)) as response:
         if response.status != 200:
             raise AuthenticationFailed(
                 f"{remote.name} refuses the token (status {response.status})",
-                hint=f"make one at {remote.base}/auth/tokens and try again",
+                hint=f"make a new token at {remote.base}/auth/tokens",
             )
 
 
@@ -168,5 +175,5 @@ def read_token(path: Path) -> Secret:
     with explained(path):
         text = path.read_text(errors="replace").strip()
     if not text or len(text.split()) != 1:
-        raise UsageError(f"{path} holds no token", hint="the file holds the token alone, in one line")
+        raise UsageError(f"{path} holds no token", hint="the file must hold the token alone, in one line")
     return Secret(text)

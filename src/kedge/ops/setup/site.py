@@ -12,8 +12,16 @@ from kedge.errors import NoScheduler
 from kedge.frozen import frozen
 from kedge.model.site import Site
 from kedge.posix.programs import find_program
+from kedge.schedulers.choose import find_facts
 from kedge.settings import Settings
-from kedge.sites.detect import FILES, PROGRAMS, Candidate, HostSigns, detect_site, list_names
+from kedge.sites.detect import (
+    Candidate,
+    HostSigns,
+    detect_site,
+    find_unreadable_settings,
+    list_names,
+    list_scheduler_signs,
+)
 from kedge.sites.profile import SiteSummary, find_folders, list_signs, list_sites, load_site
 
 
@@ -58,17 +66,19 @@ def list_known(environ: Mapping[str, str]) -> list[SiteSummary]:
 def look_around(environ: Mapping[str, str]) -> HostSigns:
     """What tells one site from another on this machine."""
     names = list_names(os.uname().nodename, _read_text("/etc/hosts"), _read_text("/etc/resolv.conf"))
-    programs = frozenset(name for name in PROGRAMS if find_program(name))
-    files = frozenset(name for name in FILES if Path(name).exists())
+    wanted_programs, wanted_files = list_scheduler_signs()
+    programs = frozenset(name for name in wanted_programs if find_program(name))
+    files = frozenset(name for name in wanted_files if Path(name).exists())
     return HostSigns(names, environ, programs, files)
 
 
-def require_slurm_conf(environ: Mapping[str, str]) -> None:
-    """Refuse at once what Slurm's programs refuse after a minute of patience."""
-    path = environ.get("SLURM_CONF", "")
-    if path and not os.access(path, os.R_OK):
+def require_settings(scheduler: str, environ: Mapping[str, str]) -> None:
+    """Refuse at once what the scheduler's programs refuse after a minute of patience."""
+    path = find_unreadable_settings(find_facts(scheduler), environ)
+    if path:
+        name = find_facts(scheduler).settings
         raise NoScheduler(
-            f"SLURM_CONF is '{path}', which cannot be read", hint="'unset SLURM_CONF', or set it to the right file"
+            f"{name} is '{path}', which cannot be read", hint=f"'unset {name}', or set it to the right file"
         )
 
 

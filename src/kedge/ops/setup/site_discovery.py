@@ -12,20 +12,20 @@ from pathlib import Path
 from kedge.errors import NoScheduler, ProgramFailed, ProgramMissing, SchedulerFailed
 from kedge.frozen import replace
 from kedge.model.site import Site
-from kedge.ops.setup.site import look_around, require_slurm_conf
+from kedge.ops.setup.site import look_around, require_settings
 from kedge.posix.files import atomic_output, explained, refuse_existing
-from kedge.posix.private import make_private
+from kedge.posix.private_files import make_private
 from kedge.posix.process import run_program
 from kedge.schedulers.advice import find_advice, find_missing_setup
+from kedge.schedulers.choose import find_discovery
 from kedge.sites.compare import Difference, compare_sites
 from kedge.sites.detect import detect_scheduler
-from kedge.sites.discover_modules import AVAILABLE, find_runtime_module
 from kedge.sites.profile import check_name, user_folder
+from kedge.sites.runtime_module import AVAILABLE, find_runtime_module
 from kedge.sites.writer import write_profile
 
 _PATIENCE = 60.0  # seconds for each program
 _SHORT_PATIENCE = 15.0  # for those that only add to the profile: a database that is down keeps its clients waiting
-_MOST_HOSTS = 64  # Grid Engine is asked host by host: more of them are taken to be like these
 
 
 def discover_site(environ: Mapping[str, str], name: str = "") -> Site:
@@ -34,19 +34,14 @@ def discover_site(environ: Mapping[str, str], name: str = "") -> Site:
     found = detect_scheduler(machine)
     title = name or suggest_name(machine.hostnames)
     check_name(title, where="the name")
-    ways = {
-        "generic-slurm": _ask_slurm,
-        "generic-gridengine": _ask_gridengine,
-        "generic-pbs": _ask_pbs,
-    }
-    if found.site not in ways:
+    discover = find_discovery(found.scheduler)
+    if discover is None:
         raise NoScheduler(
             "there is no scheduler here to ask",
             hint="run it on a login node of the cluster; 'kedge site detect' says why",
         )
-    if found.site == "generic-slurm":
-        require_slurm_conf(environ)
-    site = ways[found.site](title, environ)
+    require_settings(found.scheduler, environ)
+    site = discover(title, _user_name(environ), _ask)
     if not site.queues:
         raise SchedulerFailed(f"{site.scheduler} is here, but shows no queue", hint="is the scheduler running?")
     return _add_machine(site, machine.hostnames)
@@ -91,7 +86,7 @@ def show_profile(site: Site) -> str:
         site,
         opening=(
             "Written by 'kedge site init' from what the scheduler said. Change what is wrong, and add what it does not",
-            "say: requires, refuses, home_on_nodes, scratch, pull … docs/guides/sites.md explains every key.",
+            "say: requires, refuses, home_on_nodes, scratch, pull … 'kedge help sites' explains every key.",
         ),
     )
 
@@ -117,51 +112,8 @@ def _ask(argv: Sequence[str], *, may_fail: bool = False) -> str:
     return "" if done.status else done.text
 
 
-def _ask_slurm(name: str, environ: Mapping[str, str]) -> Site:
-    from kedge.sites import discover_slurm as slurm  # late: one of three
-
-    config = _ask(slurm.CONFIG, may_fail=True)
-    has_accounts = slurm.has_accounts(config)
-    texts = slurm.SlurmTexts(
-        partitions=_ask(slurm.PARTITIONS),
-        nodes=_ask(slurm.NODES),
-        hosts=_ask(slurm.HOSTS, may_fail=True),
-        config=config,
-        qos=_ask(slurm.QOS, may_fail=True) if has_accounts else "",
-        associations=_ask(slurm.associations_argv(_user_name(environ)), may_fail=True) if has_accounts else "",
-    )
-    return slurm.discover_slurm(texts, name)
-
-
 def _user_name(environ: Mapping[str, str]) -> str:
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return environ.get("USER", str(os.getuid()))
-
-
-def _ask_gridengine(name: str, environ: Mapping[str, str]) -> Site:
-    from kedge.sites import discover_gridengine as engine  # late: one of three
-
-    del environ
-    queues = {each: _ask(engine.show_argv("-sq", each)) for each in engine.parse_names(_ask(engine.QUEUES))}
-    groups = {group for text in queues.values() for group in engine.find_groups(text)}
-    environments = engine.parse_names(_ask(engine.ENVIRONMENTS, may_fail=True))
-    hosts = engine.parse_names(_ask(engine.HOSTS, may_fail=True))[:_MOST_HOSTS]
-    texts = engine.GridEngineTexts(
-        queues=queues,
-        hosts={each: _ask(engine.show_argv("-se", each), may_fail=True) for each in hosts},
-        groups={each: _ask(engine.show_argv("-shgrp_resolved", each), may_fail=True) for each in sorted(groups)},
-        environments={each: _ask(engine.show_argv("-sp", each), may_fail=True) for each in environments},
-        resources=_ask(engine.RESOURCES, may_fail=True),
-        loads=_ask(engine.LOADS, may_fail=True),
-    )
-    return engine.discover_gridengine(texts, name)
-
-
-def _ask_pbs(name: str, environ: Mapping[str, str]) -> Site:
-    from kedge.sites import discover_pbs as pbs  # late: one of three
-
-    del environ
-    texts = pbs.PbsTexts(_ask(pbs.QUEUES), _ask(pbs.SERVER, may_fail=True), _ask(pbs.NODES, may_fail=True))
-    return pbs.discover_pbs(texts, name)

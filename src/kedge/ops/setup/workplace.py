@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What every operation works with: settings, the store, access to registries, and where progress is shown."""
+"""What every operation needs: settings, the cache, access to registries, and progress."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ if TYPE_CHECKING:
     from kedge.registry.client_setup import Access, AccessOptions
 
 _PASSING_STORE = "kedge-store"
-LOOKUP_PATIENCE = 10.0  # seconds; for who has the image already, and only wants to know whether it is the newest
-_QUESTION_PATIENCE = 20.0  # seconds; who asks waits for the answer, who pulls may leave
-MORE_RETRIES = (
-    "--retries N, or the setting 'retries', asks more often"  # the hint where a hurried question had no answer
-)
+LOOKUP_PATIENCE = 10.0  # seconds; to ask whether an image that is here is still the newest
+_QUESTION_PATIENCE = 20.0  # seconds; for commands whose user waits for the answer
+# The hint for a hurried request that got no answer.
+MORE_RETRIES = "try more often with --retries N, or with the setting 'retries'"
 
 # Imports inside the methods below are late for start-up cost: few commands need them all.
 
@@ -43,28 +42,28 @@ class Workplace:
 
     @property
     def packing(self) -> str:
-        """What stored images depend on besides what they are made of."""
+        """How cached images are packed: part of their key."""
         return self.settings.compression + ("+fix-perms" if self.fix_permissions else "")
 
     @property
     def platform(self) -> Platform:
-        """The architecture asked for; this machine's by default."""
+        """The requested architecture; by default that of this host."""
         return Platform.parse(self.settings.architecture) if self.settings.architecture else Platform.host()
 
     @property
     def threads(self) -> int:
-        """How many threads may compress here."""
+        """The number of threads that may compress."""
         from kedge.host.limits import choose_threads, read_limits
 
         return choose_threads(read_limits(), self.settings.threads)
 
     @property
     def is_hurried(self) -> bool:
-        """Whether registries are asked for a short while only."""
+        """Whether requests to registries are given up soon."""
         return self.access is not None and self.access.patience is not None
 
     def hurry(self, patience: float | None = None) -> Workplace:
-        """The same for a question, which is given up sooner than a pull, unless somebody said how often to try."""
+        """The same for a quick request, given up sooner than a pull, unless the user set `retries`."""
         from kedge.registry.client_setup import AccessOptions
 
         if self.settings.sources["retries"].kind != "default":
@@ -72,7 +71,7 @@ class Workplace:
         return replace(self, access=replace(self.access or AccessOptions(), patience=patience or _QUESTION_PATIENCE))
 
     def open_access(self, *, patient: bool = True, patience: float | None = None) -> Access:
-        """Access to registries; an impatient one does not try again, for when there is another way."""
+        """Access to registries; an impatient one does not retry, for callers that have an alternative."""
         from kedge.registry.client_setup import Access, AccessOptions
 
         settings, asked = self.settings, self.access or AccessOptions()
@@ -89,14 +88,14 @@ class Workplace:
 
     @property
     def store_choice(self) -> str:
-        """How the user chooses another place for the store of `open_store`, with `{}` where its name goes."""
+        """The option that moves the cache of `open_store`; `{}` stands for the directory."""
         from kedge.host.space import STORE_CHOICE
 
         return "--tmpdir {}" if self.settings.disable_cache else STORE_CHOICE
 
     @contextlib.contextmanager
     def open_store(self) -> Iterator[Store]:
-        """The store, or with `disable_cache` one that is gone afterwards."""
+        """The cache, or with `disable_cache` a temporary one."""
         settings = self.settings
         if not settings.disable_cache:
             from kedge.ops.setup.cache import open_store
@@ -113,9 +112,9 @@ class Workplace:
             shutil.rmtree(place, ignore_errors=True)
 
     def go_around_cache(self, problem: FileProblem | NoSpace) -> Workplace:
-        """The same without the cache, where that is what cannot be written; else raises the problem.
+        """The same without the cache, if the cache is what cannot be written; else raises the problem.
 
-        A disk that became full on the way is no reason to fetch everything again.
+        A disk that became full during the download is no reason to fetch everything again.
         """
         path, place = Path(str(problem.context.get("path", ""))), self.settings.cache_directory
         is_cache = path.is_relative_to(place) or (path.is_absolute() and place.is_relative_to(path))
@@ -123,13 +122,13 @@ class Workplace:
         if not is_cache or self.settings.disable_cache or is_late:
             raise problem
         is_full = isinstance(problem, NoSpace)  # whose hint names a place with room
-        remedy = f"To use it, {problem.hint}" if is_full else "KEDGE_CACHEDIR chooses another place for it"
+        remedy = f"To use it, {problem.hint}" if is_full else "Choose another directory with KEDGE_CACHEDIR"
         self.progress.warn(f"the cache is not used: {problem.message}. {remedy}")
         return replace(self, settings=replace_settings(self.settings, disable_cache=True))
 
     @contextlib.contextmanager
     def attempt(self, store: Store, what: str) -> Iterator[None]:
-        """Say what became of an earlier attempt that was killed, and leave a mark in case this one is."""
+        """Explain an earlier attempt that was killed, and leave a mark in case this one is."""
         from kedge.host.memory import explain_killed, mark_attempt, watch_memory
         from kedge.ops.setup.cache import respect_quota
 
@@ -141,16 +140,16 @@ class Workplace:
             yield
 
 
-def make_passing_store(folder: Path) -> Path:
-    """A place for a store that lives as long as this process; those that killed processes left are removed."""
-    from kedge.posix.owners import own_name, owner_is_gone
+def make_passing_store(directory: Path) -> Path:
+    """A temporary cache, which lives as long as this process; those of killed processes are removed."""
+    from kedge.posix.owned_names import own_name, owner_is_gone
 
-    with explained(folder):
-        for left in folder.glob(f"{_PASSING_STORE}.*"):
+    with explained(directory):
+        for left in directory.glob(f"{_PASSING_STORE}.*"):
             with contextlib.suppress(FileNotFoundError):  # of a process that ended between the two looks
                 if left.lstat().st_uid == os.getuid() and owner_is_gone(left.name):
                     shutil.rmtree(left, ignore_errors=True)
-        place = folder / own_name(_PASSING_STORE)
+        place = directory / own_name(_PASSING_STORE)
         place.mkdir(mode=0o700)
     return place
 

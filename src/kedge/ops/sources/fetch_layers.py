@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A layered image from a registry, opened so that its layers stream through the store while they arrive."""
+"""Opens layers in a registry, so that they stream through the cache while they arrive."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager
 
 from kedge.errors import CorruptImage
 from kedge.formats.singularityd import SourceRecord
+from kedge.layers.layer_source import LayerSource
 from kedge.layers.limits import FlattenOptions
-from kedge.layers.source import LayerSource
 from kedge.model.digest import Digest
 from kedge.model.manifest import Descriptor, ImageConfig
 from kedge.model.platform import Platform
@@ -21,7 +21,7 @@ from kedge.ops.sources.image_source import LayeredImage
 from kedge.ops.sources.resolve import Resolved, compare_platform, read_config, refuse_artifacts
 from kedge.registry.blob_stream import BlobStream
 from kedge.store.download import IngestOptions
-from kedge.store.ingest import Ingest
+from kedge.store.parallel_downloads import Ingest
 from kedge.store.store import Store
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -31,7 +31,9 @@ def open_remote_image(resolved: Resolved, workplace: Workplace, store: Store) ->
     """Start the downloads, top layer first, and describe the image they make."""
     refuse_artifacts(resolved)
     raw, config = read_config(resolved, store)
-    compare_platform(config.platform, resolved.reference, workplace)  # one without an index may be for anything
+    compare_platform(
+        config.platform, resolved.reference, workplace
+    )  # an image without an index may be for any architecture
     manifest = resolved.manifest
     diff_ids = _pair_diff_ids(resolved, config)
     ingests = _start_downloads(resolved, manifest.layers, store, workplace)
@@ -45,15 +47,15 @@ def open_remote_image(resolved: Resolved, workplace: Workplace, store: Store) ->
 
 
 def _pair_diff_ids(resolved: Resolved, config: ImageConfig) -> tuple[Digest | None, ...]:
-    """The digest of each layer's tar; None for all where the config (of a very old tool) has none."""
-    found, layers = config.diff_ids, resolved.manifest.layers
-    if found and len(found) != len(layers):
+    """The digest of each layer's tar; None for all if the config (of a very old tool) has none."""
+    diff_ids, layers = config.diff_ids, resolved.manifest.layers
+    if diff_ids and len(diff_ids) != len(layers):
         raise CorruptImage(
-            f"{resolved.reference} has {len(layers)} layers, but its config describes {len(found)}",
+            f"{resolved.reference} has {len(layers)} layers, but its config describes {len(diff_ids)}",
             context={"manifest": str(resolved.digest), "config": str(resolved.manifest.config.digest)},
-            hint="the image was put together wrongly; whoever pushed it has to do it again",
+            hint="the image is broken in the registry: its owner has to push it again",
         )
-    return found or (None,) * len(layers)
+    return diff_ids or (None,) * len(layers)
 
 
 def _start_downloads(
@@ -71,12 +73,12 @@ def _start_downloads(
 
 
 def choose_ingest(workplace: Workplace, advance: Callable[[int], None]) -> IngestOptions:
-    """How a blob is fetched for this command; `advance` is told of bytes that are there."""
+    """How this command fetches a blob; `advance` gets the number of new bytes."""
     return IngestOptions(tries=workplace.settings.retries + 1, advance=advance, notify=workplace.progress.note)
 
 
 def _count_down(task: Task, total: int) -> Callable[[int], None]:
-    """`task.advance`, which finishes the task when all of `total` is done: nobody else knows when that is."""
+    """`task.advance`, which finishes the task after `total` bytes."""
     left = total
 
     def advance(amount: int) -> None:
@@ -98,7 +100,7 @@ def _follow(ingest: Ingest) -> Callable[[], Iterator[bytes]]:
 
 
 def make_record(resolved: Resolved, config: ImageConfig, wanted: Platform) -> SourceRecord:
-    """Where the image came from, as its labels and its definition file say it."""
+    """Where the image came from, for its labels and its definition file."""
     return SourceRecord(
         kind="docker",
         reference=source_name(resolved.reference),
@@ -109,7 +111,7 @@ def make_record(resolved: Resolved, config: ImageConfig, wanted: Platform) -> So
 
 
 def short_name(layer: Descriptor) -> str:
-    """The first twelve digits of the digest, as people know layers."""
+    """The first twelve digits of the digest, as other tools show layers."""
     return layer.digest.hex[:12]
 
 
@@ -121,12 +123,12 @@ def source_name(reference: Reference) -> str:
 
 
 def image_platform(config: ImageConfig, wanted: Platform) -> Platform:
-    """What the image was built for; what was asked for where its config does not say."""
+    """The platform of the image; the wanted one if its config does not say."""
     return wanted if config.platform.architecture == "unknown" else config.platform
 
 
 def parse_time(text: str) -> int:
-    """Unix seconds of a config's RFC 3339 time, UTC where it has no zone; 0 if there is none that can be read."""
+    """Unix seconds of a config's RFC 3339 time, UTC without a zone; 0 if it cannot be read."""
     for readable in (text, text[:19]):  # some tools write words after the time
         try:
             moment = datetime.datetime.fromisoformat(readable.upper())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Images that are SIF files already: `oras://`, `library://` and plain addresses. They are stored as they are."""
+"""Fetches images that are SIF files already: `oras://`, `library://` and plain addresses. They are kept unchanged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kedge.errors import ImageNotFound, InvalidSetting
-from kedge.formats.sif.identify import PROBE, FileKind, identify_bytes, identify_file, refuse_as_sif
+from kedge.formats.identify import PROBE, FileKind, identify_bytes, identify_file, refuse_as_sif
 from kedge.formats.sif.reader import SifReader
 from kedge.model.digest import Digest
 from kedge.model.manifest import SIF_LAYER, Descriptor
@@ -34,14 +34,14 @@ from kedge.store.store import Store
 
 @dataclass(frozen=True, slots=True)
 class SifSource:
-    """A SIF somewhere else: what the store calls it, and how to write it into a file."""
+    """A remote SIF: its key in the cache, and how to write it into a file."""
 
     key: str
     digest: Digest | None
     size: int | None
     write: Callable[[BinaryIO], None]
     open_at: OpenAt  # the bytes from an offset on, not verified
-    keep: bool = True  # False: nothing says whether it changed, so a stored copy may not stand for it again
+    keep: bool = True  # False: nothing tells whether it changed, so a cached copy is not used again
 
 
 def find_sif_source(source: Source, workplace: Workplace, store: Store, *, offline: bool = False) -> SifSource:
@@ -51,7 +51,7 @@ def find_sif_source(source: Source, workplace: Workplace, store: Store, *, offli
         resolved = source.resolved or resolve(reference, workplace, store, offline=offline)
         return _find_oras(resolved, workplace, store)
     if offline:
-        raise ImageNotFound(f"{reference.redacted} has to be asked for over the network, and --offline forbids that")
+        raise ImageNotFound(f"{reference.redacted} needs the network, which --offline forbids")
     if reference.transport is Transport.LIBRARY:
         return _find_library(reference, workplace, store)
     return _find_address(reference, workplace, store)
@@ -85,7 +85,7 @@ def _find_library(reference: Reference, workplace: Workplace, store: Store) -> S
 
 
 def choose_library(reference: Reference, workplace: Workplace, transport: HttpTransport) -> LibraryClient:
-    """The library that a reference means: its own host, the setting, the remote in use, or the public one."""
+    """The library of a reference: its own host, the setting, the remote in use, or the public one."""
     settings = workplace.settings
     if reference.registry:
         scheme = "http" if settings.no_https else "https"
@@ -93,7 +93,7 @@ def choose_library(reference: Reference, workplace: Workplace, transport: HttpTr
     chosen = settings.library_url if settings.sources["library_url"].kind != "default" else None
     try:
         return find_library(transport, home_directory(os.environ), address=chosen, environ=os.environ)
-    except InvalidSetting:  # no remote is configured: the public library is what users of library:// mean
+    except InvalidSetting:  # no remote is configured: library:// means the public library
         return find_library(transport, home_directory(os.environ), address=settings.library_url or KNOWN_LIBRARY)
 
 
@@ -112,7 +112,7 @@ def _find_address(reference: Reference, workplace: Workplace, store: Store) -> S
     def open_at(offset: int) -> BlobStream:
         return open_url(access.transport, address, offset, validator)
 
-    # the address may hold a password, and keys are kept in the store: a hash of it stands for it
+    # the address may hold a password, and the cache keeps keys: a hash stands for it
     proof = f"{validator} {size}" if validator else secrets.token_hex(8)
     key = f"sif at {reference.redacted} {Digest.of(address.encode()).hex[:16]} {proof}"
     return SifSource(key, None, size, write, open_at, keep=bool(validator))
@@ -120,14 +120,14 @@ def _find_address(reference: Reference, workplace: Workplace, store: Store) -> S
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What is fetched, and where it goes."""
+    """What is fetched, and the cache it goes to."""
 
     reference: Reference
     workplace: Workplace
     store: Store
 
     def ingested(self, layer: Descriptor, open_at: OpenAt) -> SifSource:
-        """A SIF whose digest is known: it goes through the store's downloads, which verify and resume."""
+        """A SIF with a known digest: it goes through the cache's downloads, which verify and resume."""
         progress, store = self.workplace.progress, self.store
 
         def write(file: BinaryIO) -> None:
@@ -138,12 +138,12 @@ class _Place:
             task.finish()
             ingest.close()
             self.check(file)
-            store.blobs.drop(layer.digest)  # the stored image has the same bytes; one copy is enough
+            store.blobs.drop(layer.digest)  # the cached image has the same bytes; one copy is enough
 
         return SifSource(f"sif file {layer.digest}", layer.digest, layer.size, write, open_at)
 
     def check(self, file: BinaryIO) -> None:
-        """Refuse what is no image, and say it when it is for another machine."""
+        """Refuse a file that is not an image, and warn about another architecture."""
         file.flush()
         file.seek(0)
         start = file.read(PROBE)
@@ -156,7 +156,7 @@ class _Place:
 
 
 def check_architecture(path: Path, reference: Reference, workplace: Workplace) -> None:
-    """Say it, or refuse it where --arch was given, when a stored SIF is for another machine."""
+    """Warn about a SIF for another architecture, or refuse it if --arch was given."""
     with explained(path), path.open("rb") as file:
         if identify_file(file) is FileKind.SIF:
             compare_platform(Platform(SifReader(file, str(path)).header.architecture), reference, workplace)

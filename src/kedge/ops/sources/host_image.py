@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`host:` references as an image: programs of this machine, packed when they are written."""
+"""`host:` references as an image: programs of this host, packed when they are written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kedge.ops.setup.workplace import Workplace
 
 
 class HostImage:
-    """Programs of this machine with everything they need."""
+    """Programs of this host with everything they need."""
 
     is_decorated = False
 
@@ -30,7 +30,7 @@ class HostImage:
         packed = pack_host(self._programs, sink)
         for name in packed.missing:
             self._progress.detail(f"left out: {name}")
-        self._progress.detail(f"{packed.files} files of this machine packed")
+        self._progress.detail(f"packed {packed.files} files of this host")
         return packed.root
 
     def close(self) -> None:
@@ -40,7 +40,7 @@ class HostImage:
 def _refuse_other_machine(platform: Platform, workplace: Workplace) -> None:
     if workplace.platform.architecture != platform.architecture:
         raise NoMatchingPlatform(
-            f"'host:' packs programs of this machine, which are for {platform.architecture}, "
+            f"'host:' packs programs of this host, which are for {platform.architecture}, "
             f"not for {workplace.platform.architecture}",
             hint="leave --arch out",
         )

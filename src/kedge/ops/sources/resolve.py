@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""From a reference on a registry to a manifest and a config, with as few requests as there can be.
+"""Resolves a reference in a registry to a manifest and a config, with as few requests as possible.
 
-A digest whose manifest is in the store needs no network. When the registry cannot be reached, a tag means what it
-meant the last time it was asked, and the user is told so.
+A digest whose manifest is in the cache needs no network. If the registry does not answer, a tag means what it meant
+the last time, and the user is warned.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from kedge.model.platform import Platform
 from kedge.model.reference import Reference
 from kedge.ops.setup.workplace import Workplace
 from kedge.registry.client import RegistryClient
-from kedge.store.names import NameRecord
+from kedge.store.resolved_names import NameRecord
 from kedge.store.store import Store
 
 _MAXIMUM_DEPTH = 4  # an index, and in practice one manifest below it
@@ -50,8 +50,8 @@ class Resolved:
     reference: Reference
     manifest: Manifest
     client: RegistryClient
-    index: Index | None = None  # that names the manifest, where it was read
-    is_unanswered: bool = False  # the registry could not be reached: this is what the reference was before
+    index: Index | None = None  # that lists the manifest, if it was read
+    is_unanswered: bool = False  # the registry did not answer: this is the manifest from before
 
     @property
     def digest(self) -> Digest:
@@ -60,7 +60,7 @@ class Resolved:
 
     @property
     def compressed_size(self) -> int:
-        """Bytes of all layers as they are stored in the registry."""
+        """Bytes of all layers, compressed as in the registry."""
         return sum(layer.size for layer in self.manifest.layers)
 
 
@@ -76,9 +76,9 @@ def resolve(
 ) -> Resolved:
     """The manifest that `reference` means for the workplace's platform.
 
-    With `any_platform` it is that of another one where there is none for this: to be looked at, not to be run.
-    Who asks for several of a registry gives one `client` for all, which logs in once. With `patience` a manifest that
-    is in the store is taken when the registry has given no answer for about so many seconds.
+    With `any_platform` it may be for another platform if there is none for this one: to inspect it, not to run it.
+    A caller with several references of one registry passes one `client`, which logs in once. With `patience` a cached
+    manifest is used if the registry does not answer within about so many seconds.
     """
     known = store.recall(str(reference), workplace.platform)
     shared, client = client, client or RegistryClient(reference.registry, workplace.open_access())
@@ -87,8 +87,8 @@ def resolve(
         return Resolved(reference, stored, client)
     if offline:
         raise ImageNotFound(
-            f"{reference} is not in the store, and --offline forbids asking {reference.registry}",
-            hint="pull it once without --offline, on a machine that reaches the registry",
+            f"{reference} is not in the cache, and --offline forbids to ask {reference.registry}",
+            hint=f"pull it once without --offline, on a host with internet access: kedge pull {reference}",
         )
     fallback = _load_known(known, store)
     if fallback is None or known is None:
@@ -101,9 +101,9 @@ def resolve(
             manifest, index = _ask(impatient, reference, workplace, store, is_known=True, any_platform=any_platform)
         except (NetworkFailed, RateLimited) as problem:
             age = _describe_age(time.time() - known.when)
-            workplace.progress.warn(f"{problem.message}; using what {reference} was {age} ago, {known.digest}")
+            workplace.progress.warn(f"{problem.message}; using {reference} as of {age} ago ({known.digest})")
             return Resolved(reference, fallback, client, is_unanswered=True)
-    with contextlib.suppress(FileProblem):  # a store that we may only read still serves what it has
+    with contextlib.suppress(FileProblem):  # a read-only cache still serves what it has
         if index is None or _has_platform(index, workplace.platform):
             store.remember(str(reference), workplace.platform, manifest.digest)
     return Resolved(reference, manifest, client, index)
@@ -120,7 +120,7 @@ def _has_platform(index: Index, platform: Platform) -> bool:
 def _choose(index: Index, reference: Reference, workplace: Workplace, *, any_platform: bool) -> Descriptor:
     if any_platform and not _has_platform(index, workplace.platform):
         others = (entry.platform for entry in index.manifests if entry.platform is not None)
-        usable = [each for each in others if each.os == "linux" and each.architecture != "unknown"]
+        usable = [platform for platform in others if platform.os == "linux" and platform.architecture != "unknown"]
         if usable:
             return index.choose(usable[0], str(reference))
     return index.choose(workplace.platform, str(reference))
@@ -129,7 +129,7 @@ def _choose(index: Index, reference: Reference, workplace: Workplace, *, any_pla
 def _find_stored(
     reference: Reference, known: NameRecord | None, workplace: Workplace, store: Store, *, offline: bool
 ) -> Manifest | None:
-    """The manifest, where no network is needed or allowed to know it."""
+    """The cached manifest, if the network is not needed or not allowed."""
     if reference.digest is None:
         return _load_known(known, store) if offline else None
     raw = store.read_blob(reference.digest, MAXIMUM_MANIFEST)
@@ -160,7 +160,7 @@ def _ask(
     is_known: bool = False,
     any_platform: bool = False,
 ) -> tuple[Manifest, Index | None]:
-    """One request for the manifest, a second one where it is an index; indexes of indexes are followed, too."""
+    """One request for the manifest, and a second one for an index; indexes of indexes are followed, too."""
     wanted = str(reference.digest) if reference.digest else reference.tag or "latest"
     if is_known and not reference.digest:
         wanted = _find_unchanged(client, reference.repository, wanted, store)
@@ -174,14 +174,14 @@ def _ask(
         index = document
         wanted = str(_choose(document, reference, workplace, any_platform=any_platform).digest)
     raise RegistryProtocolError(
-        f"{reference}: more than {_MAXIMUM_DEPTH} indexes stand one in the other",
+        f"{reference} has more than {_MAXIMUM_DEPTH} levels of indexes",
         hint="name the image by the digest of one of its manifests, or ask its owner to push it again",
     )
 
 
 def _find_unchanged(client: RegistryClient, repository: str, tag: str, store: Store) -> str:
-    """The digest that the tag stands for, where the store has it; else the tag. Docker Hub counts no HEAD as a pull."""
-    with contextlib.suppress(AccessDenied, RegistryProtocolError):  # some registries have their own idea of HEAD
+    """The digest of the tag, if the cache has its manifest; else the tag. Docker Hub does not count HEAD as a pull."""
+    with contextlib.suppress(AccessDenied, RegistryProtocolError):  # some registries do not answer HEAD as specified
         digest = client.head_manifest(repository, tag)
         if digest is not None and store.has_blob(digest):
             return str(digest)
@@ -189,7 +189,7 @@ def _find_unchanged(client: RegistryClient, repository: str, tag: str, store: St
 
 
 def read_config(resolved: Resolved, store: Store) -> tuple[bytes, ImageConfig]:
-    """The image config, from the store or the registry."""
+    """The image config, from the cache or the registry."""
     descriptor = resolved.manifest.config
     raw = store.read_blob(descriptor.digest, MAXIMUM_CONFIG)
     if raw is None:
@@ -199,7 +199,7 @@ def read_config(resolved: Resolved, store: Store) -> tuple[bytes, ImageConfig]:
 
 
 def refuse_artifacts(resolved: Resolved) -> None:
-    """Raise for what lives in registries too, but is no container image."""
+    """Raise for artifacts that are not container images."""
     manifest = resolved.manifest
     if manifest.is_sif:
         raise UnsupportedFormat(
@@ -210,8 +210,8 @@ def refuse_artifacts(resolved: Resolved) -> None:
         raise CorruptImage(f"{resolved.reference} has no layers")
     if not _is_image(manifest):
         raise UnsupportedFormat(
-            f"{resolved.reference} is no container image: its config is of type {manifest.config.media_type}",
-            hint="models, charts and signatures live in registries too; check the name",
+            f"{resolved.reference} is not a container image: its config has the type {manifest.config.media_type}",
+            hint="check the name; registries also hold models, charts and signatures",
         )
 
 
@@ -220,23 +220,25 @@ def _is_image(manifest: Manifest) -> bool:
     return not kind or kind.endswith(("image.config.v1+json", "container.image.v1+json")) or kind == "application/json"
 
 
-def compare_platform(found: Platform, reference: Reference, workplace: Workplace) -> None:
-    """Say it, or refuse it where --arch was given, when an image that there is once only is for another machine."""
+def compare_platform(actual: Platform, reference: Reference, workplace: Workplace) -> None:
+    """Warn about a single-platform image for another architecture, or refuse it if --arch was given."""
     wanted = workplace.platform
-    if found.os != wanted.os:
+    if actual.os != wanted.os:
         raise NoMatchingPlatform(
-            f"{reference.redacted} is for {found.os}, and only {wanted.os} images run on clusters",
-            hint="look for another tag: kedge tags REPOSITORY",
+            f"{reference.redacted} is for {actual.os}; clusters run {wanted.os} images only",
+            hint=f"choose another tag: kedge tags {reference.registry}/{reference.repository}"
+            if reference.repository
+            else "choose an image for Linux",
         )
-    if found.architecture in ("unknown", wanted.architecture):
+    if actual.architecture in ("unknown", wanted.architecture):
         return
     if workplace.settings.architecture:
         raise NoMatchingPlatform(
-            f"{reference.redacted} is for {found.architecture}, not for {wanted.architecture}",
-            hint=f"there is one version of it only; leave --arch out, or give --arch {found.architecture}",
+            f"{reference.redacted} is for {actual.architecture}, not for {wanted.architecture}",
+            hint=f"it exists for one architecture only: leave --arch out, or use --arch {actual.architecture}",
         )
     workplace.progress.warn(
-        f"{reference.redacted} is for {found.architecture}; it does not run on this {wanted.architecture} machine"
+        f"{reference.redacted} is for {actual.architecture} and does not run on this {wanted.architecture} host"
     )
 
 

@@ -6,7 +6,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kedge.runtime.adapters.request import ForeignPlan, RuntimeCall
-from kedge.runtime.adapters.rules import EXPANDED, OWN_RULES, FieldRule, each, flag, honoured, ignored, refused, valued
+from kedge.runtime.adapters.rules import (
+    EXPANDED,
+    NOT_ADDED,
+    OWN_RULES,
+    FieldRule,
+    each,
+    flag,
+    honoured,
+    ignored,
+    refused,
+    rule_gpus,
+    valued,
+)
 from kedge.runtime.command_line.flag_table import FLAGS
 from kedge.runtime.environment.env_requests import REQUEST_PREFIXES
 from kedge.runtime.facts import Bind
@@ -74,11 +86,10 @@ _RULES: dict[str, FieldRule] = {
     "passed_on": FieldRule("honoured", "as they are; it may have what kedge lacks", list),
     "dns": valued("--dns"),
     "sharens": flag("--sharens"),
-    "nv": flag("--nv"),
-    "no_nv": flag("--no-nv"),
-    "nvccli": flag("--nvccli"),
-    "rocm": flag("--rocm"),
-    "no_rocm": flag("--no-rocm"),
+    **rule_gpus(
+        lambda vendor, switch: flag(f"--{switch.name}") if vendor.in_apptainer else refused("it does not have it"),
+        lambda vendor: flag(f"--{vendor.off.name}") if vendor.in_apptainer else NOT_ADDED,
+    ),
     "device": each("--device", "`--device` (1.5 and newer)"),
     "cdi_dirs": each("--cdi-dirs", "`--cdi-dirs` (1.5 and newer)"),
     "app": valued("--app"),

@@ -11,13 +11,22 @@ from collections.abc import Mapping
 
 from kedge.runtime.adapters.mounts import plan_mounts
 from kedge.runtime.adapters.request import ForeignPlan, RuntimeCall
-from kedge.runtime.adapters.rules import EXPANDED, OWN_RULES, FieldRule, flag, honoured, ignored, refused
+from kedge.runtime.adapters.rules import (
+    EXPANDED,
+    NOT_ADDED,
+    OWN_RULES,
+    FieldRule,
+    flag,
+    honoured,
+    ignored,
+    refused,
+    rule_gpus,
+)
 from kedge.runtime.adapters.start import Started, merge_environment, plan_start
 from kedge.runtime.facts import Bind
 
 _LIKE_KEDGE = honoured("as kedge does it")
 _BOUND = honoured("libraries and programs bound one by one")
-_NONE = honoured("nothing is added unasked")
 _NO_NAMESPACE = "it makes user and mount namespaces only"
 
 _RULES: dict[str, FieldRule] = {
@@ -67,11 +76,10 @@ _RULES: dict[str, FieldRule] = {
     "passed_on": refused("only Apptainer and Singularity know it"),
     "dns": refused("it binds the host's resolv.conf"),
     "sharens": flag("--join"),
-    "nv": _BOUND,
-    "no_nv": _NONE,
-    "nvccli": ignored("libraries are bound one by one instead"),
-    "rocm": _BOUND,
-    "no_rocm": _NONE,
+    **rule_gpus(
+        lambda vendor, switch: _BOUND if switch is vendor.on[0] else ignored("libraries are bound one by one instead"),
+        lambda _: NOT_ADDED,
+    ),
     "device": _BOUND,
     "cdi_dirs": _BOUND,
     "app": _LIKE_KEDGE,

@@ -9,13 +9,33 @@ from dataclasses import replace
 
 from kedge.runtime.adapters.mounts import plan_mounts
 from kedge.runtime.adapters.request import ForeignPlan, RuntimeCall
-from kedge.runtime.adapters.rules import EXPANDED, OWN_RULES, FieldRule, flag, honoured, ignored, refused
+from kedge.runtime.adapters.rules import (
+    EXPANDED,
+    NOT_ADDED,
+    OWN_RULES,
+    FieldRule,
+    flag,
+    honoured,
+    ignored,
+    refused,
+    rule_gpus,
+)
 from kedge.runtime.adapters.start import Started, merge_environment, plan_start
 from kedge.runtime.facts import Additions, Bind
+from kedge.runtime.gpu_vendors import VENDORS, Vendor
 
 _LIKE_KEDGE = honoured("as kedge does it")
 _MOUNTED = honoured("libraries and programs, `--mount` for each")
-_NONE = honoured("nothing is added unasked")
+
+
+def _use_hook(vendor: Vendor) -> FieldRule:
+    return honoured(f"its {vendor.name} hook, by `{_name_selector(vendor)}`")
+
+
+def _name_selector(vendor: Vendor) -> str:
+    """The variable that tells Enroot's hook which GPUs to bring."""
+    return next(iter(vendor.enroot_variables))
+
 
 _RULES: dict[str, FieldRule] = {
     **OWN_RULES,
@@ -64,11 +84,10 @@ _RULES: dict[str, FieldRule] = {
     "passed_on": refused("only Apptainer and Singularity know it"),
     "dns": refused("it binds the host's resolv.conf"),
     "sharens": ignored("every process gets namespaces of its own"),
-    "nv": honoured("its NVIDIA hook, by `NVIDIA_VISIBLE_DEVICES`"),
-    "no_nv": honoured("`NVIDIA_VISIBLE_DEVICES=void`"),
-    "nvccli": honoured("its NVIDIA hook uses it"),
-    "rocm": _MOUNTED,
-    "no_rocm": _NONE,
+    **rule_gpus(
+        lambda vendor, _: _use_hook(vendor) if vendor.enroot_variables else _MOUNTED,
+        lambda vendor: honoured(f"`{_name_selector(vendor)}=void`") if vendor.enroot_variables else NOT_ADDED,
+    ),
     "device": _MOUNTED,
     "cdi_dirs": _MOUNTED,
     "app": _LIKE_KEDGE,
@@ -98,7 +117,7 @@ class Enroot:
         options = request.options
         if options.network not in ("", "none", "host"):
             plan.refused.append(("--network", "it has 'none' only, and the host's"))
-        if options.nv:
+        if any(vendor.enroot_variables and vendor.is_asked(options) for vendor in VENDORS):
             request = replace(request, additions=Additions())  # its own hook does it
         mounts = plan_mounts(request)
         started = plan_start(request, mounts, plan)
@@ -147,15 +166,14 @@ class Enroot:
 
     def _choose_devices(self, request: RuntimeCall) -> dict[str, str]:
         options, environ = request.options, request.host.environ
-        if options.no_nv:
-            return {"NVIDIA_VISIBLE_DEVICES": "void"}
-        if not options.nv:
-            return {}
-        # an image without these two gets no GPU, or no CUDA library
-        return {
-            "NVIDIA_VISIBLE_DEVICES": environ.get("NVIDIA_VISIBLE_DEVICES") or "all",
-            "NVIDIA_DRIVER_CAPABILITIES": environ.get("NVIDIA_DRIVER_CAPABILITIES") or "compute,utility",
-        }
+        variables: dict[str, str] = {}
+        for vendor in (vendor for vendor in VENDORS if vendor.enroot_variables):
+            if vendor.is_off(options):
+                variables[_name_selector(vendor)] = "void"
+            elif vendor.is_asked(options):
+                # an image that does not set them gets no GPU, or no driver library
+                variables |= {name: environ.get(name) or value for name, value in vendor.enroot_variables.items()}
+        return variables
 
 
 def _is_torn(value: str) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kedge.runtime.adapters.request import RuntimeCall
 from kedge.runtime.command_line.flags import list_names
-from kedge.runtime.environment.home import choose_home
+from kedge.runtime.environment.identity import choose_home
 from kedge.runtime.facts import LIBRARIES, Bind
 from kedge.runtime.mounts.plan import is_system_directory
 from kedge.runtime.mounts.scratch import list_scratch

@@ -8,9 +8,22 @@ from dataclasses import replace
 
 from kedge.runtime.adapters.mounts import plan_mounts
 from kedge.runtime.adapters.request import ForeignPlan, RuntimeCall
-from kedge.runtime.adapters.rules import EXPANDED, OWN_RULES, FieldRule, each, flag, honoured, ignored, refused, valued
+from kedge.runtime.adapters.rules import (
+    EXPANDED,
+    NOT_ADDED,
+    OWN_RULES,
+    FieldRule,
+    each,
+    flag,
+    honoured,
+    ignored,
+    refused,
+    rule_gpus,
+    valued,
+)
 from kedge.runtime.adapters.start import merge_environment, plan_start
 from kedge.runtime.facts import Additions, Bind
+from kedge.runtime.gpu_vendors import VENDORS, Vendor
 
 _LIKE_KEDGE = honoured("as kedge does it")
 _INITS = (
@@ -19,13 +32,18 @@ _INITS = (
     "/usr/bin/catatonit",
     "/usr/local/bin/catatonit",
 )
-_CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
+_CDI_DIRECTORIES = ("/etc/cdi", "/var/run/cdi")
 
 
 def _split_commas(word: str) -> FieldRule:
     return FieldRule(
         "honoured", f"`{word}`", lambda values: [f"{word}={part}" for text in values for part in text.split(",")]
     )
+
+
+def _add_gpus(vendor: Vendor) -> FieldRule:
+    by_file = f"`--device {vendor.cdi_kind}=all` if there is a CDI file, else " if vendor.cdi_kind else ""
+    return honoured(f"{by_file}`--volume` and `--device` for each")
 
 
 _RULES: dict[str, FieldRule] = {
@@ -75,11 +93,10 @@ _RULES: dict[str, FieldRule] = {
     "passed_on": refused("only Apptainer and Singularity know it"),
     "dns": FieldRule("honoured", "`--dns`", lambda value: [f"--dns={part}" for part in value.split(",")]),
     "sharens": ignored("every process gets a container of its own"),
-    "nv": honoured("`--device nvidia.com/gpu=all` where there is a CDI file, else `--volume` and `--device` for each"),
-    "no_nv": honoured("nothing is added unasked"),
-    "nvccli": ignored("CDI does it"),
-    "rocm": honoured("`--volume` and `--device` for each"),
-    "no_rocm": honoured("nothing is added unasked"),
+    **rule_gpus(
+        lambda vendor, switch: _add_gpus(vendor) if switch is vendor.on[0] else ignored("CDI does it"),
+        lambda _: NOT_ADDED,
+    ),
     "device": each("--device"),
     "cdi_dirs": ignored("it reads /etc/cdi and /var/run/cdi"),
     "app": _LIKE_KEDGE,
@@ -105,8 +122,8 @@ class Podman:
     def fill(self, request: RuntimeCall, words: list[str], plan: ForeignPlan) -> None:
         """`podman run OPTIONS --volume … --env … --rootfs FOLDER /bin/sh -c … PROGRAM …`."""
         options, image = request.options, request.image
-        use_cdi = options.nv and _has_nvidia_file(request)
-        if use_cdi:
+        cdi_kinds = _list_cdi_kinds(request)
+        if cdi_kinds:
             request = replace(request, additions=Additions())
         mounts = plan_mounts(request)
         started = plan_start(request, mounts, plan)
@@ -119,9 +136,8 @@ class Podman:
             if bind.image_source or bind.partition:
                 plan.refused.append((f"the bind {bind!r}", "podman cannot bind from inside an image file"))
             flags.append(show_volume(bind))
-        if use_cdi:
-            flags += ["--device", "nvidia.com/gpu=all"]
-        elif not options.device:  # named ones are CDI's, and Podman finds them itself
+        flags += [word for kind in cdi_kinds for word in ("--device", f"{kind}=all")]
+        if not cdi_kinds and not options.device:  # named ones are CDI's, and Podman finds them itself
             flags += [word for device in request.additions.devices for word in ("--device", device)]
         flags += [f"--workdir={started.folder}", "--http-proxy=false"]
         for name in started.names:
@@ -178,9 +194,11 @@ def show_volume(bind: Bind) -> str:
     return f"--mount=type=bind,{','.join(quoted)}"
 
 
-def _has_nvidia_file(request: RuntimeCall) -> bool:
-    view = request.host.view
-    return any("nvidia" in name for folder in _CDI_FOLDERS for name in view.names(folder))
+def _list_cdi_kinds(request: RuntimeCall) -> list[str]:
+    """The kinds of GPUs that are asked for and that a CDI file describes: `nvidia.com/gpu`."""
+    files = [name for directory in _CDI_DIRECTORIES for name in request.host.view.names(directory)]
+    kinds = [vendor.cdi_kind for vendor in VENDORS if vendor.cdi_kind and vendor.is_asked(request.options)]
+    return [kind for kind in kinds if any(kind.partition(".")[0] in name for name in files)]
 
 
 def _has_range(request: RuntimeCall) -> bool:

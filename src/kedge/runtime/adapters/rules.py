@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kedge.runtime.command_line.flag_table import FLAGS
+from kedge.runtime.gpu_vendors import VENDORS, Switch, Vendor, list_switches
 from kedge.runtime.options import RunOptions
 
 HONOURED, IGNORED, REFUSED, OWN = "honoured", "ignored", "refused", "own"
@@ -64,6 +65,16 @@ def refused(reason: str) -> FieldRule:
     return FieldRule(REFUSED, reason)
 
 
+def rule_gpus(on: Callable[[Vendor, Switch], FieldRule], off: Callable[[Vendor], FieldRule]) -> dict[str, FieldRule]:
+    """The rules for the flags of all GPU vendors: `on` for those that ask for GPUs, `off` for those that overrule."""
+    rules: dict[str, FieldRule] = {}
+    for vendor in VENDORS:
+        rules |= {switch.attribute: on(vendor, switch) for switch in vendor.on}
+        rules[vendor.off.attribute] = off(vendor)
+    return rules
+
+
+NOT_ADDED = honoured("nothing is added unasked")
 EXPANDED = honoured("as the options it stands for")
 _OWN = FieldRule(OWN, "kedge's own")
 # what kedge sees to itself, whatever the runtime
@@ -78,8 +89,11 @@ OWN_RULES = {
 
 
 def option_names() -> tuple[str, ...]:
-    """Every attribute of RunOptions, in the order it has there."""
-    return tuple(RunOptions.__annotations__)
+    """Every attribute of RunOptions, in the order it has there; those of GPU vendors before other devices."""
+    names = list(RunOptions.__annotations__)
+    place = names.index("device")
+    names[place:place] = [switch.attribute for switch in list_switches()]
+    return tuple(names)
 
 
 def flag_name(name: str) -> str:

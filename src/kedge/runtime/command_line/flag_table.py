@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from kedge.runtime.gpu_vendors import list_switches
+
 GROUPS = {
     "files": "files and directories",
     "environment": "environment",
@@ -126,14 +128,12 @@ FLAGS = (
         "keep", "list", "environment", "let a guarded variable of the host in: its name, user-site, locale or all",
         metavar="NAME", variables="KEDGE_KEEP",
     ),
-    Flag("nv", "switch", "devices", "NVIDIA GPUs, with the driver of this machine", variables="NV"),
-    Flag("no-nv", "switch", "devices", "no NVIDIA GPUs, whatever else says", variables="NV_OFF NO_NV"),
-    Flag("force", "switch", "devices", "start it also where the image does not run on this driver or GPU",
+    *(
+        Flag(switch.name, "switch", "devices", switch.help, variables=switch.variables)
+        for switch in list_switches()
+    ),
+    Flag("force", "switch", "devices", "start even if the image cannot work with this driver or GPU",
          variables="KEDGE_FORCE"),
-    Flag("nvccli", "switch", "devices", "NVIDIA GPUs as NVIDIA_VISIBLE_DEVICES and the capabilities say",
-         variables="NVCCLI"),
-    Flag("rocm", "switch", "devices", "AMD GPUs, with the libraries of this machine", variables="ROCM"),
-    Flag("no-rocm", "switch", "devices", "no AMD GPUs, whatever else says", variables="ROCM_OFF NO_ROCM"),
     Flag("device", "list", "devices", "a CDI device, as nvidia.com/gpu=0", metavar="NAME", variables="KEDGE_DEVICE"),
     Flag("cdi-dirs", "list", "devices", "folders with CDI descriptions", metavar="DIRS", variables="KEDGE_CDI_DIRS"),
     Flag("contain", "switch", "isolation", "private /dev, tmp and home", short="c", variables="CONTAIN"),
@@ -219,7 +219,8 @@ FLAGS = (
     Flag("verbose", "count", "messages", "say more: each decision and its reason", short="v", variables="VERBOSE"),
     Flag("debug", "switch", "messages", "show where an error came from", short="d", variables="DEBUG"),
     Flag("nocolor no-color", "switch", "messages", "no colours", variables="NOCOLOR"),
-    Flag("help", "help", "messages", "show this text", short="h"),
+    Flag("help", "help", "messages", "show the options that most people use", short="h"),
+    Flag("help-all", "help", "messages", "show all options"),
     Flag("no-pid", "switch", "idle", "process numbers are private only with --pid or --containall",
          variables="NO_PID"),
     Flag("runscript-timeout", "text", "idle", "scripts may take as long as they take", metavar="TIME",

@@ -43,7 +43,11 @@ def list_names(texts: Sequence[str]) -> list[str]:
 
 
 class HelpWanted(Exception):
-    """`--help` stood among the options."""
+    """`--help` stood among the options, or `--help-all`."""
+
+    def __init__(self, *, is_whole: bool) -> None:
+        super().__init__()
+        self.is_whole = is_whole
 
 
 def parse_words(
@@ -124,7 +128,7 @@ def _take_letters(options: RunOptions, word: str, following: Sequence[str]) -> i
         flag = find_flag(options.verb, letter)
         origin, rest = "-" + letter, word[index:]
         if flag is None:
-            raise _explain_unknown(options.verb, origin)
+            raise _explain_unknown(options.verb, origin, word)
         if flag.takes_value:
             if not rest and not following:
                 raise _explain_missing(options.verb, flag, origin)
@@ -199,7 +203,7 @@ def _apply(options: RunOptions, flag: Flag, value: str, origin: str) -> None:
     elif "|" in flag.metavar and value not in flag.metavar.split("|") and flag.attribute != "network":
         raise _explain_value(options.verb, origin, value, f"it takes {flag.metavar.replace('|', ', ')}")
     if flag.kind == "help":
-        raise HelpWanted(options.verb)
+        raise HelpWanted(is_whole=flag.names[0] == "help-all")
     if flag.group == "refused":
         if is_on and flag.help in _FETCHING:
             raise refuse(flag, origin)
@@ -249,7 +253,8 @@ def _check_words(options: RunOptions) -> None:
     """Say which word is missing, or stands in another's place."""
     first = options.arguments[0] if options.arguments else ""
     problem = ""
-    if "=" in options.image or ":/" in options.image or not all("=" in text for text in options.env):
+    is_port = options.image.replace(":", "").isdecimal()
+    if is_port or "=" in options.image or ":/" in options.image or not all("=" in text for text in options.env):
         _refuse_misread(options)
     if not options.image:
         problem = "needs an image"
@@ -317,17 +322,25 @@ def _check_values(options: RunOptions) -> None:
         raise UsageError(f"{options.given['keep_privs']} is for root only", hint="--fakeroot appears as root inside")
 
 
-def _explain_unknown(verb: str, name: str) -> KedgeError:
-    from kedge.errors import UsageError  # late: only for an error
-    from kedge.model.nearest import propose  # late: only a mistake needs it
+def _explain_unknown(verb: str, name: str, word: str = "") -> KedgeError:
+    """`word` is the cluster of letters that an unknown letter stands in: `-it`."""
+    # late, all of it: only for a mistake
+    from kedge.errors import UsageError
+    from kedge.model.habits import explain_option
+    from kedge.model.nearest import propose
 
     others = [flag.verbs[0] for flag in FLAGS if name.lstrip("-") in (*flag.names, flag.short)]
-    if others:
-        hint: str | None = f"'{_show(others[0])}' has it"
+    hint = explain_option(verb, word) or explain_option(verb, name)
+    if hint:
+        name = word if explain_option(verb, word) else name
+    elif others:
+        hint = f"'{_show(others[0])}' has it"
     else:
         known = [f"--{each}" for flag in FLAGS if verb in flag.verbs and flag.group != "refused" for each in flag.names]
         hint = propose(name, known) if name.startswith("--") else None
-    return UsageError(f"'{_show(verb)}' has no option {name}", hint=hint or f"'{_show(verb)} --help' lists them")
+    return UsageError(
+        f"'{_show(verb)}' has no option {name}", hint=hint or f"to list all options: {_show(verb)} --help-all"
+    )
 
 
 def _explain_missing(verb: str, flag: Flag, origin: str) -> KedgeError:

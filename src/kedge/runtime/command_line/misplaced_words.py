@@ -32,4 +32,6 @@ def explain_misread(image: str, variables: Sequence[str], short: Sequence[str]) 
         return UsageError(place, hint=f"--env takes one variable; repeat it: --env A=1 --env {image}")
     if "-v" in short and source and target.startswith("/"):
         return UsageError(f"-v is short for --verbose, so {place}", hint=f"to bind a directory: -B {image}")
+    if "-p" in short and source.isdecimal() and target.isdecimal():
+        return UsageError(f"-p is short for --pid, so {place}", hint="leave it out: containers use the host's network")
     return None

@@ -1,32 +1,49 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Devices of the host in a container: NVIDIA and AMD GPUs, devices by CDI names, and the fabrics of clusters."""
+"""Devices of the host in a container: GPUs by vendor (`gpu_vendors`), CDI devices, and the fabrics of clusters."""
 
 from __future__ import annotations
 
 from kedge.runtime.facts import Additions
+from kedge.runtime.gpu_vendors import VENDORS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Protocol
+
+    from kedge.runtime.devices.driver_report import DriverReport
     from kedge.runtime.facts import HostFacts, ImageFacts
+    from kedge.runtime.gpu_vendors import Vendor
     from kedge.runtime.options import RunOptions
+
+    class VendorModule(Protocol):
+        """What the module of a GPU vendor offers."""
+
+        def plan_gpus(self, options: RunOptions, host: HostFacts, image: ImageFacts) -> Additions:
+            """Everything that the flag adds to a container, with a warning for each part that the host lacks."""
+            ...
+
+        def examine_driver(self, host: HostFacts) -> DriverReport:
+            """The state of the driver on this host, for doctor."""
+            ...
+
+
+def load_vendor(vendor: Vendor) -> VendorModule:
+    """The module of a vendor: imported when its GPUs are asked for, and without importlib, which costs a start more."""
+    module: VendorModule = __import__(f"{__name__}.{vendor.module}", fromlist=("plan_gpus",))
+    return module
 
 
 def plan_devices(options: RunOptions, host: HostFacts, image: ImageFacts) -> Additions:
-    """What the devices that were asked for add to a container. A function of its arguments alone."""
+    """Everything that the requested devices add to a container. A function of its arguments alone."""
     additions = Additions()
     # late imports: a start pays only for what it asked for
-    if (options.nv or options.nvccli) and not options.no_nv:
-        from kedge.runtime.devices.nvidia.plan import plan_nvidia
+    for vendor in VENDORS:
+        if vendor.is_asked(options):
+            additions.add(load_vendor(vendor).plan_gpus(options, host, image))
+        elif vendor.grant in host.environ and not vendor.is_off(options) and host.view.kind(vendor.node):
+            from kedge.runtime.devices.forgotten_flag import warn_of_forgotten_flag
 
-        additions.add(plan_nvidia(options, host, image))
-    elif not options.no_nv and "CUDA_VISIBLE_DEVICES" in host.environ and host.view.kind("/dev/nvidiactl"):
-        from kedge.runtime.devices.nvidia.forgotten_flag import explain_unasked
-
-        additions.warnings += explain_unasked(options, host, image)
-    if options.rocm and not options.no_rocm:
-        from kedge.runtime.devices.amd import plan_rocm
-
-        additions.add(plan_rocm(host, is_shim=options.shim))
+            additions.warnings += warn_of_forgotten_flag(vendor, options, host, image)
     if options.device:
         from kedge.runtime.devices.cdi import plan_cdi
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""--rocm: AMD GPUs. ROCm itself is the image's; the host gives its devices, and libraries that talk to its driver."""
+"""AMD GPUs (--rocm). ROCm itself is the image's; the host adds its devices, and libraries that talk to its driver."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from kedge.runtime.facts import Additions, Bind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kedge.runtime.facts import HostFacts
+    from kedge.runtime.devices.driver_report import DriverReport, Lack
+    from kedge.runtime.facts import HostFacts, ImageFacts
+    from kedge.runtime.options import RunOptions
 
 _STEMS = (
     *("libhsa-runtime64", "libamdhip64", "librocm_smi64", "libamd_smi", "librocprofiler-register", "libhsakmt"),
@@ -16,12 +18,13 @@ _STEMS = (
     *("libhc_am", "libmcwamp", "libmcwamp_cpu", "libmcwamp_hsa", "libCXLActivityLogger"),
 )
 _PROGRAMS = ("rocm-smi", "rocminfo", "amd-smi")
-_KEPT = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
-_FOLDERS = ("/opt/rocm/bin", "/usr/bin", "/usr/local/bin")
+_PROGRAM_DIRECTORIES = ("/opt/rocm/bin", "/usr/bin", "/usr/local/bin")
+_PASSED = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
+_VERSION = "/sys/module/amdgpu/version"
 
 
-def plan_rocm(host: HostFacts, *, is_shim: bool = False) -> Additions:
-    """Everything --rocm adds; where something is missing it says what."""
+def plan_gpus(options: RunOptions, host: HostFacts, image: ImageFacts) -> Additions:  # noqa: ARG001 - as of all vendors
+    """Everything that --rocm adds; where a part is missing it says which."""
     additions = Additions()
     view = host.view
     additions.devices = [path for path in ("/dev/kfd", "/dev/dri") if view.kind(path)]
@@ -30,35 +33,62 @@ def plan_rocm(host: HostFacts, *, is_shim: bool = False) -> Additions:
         # only names with a number: a plain X.so is for linking, and the image brings its own
         if name.partition(".so.")[0] in _STEMS and view.kind(path) == "f":
             additions.libraries.append((view.resolve(path), name))
-    folders = [*_FOLDERS, *(each for each in host.environ.get("PATH", "").split(":") if each.startswith("/"))]
+    searched = [path for path in host.environ.get("PATH", "").split(":") if path.startswith("/")]
     for name in _PROGRAMS:
-        found = next((f"{each}/{name}" for each in folders if view.is_executable(f"{each}/{name}")), "")
-        if found:
-            source = view.resolve(found)
+        paths = (f"{directory}/{name}" for directory in (*_PROGRAM_DIRECTORIES, *searched))
+        program = next((path for path in paths if view.is_executable(path)), "")
+        if program:
+            source = view.resolve(program)
             additions.binds.append(Bind(source, f"/usr/bin/{name}", readonly=True, is_optional=True, origin="--rocm"))
-    for name in _KEPT:
+    for name in _PASSED:
         if name in host.environ:
             additions.variables[name] = host.environ[name]
-    lacks = _explain_missing(host)
-    if is_shim:  # as with --nv
-        additions.notes += lacks
-    else:
-        additions.warnings += lacks
+    if not _is_complete(host):
+        from kedge.runtime.devices.driver_report import add_lacks  # late: only where something is missing
+
+        add_lacks(additions, "--rocm", _find_missing(host), is_shim=options.shim)
     return additions
 
 
-def _explain_missing(host: HostFacts) -> list[str]:
+def examine_driver(host: HostFacts) -> DriverReport:
+    """The driver and its device nodes; libraries are the image's."""
+    from kedge.runtime.devices.driver_report import DriverReport  # late: doctor only
+
+    version = (host.view.read(_VERSION, 256) or b"").decode(errors="replace").strip()
+    nodes = [f"/dev/dri/{name}" for name in _list_render_nodes(host)]
+    return DriverReport(
+        _find_missing(host),
+        summary=f"AMD driver amdgpu {version} is loaded" if version else "AMD driver amdgpu is loaded",
+        usable=[node for node in nodes if host.view.can_use(node)],
+        refused=[node for node in nodes if not host.view.can_use(node)],
+    )
+
+
+def _is_complete(host: HostFacts) -> bool:
+    return bool(host.view.kind("/dev/kfd") and host.view.can_use("/dev/kfd") and _list_render_nodes(host))
+
+
+def _list_render_nodes(host: HostFacts) -> list[str]:
+    return [name for name in host.view.names("/dev/dri") if name.startswith("renderD")]
+
+
+def _find_missing(host: HostFacts) -> list[Lack]:
+    from kedge.runtime.devices.driver_report import Lack  # late: only where something is missing
+    from kedge.runtime.devices.gpu_advice import describe_absence
+
     view = host.view
+    if _is_complete(host):
+        return []
     if not view.kind("/dev/kfd"):
-        loaded = view.kind("/sys/module/amdgpu")
-        reason = "the kernel module 'amdgpu' is loaded, but without compute" if loaded else "no kernel module 'amdgpu'"
-        job = " If a job is to have one, ask the scheduler for GPUs." if "SLURM_JOB_ID" in host.environ else ""
-        return [f"--rocm: there is no AMD GPU here (no /dev/kfd; {reason}).{job}"]
+        is_loaded = view.kind("/sys/module/amdgpu")
+        module = "kernel module 'amdgpu' is loaded without compute" if is_loaded else "no kernel module 'amdgpu'"
+        return [describe_absence(host, "AMD", f"no /dev/kfd; {module}")]
     if not view.can_use("/dev/kfd"):
         return [
-            "--rocm: you may not use /dev/kfd. It is for the groups 'render' or 'video' (the administrators add you), "
-            "or for jobs that ask for GPUs."
+            Lack(
+                "devices",
+                "you may not use /dev/kfd.",
+                "It is for the groups 'render' or 'video' (administrators add you), or for jobs that request GPUs.",
+            )
         ]
-    if not any(name.startswith("renderD") for name in view.names("/dev/dri")):
-        return ["--rocm: /dev/dri has no GPU (no renderD node): this job was not given one."]
-    return []
+    return [Lack("devices", "/dev/dri has no GPU (no renderD node).", "This job was not given one: request GPUs.")]

@@ -7,8 +7,7 @@ It travels in environment variables, never in argv, which every user of the mach
 from __future__ import annotations
 
 from kedge.runtime.environment.env_requests import PATH_REQUESTS
-from kedge.runtime.environment.env_scripts import read_script
-from kedge.runtime.environment.env_settings import DEFAULT_PATH, PROMPT
+from kedge.runtime.environment.env_scripts import DEFAULT_PATH, PROMPT, read_script
 from kedge.runtime.environment.shell_words import is_name, quote
 from kedge.runtime.facts import LIBRARIES, Payload
 
@@ -16,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kedge.posix.views import View
     from kedge.runtime.environment.entrypoint import Entrypoint
-    from kedge.runtime.environment.env_settings import EnvironmentInputs
+    from kedge.runtime.environment.env_scripts import EnvironmentInputs
 
 _PIECE = 24_000  # characters, of at most 4 bytes; the kernel takes 128 KiB for one variable
 _BASH_WORDS = ("[[", "source ", "function ", "declare ", "shopt ", "+=", "=(", "<(", "&>", "<<<", "$'")

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
     from kedge.posix.views import View
 
+    Step = tuple[str, str]  # what, and the path of a script
+
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+PROMPT = "Apptainer> "
 _READ_ONLY = ("APPTAINER_NAME", "APPTAINER_CONTAINER", "APPTAINER_INSTANCE")
 _OWN_FOLDERS = ("/scif/", "/.singularity.d/")  # the view shows what binds change in these
 _FILE_TESTS = {"-d": "d", "-f": "f", "-e": "dfc"}
@@ -66,6 +70,22 @@ class Variables:
     def exports(self) -> dict[str, str]:
         """What a program gets."""
         return {name: value for name, value in self.values.items() if name in self.exported}
+
+
+class EnvironmentInputs:
+    """Everything that both evaluators of an environment, our own reader and the image's shell, work from."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.requests: dict[str, str] = {}  # what the user asks for
+        self.additions: dict[str, str] = {}  # what devices ask for; taken as it is
+        self.is_literal = False  # --no-eval
+        self.library_path = ""  # LD_LIBRARY_PATH where it would be empty or LIBRARIES alone
+        self.first_libraries = ""  # go before everything but the user's
+        self.restored: dict[str, str] = {}  # host variables and our own, for what no script set
+        self.variables = Variables()  # what scripts see at their start
+        self.warnings: list[str] = []
+        self.notes: list[str] = []
 
 
 def list_scripts(view: View, folder: str) -> list[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Who the caller is, and the passwd and group files that say so inside a container."""
+"""Who the caller is: the passwd and group files that say so inside a container, and the home directory there."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import pwd
 
     from kedge.runtime.facts import HostFacts
+    from kedge.runtime.options import RunOptions
 
 _known: dict[int, pwd.struct_passwd | None] = {}  # a look-up may go over the network: once per process
 
@@ -95,3 +96,18 @@ def _look_up(uid: int) -> pwd.struct_passwd | None:
         except (KeyError, OSError):
             _known[uid] = None
     return _known[uid]
+
+
+def choose_home(options: RunOptions, host: HostFacts) -> tuple[str, str]:
+    """Source and destination: the user's own, or what --home SOURCE[:DESTINATION] says."""
+    source, _, destination = options.home.partition(":")
+    if not source:
+        return host.home, "/root" if options.fakeroot else host.home
+    if not (destination or source).startswith("/"):
+        from kedge.errors import UsageError  # late: only for an error
+
+        raise UsageError(
+            f"--home {options.home}: where it goes in the container must be an absolute path",
+            hint=f"such as --home {source}:/home/{host.user}",
+        )
+    return os.path.normpath(os.path.join(host.cwd, source)), destination or source

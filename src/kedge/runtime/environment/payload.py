@@ -9,9 +9,16 @@ from __future__ import annotations
 
 from kedge.runtime.environment.entrypoint import choose_entry, read_workdir, resolve_oci_words
 from kedge.runtime.environment.env_requests import PATH_REQUESTS, collect_requests, select_host_variables
-from kedge.runtime.environment.env_scripts import Variables, list_scripts, read_script, run_script
-from kedge.runtime.environment.env_settings import DEFAULT_PATH, PROMPT, EnvironmentInputs
-from kedge.runtime.environment.home import choose_home
+from kedge.runtime.environment.env_scripts import (
+    DEFAULT_PATH,
+    PROMPT,
+    EnvironmentInputs,
+    Variables,
+    list_scripts,
+    read_script,
+    run_script,
+)
+from kedge.runtime.environment.identity import choose_home
 from kedge.runtime.environment.leaks import guard_variables
 from kedge.runtime.environment.shell_words import NotPlain, expand_quoted
 from kedge.runtime.facts import LIBRARIES, Payload
@@ -22,7 +29,7 @@ if TYPE_CHECKING:
 
     from kedge.posix.views import View
     from kedge.runtime.environment.entrypoint import Entrypoint
-    from kedge.runtime.environment.env_settings import Step
+    from kedge.runtime.environment.env_scripts import Step
     from kedge.runtime.facts import Additions, Bind, HostFacts, ImageFacts
     from kedge.runtime.options import RunOptions
 

@@ -14,7 +14,7 @@ from kedge.runtime.container_view import ContainerView
 from kedge.runtime.environment.payload import plan_payload
 from kedge.runtime.facts import Additions, ImageFacts
 from kedge.runtime.mounts.plan import PlanRequest, plan_start_directory
-from kedge.runtime.processes.host_root import change_directory
+from kedge.runtime.start.host_root import change_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kedge.runtime.facts import HostFacts, Payload
     from kedge.runtime.options import RunOptions
-    from kedge.runtime.processes.host_root import HostRoot
+    from kedge.runtime.start.host_root import HostRoot
     from kedge.runtime.start.services import Say
 
 
@@ -87,6 +87,6 @@ def _refuse_folder(folder: str, problem: OSError | ValueError) -> Exception:
     from kedge.errors import MountFailed  # late: only for an error
 
     return MountFailed(
-        f"cannot go to {folder} in the container: {getattr(problem, 'strerror', problem)}",
-        hint="the directory must exist inside the container: bind it with -B, or give another --pwd",
+        f"cannot change to {folder} in the container: {getattr(problem, 'strerror', problem)}",
+        hint="the directory must exist inside the container: bind it with -B, or choose another --pwd",
     )

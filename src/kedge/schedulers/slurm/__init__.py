@@ -1,82 +1,34 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Slurm 20.11 to 25.05: `SLURM` is its Backend. Each verb loads what it needs of it only, which its start pays for."""
+"""Slurm 20.11 to 25.05."""
 
-from __future__ import annotations
+from kedge.schedulers.facts import SchedulerFacts
 
-from collections.abc import Sequence
-
-from kedge.model.job import Job
-from kedge.model.job_state import JobStatus
-from kedge.model.site import Site
-from kedge.schedulers.backend import Backend, Query, ScriptContext
-
-
-class _Slurm:
-    name = "slurm"
-
-    def render(self, job: Job, site: Site, place: ScriptContext) -> str:
-        from kedge.schedulers.slurm.directives import render
-
-        return render(job, site, place)
-
-    def submit_argv(self, script: str, job: Job, site: Site) -> list[str]:
-        from kedge.schedulers.slurm.directives import submit_argv
-
-        return submit_argv(script, job, site)
-
-    def parse_submit(self, output: str) -> str:
-        from kedge.schedulers.slurm.directives import parse_submit
-
-        return parse_submit(output)
-
-    def interactive_argv(self, job: Job, site: Site, command: Sequence[str], *, has_terminal: bool = True) -> list[str]:
-        from kedge.schedulers.slurm.interactive import interactive_argv
-
-        return interactive_argv(job, site, command, has_terminal=has_terminal)
-
-    def list_query(self, user: str) -> Query:
-        from kedge.schedulers.slurm.listing import list_query
-
-        return list_query(user)
-
-    def parse_list(self, output: str) -> list[JobStatus]:
-        from kedge.schedulers.slurm.listing import parse_list
-
-        return parse_list(output)
-
-    def detail_query(self, id: str) -> Query:
-        from kedge.schedulers.slurm.detail import detail_query
-
-        return detail_query(id)
-
-    def parse_detail(self, output: str) -> list[JobStatus]:
-        from kedge.schedulers.slurm.detail import parse_detail
-
-        return parse_detail(output)
-
-    def history_query(self, ids: Sequence[str], since: float) -> Query:
-        from kedge.schedulers.slurm.accounts import history_query
-
-        return history_query(ids, since)
-
-    def parse_history(self, output: str) -> list[JobStatus]:
-        from kedge.schedulers.slurm.accounts import parse_history
-
-        return parse_history(output)
-
-    def cancel_argv(self, ids: Sequence[str], signal: str = "") -> list[str]:
-        # a signal is for the script's own children too, not only for what srun started
-        return ["scancel", *([f"--signal={signal}", "--full"] if signal else []), *ids]
-
-    def explain(self, status: JobStatus) -> str:
-        from kedge.schedulers.slurm.endings import explain
-
-        return explain(status)
-
-    def is_stuck(self, status: JobStatus) -> bool:
-        from kedge.schedulers.slurm.reasons import is_stuck
-
-        return is_stuck(status)
-
-
-SLURM: Backend = _Slurm()
+FACTS = SchedulerFacts(
+    name="slurm",
+    title="Slurm",
+    queue_word="partition",
+    prefix="#SBATCH",
+    submit="sbatch",
+    submit_path="/usr/bin/sbatch",
+    interactive=("srun", "salloc", "idev"),  # idev: TACC's
+    job_id="SLURM_JOB_ID",
+    step_id="SLURM_STEP_ID",
+    job_queue="SLURM_JOB_PARTITION",
+    job_mark="SLURM_JOB_ID",
+    job_scope=("SLURM_JOB_ID",),
+    submit_directory="SLURM_SUBMIT_DIR",
+    gpu_lists=("SLURM_STEP_GPUS", "SLURM_JOB_GPUS"),
+    gpu_counts=("SLURM_GPUS_ON_NODE",),
+    own_variables=r"SLURM\w*|SRUN_\w+",
+    traces=r"\bSLURM_\w+|\bsrun\b|\bscontrol\b|\bibrun\b|\bsbcast\b",
+    inherited=("SLURM_",),
+    lasting=("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT"),
+    settings="SLURM_CONF",
+    program="sbatch",
+    settings_files=("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf"),
+    version=("sinfo", "--version"),
+    queues=("sinfo", "-h", "-a", "-o", "%R"),
+    queue_line=r"^\s*(\S+)\s*$",
+    ask_for_gpu="add '--gres=gpu:1' (or '--gpus=1') to sbatch, srun or salloc",
+    job_with_memory="srun --mem=8G --cpus-per-task=4 --time=1:00:00",
+)

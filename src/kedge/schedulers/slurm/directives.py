@@ -11,11 +11,12 @@ from kedge.model.output_pattern import make_file_name, split_pattern
 from kedge.model.site import Site
 from kedge.schedulers.backend import Dialect, ScriptContext
 from kedge.schedulers.script import render_body
+from kedge.schedulers.slurm import FACTS
 from kedge.schedulers.slurm.options import SlurmOption, find_name, make_directive, parse_directives
 from kedge.schedulers.slurm.request import batch_directives, command_line_directives
 
 DIALECT = Dialect(
-    submit_word="sbatch",
+    submit_word=FACTS.submit,
     job_id="${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}",
     numeric_id="SLURM_JOB_ID",
     has_id_per_task=True,
@@ -40,7 +41,7 @@ def render(job: Job, site: Site, place: ScriptContext) -> str:
 
 def submit_argv(script: str, job: Job, site: Site) -> list[str]:
     """`sbatch --parsable` and what the site wants beside it."""
-    return ["sbatch", "--parsable", *_words(command_line_directives(job, site)), script]
+    return [FACTS.submit, "--parsable", *_words(command_line_directives(job, site)), script]
 
 
 def parse_submit(output: str) -> str:

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from kedge.errors import RequestRefused
 from kedge.model.job import Job
 from kedge.model.site import Site
+from kedge.schedulers.slurm import FACTS
 from kedge.schedulers.slurm.options import parse_directives
 from kedge.schedulers.slurm.request import interactive_directives
 
-_WAYS = ("srun", "salloc", "idev")
 # A step of this kind holds no resources (20.11 and later), so that `srun` within it finds them all free;
 # the shell keeps the counts of nodes and tasks of the whole job.
 _INTERACTIVE_STEP = ("srun", "--interactive", "--preserve-env")
@@ -20,9 +20,10 @@ _INTERACTIVE_STEP = ("srun", "--interactive", "--preserve-env")
 def interactive_argv(job: Job, site: Site, command: Sequence[str], *, has_terminal: bool = True) -> list[str]:
     """The command; idev takes none to run, so there `command` is left out and has to be typed."""
     way = site.interactive or "srun"
-    if way not in _WAYS:
+    if way not in FACTS.interactive:
         raise RequestRefused(
-            f"Slurm has no interactive command '{way}'", hint=f"the site's profile names one of: {', '.join(_WAYS)}"
+            f"Slurm has no interactive command '{way}'",
+            hint=f"the site's profile names one of: {', '.join(FACTS.interactive)}",
         )
     if way == "idev":
         return ["idev", *_idev_words(job, site)]

@@ -13,15 +13,31 @@ from collections.abc import Iterable, Sequence
 from kedge.errors import InvalidJob
 from kedge.frozen import frozen
 
-_LETTERS = {
-    "A": "account", "a": "array", "b": "begin", "B": "extra-node-info", "C": "constraint", "c": "cpus-per-task",
-    "D": "chdir", "d": "dependency", "e": "error", "F": "nodefile", "G": "gpus", "H": "hold", "i": "input",
-    "J": "job-name", "k": "no-kill", "L": "licenses", "M": "clusters", "m": "distribution", "N": "nodes",
-    "n": "ntasks", "O": "overcommit", "o": "output", "p": "partition", "Q": "quiet", "q": "qos",
-    "s": "oversubscribe", "S": "core-spec", "t": "time", "v": "verbose", "W": "wait", "w": "nodelist",
-    "x": "exclude",
-}  # fmt: skip
-_SAME = {"tasks-per-node": "ntasks-per-node", "workdir": "chdir", "share": "oversubscribe"}
+# letter, or - for none; tried against sbatch 22.05, with later options and those of Pyxis added
+_WITH_VALUE = """
+a:array A:account -:bb -:bbf b:begin -:comment -:container -:container-id -:cpu-freq c:cpus-per-task d:dependency
+-:deadline -:delay-boot D:chdir e:error -:export-file -:gid -:gres -:gres-flags i:input J:job-name L:licenses
+M:clusters -:cluster m:distribution -:mail-type -:mail-user -:mcs-label n:ntasks -:ntasks-per-node
+-:tasks-per-node N:nodes
+o:output p:partition -:power -:priority -:profile q:qos S:core-spec -:signal -:switches -:thread-spec t:time
+-:time-min -:uid -:wckey -:wrap -:cluster-constraint C:constraint F:nodefile -:mem -:mincpus -:reservation
+-:tmp w:nodelist x:exclude -:mem-per-cpu -:sockets-per-node -:cores-per-socket -:threads-per-core B:extra-node-info
+-:ntasks-per-core -:ntasks-per-socket -:cpus-per-gpu G:gpus -:gpu-bind -:gpu-freq -:gpus-per-node -:gpus-per-socket
+-:gpus-per-task -:mem-per-gpu -:hint -:mem-bind -:ntasks-per-gpu -:open-mode -:acctg-freq -:batch -:network
+-:prefer -:ntasks-per-tres -:kill-on-invalid-dep -:wait-all-nodes
+-:tres-per-task -:tres-per-job -:oom-kill-step -:segment -:resv-ports -:extra -:tres-bind
+-:container-image -:container-mounts -:container-name -:container-save -:container-workdir -:container-env
+-:container-mount-entrypoint -:environment -:image -:volume -:module -:entrypoint
+"""
+_WITH_OR_WITHOUT = "-:export -:get-user-env -:nice -:propagate -:exclusive k:no-kill"
+_WITHOUT_VALUE = """
+H:hold s:oversubscribe -:ignore-pbs -:no-requeue O:overcommit -:parsable Q:quiet -:reboot -:requeue -:spread-job
+-:use-min-nodes v:verbose W:wait -:contiguous h:help -:usage V:version -:test-only -:stepmgr
+-:container-mount-home -:no-container-mount-home -:container-remap-root -:no-container-remap-root
+-:container-writable -:container-readonly -:no-container-entrypoint -:container-entrypoint
+"""
+SYNONYMS = {"--tasks-per-node": "--ntasks-per-node", "--cluster": "--clusters"}
+RENAMED = {"--workdir": "--chdir", "--share": "--oversubscribe"}  # old names, which sbatch 22.05 refuses
 # what kedge itself writes; sbatch takes any beginning of a name that fits one option only
 _OURS = (
     "job-name", "partition", "account", "qos", "reservation", "nodes", "ntasks", "ntasks-per-node", "cpus-per-task",
@@ -33,6 +49,18 @@ _MEMORY = frozenset(("mem", "mem-per-cpu", "mem-per-gpu"))
 _GPUS = frozenset(("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", "gres"))
 _PLAIN = re.compile(r"""[^\s"'\\#]+""")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def _name_options(table: str) -> dict[str, str]:
+    return {f"--{name}": letter for letter, name in (entry.split(":") for entry in table.split())}
+
+
+VALUES = _name_options(_WITH_VALUE)
+OPTIONAL = _name_options(_WITH_OR_WITHOUT)
+FLAGS = _name_options(_WITHOUT_VALUE)
+OPTIONS = {**VALUES, **OPTIONAL, **FLAGS}
+LETTERS = {letter: name for name, letter in OPTIONS.items() if letter != "-"}
+_SAME = {old[2:]: new[2:] for old, new in (*SYNONYMS.items(), *RENAMED.items())}
 
 
 @frozen
@@ -88,9 +116,9 @@ def find_name(word: str) -> str:
     word = re.split(r"[=\s]", word.strip().removeprefix("#SBATCH").lstrip(), maxsplit=1)[0]
     bare = word.lstrip("-")
     if word.startswith("-") and not word.startswith("--"):
-        return _LETTERS.get(bare[:1], bare)
+        return LETTERS.get(bare[:1], bare).lstrip("-")
     if len(bare) == 1:
-        return _LETTERS.get(bare, bare)
+        return LETTERS.get(bare, bare).lstrip("-")
     if bare in _SAME or bare in _OURS:
         return _SAME.get(bare, bare)
     fitting = [name for name in (*_OURS, *_SAME) if bare and name.startswith(bare)]

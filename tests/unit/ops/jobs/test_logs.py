@@ -49,7 +49,7 @@ def test_logs_end_at_whole_lines(
 
 def test_logs_are_found_by_what_scripts_said_and_by_name(tmp_path: Path) -> None:
     record = make_record(tmp_path)
-    with pytest.raises(FileProblem, match="has written nothing yet"):
+    with pytest.raises(FileProblem, match="has written no output yet"):
         require_logs(record)
     (tmp_path / "a_b-12.out").write_text("by name")
     assert [each.path.name for each in find_logs(record)] == ["a_b-12.out"]

@@ -12,7 +12,7 @@ from kedge.errors import RequestRefused
 from kedge.jobs.records import Records
 from kedge.model.job import Job
 from kedge.model.site import Site
-from kedge.ops.jobs.clusters import Cluster
+from kedge.ops.jobs.cluster import Cluster
 from kedge.ops.jobs.submit import plan_submit
 from kedge.schedulers.choose import find_backend
 from kedge.settings import Settings
@@ -32,7 +32,7 @@ def test_plan_refuses_a_kedge_that_nodes_do_not_see(tmp_path: Path, hidden: tupl
     if not is_refused:
         assert "exec" in plan_submit(job, cluster, settings, environ, str(tmp_path)).script
         return
-    with pytest.raises(RequestRefused, match=r"do not see .*kedge, which jobs start") as refusal:
+    with pytest.raises(RequestRefused, match=r"do not see .*kedge, which jobs need") as refusal:
         plan_submit(job, cluster, settings, environ, str(tmp_path))
     assert "$SCRATCH" in str(refusal.value.hint)
     plan_submit(Job(command=("true",)), cluster, settings, environ, str(tmp_path))  # it starts no container

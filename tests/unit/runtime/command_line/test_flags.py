@@ -216,11 +216,11 @@ def test_flags_variables_that_differ_are_said() -> None:
 @pytest.mark.parametrize(
     ("verb", "words", "message", "hint"),
     [
-        ("exec", ["--xyzzy", "i", "x"], "'kedge exec' has no option --xyzzy", "lists them"),
+        ("exec", ["--xyzzy", "i", "x"], "'kedge exec' has no option --xyzzy", "kedge exec --help-all"),
         ("exec", ["--fakerot", "i", "x"], "'kedge exec' has no option --fakerot", "did you mean '--fakeroot'?"),
-        ("exec", ["--clean", "i", "x"], "'kedge exec' has no option --clean", "did you mean '--cleanenv'?"),
-        ("exec", ["-Z", "i", "x"], "'kedge exec' has no option -Z", "'kedge exec --help' lists them"),
-        ("exec", ["-eZ", "i", "x"], "'kedge exec' has no option -Z", "'kedge exec --help' lists them"),
+        ("exec", ["--clean", "i", "x"], "'kedge exec' has no option --clean", "kedge exec --help-all"),
+        ("exec", ["-Z", "i", "x"], "'kedge exec' has no option -Z", "to list all options: kedge exec --help-all"),
+        ("exec", ["-eZ", "i", "x"], "'kedge exec' has no option -Z", "to list all options: kedge exec --help-all"),
         ("exec", ["--e", "i", "x"], "'kedge exec' has no option --e", ""),
         ("exec", ["--shell", "zsh", "i", "x"], "'kedge exec' has no option --shell", "'kedge shell' has it"),
         ("start", ["--sharens", "i", "x"], "'kedge instance start' has no option --sharens", "'kedge exec' has it"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kedge.posix.views import View
+    from kedge.runtime.facts import HostFacts
 
 _VERSION_FILES = ("/proc/driver/nvidia/version", "/sys/module/nvidia/version")
 _CARDS = "/proc/driver/nvidia/gpus"
@@ -42,6 +43,13 @@ class Driver:
         # A job's control group lets it use only its own cards, and numbers count those: the others are not looked at.
         self.usable = [card for card in present if view.can_use(card.node)]
         self.refused = [card for card in present if card not in self.usable]
+
+
+def find_layout(host: HostFacts) -> str:
+    """`wsl` or `jetson` where the driver is laid out in another way than on Linux servers; empty elsewhere."""
+    if host.view.kind("/dev/dxg") and not host.view.kind("/dev/nvidiactl"):
+        return "wsl"
+    return "jetson" if host.machine == "aarch64" and host.view.kind("/etc/nv_tegra_release") else ""
 
 
 def _read_version(view: View) -> str:

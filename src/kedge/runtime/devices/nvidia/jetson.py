@@ -22,7 +22,7 @@ _NODES = ("nvhost", "nvmap", "nvgpu", "nvidia", "nvsciipc", "tegra", "v4l2-nv")
 _MAXIMUM_LINES = 5000
 
 
-def plan_tegra(host: HostFacts) -> Additions:
+def plan_jetson(host: HostFacts) -> Additions:
     """The driver's files by the board's own lists, or by the directories they lie in."""
     additions = Additions()
     view = host.view

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from kedge.runtime.devices.image_variables import read_image_variable, read_user_variable
 from kedge.runtime.devices.nvidia.card_selection import VARIABLE, CardSelection, select_cards
-from kedge.runtime.devices.nvidia.driver import Driver
+from kedge.runtime.devices.nvidia.driver import Driver, find_layout
 from kedge.runtime.devices.nvidia.libraries import Libraries, find_libraries
 from kedge.runtime.facts import Additions, Bind
 
@@ -43,9 +43,9 @@ _LOADER_NAMES = ("libGLdispatch.so.0", "libEGL.so.1", "libvulkan.so.1")
 
 def plan_nvidia(options: RunOptions, host: HostFacts, image: ImageFacts) -> Additions:
     """Everything --nv adds; where something is missing it says what, and gives what there is."""
-    special = _plan_special(host)
-    if special is not None:
-        return special
+    other = _plan_other_layout(host)
+    if other is not None:
+        return other
     additions = Additions()
     driver = Driver(host.view)
     libraries = find_libraries(host, driver.version)
@@ -62,25 +62,22 @@ def plan_nvidia(options: RunOptions, host: HostFacts, image: ImageFacts) -> Addi
     additions.devices += _list_nodes(host, driver, selection, capabilities)
     _add_variables(additions, host, selection)
     _add_libcuda(additions, options, image, libraries, selection)
-    lacks = _explain_lacks(host, driver, libraries)
-    if options.shim:  # Apptainer says nothing where there is no GPU, and tools read what is said
-        additions.notes += lacks
-    else:
-        additions.warnings += lacks
+    _warn_of_missing_parts(additions, options, host, driver, libraries)
     _warn_of_musl(additions, host, image)
     return additions
 
 
-def _plan_special(host: HostFacts) -> Additions | None:
-    """Hosts on which the driver is laid out in another way: Windows' subsystem for Linux, and Jetson boards."""
-    if host.view.kind("/dev/dxg") and not host.view.kind("/dev/nvidiactl"):
+def _plan_other_layout(host: HostFacts) -> Additions | None:
+    """Hosts on which the driver is laid out in another way: Windows Subsystem for Linux, and Jetson boards."""
+    layout = find_layout(host)
+    if layout == "wsl":
         from kedge.runtime.devices.nvidia.wsl import plan_wsl  # late: one kind of host
 
         return plan_wsl(host)
-    if host.machine == "aarch64" and host.view.kind("/etc/nv_tegra_release"):
-        from kedge.runtime.devices.nvidia.jetson import plan_tegra  # late: one kind of host
+    if layout == "jetson":
+        from kedge.runtime.devices.nvidia.jetson import plan_jetson  # late: one kind of host
 
-        return plan_tegra(host)
+        return plan_jetson(host)
     return None
 
 
@@ -196,13 +193,16 @@ def _add_libcuda(
     check_start(options, image, additions, decision, (libraries.version, selection.cards))
 
 
-def _explain_lacks(host: HostFacts, driver: Driver, libraries: Libraries) -> list[str]:
+def _warn_of_missing_parts(
+    additions: Additions, options: RunOptions, host: HostFacts, driver: Driver, libraries: Libraries
+) -> None:
     is_complete = driver.version and libraries.has("libcuda") and libraries.has("libnvidia-ml") and driver.usable
     if is_complete and "nvidia-uvm" in driver.nodes and "nvidiactl" in driver.nodes:
-        return []
-    from kedge.runtime.devices.nvidia.missing_parts import explain_missing  # late: only where something is missing
+        return
+    from kedge.runtime.devices.driver_report import add_lacks  # late: only where something is missing
+    from kedge.runtime.devices.nvidia.missing_parts import find_missing
 
-    return explain_missing(host, driver, libraries)
+    add_lacks(additions, "--nv", find_missing(host, driver, libraries), is_shim=options.shim)
 
 
 def _warn_of_musl(additions: Additions, host: HostFacts, image: ImageFacts) -> None:

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The guides that `kedge help TOPIC` shows: which there are, where they lie, and the sections in them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+# topic -> (page below docs/, one line about it); in the order that `kedge help` lists them
+TOPICS = {
+    "run": ("guides/run.md", "Containers: directories, variables, writing, root, instances, many ranks"),
+    "gpus": ("guides/gpus.md", "GPUs and fabrics: --nv, --rocm, --device, which cards, which driver files"),
+    "pull": ("guides/pull.md", "Pull images: references, formats, architectures, offline, login nodes"),
+    "registries": ("guides/registries.md", "Registries: NGC keys, logins, proxies, mirrors, certificates"),
+    "formats": ("guides/formats.md", "Image formats: SIF, SquashFS, directories, OCI, and who reads which"),
+    "host-images": ("guides/host-images.md", "Images made of this host's programs: host:"),
+    "store": ("guides/store.md", "The cache: where it is, quotas, cleaning, unpacked images"),
+    "signing": ("guides/signing.md", "Keys and signatures: sign, verify"),
+    "explain": ("guides/explain.md", "Whether an image runs on a node, partition, GPU or driver"),
+    "choosing": ("guides/choosing.md", "Find an image and the newest tag that runs"),
+    "tables": ("guides/tables.md", "The data behind verdicts, its sources, and how to add rows"),
+    "jobs": ("guides/jobs.md", "Jobs: kedge.toml, GPUs, MPI, torchrun, arrays, states, local queue"),
+    "sites": ("guides/sites.md", "Clusters: detection, partitions or queues, your own profile"),
+    "scripts": ("guides/scripts.md", "Check and convert batch scripts"),
+    "doctor": ("guides/doctor.md", "Every check of 'kedge doctor' and how to fix what it finds"),
+    "troubleshooting": ("guides/troubleshooting.md", "Errors, what they mean, how to fix them"),
+    "other-runtimes": ("guides/other-runtimes.md", "Drive Apptainer, Singularity, Enroot, Charliecloud or Podman"),
+    "pyxis": ("guides/pyxis.md", "kedge as the importer of srun --container-image"),
+    "workflow-tools": ("guides/workflow-tools.md", "Snakemake, Nextflow, cwltool, ReFrame, Parsl, Dask, Jupyter"),
+    "from-singularity": ("guides/from-singularity.md", "For users of Singularity, Apptainer or Enroot"),
+    "from-tutorials": ("guides/from-tutorials.md", "Commands of cluster tutorials and what to type instead"),
+    "python": ("guides/python.md", "kedge from Python: verbs as typed functions"),
+    "jobs-python": ("guides/jobs-python.md", "Jobs from Python: submit, and functions that run on the cluster"),
+    "kedge-toml": ("reference/kedge-toml.md", "Every key of kedge.toml"),
+    "json": ("reference/json.md", "Every key of --json output"),
+    "errors": ("errors.md", "Exit codes"),
+    "compatibility": ("compatibility.md", "Differences from Apptainer"),
+}
+
+# the guide of a verb that has no guide of its own name
+GUIDES = {
+    **dict.fromkeys(("exec", "shell", "test", "run-help", "instance", "overlay"), "run"),
+    **dict.fromkeys(("submit", "alloc", "status", "logs", "wait", "cancel", "local-queue"), "jobs"),
+    **dict.fromkeys(("search", "tags", "recommend"), "choosing"),
+    **dict.fromkeys(("push", "registry", "remote", "delete"), "registries"),
+    **dict.fromkeys(("convert", "sif", "inspect"), "formats"),
+    **dict.fromkeys(("cache", "unpack"), "store"),
+    **dict.fromkeys(("sign", "verify", "key", "keyserver"), "signing"),
+    "script": "scripts",
+    "site": "sites",
+    "data": "tables",
+    "shim": "from-singularity",
+}
+
+_HEADING = re.compile(r"(#{1,6}) (.+)")
+
+
+def find_guide(verb: str) -> str | None:
+    """The topic that explains a verb."""
+    return verb if verb in TOPICS else GUIDES.get(verb)
+
+
+def read_topic(topic: str) -> str:
+    """The text of a guide: of the wheel, or of the checkout that this is."""
+    package = Path(__file__).resolve().parent.parent
+    page = TOPICS[topic][0]
+    installed = package / "docs" / page
+    return (installed if installed.exists() else package.parent.parent / "docs" / page).read_text(encoding="utf-8")
+
+
+def list_sections(text: str) -> dict[str, str]:
+    """The sections of a guide by the anchors of their headings, each with what stands below it."""
+    headings = _list_headings(text)
+    lines = text.splitlines()
+    sections: dict[str, str] = {}
+    for index, (start, heading) in enumerate(headings):
+        later = (line for line, other in headings[index + 1 :] if len(other[1]) <= len(heading[1]))
+        anchor = re.sub(r"[^\w\- ]", "", heading[2].lower()).strip().replace(" ", "-")
+        sections.setdefault(anchor, "\n".join(lines[start : next(later, len(lines))]) + "\n")
+    return sections
+
+
+def _list_headings(text: str) -> list[tuple[int, re.Match[str]]]:
+    """The headings with the numbers of their lines; a comment in a block of code is none."""
+    headings, is_code = [], False
+    for number, line in enumerate(text.splitlines()):
+        is_code ^= line.startswith("```")
+        heading = None if is_code else _HEADING.fullmatch(line)
+        if heading:
+            headings.append((number, heading))
+    return headings

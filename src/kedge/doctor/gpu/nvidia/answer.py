@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Whether the NVIDIA driver answers, and what it says of its GPUs."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
+from kedge.doctor.gpu.nvidia.host import look_at_gpus
+from kedge.doctor.surroundings import Surroundings
+from kedge.host.gpu_probe import MISMATCH, GpuProbe, ProbedGpu, probe_gpus
+from kedge.model.counting import count_things
+from kedge.runtime.devices.nvidia.card_selection import VARIABLE
+
+NAME = "gpu-answer"
+_DOCS = f"kedge help doctor {NAME}"
+_SECONDS = 1.5  # a driver that must first wake its GPUs may take longer; the finding says so
+_TELL = "use another node, and tell the administrators"
+
+
+def check_nvml(surroundings: Surroundings) -> list[Finding]:
+    """Whether the driver answers, and what it says: in a child, because a broken one never does."""
+    gpus = look_at_gpus(surroundings)
+    if not gpus.can_be_examined:
+        return []
+    path = gpus.libraries.find("libnvidia-ml")
+    probe = probe_gpus(_SECONDS * surroundings.patience, gpus.locate(path) if path else "")
+    findings = judge_probe(probe, gpus.driver.version or gpus.libraries.version)
+    return findings + _judge_parts(surroundings.environ.get(VARIABLE, ""), probe)
+
+
+def judge_probe(probe: GpuProbe, version: str) -> list[Finding]:
+    """What the driver's answer means; `version` is what the kernel runs."""
+    if not probe.has_answered:
+        return [_explain_silence(probe)]
+    findings = [Finding(NAME, OK, _describe(probe))] if any(not gpu.problem for gpu in probe.gpus) else []
+    if version and probe.driver and probe.driver != version:
+        findings.append(_explain_mismatch(f"the driver says it is {probe.driver}, the kernel runs {version}"))
+    if not probe.gpus:
+        what = f"driver {probe.driver} answers, but has no GPU for this process"
+        fix = "ask the scheduler for GPUs; in a job that did: " + _TELL
+        findings.append(Finding(NAME, WARNING, what, "programs will find no GPU", fix, _DOCS))
+    for number, gpu in enumerate(probe.gpus):
+        findings += _judge_gpu(number, gpu)
+    if any(gpu.is_persistent is False for gpu in probe.gpus):
+        why = "the driver wakes the GPUs anew for the first program, which waits for that, often for seconds"
+        fix = "administrators start 'nvidia-persistenced', or 'nvidia-smi -pm 1'"
+        findings.append(Finding(NAME, NOTE, "persistence mode is off", why, fix, _DOCS))
+    return findings
+
+
+def _explain_silence(probe: GpuProbe) -> Finding:
+    if probe.code == MISMATCH:
+        return _explain_mismatch(probe.problem)
+    if probe.has_hung:
+        why = "nvidia-smi, NCCL and CUDA ask in the same way, and may hang, too"
+        fix = "try 'timeout 60 nvidia-smi': if it is slow only, persistence mode is off; if it does not end, " + _TELL
+        return Finding(NAME, WARNING, probe.problem, why, fix, _DOCS)
+    why = "nvidia-smi and NCCL ask the driver in the same way and will fail"
+    return Finding(NAME, FAIL, probe.problem, why, _TELL, _DOCS)
+
+
+def _explain_mismatch(what: str) -> Finding:
+    return Finding(
+        NAME,
+        FAIL,
+        what,
+        "the driver was updated while the old one still runs: CUDA and nvidia-smi fail with 'Driver/library version "
+        "mismatch' (NVML 18, CUDA 803)",
+        "the node must be rebooted, or the module loaded anew: " + _TELL,
+        _DOCS,
+    )
+
+
+def _judge_gpu(number: int, gpu: ProbedGpu) -> list[Finding]:
+    """What is wrong with one of them, or must be known."""
+    if gpu.problem:
+        why = "programs that are given this GPU fail; the others may work"
+        return [Finding(NAME, FAIL, f"GPU {number}: {gpu.problem}", why, _TELL, _DOCS)]
+    findings = []
+    if gpu.fabric in ("not started", "in progress"):
+        what = f"GPU {number}: its NVLink fabric is {gpu.fabric}"
+        why = (
+            "CUDA does not start before the fabric manager has joined the GPUs (error 802, system not yet initialized)"
+        )
+        fix = "wait a minute; if it stays so, the service nvidia-fabricmanager does not run: " + _TELL
+        findings.append(Finding(NAME, FAIL, what, why, fix, _DOCS))
+    if gpu.is_partitioned and gpu.parts:
+        what = f"GPU {number} is divided by MIG: {count_things(len(gpu.parts), 'part')} for this process"
+        why = "a CUDA program uses one part of it, never several"
+        fix = f"choose one with CUDA_VISIBLE_DEVICES={gpu.parts[0]}; in a job the scheduler does that"
+        findings.append(Finding(NAME, NOTE, what, why, fix, _DOCS))
+    elif gpu.is_partitioned:
+        what = f"GPU {number}: MIG is on, but there is no part of it for this process"
+        why = "CUDA programs will find no device"
+        fix = "ask the scheduler for a part; administrators make parts with 'nvidia-smi mig -cgi'"
+        findings.append(Finding(NAME, WARNING, what, why, fix, _DOCS))
+    return findings
+
+
+def _judge_parts(value: str, probe: GpuProbe) -> list[Finding]:
+    """Parts of MIG that CUDA_VISIBLE_DEVICES names: only the driver knows which there are."""
+    known = [part for gpu in probe.gpus for part in gpu.parts]
+    named = [word.strip() for word in value.split(",") if word.strip().startswith("MIG-") and "/" not in word]
+    lost = [word for word in named if not any(part.startswith(word) for part in known)]
+    if not lost or not probe.has_answered:
+        return []
+    what = f"{VARIABLE} names {lost[0]}, and there is no such part of a GPU for this process"
+    fix = f"there are: {', '.join(known)}" if known else f"ask the scheduler for a part, or 'unset {VARIABLE}'"
+    return [Finding(NAME, WARNING, what, "CUDA programs will find no device", fix, _DOCS)]
+
+
+def _describe(probe: GpuProbe) -> str:
+    """`driver 580.95.05, CUDA 13.0; 4 × NVIDIA A100-SXM4-40GB (8.0)`."""
+    kinds = Counter((gpu.name, gpu.capability) for gpu in probe.gpus if not gpu.problem)
+    shown = [
+        f"{count} × {name or 'a GPU'}" + (f" (compute capability {capability})" if capability else "")
+        for (name, capability), count in kinds.items()
+    ]
+    cuda = f", CUDA up to {probe.cuda}" if probe.cuda else ""
+    return f"driver {probe.driver or 'of a version it does not tell'}{cuda}; {', '.join(shown)}"

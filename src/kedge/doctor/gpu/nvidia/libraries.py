@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The driver's libraries: all there, whole, and of the version that the kernel runs."""
+
+from __future__ import annotations
+
+from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
+from kedge.doctor.gpu.nvidia.host import GpuHost, look_at_gpus
+from kedge.doctor.surroundings import Surroundings
+from kedge.runtime.devices.nvidia.driver import is_version
+from kedge.runtime.devices.nvidia.libraries import follow_links, split_name
+
+NAME = "gpu-libraries"
+_DOCS = f"kedge help doctor {NAME}"
+_NEEDED = ("libcuda", "libnvidia-ml")
+_ELF = b"\x7fELF"
+_SHOWN = 4
+
+
+def check_libraries(surroundings: Surroundings) -> list[Finding]:
+    """What --nv would take, looked at file by file."""
+    gpus = look_at_gpus(surroundings)
+    if not gpus.can_be_examined:
+        return []
+    why = "containers get these libraries from the host, and CUDA programs do not start without them"
+    findings = [
+        Finding(NAME, FAIL, lack.what.rstrip("."), why, lack.fix or "tell the administrators", _DOCS)
+        for lack in gpus.report.list_lacks("libraries")
+    ]
+    findings += [*_judge_files(gpus), *_judge_compiler(gpus)]
+    if not findings:
+        count, where = len(gpus.libraries.names), ", ".join(gpus.libraries.folders)
+        things = "library" if count == 1 else "libraries"
+        findings.append(Finding(NAME, OK, f"{count} {things} of driver {gpus.libraries.version} in {where}"))
+    return [*findings, *_judge_others(gpus), *_judge_shell(gpus)]
+
+
+def _judge_files(gpus: GpuHost) -> list[Finding]:
+    """Files that are empty or no libraries: what is left of an installation that broke off, or of a container."""
+    broken = {path: head for path in gpus.libraries.names if (head := gpus.host.view.read(path, 4)) != _ELF}
+    if not broken:
+        return []
+    needed = [path for path in broken if path in map(gpus.libraries.find, _NEEDED)]
+    first = next(iter(needed or broken))
+    state = {None: "cannot be read", b"": "is empty"}.get(broken[first], "is no library")
+    more = f", and so are {len(broken) - 1} more" if len(broken) > 1 else ""
+    return [
+        Finding(
+            NAME,
+            FAIL if needed else WARNING,
+            f"{first} {state}{more}",
+            "programs that load it end with 'file too short' or 'invalid ELF header'",
+            "the driver must be installed anew: use another node, and tell the administrators",
+            _DOCS,
+        )
+    ]
+
+
+def _judge_compiler(gpus: GpuHost) -> list[Finding]:
+    """PTX is compiled by a library of its own, which minimal installations leave out."""
+    if not gpus.libraries.has("libcuda") or gpus.libraries.has("libnvidia-ptxjitcompiler"):
+        return []
+    return [
+        Finding(
+            NAME,
+            WARNING,
+            f"libnvidia-ptxjitcompiler.so.{gpus.libraries.version} is not here",
+            "kernels that an image has only as PTX cannot be compiled: programs with such kernels fail",
+            "the driver was installed without all of its compute part: tell the administrators",
+            _DOCS,
+        )
+    ]
+
+
+def _judge_others(gpus: GpuHost) -> list[Finding]:
+    """Leftovers of other versions, which --nv passes over, but programs of the host may not."""
+    others = gpus.libraries.others
+    if not gpus.libraries.names or not others:
+        return []
+    shown = ", ".join(others[:_SHOWN])
+    return [
+        Finding(
+            NAME,
+            NOTE,
+            f"libraries of other driver versions lie here, too: {shown}",
+            f"kedge takes those of {gpus.libraries.version} only; other tools may take the wrong ones",
+            "administrators remove what is left of the old driver",
+            _DOCS,
+        )
+    ]
+
+
+def _judge_shell(gpus: GpuHost) -> list[Finding]:
+    """A libcuda of another version on the path of this shell: a package or module of CUDA's compatibility libraries."""
+    view, version = gpus.host.view, gpus.libraries.version
+    for folder in gpus.host.environ.get("LD_LIBRARY_PATH", "").split(":"):
+        if not folder.startswith("/") or view.kind(f"{folder}/libcuda.so.1") != "f":
+            continue
+        suffix = split_name(follow_links(view, f"{folder}/libcuda.so.1").rpartition("/")[2])[1]
+        if not version or not is_version(suffix) or suffix == version:
+            continue
+        return [
+            Finding(
+                NAME,
+                WARNING,
+                f"LD_LIBRARY_PATH of this shell has another libcuda than the driver's {version}: {folder}, {suffix}",
+                "programs outside of containers take it and end with error 803 or 804 where it does not go with the "
+                "driver or the GPU, though nvidia-smi is fine; in containers kedge takes the right one",
+                f"take {folder} out of LD_LIBRARY_PATH, or unload the module that puts it there",
+                _DOCS,
+            )
+        ]
+    return []

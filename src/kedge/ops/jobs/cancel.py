@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Cancels jobs or single tasks of arrays, or sends them a signal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kedge.errors import JobNotFound, UsageError
+from kedge.model.job import JobArray
+from kedge.ops.jobs.cluster import Cluster
+from kedge.ops.jobs.find_job import FoundJob
+from kedge.ops.jobs.status import look_up_foreign, read_status
+from kedge.schedulers.advice import is_unreachable
+from kedge.schedulers.array_numbers import can_renumber, find_number
+
+
+def cancel_jobs(cluster: Cluster, jobs: Sequence[FoundJob], signal: str = "") -> None:
+    """Cancel jobs, or send them a signal; a job that is over already is no error."""
+    ids = [_spell_task(job) for job in jobs]
+    if not all(job.id for job in jobs):
+        raise UsageError("a job without an id cannot be cancelled: its submission did not finish")
+    for job in jobs:
+        if job.record is None:
+            look_up_foreign(cluster, job.id)  # some schedulers report no error for an unknown job
+    marked = [] if signal else [job for job in jobs if job.record is not None]
+    _mark_cancelled(marked)  # before: a scheduler may forget a pending job at once
+    done = cluster.call(cluster.backend.cancel_argv(ids, signal))
+    if not done.status and b"error" not in done.errors:
+        return
+    if is_unreachable(done.errors.decode(errors="replace")) or not all(_is_over(cluster, job) for job in jobs):
+        _mark_cancelled(marked, undo=True)
+        raise cluster.explain_failure(done)
+
+
+def _mark_cancelled(jobs: Sequence[FoundJob], *, undo: bool = False) -> None:
+    for job in jobs:
+        if job.record is not None:
+            job.record.note_cancelled(job.index, undo=undo)
+
+
+def _spell_task(job: FoundJob) -> str:
+    """`12_3`, with the number that the scheduler gives the task."""
+    if job.index is None or job.record is None or not job.record.is_array or not can_renumber(job.record.scheduler):
+        return job.id if job.index is None else f"{job.id}_{job.index}"
+    array = JobArray.parse(str(job.record.job["array"]))
+    if job.index not in array.indices:
+        raise JobNotFound(f"job {job.id} has no task {job.index}", hint=f"its tasks are {array}")
+    number = find_number(job.record.scheduler, array, job.index)
+    return job.id if number is None else f"{job.id}_{number}"
+
+
+def _is_over(cluster: Cluster, job: FoundJob) -> bool:
+    try:
+        return all(status.state.is_over for status in read_status(cluster, job))
+    except JobNotFound:
+        return False

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Checks before submission whether the image runs on the GPUs of the queue, without pulling it.
+
+Sources: the image file, the tables, and the cache of an earlier pull, `explain` or look-up of the tag. At most the
+config of the image is fetched. If nothing is known, there is no warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kedge.errors import KedgeError, WillNotRun
+from kedge.model.job import Job
+from kedge.model.site import Queue, Site
+from kedge.ops.jobs.stage_image import StagedImage
+from kedge.settings import Settings
+
+if TYPE_CHECKING:
+    from kedge.compat.image.traits import ImageTraits
+    from kedge.compat.tables.load import Tables
+    from kedge.compat.target import Target
+    from kedge.compat.verdict import Verdict
+
+# Imports inside the functions below are late: most jobs and sites need none of them.
+
+
+def check_image(
+    job: Job, site: Site, image: StagedImage, settings: Settings, environ: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Warnings about the image in the job's queue; raises WillNotRun if it cannot work, unless --force is given."""
+    queue = site.find_queue(job.queue)
+    if queue is None or not image.path or not job.uses_gpus or not (queue.gpu or queue.gpu_type):
+        return ()
+    doubt = _judge(image, site, queue, settings, environ)
+    if doubt is None:
+        return ()
+    problem = f"{job.image} {doubt.verdict.headline}"
+    if job.force:
+        return (f"{problem}. {doubt.remedy}".strip(),)
+    raise WillNotRun(
+        problem,
+        context={"site": site.name, "queue": queue.name, "why": doubt.verdict.failures[0].sentence},
+        hint=f"{doubt.remedy} List images that fit: kedge recommend {doubt.instead} --on {site.name}:{queue.name}. "
+        "To submit it anyway add --force".lstrip(),
+    )
+
+
+def warn_unseen_gpus(
+    job: Job, site: Site, image: StagedImage, settings: Settings, environ: Mapping[str, str]
+) -> tuple[str, ...]:
+    """A warning if nodes have GPUs that the job did not request, so that a CUDA image would not see them."""
+    from kedge.ops.explain.data import learned_path
+    from kedge.schedulers.container_words import uses_pyxis
+
+    queue = site.find_queue(job.queue)
+    if queue is None or not image.path or uses_pyxis(job, site):  # Pyxis adds them itself
+        return ()
+    from kedge.compat.tables.load import load_tables
+
+    try:
+        traits = _read_traits(image, queue, settings, load_tables(learned_path(environ)))
+    except (KedgeError, OSError):
+        return ()
+    if traits is None or not (traits.cuda or traits.driver):
+        return ()
+    cuda = f"CUDA {'.'.join(traits.cuda.value.split('.')[:2])}" if traits.cuda else "CUDA"
+    return (
+        f"the container will see no GPU: {job.image} is for {cuda} and the nodes of {queue.name} have GPUs, "
+        "but neither --gpus nor --nv was given; add --nv",
+    )
+
+
+class _Doubt:
+    """The verdict that the image does not run, and the remedy."""
+
+    __slots__ = ("instead", "remedy", "verdict")
+
+    def __init__(self, verdict: Verdict, remedy: str, instead: str) -> None:
+        self.verdict = verdict
+        self.remedy = remedy
+        self.instead = instead  # the image to search for tags that fit
+
+
+def _judge(
+    image: StagedImage, site: Site, queue: Queue, settings: Settings, environ: Mapping[str, str]
+) -> _Doubt | None:
+    """The verdict against the image; None if there is none, or too little is known."""
+    from kedge.compat.judge import judge
+    from kedge.compat.tables.load import load_tables
+    from kedge.ops.explain.data import learned_path
+    from kedge.ops.explain.queue_target import describe_queues
+
+    try:
+        tables = load_tables(learned_path(environ))
+        traits = _read_traits(image, queue, settings, tables)
+        if traits is None:
+            return None
+        target = describe_queues(site, [queue], environ, settings, tables)
+        verdict = judge(traits, target, tables)
+        return None if verdict.runs is not False else _find_remedy(verdict, traits, target, tables)
+    except (KedgeError, OSError):
+        return None  # a failed check must not stop the job
+
+
+def _find_remedy(verdict: Verdict, traits: ImageTraits, target: Target, tables: Tables) -> _Doubt:
+    """The remedy of the failed rule, unless no tag of the image supports the GPU: then that would be wrong."""
+    from kedge.compat.image.read_traits import split_name
+    from kedge.compat.recommend import NO_KERNELS, recommend
+
+    name = split_name(traits.name)[0]
+    if name not in tables.images:
+        return _Doubt(verdict, verdict.failures[0].remedy, "IMAGE")
+    if recommend(name, target, tables).reason == NO_KERNELS:
+        return _Doubt(
+            verdict, f"No tag of {name} is known to support that GPU: use another queue, or plain CUDA.", "cuda"
+        )
+    return _Doubt(verdict, verdict.failures[0].remedy, name.rpartition("/")[2])
+
+
+def _read_traits(image: StagedImage, queue: Queue, settings: Settings, tables: Tables) -> ImageTraits | None:
+    """What is known of the image without pulling it."""
+    from kedge.model.image_argument import is_reference  # late: not every job has an image
+
+    if not image.reference and not is_reference(image.path) and Path(image.path).exists():
+        return _read_file(image.path, tables)
+    name = image.reference or image.path
+    stored = _read_stored(name, queue, settings, tables)  # the image's own config knows more than the tables
+    if stored is not None:
+        return stored
+    from kedge.compat.image.read_traits import read_traits, split_name
+
+    repository, tag = split_name(name)
+    if tag and tables.find_release(repository, tag) is not None:
+        return read_traits(name, environment={}, labels={}, history=(), tables=tables, architecture=queue.arch)
+    return None
+
+
+def _read_file(path: str, tables: Tables) -> ImageTraits | None:
+    """Traits from the config in a SIF; reading the files inside would take longer than the submission."""
+    from kedge.compat.image.read_traits import read_config_traits
+    from kedge.model.manifest import parse_config
+    from kedge.runtime.images.image_file import identify
+
+    raw = identify(path).read_config()
+    return read_config_traits(path, parse_config(_wrap(raw), where=path), tables) if raw else None
+
+
+def _wrap(raw: bytes) -> bytes:
+    """A whole config: a SIF has only the inner part."""
+    return b'{"config": ' + raw + b"}"
+
+
+def _read_stored(name: str, queue: Queue, settings: Settings, tables: Tables) -> ImageTraits | None:
+    """Traits from the manifest and the config in the cache, if this name was looked up before."""
+    from kedge.model.platform import Platform
+    from kedge.model.reference import Reference
+    from kedge.store.layout import Layout
+    from kedge.store.resolved_names import Names
+
+    platform = Platform.parse(queue.arch) if queue.arch else Platform.host()
+    if Names(Layout(settings.cache_directory)).recall(name, platform) is None:
+        return None
+    from kedge.frozen import replace
+    from kedge.ops.explain.image_traits import read_image_traits
+    from kedge.ops.setup.workplace import Workplace
+
+    place = Workplace(replace(settings, architecture=platform.architecture, retries=0))
+    try:
+        return read_image_traits(Reference.parse(name), place, tables, offline=True)
+    except KedgeError:  # the config is not cached, and the registry does not answer
+        return None

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the programs of PBS say when they refuse, and what to do about it."""
+
+from kedge.schedulers.facts import Advice
+
+ADVICE = Advice(
+    unreachable=("cannot connect to server",),
+    not_set_up={
+        "no default server": (
+            "PBS is installed here, and not set up: its programs know no server",
+            "run it on a login node of the cluster; if this is one, set PBS_SERVER or PBS_CONF_FILE",
+        ),
+    },
+    remedies={"unknown queue": "'qstat -Q' or 'qconf -sql' lists the queues; --queue chooses one"},
+)

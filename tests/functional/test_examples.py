@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Every example of `--help` is run, in a fresh home per verb, against a registry in this process and the local queue.
+
+What needs a cluster is run with --dry-run for a known site; what needs a server of others is parsed. Needs openssl for
+signatures, user namespaces for containers.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kedge.cli.examples import EXAMPLES, list_examples
+from kedge.cli.main import make_parser
+from kedge.cli.options import find_subcommands
+from kedge.cli.verbs import VERBS
+from kedge.runtime.command_line.flags import parse_words
+from tests.architecture.test_documents import judge_command
+from tests.fakes.registry import FakeRegistry
+from tests.functional.test_docs import make_environment, registry, run_command
+from tests.requirements import require_program, require_user_namespaces
+
+__all__ = ["registry"]  # the fixture
+
+NGC = "docker://nvcr.io/nvidia/pytorch:24.03-py3"
+MAKE_KEY = "openssl genpkey -algorithm ed25519 -out private.pem"
+MAKE_PAIR = "kedge key newpair --name A --email a@b.c --no-password"
+# what needs a scheduler: the script is made, for a cluster that has what is asked for
+DRY = {
+    "submit": "kedge submit --dry-run --site zih-alpha --account x",
+    "alloc": "kedge alloc --dry-run --site zih-alpha --account x",
+}
+PREPARE = {
+    "": f"kedge pull -q pytorch.sif {NGC} && mkdir data && echo 'print(1)' >train.py && printf '#!/bin/bash\\n"
+    "#SBATCH --time=01:00:00\\n#SBATCH --nodes=1\\nsrun python train.py\\n' >job.sh && chmod +x job.sh",
+    "sign": f"{MAKE_KEY} && {MAKE_PAIR}",
+    "verify": f"{MAKE_KEY} && {MAKE_PAIR} && openssl pkey -in private.pem -pubout -out public.pem"
+    " && kedge sign pytorch.sif && kedge sign --key private.pem pytorch.sif",
+    **dict.fromkeys(DRY, f"kedge pull -q --arch amd64 amd64.sif {NGC}"),
+    "remote": "kedge remote add --no-login ours https://library.example.org && kedge remote remove ours",
+    **dict.fromkeys(
+        ("jobs", "status", "logs", "wait"),
+        "kedge submit --site local --name train --time 5m --wait pytorch.sif python train.py; export KEDGE_SITE=local",
+    ),
+    "cancel": "for n in 1 2 3; do kedge submit --site local --name train --time 5m pytorch.sif sh -c 'sleep 60'; done",
+}
+# what would ask servers of others, change this host or begin a dialogue: its words are read and no more
+PARSED = {
+    "kedge search": "asks NGC and Docker Hub",
+    "kedge delete library": "asks a library",
+    "kedge delete --": "asks a library",
+    "kedge registry login": "sends a password",
+    "kedge remote use": "needs a remote",
+    "kedge remote add": "asks the remote",
+    "kedge remote remove": "needs a remote",
+    "kedge site init": "asks a scheduler",
+    "srun ": "needs Slurm",
+}
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory, registry: FakeRegistry) -> Path:
+    """The files that examples name, made once."""
+    place = tmp_path_factory.mktemp("prepared")
+    files = place / "files"
+    files.mkdir()
+    status, output = run_command(PREPARE[""], files, make_environment(place, registry))
+    assert status == 0, output
+    return files
+
+
+@pytest.fixture
+def place(tmp_path: Path, prepared: Path) -> Path:
+    return Path(shutil.copytree(prepared, tmp_path / "files"))
+
+
+def strip_comment(line: str) -> str:
+    return line.partition("  #")[0].strip()
+
+
+def test_examples_every_verb_has_three_to_five() -> None:
+    assert list(EXAMPLES) == list(VERBS)
+    wrong = {verb for verb in VERBS if not 3 <= len(list_examples(verb)) <= 5}
+    assert not wrong
+    assert max(len(line) for verb in VERBS for line in list_examples(verb)) <= 88
+
+
+def test_examples_of_a_group_are_those_of_its_subcommands() -> None:
+    assert list_examples("cache clean") == ["kedge cache clean --days 30 --dry-run"]
+    assert list_examples("no-such-verb") == []
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_examples_name_verbs_and_options_that_exist(verb: str) -> None:
+    for line in list_examples(verb):
+        words = shlex.split(strip_comment(line).replace('eval "$(', "").replace(')"', ""))
+        if "kedge" in words:
+            assert judge_command(words[words.index("kedge") + 1 :]) is None, line
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_examples_do_what_they_say(verb: str, tmp_path: Path, place: Path, registry: FakeRegistry) -> None:
+    if verb in ("sign", "verify"):
+        require_program("openssl")
+    if os.geteuid() != 0:
+        require_user_namespaces()
+    environment = make_environment(tmp_path, registry)
+    prepare = PREPARE.get(verb, "true")
+    status, output = run_command(prepare, place, environment)
+    assert status == 0, output
+    if "KEDGE_SITE=local" in prepare:
+        environment["KEDGE_SITE"] = "local"
+    try:
+        for line in list_examples(verb):
+            command = strip_comment(line)
+            if any(command.startswith(begin) for begin in PARSED):
+                parse(command)
+                continue
+            if verb in DRY and "--site local" not in command:
+                command = command.replace(f"kedge {verb} --dry-run", f"kedge {verb}")
+                command = command.replace(f"kedge {verb}", DRY[verb]).replace("pytorch.sif", "amd64.sif")
+            status, output = run_command(command, place, environment)
+            assert status == 0, f"{line}\n{command}\nstatus {status}\n{output}"
+    finally:
+        run_command("kedge instance stop --all; kedge cancel --site local --all", place, environment)
+
+
+def parse(command: str) -> None:
+    """Read the words of a command with the parser that would act on them."""
+    words = shlex.split(command)
+    if "kedge" not in words:
+        return  # another program's
+    verb, *rest = words[words.index("kedge") + 1 :]
+    if VERBS[verb].reads_words:
+        parse_words(verb, rest, {})
+    else:
+        make_parser(verb).parse_args(rest)
+
+
+def test_examples_of_a_group_show_most_of_its_subcommands() -> None:
+    for verb in VERBS:
+        commands = find_subcommands(make_parser(verb))
+        shown = [name for name in commands if list_examples(f"{verb} {name}")]
+        assert len(shown) >= min(2, len(commands)), verb

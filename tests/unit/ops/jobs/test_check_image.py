@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What `submit` refuses because the image does not run on the GPUs of the queue: nothing is asked of anybody for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kedge.errors import WillNotRun
+from kedge.frozen import replace
+from kedge.jobs.records import Records
+from kedge.model.job import Job
+from kedge.model.site import Queue, Site
+from kedge.ops.jobs.cluster import Cluster
+from kedge.ops.jobs.submit import SubmitPlan, plan_submit
+from kedge.schedulers.choose import find_backend
+from kedge.settings import Settings
+from tests.builders.images import kedge, make_config
+from tests.builders.oci_images import make_tar
+from tests.fakes.registry import FakeRegistry
+
+V100 = Queue("v100", is_default=True, gpus_per_node=4, gpu="V100-SXM2-32GB", arch="amd64")
+A100 = Queue("a100", gpus_per_node=4, gpu="A100-SXM4-40GB", arch="amd64", driver="535.104.05")
+K40 = Queue("k40", gpus_per_node=2, gpu="K40", arch="amd64")
+UNSAID = Queue("unsaid", gpus_per_node=2, arch="amd64")
+SITE = Site(name="here", title="", scheduler="slurm", queues=(V100, A100, K40, UNSAID))
+GPU = Job(image="nvcr.io/nvidia/pytorch:25.06-py3", command=("python", "train.py"), gpus_per_node=1, pull="in-job")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    return Cluster(SITE, find_backend("slurm"), "me", Records(tmp_path / "jobs"))
+
+
+def plan(job: Job, cluster: Cluster, tmp_path: Path) -> SubmitPlan:
+    environ = {"HOME": str(tmp_path), "KEDGE_CACHEDIR": str(tmp_path / "store")}
+    return plan_submit(job, cluster, Settings.load({}, environ), environ, str(tmp_path))
+
+
+def list_doubts(planned: SubmitPlan) -> tuple[str, ...]:
+    """Its warnings, without the one that no registry can be asked from here."""
+    return tuple(each for each in planned.warnings if "the tag is not pinned" not in each)
+
+
+@pytest.fixture
+def registry() -> Iterator[FakeRegistry]:
+    with FakeRegistry() as registry:
+        yield registry
+
+
+def test_submit_refuses_kernels_that_the_queue_has_no_gpu_for(cluster: Cluster, tmp_path: Path) -> None:
+    with pytest.raises(WillNotRun) as caught:
+        plan(GPU, cluster, tmp_path)
+    problem = caught.value
+    assert problem.message == f"{GPU.image} does not run on Tesla V100: it has no kernels for that GPU"
+    assert "compute capability 7.0" in problem.context["why"]
+    assert "List images that fit: kedge recommend pytorch --on here:v100. " in (problem.hint or "")
+    assert (problem.hint or "").endswith("To submit it anyway add --force")
+
+
+def test_submit_refuses_a_cuda_that_the_driver_of_the_queue_cannot_run(cluster: Cluster, tmp_path: Path) -> None:
+    job = replace(GPU, image="nvcr.io/nvidia/cuda:13.0.0-base-ubuntu24.04", queue="k40")
+    with pytest.raises(WillNotRun, match="does not run on Tesla K40"):
+        plan(job, cluster, tmp_path)
+
+
+def test_submit_with_force_warns_and_tells_the_container(cluster: Cluster, tmp_path: Path) -> None:
+    planned = plan(replace(GPU, force=True), cluster, tmp_path)
+    assert any("does not run on Tesla V100" in text for text in planned.warnings)
+    assert " exec --nv --force " in planned.script
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"queue": "a100"},  # forward compatibility
+        {"queue": "unsaid"},  # which GPUs it has is not known
+        {"gpus_per_node": None},
+        {"nv": False},
+        {"image": "nvcr.io/nvidia/pytorch:99.01-py3"},  # nobody knows it
+        {"image": "docker.io/library/alpine:3"},
+    ],
+)
+def test_submit_refuses_nothing_that_may_run(change: dict[str, object], cluster: Cluster, tmp_path: Path) -> None:
+    planned = plan(replace(GPU, **change), cluster, tmp_path)
+    assert list_doubts(planned) == ()
+    assert "--force" not in planned.script
+
+
+def make_image(registry: FakeRegistry, tag: str) -> str:
+    variables = ("CUDA_VERSION=12.9.1.010", "TORCH_CUDA_ARCH_LIST=7.5 8.0 8.6 9.0 10.0 12.0+PTX", "PATH=/bin")
+    layer = make_tar({"bin/true": b"x"})
+    registry.add_image("team/own", tag, [layer], make_config([layer], {"Env": variables}, "amd64"))
+    return f"docker://{registry.host}/team/own:{tag}"
+
+
+def test_submit_reads_the_image_file_itself(registry: FakeRegistry, cluster: Cluster, tmp_path: Path) -> None:
+    name = make_image(registry, "1")
+    kedge("pull", tmp_path / "own.sif", name, cache=tmp_path / "store")
+    job = replace(GPU, image="own.sif", pull="")
+    with pytest.raises(WillNotRun, match=r"own\.sif does not run on Tesla V100"):
+        plan(job, cluster, tmp_path)
+    assert plan(replace(job, queue="a100"), cluster, tmp_path).warnings == ()
+
+
+def test_submit_reads_the_config_of_what_it_pins(registry: FakeRegistry, cluster: Cluster, tmp_path: Path) -> None:
+    job = replace(GPU, image=make_image(registry, "2"))
+    for _ in range(2):
+        with pytest.raises(WillNotRun, match="does not run on Tesla V100"):
+            plan(job, cluster, tmp_path)
+    assert len(registry.server.seen("/blobs/")) == 1  # the config; no layer, and not again
+    assert plan(replace(job, queue="a100"), cluster, tmp_path).warnings == ()
+
+
+def test_submit_to_whole_nodes_warns_that_a_cuda_image_sees_no_gpu(tmp_path: Path) -> None:
+    whole = Queue("gh", is_default=True, gpus_per_node=1, gpu="GH200-96GB", arch="arm64", is_whole_node=True)
+    cluster = Cluster(replace(SITE, queues=(whole,)), find_backend("slurm"), "me", Records(tmp_path / "jobs"))
+    job = replace(GPU, gpus_per_node=0, image="nvcr.io/nvidia/pytorch:25.10-py3")
+    planned = plan(job, cluster, tmp_path)
+    assert list_doubts(planned) == (
+        "the container will see no GPU: nvcr.io/nvidia/pytorch:25.10-py3 is for CUDA 13.0 and "
+        "the nodes of gh have GPUs, but neither --gpus nor --nv was given; add --nv",
+    )
+    assert "--nv" not in planned.script
+    for other in (
+        replace(job, nv=True),
+        replace(job, nv=False),
+        replace(job, image="docker.io/library/ubuntu:24.04"),
+        replace(job, runtime="pyxis"),
+    ):
+        assert not any("will see no GPU" in warning for warning in plan(other, cluster, tmp_path).warnings)
+
+
+def test_submit_to_whole_nodes_with_nv_checks_the_image(tmp_path: Path) -> None:
+    whole = replace(V100, is_whole_node=True)
+    cluster = Cluster(replace(SITE, queues=(whole,)), find_backend("slurm"), "me", Records(tmp_path / "jobs"))
+    with pytest.raises(WillNotRun, match="does not run on Tesla V100"):
+        plan(replace(GPU, gpus_per_node=0, nv=True), cluster, tmp_path)
+
+
+def test_submit_to_a_gpu_that_no_tag_serves_advises_none(cluster: Cluster, tmp_path: Path) -> None:
+    with pytest.raises(WillNotRun) as caught:
+        plan(replace(GPU, image="nvcr.io/nvidia/pytorch:24.03-py3", queue="k40"), cluster, tmp_path)
+    assert caught.value.hint == (
+        "No tag of nvcr.io/nvidia/pytorch is known to support that GPU: use another queue, or plain CUDA. "
+        "List images that fit: kedge recommend cuda --on here:k40. To submit it anyway add --force"
+    )
