@@ -23,7 +23,7 @@ _LONGEST_NAME = 255  # bytes
 def add_enroot_files(
     root: Node, sink: ContentSink, section: dict[str, Any], *, mtime: int = 0, source: str = ""
 ) -> list[str]:
-    """Put the files, the folder that a program begins in and volumes into the tree; what could not be carried over."""
+    """Put the files, the working directory and volumes into the tree; returns what could not be carried over."""
     editor = TreeEditor(root, sink, mtime)
     environment, warnings = render_environment(section.get("Env") or [])
     for path, text in (

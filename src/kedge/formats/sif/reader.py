@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads SIF files of any writer, and believes none of them.
+"""Reads untrusted SIF files of any writer: header, descriptors and objects.
 
 Every count, offset and size is compared with the file's size before it is used, so a damaged or hostile file costs
 a few reads and gives an error that names the field and where it stands.
