@@ -64,7 +64,7 @@ def render_fstab(volumes: dict[str, Any]) -> str:
     lines = []
     for volume in sorted(volumes):
         whole = posixpath.normpath(f"/{volume}").lstrip("/")
-        path = "".join(f"\\{ord(each):03o}" if each in " \t\n\\" else each for each in "/" + whole)
+        path = "".join(f"\\{ord(character):03o}" if character in " \t\n\\" else character for character in "/" + whole)
         if path != "/" and "${" not in path:
             lines.append(f"${{ENROOT_ROOTFS}}{path} {path} none x-create=dir,bind,rw,nosuid,nodev\n")
     return "".join(lines)

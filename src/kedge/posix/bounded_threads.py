@@ -26,7 +26,7 @@ def answer_within(seconds: float, questions: Mapping[str, Callable[[], T]]) -> d
             answers[name] = question()
 
     end = time.monotonic() + seconds
-    threads = [threading.Thread(target=ask, args=each, daemon=True) for each in questions.items()]
+    threads = [threading.Thread(target=ask, args=question, daemon=True) for question in questions.items()]
     with contextlib.suppress(RuntimeError):  # no more threads to be had: the rest is not answered
         for thread in threads:
             thread.start()

@@ -154,7 +154,7 @@ def evict(layout: Layout, limit: int) -> list[CacheItem]:
     size = sum(entry.size for entry in entries)
     removed: list[CacheItem] = []
     removable = [entry for entry in entries if entry.kind in (ItemKind.BLOB, ItemKind.IMAGE, ItemKind.PARTIAL)]
-    for entry in sorted(removable, key=lambda each: each.used):
+    for entry in sorted(removable, key=lambda entry: entry.used):
         if size <= limit:
             break
         if remove_entry(layout, entry):

@@ -233,7 +233,7 @@ class Store:
         with self._evicting, contextlib.suppress(KedgeError, OSError):  # must not fail a pull that succeeded
             if self._size is None or self._size + added > self.limit:
                 self.evict()
-                self._size = sum(each.size for each in self.usage().values())
+                self._size = sum(usage.size for usage in self.usage().values())
             else:
                 self._size += added
 
