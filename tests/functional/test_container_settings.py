@@ -74,7 +74,7 @@ def test_setting_root_from(runner: Runner) -> None:
     (runner.home / ".config/kedge/config.toml").write_text('root_from = "elsewhere"\n')
     done = runner.run("exec", image, "sh", "-c", ":")
     assert done.returncode == 255
-    assert "config.toml line 1: root_from cannot be 'elsewhere'" in done.stderr
+    assert "config.toml line 1: root_from = 'elsewhere' is not valid" in done.stderr
 
 
 def test_setting_tmpfs_size(runner: Runner, sandbox: Path) -> None:

@@ -194,7 +194,7 @@ def _show_help(verb: str, *, is_whole: bool) -> int:
     prepare_streams()
     if is_whole:
         return print_text(make_parser(verb).format_help())
-    from kedge.cli.container_help import format_short_help
+    from kedge.cli.help_text import format_short_help
     from kedge.cli.verbs import VERBS
 
     return print_text(format_short_help(verb, verb, VERBS[verb].summary))

@@ -161,7 +161,7 @@ def _start(options: RunOptions, name: str, speaker: Speaker) -> int:
 
 def _show_help(command: str, *, is_whole: bool) -> int:
     # late, all of it: only help needs it
-    from kedge.cli.container_help import format_short_help
+    from kedge.cli.help_text import format_short_help
     from kedge.cli.main import make_parser, prepare_streams
     from kedge.cli.options import find_subcommands
 

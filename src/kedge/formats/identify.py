@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a file that somebody calls an image really is, from its first bytes.
+"""Identify an image file by its first bytes.
 
 A download that went wrong is a web page, a layer or half a file under a .sif name; the errors here say so.
 """
@@ -124,7 +124,7 @@ def refuse_as_sif(start: bytes, where: str) -> KedgeError:
         return CorruptImage(f"{where} has a damaged SIF header", context=context, hint="fetch the file again")
     if kind is FileKind.SIF:
         message = f"{where} ends after {len(start)} bytes: the header of a SIF image alone has 128"
-        return CorruptImage(message, context=context, hint="the download or copy that made it failed: fetch it again")
+        return CorruptImage(message, context=context, hint="its download or copy was interrupted: fetch it again")
     message = f"{where} is not a SIF image: it is {kind.value}"
     if len(start) < 128 and kind in (FileKind.UNKNOWN, FileKind.TEXT):
         message += f" of {len(start)} bytes; a SIF header alone has 128"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A file tree filled with files of this machine, at the paths they have here.
+"""A file tree filled with files of this host, at the paths they have here.
 
 Symbolic links on the way are kept as links and what they lead to is added, so `/lib -> usr/lib` and `libx.so.1 ->
 libx.so.1.2` stay as they are. Owners become root, set-user bits go, times of directories follow their content: the same
@@ -95,7 +95,7 @@ class HostTree:
         return node
 
     def finish(self) -> Node:
-        """The tree, with the time of each directory that of the newest thing in it."""
+        """The tree, with the time of each directory that of the newest entry in it."""
         _date_folders(self.root)
         return self.root
 
@@ -147,11 +147,11 @@ class HostTree:
                 node.target = os.fsencode(os.readlink(path))  # noqa: PTH115 - Path would tidy the target up
             return node
         if not stat.S_ISREG(status.st_mode):
-            raise FileProblem(f"{path} is neither a file nor a directory nor a link: it cannot be packed")
+            raise FileProblem(f"{path} is neither a file nor a directory nor a link: kedge cannot pack it")
         if self.is_private(path):
             raise FileProblem(
-                f"{path} is in your home directory, and was not named",
-                hint=f"a program of your home is packed with its directory when named in full: host:{path}",
+                f"{path} is in your home directory; kedge packs files from there only if you name them",
+                hint=f"name it by its full path: host:{path}",
             )
         executable = 0o111 if status.st_mode & 0o111 else 0
         node = Node(NodeKind.FILE, (status.st_mode & 0o755) | 0o444 | executable, mtime=mtime)
@@ -182,7 +182,7 @@ class HostTree:
             raise explain(problem, folder) from problem
 
     def _kind(self, path: str) -> NodeKind | None:
-        """Folder or file, behind links; None for broken links, special files and links into a home."""
+        """Directory or file, behind links; None for broken links, special files and links into a home."""
         try:
             mode = os.stat(path).st_mode  # noqa: PTH116 - called for every file
         except OSError:
@@ -193,7 +193,7 @@ class HostTree:
 
 
 def _find_homes() -> list[str]:
-    """The user's home under every name it has, with a slash at the end; nothing when it is no real folder of theirs."""
+    """The user's home under every name it has, with a slash at the end; empty if it is not a directory of theirs."""
     found = {os.environ.get("HOME", "")}
     with contextlib.suppress(KeyError):
         found.add(pwd.getpwuid(os.getuid()).pw_dir)
@@ -210,7 +210,9 @@ def _read_exactly(descriptor: int, size: int, path: str) -> Iterator[bytes]:
         with explained(path):
             piece = os.read(descriptor, min(1 << 20, size - done))
         if not piece:
-            raise FileProblem(f"{path} became shorter while it was read", hint="try again when nobody writes to it")
+            raise FileProblem(
+                f"{path} was truncated while kedge read it", hint="try again when no program writes to it"
+            )
         done += len(piece)
         yield piece
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`host:` references: programs of this machine, with all they need to run, as a file tree.
+"""`host:` references: programs of this host, with all they need to run, as a file tree.
 
 A program brings its ELF interpreter and the closure of its shared objects; a script brings its interpreter; Python
 brings its standard library and the packages named after `+`; `rules` brings what cannot be seen from outside.
@@ -50,7 +50,7 @@ class _Wanted:
 
 
 def pack_host(programs: Sequence[str], sink: ContentSink) -> PackedHost:
-    """Pack programs (`bash`, `/opt/x/bin/prog`, `python3+numpy`) of this machine; their bytes go to `sink`."""
+    """Pack programs (`bash`, `/opt/x/bin/prog`, `python3+numpy`) of this host; their bytes go to `sink`."""
     wanted = [_find_wanted(text) for text in programs]
     packer = _Packer(HostTree(sink))
     for program in wanted:
@@ -106,7 +106,7 @@ def _not_found(name: str) -> FileProblem:
         except OSError:
             continue
     hint = propose(name, sorted(there)) or "name it by its full path if it is not on PATH"
-    return FileProblem(f"host:{name}: there is no program '{name}' on this machine", hint=hint)
+    return FileProblem(f"host:{name}: program '{name}' not found on this host", hint=hint)
 
 
 def _make_config(wanted: Sequence[_Wanted]) -> ImageConfig:
@@ -190,7 +190,7 @@ class _Packer:
 
     def _add_script(self, path: str, real: str, depth: int) -> None:
         if depth >= _MAXIMUM_SCRIPTS:
-            raise UnsupportedFormat(f"{path}: the interpreters of this script are scripts without end")
+            raise UnsupportedFormat(f"{path}: the interpreters of this script form a loop")
         for interpreter in read_interpreter(real):
             try:
                 self.add_program(interpreter, (), depth + 1)
@@ -201,8 +201,8 @@ class _Packer:
     def _check_architecture(self, elf: ElfObject, path: str) -> None:
         if (elf.architecture, elf.bits) != (self._architecture, self._bits):
             raise UnsupportedFormat(
-                f"{path} is for {elf.architecture} ({elf.bits} bit), and this machine is {self._architecture}",
-                hint="an image is for one architecture: pack it on a machine of its own kind",
+                f"{path} is for {elf.architecture} ({elf.bits} bit), this host is {self._architecture}",
+                hint="an image has one architecture: pack it on a {elf.architecture} host",
             )
 
     def _add_closure(self, start: Needer, *, required: bool) -> None:
@@ -226,9 +226,9 @@ class _Packer:
         if path is None:
             if required:
                 raise FileProblem(
-                    f"{needer.path} needs the shared object {name}, which is not on this machine",
+                    f"{needer.path} needs the shared object {name}, which is not on this host",
                     context={"needed by": needer.path, "object": name},
-                    hint=f"does the program start here? 'ldd {needer.path}' shows what is missing",
+                    hint=f"'ldd {needer.path}' shows what is missing",
                 )
             self._left_out[name] = f"needed by {needer.path}"
             return None

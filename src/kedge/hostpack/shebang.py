@@ -31,7 +31,7 @@ def read_interpreter(path: str) -> list[str]:
         )
     words = os.fsdecode(line[2:]).split()
     if not words or not words[0].startswith("/"):
-        raise FileProblem(f"{path}: its '#!' line names no interpreter by a full path")
+        raise FileProblem(f"{path}: its '#!' line does not name an interpreter by its full path")
     _require_file(words[0], path)
     if words[0].rpartition("/")[2] != "env":
         return [words[0]]
@@ -41,7 +41,7 @@ def read_interpreter(path: str) -> list[str]:
 
 def _require_file(interpreter: str, script: str) -> None:
     if not os.path.isfile(interpreter):  # noqa: PTH113 - text in, text out
-        raise ProgramMissing(f"{script} needs the interpreter {interpreter}, which is not on this machine")
+        raise ProgramMissing(f"{script} needs the interpreter {interpreter}, which is not on this host")
 
 
 def _find_env_program(words: list[str], script: str) -> str:
@@ -56,6 +56,6 @@ def _find_env_program(words: list[str], script: str) -> str:
             continue
         found = find_program(word)
         if found is None:
-            raise ProgramMissing(f"{script} needs the program '{word}' (after env), which is not on this machine")
+            raise ProgramMissing(f"{script} needs the program '{word}' (after env), which is not on this host")
         return os.path.abspath(found)  # noqa: PTH100 - links are kept
     raise FileProblem(f"{script}: its '#!' line names env, but no program after it")

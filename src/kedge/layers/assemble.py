@@ -107,7 +107,7 @@ class Assembler:
         return folder.children.get(last) if folder is not None and last else None
 
     def _resolve(self, parent: bytes, name: bytes) -> Node:
-        """The folder an entry goes into, made where it is missing; symbolic links on the way stay inside the root."""
+        """The directory of an entry, made where it is missing; symbolic links on the way stay inside the root."""
         walk = _Walk(self.root, parent)
         for part in walk:
             node = walk.folder.children.get(part)
@@ -126,12 +126,12 @@ class Assembler:
         return walk.folder
 
     def _attach(self, walk: _Walk) -> None:
-        """Put the folders that a walk has implied into the tree; those that its `..` left again are not among them."""
+        """Put the directories that a walk implied into the tree, without those that its `..` left again."""
         if walk.depth >= self._ledger.options.maximum_depth:
             raise HostileImage(
                 f"{self._where}: its directories are more than {self._ledger.options.maximum_depth} levels deep",
                 context={"layer": self._where},
-                hint="no honest image has such directories; do not use it",
+                hint="legitimate images have no such directories: do not use this image",
             )
         for folder, name, node in walk.steps():
             if folder.children.get(name) is not node:
@@ -144,9 +144,9 @@ class Assembler:
         self._followed += link.target.count(b"/") + 1
         if self._followed > _MAXIMUM_FOLLOWED:
             raise HostileImage(
-                f"{self._where}: its names lead through so many symbolic links that putting it together would not end",
+                f"{self._where}: its names lead through too many symbolic links",
                 context={"layer": self._where, "link": show_name(link.target)},
-                hint="no honest image does this; do not use it",
+                hint="legitimate images do not do this: do not use this image",
             )
         return walk.follow(link)
 
@@ -159,17 +159,17 @@ class Assembler:
         raise CorruptImage(
             f"{self._where}: '{path}' is a hard link to '{show_name(link.target)}', {why}",
             context={"layer": self._where, "path": path, "target": show_name(link.target)},
-            hint="the image is incomplete; pull it again, or tell its owner",
+            hint="the image is incomplete: pull it again, or tell its owner",
         )
 
     def _refuse_way(self, parent: bytes, name: bytes, link: Node | None) -> HostileImage:
         path = show_name(parent + b"/" + name)
         target = show_name(link.target) if link is not None else ""
         return HostileImage(
-            f"{self._where}: '{path}' would be written through a symbolic link to '{target}', which leads out of the "
-            f"image, to a file or in circles",
+            f"{self._where}: '{path}' would be written through a symbolic link to '{target}', which leaves the "
+            f"image, leads to a file or forms a loop",
             context={"layer": self._where, "path": path, "link": target},
-            hint="no honest image does this; do not use it",
+            hint="legitimate images do not do this: do not use this image",
         )
 
 

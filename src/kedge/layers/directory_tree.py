@@ -171,5 +171,5 @@ def _check_identity(file: int, origin: _Origin) -> None:
 def _changed(origin: _Origin) -> FileProblem:
     path = os.fsdecode(origin.path)
     return FileProblem(
-        f"{path} changed while it was being read", context={"path": path}, hint="try again when nothing writes to it"
+        f"{path} changed while it was being read", context={"path": path}, hint="try again when no program writes to it"
     )

@@ -54,10 +54,10 @@ def inflate_layer(layer: LayerSource, ledger: Ledger, *, verify: bool = False) -
             close()
     if hasher is not None and layer.diff_id and hasher.hexdigest() != layer.diff_id.hex:
         raise DigestMismatch(
-            f"{where} is not what the image config promises: its diff_id is {layer.diff_id.algorithm}:"
+            f"{where} does not match the image config: its diff_id is {layer.diff_id.algorithm}:"
             f"{hasher.hexdigest()}, expected {layer.diff_id}",
             context={"layer": layer.name},
-            hint="the image is damaged or was put together wrongly; get it again",
+            hint="the image is damaged or was built wrongly: pull it again",
         )
 
 

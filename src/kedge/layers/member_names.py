@@ -54,5 +54,5 @@ def _refuse(raw: bytes, where: str, why: str) -> HostileImage:
     return HostileImage(
         f"{where}: the name '{show_name(raw)}' {why}",
         context={"layer": where, "path": show_name(raw)},
-        hint="no honest image has such a name; do not use this image",
+        hint="legitimate images have no such names: do not use this image",
     )

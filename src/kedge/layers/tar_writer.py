@@ -69,8 +69,7 @@ def write_layer(
 
 def _refuse_whiteout(path: bytes) -> UnsupportedFormat:
     return UnsupportedFormat(
-        f"'{show_name(path)}' cannot be stored in a layer: whoever reads it takes a name that begins with '.wh.' for "
-        "the mark of a deleted file",
+        f"'{show_name(path)}' cannot be stored in a layer: names that begin with '.wh.' mark deleted files in layers",
         context={"path": show_name(path)},
         hint="rename or remove the file first, or keep the image as SIF or SquashFS",
     )

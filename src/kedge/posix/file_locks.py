@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """flock(2): locks that end with the last process that holds them, however it ends.
 
-Only for files that one machine uses: between machines flock is not to be relied on (see lease_holders.py).
+Only for files that one host uses: between hosts flock is not reliable (see lease_holders.py).
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def take_lock(file: int, path: Path, *, wait: bool = True) -> bool:
         if problem.errno not in _UNAVAILABLE:
             raise
         raise FileProblem(
-            f"files cannot be locked in {path.parent}: {problem.strerror}",
+            f"cannot lock files in {path.parent}: {problem.strerror}",
             context={"path": str(path)},
-            hint="choose a directory on a disk of this machine for it",
+            hint="choose a directory on a local disk of this host",
         ) from problem
     return True
 

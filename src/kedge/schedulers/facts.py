@@ -21,6 +21,7 @@ class SchedulerFacts:
 
     name: str  # of its package, and in profiles and records
     title: str
+    queue_word: str = "queue"  # what its users call one
     prefix: str = ""  # what a directive begins with: #SBATCH
     submit: str = ""  # the program that submits a script
     submit_path: str = ""  # where that program usually is, on the login nodes of this scheduler only

@@ -80,7 +80,7 @@ class Flow:
             self._changed.notify_all()
 
     def finish(self, result: Path) -> None:
-        """The blob stands at its place in the store."""
+        """The blob is complete in the cache."""
         with self._changed:
             self._is_verified = True
             self._result = result
@@ -100,7 +100,7 @@ class Flow:
                 self._changed.notify_all()
 
     def close(self) -> None:
-        """Stop, and let go of the file; nobody may write into it any more."""
+        """Stop, and let go of the file; no further writes."""
         self.stop()
         with self._changed:
             self._recent.clear()
@@ -176,6 +176,6 @@ class Flow:
 
     def _restarted(self) -> DigestMismatch:
         return DigestMismatch(
-            f"{self._where}: what an earlier, broken download left was damaged and has been removed",
-            hint="run the command again; it downloads this blob from its start",
+            f"{self._where}: kedge removed the damaged rest of an interrupted download",
+            hint="run the command again to download this blob from the start",
         )

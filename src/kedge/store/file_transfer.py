@@ -178,7 +178,7 @@ def link_file(source: Path, target: Path, *, force: bool) -> bool:
         os.link(source, name)
     except FileExistsError:
         raise OutputExists(
-            f"{target} was created by somebody else meanwhile", hint="give --force to replace it"
+            f"{target} was created by another process meanwhile", hint="give --force to replace it"
         ) from None
     except OSError as problem:
         if problem.errno in (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EROFS, errno.ENOSPC, errno.EDQUOT):

@@ -220,7 +220,7 @@ class Images:
             delivered = self._deliver_kept(fresh.key, wish)
             if delivered is None:
                 raise FileProblem(
-                    f"what was made for {wish.target} vanished from the cache {self._layout.root}", hint="try again"
+                    f"the image for {wish.target} disappeared from the cache {self._layout.root}", hint="try again"
                 )
             return delivered
         with fresh.path.open("rb", buffering=0) as file:

@@ -75,7 +75,7 @@ class _Pulse:
                 soonest = min(due for _, _, due in self._members.values())
                 self._changed.wait(max(0.0, soonest - time.monotonic()))
                 now = time.monotonic()
-                ready = {number: each for number, each in self._members.items() if each[2] <= now}
+                ready = {number: member for number, member in self._members.items() if member[2] <= now}
                 for number, (beat, interval, _) in ready.items():
                     self._members[number] = (beat, interval, now + interval)
             for beat, _, _ in ready.values():
@@ -233,9 +233,9 @@ def _take_away(path: Path, identity: str, scratch: Path) -> None:
         return
     except OSError as problem:
         raise StoreBusy(
-            f"the lease {path} is stale and cannot be removed: {problem.strerror}",
+            f"cannot remove the stale lease {path}: {problem.strerror}",
             context={"holder": str(now.holder or "unknown")},
-            hint=f"ask {now.holder.user if now.holder else 'its owner'} to remove that file",
+            hint=f"ask {now.holder.user if now.holder else 'its owner'} to remove this file",
         ) from problem
     taken = read_lease(aside)
     if taken is not None and taken.identity != identity:
@@ -259,7 +259,7 @@ class Patience:
         if self.limit is not None and waited > self.limit:
             raise _busy(path, found, waited)
         if not self.has_told and waited > 1.0 and self.notify is not None:
-            self.notify(f"waiting for {found.holder or 'another process'}, which works on the same thing")
+            self.notify(f"waiting for {found.holder or 'another process'}, which works on the same item")
             self.has_told = True
 
     def pause(self, seconds: float) -> bool:
@@ -316,5 +316,5 @@ def _busy(path: Path, found: _LeaseState, waited: float) -> StoreBusy:
     return StoreBusy(
         f"{who} is still working on this after {waited:.0f} s",
         context=context,
-        hint="wait for it, or end that process; a lease whose process is dead is taken over by itself",
+        hint="wait, or end that process; kedge takes over the leases of dead processes by itself",
     )

@@ -382,7 +382,7 @@ def test_store_limit_is_kept_in_the_store(store: Store) -> None:
 
 def test_store_root_that_is_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "store").write_text("x")
-    with pytest.raises(FileProblem, match="cannot be used") as caught:
+    with pytest.raises(FileProblem, match="cannot use the cache") as caught:
         Store(tmp_path / "store").add_blob(b"x")
     assert "KEDGE_CACHEDIR" in (caught.value.hint or "")
 

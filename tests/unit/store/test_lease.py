@@ -292,7 +292,7 @@ def test_acquire_can_be_cancelled_and_tells_whom_it_waits_for(place: Path) -> No
         cancelled.set()
 
     assert take(place, Patience(None, cancelled, tell)) is None
-    assert told == ["waiting for process 4242 of ada on node7, which works on the same thing"]
+    assert told == ["waiting for process 4242 of ada on node7, which works on the same item"]
 
 
 def test_abandoned_temporaries_beside_a_target_are_removed(tmp_path: Path) -> None:

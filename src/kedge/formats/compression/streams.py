@@ -236,7 +236,7 @@ def _garbage(where: str, kind: str) -> CorruptImage:
     return CorruptImage(f"{where}: garbage follows the {kind} data", context={"layer": where}, hint=_REFETCH)
 
 
-_REFETCH = "fetch it again; if it stays like this, the image was damaged when it was pushed"
+_REFETCH = "fetch it again; if it is still damaged, it was damaged when it was pushed"
 
 
 class StreamCompressor:

@@ -66,7 +66,7 @@ class FrameTracker:
             elif magic == ZSTD_MAGIC:
                 yield from self._follow_frame()
             else:
-                raise CorruptImage("something that is no zstd frame follows")
+                raise CorruptImage("data that is not a zstd frame follows")
 
     def _follow_frame(self) -> Generator[int, bytes, None]:
         descriptor = (yield 1)[0]

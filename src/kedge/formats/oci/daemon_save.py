@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Images out of a Docker or Podman store: their own `save` command, streamed into an archive."""
+"""Images of a local Docker or Podman: their own `save` command, streamed into an archive."""
 
 from __future__ import annotations
 
@@ -34,6 +34,6 @@ def _choose_engine(wanted: str) -> str:
         if find_program(engine):
             return engine
     raise ProgramMissing(
-        f"the image is in the store of {wanted or 'docker'}, but the program is not installed here",
-        hint="on the machine that has it: 'docker save -o image.tar NAME:TAG', then here: docker-archive:image.tar",
+        f"the image is stored by {wanted or 'docker'}, but that program is not installed on this host",
+        hint="on the host that has it run 'docker save -o image.tar NAME:TAG', then use docker-archive:image.tar here",
     )

@@ -45,7 +45,7 @@ class DockerArchive:
         else:
             self._images = read_legacy_images(files)
         if not self._images:
-            raise ImageNotFound(f"the archive {self.where} holds no image")
+            raise ImageNotFound(f"the archive {self.where} contains no image")
 
     def tags(self) -> list[str]:
         """The names of the images inside."""

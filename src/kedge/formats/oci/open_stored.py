@@ -22,7 +22,7 @@ def open_images(path: Path, *, prefer_docker: bool = False, temporary: Path | No
     A compressed archive is inflated into an unnamed file in `temporary`, by default in TMPDIR.
     """
     if not path.exists():
-        raise FileProblem(f"{path}: there is no such file or directory", hint="check the spelling of the path")
+        raise FileProblem(f"{path}: no such file or directory", hint="check the spelling of the path")
     if path.is_dir():
         folder = BlobDirectory(path)
         return DockerArchive(folder) if folder.has("manifest.json") and not is_layout(folder) else OciLayout.open(path)

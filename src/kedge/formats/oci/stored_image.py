@@ -154,7 +154,7 @@ def verify_stream(chunks: Iterable[bytes], digest: Digest, size: int | None, whe
         )
     if hasher.hexdigest() != digest.hex:
         raise DigestMismatch(
-            f"{where} does not have the digest it should have",
+            f"{where} does not match its digest",
             context={"expected": str(digest), "found": f"{digest.algorithm}:{hasher.hexdigest()}"},
             hint="the file is damaged: copy or download it again",
         )

@@ -178,7 +178,7 @@ def _check_header(header: bytes, offset: int, where: str) -> None:
         what = "is not a tar archive" if offset == 0 else "is damaged: a member's checksum is wrong"
         raise CorruptImage(f"{where} {what}", context={"offset": str(offset)})
     if header[156:157] == _SPARSE:
-        raise UnsupportedFormat(f"{where} holds a sparse member, which no image archive needs")
+        raise UnsupportedFormat(f"{where} contains a sparse member, which image archives do not have")
 
 
 def _number(field: bytes, offset: int, where: str) -> int:

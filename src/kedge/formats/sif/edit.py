@@ -92,7 +92,7 @@ def _editing(path: Path) -> Iterator[_Edit]:
             with contextlib.suppress(OSError):  # only root may keep another owner
                 os.fchown(file.fileno(), status.st_uid, status.st_gid)
             if not os.path.samestat(status, target.stat()):
-                raise FileProblem(f"{path} was changed by somebody else meanwhile", hint="do it again")
+                raise FileProblem(f"{path} was changed by another process meanwhile", hint="try again")
 
 
 def _open_held(target: Path) -> BinaryIO:

@@ -128,7 +128,7 @@ class TreeEditor:
             if child is None or child.kind is not NodeKind.DIRECTORY:
                 if child is not None:
                     shown = path.decode(errors="replace")
-                    self.warnings.append(f"/{shown} was no directory in the image; it is one now")
+                    self.warnings.append(f"/{shown} was not a directory in the image; kedge replaced it with one")
                 child = folder.children[part] = Node(NodeKind.DIRECTORY, 0o755, mtime=self.mtime)
             folder = child
         return folder

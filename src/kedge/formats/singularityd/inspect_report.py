@@ -34,7 +34,7 @@ class _AppReport:
     helpfile: str = ""
 
     def as_attributes(self) -> dict[str, Any]:
-        """The app as it stands in the JSON form; empty things are left out."""
+        """The app as it stands in the JSON format; empty parts are left out."""
         names = ("environment", "labels", *SCRIPTS)
         return {name: getattr(self, name) for name in names if getattr(self, name)}
 
@@ -57,7 +57,7 @@ class InspectReport:
         return _wrap(self.as_attributes())
 
     def as_attributes(self) -> dict[str, Any]:
-        """The report's parts by their JSON names; empty things are left out."""
+        """The report's parts by their JSON names; empty ones are left out."""
         found: dict[str, Any] = {}
         if self.apps:
             found["apps"] = {name: self.apps[name].as_attributes() for name in sorted(self.apps)}
@@ -134,7 +134,7 @@ def parse_metadata(raw: bytes, where: str) -> InspectReport:
         document = json.loads(raw)
         attributes = document["data"]["attributes"]
     except (ValueError, RecursionError, KeyError, TypeError):
-        raise CorruptImage(f"{where}: inspect-metadata.json is not the JSON document it should be") from None
+        raise CorruptImage(f"{where}: inspect-metadata.json is not valid JSON, or has no attributes") from None
     if not isinstance(attributes, dict):
         raise CorruptImage(f"{where}: inspect-metadata.json has no attributes")
     apps = attributes.get("apps") or {}
@@ -231,7 +231,7 @@ class _ReportReader:
         data = self._view.read(path, _MAXIMUM_FILE + 1) or b""
         if len(data) > _MAXIMUM_FILE:
             raise CorruptImage(
-                f"{path} in the image has more than {_MAXIMUM_FILE} bytes; it cannot be what its name says"
+                f"{path} in the image has more than {_MAXIMUM_FILE} bytes; that is too large for its name"
             )
         text = data.decode("utf-8", "replace")
         self._characters += len(text)

@@ -47,7 +47,7 @@ def render_environment(entries: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     for entry in entries:
         name, equals, value = entry.partition("=")
         if not _NAME.match(name):
-            warnings.append(f"the environment variable '{name[:80]}' is left out: a shell cannot have one of this name")
+            warnings.append(f"the environment variable '{name[:80]}' is left out: the name is not valid in a shell")
         elif "\0" in value:
             warnings.append(f"the environment variable '{name}' is left out: its value has a NUL character")
         else:

@@ -192,5 +192,5 @@ class _FileIntake:
 def _wrong_size(promised: int, found: int) -> FileProblem:
     return FileProblem(
         f"a file has {found} bytes where {promised} were announced",
-        hint="it changed while it was read; try again when nobody writes to it",
+        hint="it changed while kedge read it: try again when no program writes to it",
     )

@@ -57,7 +57,7 @@ class OutputFile:
         while len(data) < size:
             more = os.pread(self._descriptor, size - len(data), self._base + position + len(data))
             if not more:
-                raise FileProblem("the image that is being written was cut short by somebody else")
+                raise FileProblem("another process truncated the image while kedge wrote it")
             data += more
         return data
 

@@ -191,7 +191,7 @@ def read_entries(table: MetadataReader, inode: Inode) -> Iterator[DirectoryEntry
 
 def _hostile_name(table: MetadataReader, cursor: MetadataCursor, name: bytes) -> HostileImage:
     return HostileImage(
-        f"SquashFS {table.name} at offset {cursor.where}: {name[:80]!r} is no name a file can have",
+        f"SquashFS {table.name} at offset {cursor.where}: {name[:80]!r} is not a valid file name",
         context={"table": table.name, "offset": str(cursor.where), "field": "name"},
         hint="this image was made to break programs that unpack it; do not use it",
     )

@@ -55,7 +55,7 @@ class ImageRange:
                 self._file.seek(self._offset + position)
                 data = self._file.read(size)
         if len(data) != size:
-            raise corrupt(what, position, "the file became shorter while it was read")
+            raise corrupt(what, position, "the file was truncated while kedge read it")
         return data
 
 

@@ -97,7 +97,7 @@ class IdTable:
             index = len(self._indices)
             if index >= MAXIMUM_IDS:
                 raise UnsupportedFormat(
-                    f"the image has more than {MAXIMUM_IDS} different owners, SquashFS allows no more"
+                    f"the image has more than {MAXIMUM_IDS} different owners, the maximum of SquashFS"
                 )
             if not 0 <= identifier < 1 << 32:
                 raise UnsupportedFormat(f"owner {identifier} does not fit in 32 bits")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Starts the program by way of a small program in memory (`posix.handover`), where the user owns the interpreter.
+"""Starts the program by way of a small program in memory (`posix.memory_program`), where the user owns the interpreter.
 
 The container's program could otherwise change that interpreter through /proc. The program in memory can neither search
 PATH nor explain a failure. So the file is chosen and checked here: where the kernel is likely to refuse it, a second

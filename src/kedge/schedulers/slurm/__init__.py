@@ -6,6 +6,7 @@ from kedge.schedulers.facts import SchedulerFacts
 FACTS = SchedulerFacts(
     name="slurm",
     title="Slurm",
+    queue_word="partition",
     prefix="#SBATCH",
     submit="sbatch",
     submit_path="/usr/bin/sbatch",
