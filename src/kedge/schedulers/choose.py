@@ -77,10 +77,9 @@ def find_discovery(name: str) -> Discover | None:
     return discover
 
 
-def load_advice(name: str) -> Advice:
-    """What its programs say when they refuse, and what to do about it."""
-    advice: Advice = _load(name, "advice").ADVICE
-    return advice
+def list_advice() -> list[Advice]:
+    """What the programs of all schedulers say when they refuse, and what to do about it."""
+    return [_load(name, "advice").ADVICE for name in SCHEDULERS]
 
 
 def _load(name: str, part: str) -> Any:

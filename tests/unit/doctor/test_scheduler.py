@@ -73,7 +73,7 @@ def test_scheduler_with_other_queues_than_the_profile(machine: Machine) -> None:
     machine.add("sinfo", "echo brandnew")
     findings = check_scheduler(machine.seen)
     assert [each.level for each in findings] == [OK, NOTE]
-    assert "brandnew: the scheduler has this queue, and the profile does not" in findings[1].what
+    assert "brandnew: in the scheduler, not in the profile" in findings[1].what
     assert "kedge site check" in findings[1].fix
 
 
