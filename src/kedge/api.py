@@ -16,8 +16,8 @@ from kedge.doctor.diagnosis import Diagnosis
 from kedge.errors import ProgramFailed, UsageError
 from kedge.frozen import replace
 from kedge.jobs.keywords import make_job
-from kedge.model.form import Form
 from kedge.model.image_argument import is_reference
+from kedge.model.image_format import ImageFormat
 from kedge.model.progress import Progress, Silent
 from kedge.model.reference import Reference
 from kedge.model.setting_values import PULL_POLICIES
@@ -94,12 +94,12 @@ def pull(
     **settings: object,
 ) -> Pulled:
     """Get an image: `pull("docker://ubuntu:22.04", "ubuntu.sif")`; `format` is sif unless `output` says another."""
-    form = _parse_form(format)
+    form = _parse_format(format)
     target = read_output(os.fspath(output), form) if output is not None else ImageOutput(Path(), form)
     request = pulling.PullRequest(
         Reference.parse(reference),
         target.path if output is not None else None,
-        target.form or Form.SIF,
+        target.form or ImageFormat.SIF,
         force,
         tag=target.tag,
     )
@@ -124,7 +124,7 @@ def convert(
     **settings: object,
 ) -> Converted:
     """Write an image in another form; the ending of `target`, `FORM:PATH[:TAG]` or `format` says which."""
-    output = converting.read_target(os.fspath(target), _parse_form(format), tag)
+    output = converting.read_target(os.fspath(target), _parse_format(format), tag)
     request = converting.ConvertRequest(_parse_local(source), output, force)
     return converting.convert(request, _open_workplace(None, progress, settings))
 
@@ -316,10 +316,10 @@ def _name_image(name: PathLike) -> str:
     return f"./{word}" if not isinstance(name, str) and is_reference(word) else word
 
 
-def _parse_form(text: str | None) -> Form | None:
-    if text is not None and text not in set(Form):
-        raise UsageError(f"'{text}' is not a form of images; the forms are: {', '.join(Form)}")
-    return Form(text) if text is not None else None
+def _parse_format(text: str | None) -> ImageFormat | None:
+    if text is not None and text not in set(ImageFormat):
+        raise UsageError(f"'{text}' is not an image format; use one of: {', '.join(ImageFormat)}")
+    return ImageFormat(text) if text is not None else None
 
 
 def submit(

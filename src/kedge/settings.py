@@ -17,7 +17,7 @@ from kedge.errors import FileProblem, InvalidSetting
 from kedge.frozen import NOTHING, frozen
 from kedge.model.setting_values import PARSERS, LinkMode, ValueRefused
 from kedge.posix.files import explained
-from kedge.posix.private import find_foreign_hand, make_refusal
+from kedge.posix.private_files import find_foreign_hand, make_refusal
 
 FILE_LIMIT = 1 << 20  # a configuration file larger than this is something else
 
@@ -35,7 +35,7 @@ class SettingSource:
 
 @frozen
 class Setting:
-    """What is known about one key."""
+    """One setting: its kind, default, variables and flags."""
 
     name: str
     kind: str
@@ -50,17 +50,21 @@ class Setting:
 SETTINGS: dict[str, Setting] = {
     setting.name: setting
     for setting in (
-        Setting("cache_directory", "path", "where the store is", None, ("CACHEDIR",), ("--cache-dir",), "DIR"),
-        Setting("scratch_directory", "path", "node-wide scratch; the store goes below it", None),
-        Setting("temporary_directory", "path", "folder for temporary files", None, ("TMPDIR",), ("--tmpdir",), "DIR"),
+        Setting("cache_directory", "path", "directory of the cache", None, ("CACHEDIR",), ("--cache-dir",), "DIR"),
+        Setting("scratch_directory", "path", "scratch directory; the cache goes below it", None),
         Setting(
-            "cache_limit", "size", "how large the store may grow", "20G", ("CACHE_LIMIT",), ("--cache-limit",), "SIZE"
+            "temporary_directory", "path", "directory for temporary files", None, ("TMPDIR",), ("--tmpdir",), "DIR"
+        ),
+        Setting("cache_limit", "size", "size limit of the cache", "20G", ("CACHE_LIMIT",), ("--cache-limit",), "SIZE"),
+        Setting(
+            "disable_cache", "yes or no", "keep nothing in the cache", "no", ("DISABLE_CACHE",), ("--disable-cache",)
         ),
         Setting(
-            "disable_cache", "yes or no", "keep nothing in the store", "no", ("DISABLE_CACHE",), ("--disable-cache",)
-        ),
-        Setting(
-            "shared_cache", "yes or no", "let others use the store too, as the umask allows", "no", ("SHARED_CACHE",)
+            "shared_cache",
+            "yes or no",
+            "share the cache with other users, as the umask allows",
+            "no",
+            ("SHARED_CACHE",),
         ),
         Setting(
             "link_mode",
@@ -74,23 +78,23 @@ SETTINGS: dict[str, Setting] = {
         Setting(
             "compression", "codec", "gzip, zstd[:LEVEL], lz4 or none", "zstd", ("COMPRESS",), ("--compress",), "CODEC"
         ),
-        Setting("threads", "count or auto", "threads that compress", "auto", ("THREADS",), ("--threads",), "N"),
+        Setting("threads", "count or auto", "number of compression threads", "auto", ("THREADS",), ("--threads",), "N"),
         Setting(
             "download_connections",
             "count",
-            "downloads at once",
+            "number of parallel downloads",
             "4",
             ("DOWNLOAD_CONNECTIONS",),
             ("--connections",),
             "N",
         ),
         Setting(
-            "pull_directory", "path", "folder to put images in", None, ("PULLDIR", "PULLFOLDER"), ("--dir",), "DIR"
+            "pull_directory", "path", "directory for pulled images", None, ("PULLDIR", "PULLFOLDER"), ("--dir",), "DIR"
         ),
         Setting(
             "library_url",
             "url",
-            "address of the library",
+            "address of the library server",
             "https://library.sylabs.io",
             ("LIBRARY",),
             ("--library",),
@@ -109,11 +113,11 @@ SETTINGS: dict[str, Setting] = {
         Setting(
             "no_https", "yes or no", "use http, not https", "no", ("NOHTTPS", "NO_HTTPS"), ("--no-https", "--nohttps")
         ),
-        Setting("retries", "count or zero", "how often to try again", "5", ("RETRIES",), ("--retries",), "N"),
+        Setting("retries", "count or zero", "number of retries", "5", ("RETRIES",), ("--retries",), "N"),
         Setting(
             "stall_timeout",
             "count",
-            "seconds without data after which a download tries again",
+            "seconds without data before a download retries",
             "60",
             ("STALL_TIMEOUT",),
             ("--stall-timeout",),
@@ -122,7 +126,7 @@ SETTINGS: dict[str, Setting] = {
         Setting(
             "minimum_speed",
             "size",
-            "bytes per second below which a download tries again, such as 100K",
+            "retry downloads below this speed, in bytes per second, such as 100K",
             "none",
             ("MINIMUM_SPEED",),
             ("--minimum-speed",),
@@ -131,15 +135,23 @@ SETTINGS: dict[str, Setting] = {
         Setting(
             "tag_lifetime",
             "count or zero",
-            "seconds for which a node remembers what a tag means",
+            "seconds before a node asks again for the digest of a tag",
             "120",
             ("KEDGE_TAG_LIFETIME",),
         ),
-        Setting("architecture", "text", "architecture to choose", None, ("PULL_ARCH", "ARCH"), ("--arch",), "ARCH"),
+        Setting(
+            "architecture",
+            "text",
+            "architecture of the image, such as amd64 or arm64",
+            None,
+            ("PULL_ARCH", "ARCH"),
+            ("--arch",),
+            "ARCH",
+        ),
         Setting(
             "node_directory",
             "path",
-            "where images are unpacked on this node",
+            "directory for unpacked images on this node",
             None,
             ("NODEDIR",),
             ("--node-dir",),
@@ -148,23 +160,25 @@ SETTINGS: dict[str, Setting] = {
         Setting(
             "node_limit",
             "size",
-            "how much unpacked images may take on this node (half of the room there, at most 50G)",
+            "size limit of unpacked images on this node (default: half of the free space, at most 50G)",
             None,
             ("NODE_LIMIT",),
             ("--node-limit",),
             "SIZE",
         ),
         Setting(
-            "node_days", "count or zero", "days until an unused unpacked image goes (0: never)", "14", ("NODE_DAYS",)
+            "node_days",
+            "count or zero",
+            "days before an unused unpacked image is removed (0: never)",
+            "14",
+            ("NODE_DAYS",),
         ),
-        Setting("job_directory", "path", "where records of jobs are kept", None, ("JOBDIR",), ("--job-dir",), "DIR"),
-        Setting(
-            "runtime", "text", "the runtime that containers are handed to (kedge itself)", None, ("KEDGE_RUNTIME",)
-        ),
+        Setting("job_directory", "path", "directory for job records", None, ("JOBDIR",), ("--job-dir",), "DIR"),
+        Setting("runtime", "text", "container runtime (default: kedge itself)", None, ("KEDGE_RUNTIME",)),
         Setting(
             "keep",
             "text",
-            "variables of the host that containers get: names, user-site, locale or all",
+            "host variables to pass into containers: names, user-site, locale or all",
             None,
             ("KEDGE_KEEP",),
             metavar="NAMES",
@@ -172,16 +186,18 @@ SETTINGS: dict[str, Setting] = {
         Setting(
             "root_from",
             "root",
-            "where an image's files come from: auto, unpack, squashfuse or kernel",
+            "how to provide an image's files: auto, unpack, squashfuse or kernel",
             "auto",
             ("KEDGE_ROOT_FROM",),
         ),
-        Setting("tmpfs_size", "text", "room for --writable-tmpfs and --contain", None, ("KEDGE_TMPFS_SIZE",)),
-        Setting("site", "text", "the site that jobs are for (found out)", None, ("KEDGE_SITE",), ("--site",), "SITE"),
+        Setting(
+            "tmpfs_size", "text", "size of the tmpfs for --writable-tmpfs and --contain", None, ("KEDGE_TMPFS_SIZE",)
+        ),
+        Setting("site", "text", "cluster profile (default: detected)", None, ("KEDGE_SITE",), ("--site",), "SITE"),
         Setting(
             "registry_login",
             "presence",
-            "a user name for registries is in the environment",
+            "whether the environment sets a user name for registries",
             None,
             ("DOCKER_USERNAME",),
             in_files=False,
@@ -193,7 +209,7 @@ PREFIXES = ("KEDGE_", "APPTAINER_", "SINGULARITY_")
 
 @frozen
 class Settings:
-    """The merged values; `sources` says for each where it came from."""
+    """The merged values; `sources` tells where each came from."""
 
     cache_directory: Path
     scratch_directory: Path | None
@@ -288,13 +304,13 @@ class _Merged:
 
     def add_environment(self) -> None:
         for setting in SETTINGS.values():
-            found = find_variable(setting, self.environ)
-            if found is None:
+            variable = find_variable(setting, self.environ)
+            if variable is None:
                 continue
-            value: object = self.environ[found]
-            if setting.name == "cache_directory" and not found.startswith("KEDGE_"):
-                value = f"{value}/kedge"  # Apptainer cleans its own directory; ours stands apart in it
-            self.put(setting.name, value, SettingSource("environment", found))
+            value: object = self.environ[variable]
+            if setting.name == "cache_directory" and not variable.startswith("KEDGE_"):
+                value = f"{value}/kedge"  # Apptainer cleans its own directory; ours is apart in it
+            self.put(setting.name, value, SettingSource("environment", variable))
 
     def add_flags(self, flags: Mapping[str, object]) -> None:
         for name, value in flags.items():
@@ -330,9 +346,9 @@ class _Merged:
         self.values["cache_directory"], self.sources["cache_directory"] = where, SettingSource("default", variable)
 
 
-def _is_usable(folder: Path) -> bool:
+def _is_usable(directory: Path) -> bool:
     """Whether we can write there, or make it: scratch is often on compute nodes only."""
-    return os.access(folder if folder.exists() else folder.parent, os.W_OK | os.X_OK)
+    return os.access(directory if directory.exists() else directory.parent, os.W_OK | os.X_OK)
 
 
 def find_variable(setting: Setting, environ: Mapping[str, str]) -> str | None:
@@ -345,7 +361,7 @@ def find_variable(setting: Setting, environ: Mapping[str, str]) -> str | None:
 
 
 def _refuse_foreign(path: Path) -> None:
-    """Settings choose programs and directories: those that another user wrote are not taken for this user's."""
+    """Settings choose programs and directories: refuse a file that another user wrote."""
     try:
         reason = find_foreign_hand(path.stat())
     except OSError:
@@ -367,12 +383,14 @@ def read_file(path: Path) -> dict[str, tuple[object, int | None]]:
     import tomllib  # late: most users have no configuration file
 
     if len(data) > FILE_LIMIT:
-        raise InvalidSetting(f"{path} is too large for a configuration file", hint="it should be a few lines of TOML")
+        raise InvalidSetting(
+            f"{path} is too large for a configuration file", hint="write a few lines of TOML, such as: threads = 4"
+        )
     try:
         text = data.decode()
         table = tomllib.loads(text)
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as problem:
-        raise InvalidSetting(f"{path} is not TOML: {problem}", hint="a line looks like: threads = 4") from None
+        raise InvalidSetting(f"{path} is not TOML: {problem}", hint="correct the line; such as: threads = 4") from None
     lines = _line_numbers(text)
     for name in table:
         check_key(name, where=f"{path} line {lines[name]}" if name in lines else str(path))
@@ -380,12 +398,12 @@ def read_file(path: Path) -> dict[str, tuple[object, int | None]]:
 
 
 def _line_numbers(text: str) -> dict[str, int]:
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         match = re.match(r"\s*\[*\s*[\"']?([A-Za-z0-9_-]+)", line)
         if match:
-            found.setdefault(match.group(1), number)
-    return found
+            numbers.setdefault(match.group(1), number)
+    return numbers
 
 
 def check_key(name: str, *, where: str, writable: bool = True) -> Setting:
@@ -395,9 +413,9 @@ def check_key(name: str, *, where: str, writable: bool = True) -> Setting:
         return setting
     from kedge.model.nearest import propose  # late: only a mistake needs it
 
-    known = [each.name for each in SETTINGS.values() if each.in_files or not writable]
-    hint = propose(name, known) or f"the keys are: {', '.join(known)}"
-    raise InvalidSetting(f"{where}: there is no setting '{name}'", context={"key": name}, hint=hint)
+    known = [setting.name for setting in SETTINGS.values() if setting.in_files or not writable]
+    hint = propose(name, known) or f"known settings: {', '.join(known)}"
+    raise InvalidSetting(f"{where}: unknown setting '{name}'", context={"key": name}, hint=hint)
 
 
 def parse_value(setting: Setting, value: object, source: SettingSource, environ: Mapping[str, str]) -> Any:
@@ -406,14 +424,14 @@ def parse_value(setting: Setting, value: object, source: SettingSource, environ:
     parsed = _parse_path(value, environ, is_file) if setting.kind == "path" else PARSERS[setting.kind](value)
     if isinstance(parsed, ValueRefused):
         raise InvalidSetting(
-            f"{source.where or setting.name}: {setting.name} cannot be {value!r}; {parsed.expected}",
+            f"{source.where or setting.name}: {setting.name} = {value!r} is not valid: {parsed.expected}",
             context={"key": setting.name, "source": str(source)},
         )
     return parsed
 
 
 def _parse_path(value: object, environ: Mapping[str, str], is_file: bool) -> Path | ValueRefused:
-    expected = ValueRefused("it must be the text of a path")
+    expected = ValueRefused("it must be a path")
     if isinstance(value, Path):
         return value
     if not isinstance(value, str) or not value or "\0" in value:
@@ -428,11 +446,11 @@ def _parse_path(value: object, environ: Mapping[str, str], is_file: bool) -> Pat
 
     text = re.sub(r"\$(?:(\w+)|\{(\w+)\})", expand, value)
     if unknown:
-        return ValueRefused(f"the variable {unknown[0]} in it is not set")
+        return ValueRefused(f"its variable {unknown[0]} is not set")
     if text == "~" or text.startswith("~/"):
         text = str(home_directory(environ)) + text[1:]
     if is_file and not text.startswith("/"):
-        return ValueRefused("a file counts in every directory, so the path must begin with '/', '~/' or a variable")
+        return ValueRefused("in a file the path must begin with '/', '~/' or a variable")
     return Path(text).absolute()
 
 

@@ -45,7 +45,7 @@ APPLETS = (
 
 def make_sandbox(folder: Path, *, runscript: str = 'echo runs "$@"', environment: str = "") -> Path:
     """A directory that is an image: busybox, the files of a distribution that matter, and `.singularity.d`."""
-    from kedge.formats.singularityd import files
+    from kedge.formats.singularityd import fixed_files
 
     for name in ("bin", "etc", "proc", "sys", "dev", "tmp", "var/tmp", "root", "home", ".singularity.d/env"):
         (folder / name).mkdir(parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ def make_sandbox(folder: Path, *, runscript: str = 'echo runs "$@"', environment
         (folder / "bin" / name).symlink_to("busybox")
     (folder / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
     (folder / "etc/group").write_text("root:x:0:\n")
-    for name, text in files.ENVIRONMENT.items():
+    for name, text in fixed_files.ENVIRONMENT.items():
         _write_script(folder / ".singularity.d/env" / name, text)
     _write_script(folder / ".singularity.d/env/90-environment.sh", f"#!/bin/sh\n{environment}\n")
     _write_script(folder / ".singularity.d/runscript", f"#!/bin/sh\n{runscript}\n")

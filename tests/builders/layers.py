@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from kedge.layers.source import LayerSource
+from kedge.layers.layer_source import LayerSource
 from kedge.model.digest import Digest
 from kedge.model.tree import Buffer, Node, walk
 

@@ -11,7 +11,7 @@ import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from kedge.formats.oci.stored import StoredImage, StoredLayer
+from kedge.formats.oci.stored_image import StoredImage, StoredLayer
 from kedge.model.digest import Digest
 from kedge.model.manifest import OCI_CONFIG, OCI_LAYER_GZIP, OCI_LAYER_TAR, OCI_MANIFEST, Manifest, parse_manifest
 

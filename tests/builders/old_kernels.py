@@ -6,34 +6,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-REFUSALS = """\
-import errno, os
-import kedge.posix.libc as libc
+from tests.programs import read_program
 
-refused = os.environ["REFUSED"].split(",")
-mount = libc.mount
-
-def refuse(number):
-    def call(*arguments):
-        raise OSError(number, os.strerror(number))
-    return call
-
-def mount_some(source, target, kind, flags, data=""):
-    if kind in refused:
-        raise OSError(errno.EPERM, os.strerror(errno.EPERM), target)
-    mount(source, target, kind, flags, data)
-
-libc.mount = mount_some
-if "mount_setattr" in refused:
-    libc.set_mount_attributes = refuse(errno.ENOSYS)
-if "openat2" in refused:
-    libc.open_in_root = refuse(errno.ENOSYS)
-if "pivot_root" in refused:
-    libc.pivot_root = refuse(errno.EINVAL)
-if "flock" in refused:
-    import fcntl
-    fcntl.flock = refuse(errno.ENOSYS)
-"""
+REFUSALS = read_program("refuse_calls_of_new_kernels")
 
 
 def play_refusals(folder: Path, *calls: str, path: str | None = None) -> dict[str, str]:

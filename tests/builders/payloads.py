@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kedge.formats.singularityd import files
-from kedge.formats.singularityd.environment import render_environment
-from kedge.formats.singularityd.runscript import render_runscript
+from kedge.formats.singularityd import fixed_files
+from kedge.formats.singularityd.scripts import render_environment, render_runscript
 from kedge.posix.views import TableView
 from kedge.runtime.command_line.binds import collect_binds
 from kedge.runtime.environment.payload import plan_payload
@@ -28,11 +27,12 @@ def make_image(
     config: bytes = b"",
 ) -> ImageFacts:
     """An image as kedge makes it from an OCI image with these ENV entries, ENTRYPOINT and CMD."""
-    entries: dict[str, bytes | str | None] = {ENV + name: text for name, text in files.ENVIRONMENT.items()}
-    entries[ENV + files.OCI_ENVIRONMENT] = render_environment(list(variables))[0]
-    entries[ENV + files.CUSTOM_ENVIRONMENT] = f"{files.ENVIRONMENT[files.CUSTOM_ENVIRONMENT]}{environment}\n"
+    entries: dict[str, bytes | str | None] = {ENV + name: text for name, text in fixed_files.ENVIRONMENT.items()}
+    entries[ENV + fixed_files.OCI_ENVIRONMENT] = render_environment(list(variables))[0]
+    custom = fixed_files.ENVIRONMENT[fixed_files.CUSTOM_ENVIRONMENT]
+    entries[ENV + fixed_files.CUSTOM_ENVIRONMENT] = f"{custom}{environment}\n"
     entries["/.singularity.d/runscript"] = render_runscript(entrypoint, command)
-    entries["/.singularity.d/startscript"] = files.STARTSCRIPT
+    entries["/.singularity.d/startscript"] = fixed_files.STARTSCRIPT
     entries.update({path: b"\x7fELF" for path in shells})
     entries.update(more or {})
     executables = tuple(path for path in PROGRAMS if path in entries)

@@ -10,44 +10,10 @@ import pytest
 
 from tests.cluster.job_user import JobUser, make_job_user
 from tests.cluster.slurm_cluster import SlurmCluster
+from tests.programs import read_program
 
-HANDLE = """\
-import json, kedge
-job = kedge.submit(command=["sh", "-c", "echo hello; exit 3"], time="5m", name="from python")
-state = job.wait(60)
-again = kedge.job(job.id)
-try:
-    again.wait(check=True)
-    problem = ""
-except kedge.errors.JobFailed as found:
-    problem = found.message
-array = kedge.submit("py.sif", ["sh", "-c", "echo $KEDGE_ARRAY_INDEX"], array="0-1")
-array.wait(60, check=True)
-long = kedge.submit(command=["sleep", "300"])
-long.cancel()
-print(json.dumps([state, again.name, again.logs(), again.reason, problem, array.logs(1), long.wait(60), job.state]))
-"""
-EXECUTOR = """\
-import json, os, time, kedge
-def place(word):
-    return [word, os.path.exists("/.singularity.d"), os.environ.get("KEDGE_JOB_ID", "") != ""]
-def fail(word):
-    raise ValueError(f"no {word}")
-def square(number):
-    return number * number
-def vanish():
-    os._exit(7)
-if __name__ == "__main__":
-    with kedge.Executor("py.sif", time="5m") as executor:
-        one, two = executor.submit(place, "it's $(id)\\né"), executor.submit(fail, "way")
-        gone, slow = executor.submit(vanish), executor.submit(time.sleep, 300)
-        squares = list(executor.map(square, range(5), chunksize=2))
-        was_cancelled = slow.cancel()
-        problem = two.exception(60)
-        lost = gone.exception(60)
-        print(json.dumps([one.result(60), type(problem).__name__, str(problem), squares, was_cancelled,
-                          type(lost).__name__]))
-"""
+HANDLE = read_program("submit_and_follow")
+EXECUTOR = read_program("map_functions_over_jobs")
 
 
 @pytest.fixture(scope="module")

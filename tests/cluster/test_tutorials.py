@@ -166,7 +166,7 @@ def test_sdumont_queue_that_wants_gpus(sdumont: JobUser) -> None:
     add_image(sdumont, "pytorch20.03.sif")
     done = sdumont.run("submit", "-p", "sequana_gpu_dev", "-t", "20m", "pytorch20.03.sif", "true")
     assert done.returncode == 71
-    assert "this would do: --gpus 1" in done.stderr
+    assert "try: --gpus 1" in done.stderr
 
 
 def test_sdumont_salloc(sdumont: JobUser) -> None:

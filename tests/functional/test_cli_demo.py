@@ -37,7 +37,7 @@ def judge(said: str, uid: int) -> None:
     assert "PYTHONPATH is [], MODEL is [small]" in said
     assert "\nchanged\n" in said
     assert re.findall(r"^status (\d+)$", said, re.MULTILINE) == ["7", "255"]
-    assert "make the directory session:/upper" in said  # the dry run
+    assert "create the directory session:/upper" in said  # the dry run
     assert "25.04-py3: does not run on Tesla V100 with driver 535.104.05: it has no kernels for that GPU" in said
     assert re.search(r"^nvcr\.io/nvidia/pytorch:\d\d\.\d\d-py3$", said, re.MULTILINE)  # recommend
     assert re.search(r"^\d+ checks, 0 problems", said, re.MULTILINE)  # doctor
@@ -74,5 +74,5 @@ def test_demo_says_why_where_containers_are_forbidden() -> None:
     forbid = "echo 0 >/proc/sys/user/max_user_namespaces && exec setpriv --ambient-caps -all --inh-caps -all "
     around = [require_program("unshare"), "--map-current-user", "--keep-caps", "sh", "-c", forbid + '"$0"']
     said = run_demo(*become_user(), *around, home=Path("/nonexistent"))
-    assert "this machine does not let you make a container: user.max_user_namespaces is 0" in said
+    assert "cannot create a container on this host: user.max_user_namespaces is 0" in said
     assert "FS (Squashfs/*System/" in said

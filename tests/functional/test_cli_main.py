@@ -205,7 +205,7 @@ def test_main_options_named_like_settings_override_them(tmp_path: Path) -> None:
 def test_main_option_with_a_bad_value_names_the_option(tmp_path: Path) -> None:
     done = run_kedge(tmp_path, "fail", "settings", "--threads", "many")
     assert done.returncode == 50
-    assert done.stderr.startswith("kedge: --threads: threads cannot be 'many'; it must be a whole number")
+    assert done.stderr.startswith("kedge: --threads: threads = 'many' is not valid: it must be a whole number")
 
 
 def run_on_terminal(home: Path, *words: str, term: str = "xterm", prefix: Sequence[str] = ()) -> tuple[int, bytes]:

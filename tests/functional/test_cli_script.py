@@ -184,8 +184,8 @@ def test_script_convert_and_check_name_the_same_default_memory(capsys: pytest.Ca
     main(["script", "check", "--site", "zih-capella", text])
     main(["script", "convert", text, "--to", "slurm", "--site", "zih-capella"])
     shown = capsys.readouterr()
-    assert "gets 300M per CPU" in shown.out
-    assert "gets 300M per CPU" in shown.err
+    assert "get 300M per CPU" in shown.out
+    assert "get 300M per CPU" in shown.err
 
 
 def test_script_says_that_lsf_is_not_supported(capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,6 +32,7 @@ from tests.builders.sif import fixture_path
 from tests.fakes.ngc import NgcSite, open_ngc
 from tests.fakes.proxy import ConnectProxy
 from tests.fakes.registry import FakeRegistry, Policy, nvcr
+from tests.programs import read_program
 from tests.requirements import require_program, require_user_namespaces
 
 KEY = "nvapi-" + "pl4nted" * 8
@@ -148,27 +149,7 @@ def test_checks_of_services_end_in_time_when_everything_stalls(world: World, tmp
     assert any(each.check == "registries" and each.level == WARNING for each in diagnosis.findings)
 
 
-BLACK_HOLE = """
-import socket, sys, time
-from kedge.doctor.run_checks import run_checks
-from kedge.doctor.surroundings import Surroundings
-from kedge.frozen import replace
-from kedge.settings import Settings
-names = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-names.bind(("127.0.0.1", 53))  # a name server that never answers
-full = socket.create_server(("127.0.0.9", 443), backlog=0)
-waiting = [socket.socket() for _ in range(4)]
-for each in waiting:  # once these wait to be taken, the kernel drops what comes
-    each.setblocking(False)
-    each.connect_ex(("127.0.0.9", 443))
-environ = {"HOME": sys.argv[1], "PATH": "/usr/bin:/bin", "NGC_API_KEY": "nvapi-" + "x1" * 20}
-began = time.monotonic()
-surroundings = Surroundings(environ, Settings.load(environ=environ), patience=3.0)
-diagnosis = run_checks(surroundings, ["proxies", "registries", "logins"])
-print(time.monotonic() - began)
-for each in diagnosis.findings:
-    print(each.level, each.what)
-"""
+BLACK_HOLE = read_program("reach_a_host_that_is_silent")
 
 
 def test_checks_of_services_end_in_time_where_packets_vanish(tmp_path: Path) -> None:

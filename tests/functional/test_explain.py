@@ -122,7 +122,7 @@ def test_explain_when_the_registry_cannot_be_reached_answers_from_the_tables(
 
 def test_explain_of_a_tag_that_is_gone_says_so(workplace: Workplace) -> None:
     """The table may know a tag that NVIDIA deleted: whoever wants to pull it must hear that it is gone."""
-    with pytest.raises(ImageNotFound, match="deleted some months after"):
+    with pytest.raises(ImageNotFound, match="deletes CUDA tags some months after"):
         read("nvcr.io/nvidia/cuda:11.2.0-base-ubuntu20.04", workplace)
 
 

@@ -181,5 +181,5 @@ def test_foreign_charliecloud_that_is_too_old_is_refused_by_version(
                  environment=settle(tmp_path, programs), check=False)  # fmt: skip
     assert done.returncode == (255 if is_old else 9), done.stderr
     if is_old:
-        assert f"is charliecloud {version.partition('~')[0]}, and kedge needs 0.36 or newer" in done.stderr
+        assert f"is charliecloud {version.partition('~')[0]}; kedge needs 0.36 or newer" in done.stderr
         assert "leave out --runtime charliecloud" in done.stderr

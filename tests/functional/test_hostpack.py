@@ -231,7 +231,7 @@ def test_hostpack_program_of_another_machine_is_refused(tmp_path: Path) -> None:
     data[18:20] = (22).to_bytes(2, sys.byteorder)  # s390
     (tmp_path / "prog").write_bytes(data)
     (tmp_path / "prog").chmod(0o755)
-    with pytest.raises(UnsupportedFormat, match="this machine is"):
+    with pytest.raises(UnsupportedFormat, match="this host is"):
         pack(str(tmp_path / "prog"))
 
 
@@ -239,8 +239,8 @@ def test_hostpack_program_of_another_machine_is_refused(tmp_path: Path) -> None:
     ("content", "kind", "message"),
     [
         ("no interpreter line\n", UnsupportedFormat, "neither an ELF program nor a script"),
-        ("#!\n", FileProblem, "no interpreter"),
-        ("#!relative/sh\n", FileProblem, "no interpreter"),
+        ("#!\n", FileProblem, "not name an interpreter"),
+        ("#!relative/sh\n", FileProblem, "not name an interpreter"),
         ("#!/nowhere/sh\n", ProgramMissing, "/nowhere/sh"),
         ("#!/usr/bin/env\n", FileProblem, "no program after it"),
         ("#!/usr/bin/env no-such-program-here\n", ProgramMissing, "no-such-program-here"),

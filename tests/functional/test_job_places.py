@@ -109,7 +109,7 @@ def test_a_job_that_was_cancelled_is_not_running_any_more(user: User) -> None:
     wait_until("it runs", (user.folder / "on").exists)
     user.run("cancel", "stubborn")
     shown = user.run("status", "stubborn").stdout
-    assert re.search(r"^  (being cancelled|cancelled)\b", shown, re.MULTILINE)
+    assert re.search(r": (being cancelled|cancelled)\b", shown, re.MULTILINE)
     listed = json.loads(user.run("jobs", "--json", "--site", "local").stdout)
     assert listed[0]["state"] in ("completing", "cancelled")
 

@@ -13,17 +13,10 @@ import pytest
 
 from kedge.errors import JobStuck
 from tests.builders.queue_user import QueueUser
+from tests.programs import read_program
 
 WHY = "it will never begin: job 1 did not end as it wants"
-PROGRAM = """
-import sys, kedge
-def work(): pass
-if __name__ == "__main__":
-    with kedge.Executor(site="local", python=sys.executable, after=["1"]) as executor:
-        problem = executor.submit(work).exception(60)
-        print(type(problem).__name__, problem.context["why"])
-        problem.hint and kedge.job(problem.hint.split("'")[1].split()[-1], site="local").cancel()
-"""
+PROGRAM = read_program("future_of_a_stuck_job")
 
 
 @pytest.fixture

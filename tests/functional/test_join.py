@@ -13,20 +13,10 @@ import pytest
 
 from kedge.posix.spawn import start_of
 from kedge.runtime.processes.join_namespaces import KINDS
+from tests.programs import read_program
 from tests.requirements import require_root, require_user_namespaces
 
-JOIN = """
-import os, sys
-from kedge.errors import KedgeError
-from kedge.runtime.processes.join_namespaces import join_namespaces
-try:
-    must_fork = join_namespaces(int(sys.argv[1]), start=int(sys.argv[2]))
-except KedgeError as problem:
-    sys.exit(f"{problem.exit_code} {problem.message}")
-if must_fork and (child := os.fork()):
-    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-os.execv("/bin/sh", ["sh", "-c", sys.argv[3]])
-"""
+JOIN = read_program("join_namespaces")
 
 
 @pytest.fixture
@@ -107,7 +97,7 @@ def test_join_somebody_elses_container_is_refused(container: Callable[..., int])
         env=environ,
     )
     assert "63 the container of process" in done.stderr
-    assert "belongs to somebody else" in done.stderr
+    assert "belongs to another user" in done.stderr
 
 
 def test_join_zombie_has_ended() -> None:

@@ -11,12 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from kedge.posix.beneath import remove_tree
+from kedge.posix.confined_paths import remove_tree
 from tests.requirements import REPOSITORY, require_program, require_root
 
 pytestmark = pytest.mark.root
 
-MODULES = ["tests/unit/layers/test_sandbox.py", "tests/unit/layers/test_folder.py", "tests/unit/posix/test_beneath.py"]
+MODULES = [
+    "tests/unit/layers/test_sandbox.py",
+    "tests/unit/layers/test_directory_tree.py",
+    "tests/unit/posix/test_confined_paths.py",
+]
 
 
 def test_sandboxes_work_for_an_ordinary_user() -> None:

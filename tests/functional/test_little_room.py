@@ -218,7 +218,7 @@ def test_disable_cache_uses_what_is_unpacked_already(runner: Runner, sif: str) -
     runner.read("unpack", sif)
     before = list_left(runner)
     said = runner.run("exec", "--verbose", "--disable-cache", sif, "true").stderr
-    assert "unpacked on this node before" in said
+    assert "already unpacked on this node" in said
     assert list_left(runner) == before
 
 

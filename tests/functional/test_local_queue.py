@@ -20,7 +20,7 @@ import pytest
 
 from kedge.localqueue.folder import LocalQueue
 from kedge.localqueue.machine import read_machine
-from kedge.posix.flocks import is_locked
+from kedge.posix.file_locks import is_locked
 from tests.requirements import REPOSITORY, open_way, require_program, require_root
 
 PATIENCE = 40.0

@@ -101,5 +101,5 @@ def test_many_ranks_above_the_limit_of_processes_are_told(runner: Runner, image:
         command, env=runner.variables(), cwd=runner.home, capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 255
-    assert "no further process can be started" in done.stderr
+    assert "cannot start another process" in done.stderr
     assert "ulimit -u" in done.stderr

@@ -22,28 +22,14 @@ from kedge.host.memory import (
     suggest_job,
     watch_memory,
 )
-from kedge.posix.owners import machine_name
+from kedge.posix.owned_names import machine_name
 from tests.builders.control_group import enter_group, memory_group
 from tests.builders.host_tree import write_host, write_tree
+from tests.programs import read_program
 from tests.requirements import REPOSITORY
 
 LIMIT = 96 << 20
-CHILD = """
-import sys
-from pathlib import Path
-from kedge.errors import KedgeError
-from kedge.cli.guard import run_guarded
-from kedge.host.memory import mark_attempt
-def eat():
-    with mark_attempt(Path(sys.argv[1]), "pulling debian", "here"):
-        kept = [bytearray(1 << 20) for _ in range(500)]
-    return len(kept) % 7
-try:
-    status = run_guarded("pulling debian", eat) if sys.argv[2] == "guarded" else eat()
-    print("status", status)
-except KedgeError as problem:
-    print(problem.message, "|", problem.hint)
-"""
+CHILD = read_program("be_killed_for_memory")
 
 
 @pytest.fixture

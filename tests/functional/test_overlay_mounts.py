@@ -15,51 +15,12 @@ import pytest
 
 from kedge.runtime.mounts import ext3
 from tests.builders.servers import wait_until_unused
+from tests.programs import read_program
 from tests.requirements import require_program, require_root, require_user_namespaces
 
 USER = 1501
 # A container in small: namespaces and a file system in memory at `base`; the test's own lines follow.
-START = """
-import json, os, sys
-from kedge.errors import KedgeError
-from kedge.posix import libc
-from kedge.posix.constants import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, MS_BIND, MS_REC, MS_SLAVE
-from kedge.runtime.mounts.ext3 import ExtImage, ExtServers, mount_ext
-from kedge.runtime.mounts.overlay_mount import mount_overlay
-
-base, image = sys.argv[1:3]
-uid, gid = os.getuid(), os.getgid()
-libc.unshare(CLONE_NEWUSER)
-for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
-    with open("/proc/self/" + name, "w") as file:
-        file.write(text)
-
-def enter_mounts(flags=0):
-    libc.unshare(CLONE_NEWNS | flags)
-    libc.mount("none", "/", "", MS_REC | MS_SLAVE)
-
-def enter_beside(image, offset=0, size=0, *, writable):
-    servers = ExtServers([ExtImage(image, offset, size, writable=writable)], base)
-    enter_mounts()
-    servers.adopt()
-    return servers
-
-def prepare(*folders):
-    libc.mount("kedge", base, "tmpfs", 0, "mode=755")
-    for folder in folders:
-        os.makedirs(f"{base}/{folder}")
-
-def write(path, text="x"):
-    with open(path, "w") as file:
-        file.write(text)
-
-def read(path):
-    with open(path) as file:
-        return file.read()
-
-def answer(**values):
-    print(json.dumps(values), flush=True)
-"""
+START = read_program("mount_overlay_and_look")
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from tests.builders.images import hash_file, kedge
 from tests.builders.machine_image import add_machine_image
 from tests.builders.waiting import wait_until
 from tests.fakes.registry import FakeRegistry
+from tests.programs import read_program
 from tests.requirements import REPOSITORY, require_program, require_root
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -74,16 +75,7 @@ class Account:
 
 
 # Runs a command in this very process' place in the tree and says how much memory it and its children had at most.
-MEASURE = """
-import os, resource, sys
-limit = resource.getrlimit(resource.RLIMIT_NPROC)
-child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ) if limit[0] == -1 or limit[0] > 2 else 0
-if child == 0:
-    os.execv(sys.argv[1], sys.argv[1:])
-_, status = os.waitpid(child, 0)
-print("peak", resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
-sys.exit(os.waitstatus_to_exitcode(status) % 256)
-"""
+MEASURE = read_program("measure_within_limits")
 
 
 @pytest.fixture

@@ -95,7 +95,7 @@ def test_pull_says_that_the_registry_lost_a_layer(tmp_path: Path) -> None:
         registry.repository_blobs["team/rich"].remove(lost)
         done = kedge("pull", f"docker://{registry.host}/team/rich:1", cache=tmp_path / "c", cwd=tmp_path, check=False)
     assert done.returncode == ImageNotFound.exit_code
-    assert f"has lost a part of an image in 'team/rich': {lost}" in done.stderr
+    assert f"lacks a blob of an image in 'team/rich': {lost}" in done.stderr
     assert "push the image again" in done.stderr
 
 

@@ -22,6 +22,7 @@ from kedge.formats.sif.reader import SifReader
 from tests.builders import layers as build
 from tests.builders.images import make_config, noise
 from tests.fakes.registry import FakeRegistry
+from tests.programs import read_program
 from tests.requirements import require_program, require_root
 
 pytestmark = pytest.mark.slow
@@ -29,13 +30,7 @@ pytestmark = pytest.mark.slow
 PEAK = 400 << 20
 FILES = 300_000
 GIBIBYTE = 1 << 30
-MEASURE = """
-import os, resource, sys
-child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ)
-_, status = os.waitpid(child, 0)
-print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
-sys.exit(os.waitstatus_to_exitcode(status) % 256)
-"""
+MEASURE = read_program("measure_peak_memory")
 
 
 def pull_measured(reference: str, folder: Path, *words: str) -> tuple[int, float]:

@@ -20,7 +20,7 @@ from kedge.errors import (
     UnsupportedFormat,
     UsageError,
 )
-from kedge.formats.oci.stored import StoredLayer
+from kedge.formats.oci.stored_image import StoredLayer
 from kedge.model.manifest import DOCKER_CONFIG, DOCKER_LAYER_GZIP, DOCKER_MANIFEST
 from kedge.ops.images.push import open_layer
 from kedge.ops.sources.open_local import open_sif
@@ -245,7 +245,7 @@ def test_push_to_a_read_only_registry_says_so(images: Path, tmp_path: Path) -> N
         registry.server.fail("^(POST|PUT|PATCH)", times=99, reply=Reply(405, body))
         done = kedge("push", "oci:lay", f"docker://{registry.host}/a:1", cache=tmp_path / "c", cwd=images, check=False)
     assert done.returncode == AccessDenied.exit_code
-    assert "takes no pushes" in done.stderr
+    assert "does not accept pushes" in done.stderr
 
 
 def test_push_to_nobody_fails_in_bounded_time(images: Path, tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_client_basic_login(tmp_path: Path) -> None:
     with open_registry(Policy(auth="basic", users=USERS)) as registry:
         assert get_layers(client_of(registry, tmp_path, LOGIN))
         assert registry.server.log[0].authorization == ""  # never before being asked
-        with pytest.raises(AuthenticationFailed, match="wants a login") as caught:
+        with pytest.raises(AuthenticationFailed, match="requires a login") as caught:
             client_of(registry, tmp_path).get_manifest("team/app", "1.0")
         assert f"kedge registry login {registry.host}" in (caught.value.hint or "")
 
@@ -189,7 +189,7 @@ def test_client_authorization_is_not_forwarded_to_a_redirected_manifest(tmp_path
 def test_client_redirect_loop_ends(tmp_path: Path) -> None:
     with open_registry() as registry:
         registry.server.fail("GET /v2/t", times=99, reply=Reply(302, headers={"Location": "/v2/team/again"}))
-        with pytest.raises(RegistryProtocolError, match="redirects and no end"):
+        with pytest.raises(RegistryProtocolError, match="redirects: "):
             client_of(registry, tmp_path).get_manifest("team/app", "1.0")
         assert len(registry.server.log) < 12
 
@@ -217,7 +217,7 @@ def test_client_backs_off_exponentially_with_jitter(tmp_path: Path) -> None:
     waits = Waits()
     with open_registry() as registry:
         registry.server.fail("/manifests/", times=99, reply=Reply(503, b"down"))
-        with pytest.raises(NetworkFailed, match="answers 503"):
+        with pytest.raises(NetworkFailed, match="status 503"):
             client_of(registry, tmp_path, waits=waits, retries=5).get_manifest("team/app", "1.0")
     for number, wait in enumerate(waits.seconds):
         assert 0.25 * 2**number <= wait <= 0.5 * 2**number

@@ -102,7 +102,7 @@ def test_nvcr_foreign_layer_comes_from_its_own_address_without_login(site: Site)
 
 def test_nvcr_missing_key_says_how_to_make_one(site: Site) -> None:
     with pytest.raises(
-        AuthenticationFailed, match=r"wants an API key for nvcr\.io/myorg/private:1\.0, and none was found"
+        AuthenticationFailed, match=r"requires an API key for nvcr\.io/myorg/private:1\.0, and kedge found none"
     ) as caught:
         site.client().get_manifest("myorg/private", "1.0")
     assert "kedge registry login -u '$oauthtoken' nvcr.io" in (caught.value.hint or "")
@@ -120,12 +120,12 @@ def test_nvcr_licence_not_accepted_gives_the_page(site: Site) -> None:
     with pytest.raises(AccessDenied, match="has not accepted its licence") as caught:
         site.client(NGC_API_KEY=KEY).get_manifest(GATED, "1.0")
     assert "https://catalog.ngc.nvidia.com/orgs/nim/teams/meta/containers/llama" in (caught.value.hint or "")
-    with pytest.raises(AuthenticationFailed, match="wants an API key"):
+    with pytest.raises(AuthenticationFailed, match="requires an API key"):
         site.client().get_manifest(GATED, "1.0")
 
 
 def test_nvcr_deleted_tag_proposes_the_list(site: Site) -> None:
-    with pytest.raises(ImageNotFound, match="deleted some months after") as caught:
+    with pytest.raises(ImageNotFound, match="deletes CUDA tags some months after") as caught:
         site.client().get_manifest("nvidia/cuda", "11.0-base")
     assert "kedge tags nvcr.io/nvidia/cuda" in (caught.value.hint or "")
     assert list(site.client().list_tags("nvidia/cuda")) == ["1.0"]
@@ -146,7 +146,7 @@ def test_docker_hub_name_leads_to_its_registry_and_token_service(site: Site) -> 
     assert client.get_manifest("library/app", "latest")
     connected = {line.split(" ")[1] for line in site.proxy.log}
     assert connected == {"registry-1.docker.io:443", "auth.docker.io:443"}
-    with pytest.raises(AuthenticationFailed, match="Docker Hub says the same of repositories that do not exist"):
+    with pytest.raises(AuthenticationFailed, match="gives the same answer for repositories that do not exist"):
         site.client("docker.io").get_manifest("library/app", "latest")
 
 

@@ -37,11 +37,14 @@ def image(runner: Runner) -> str:
     ("calls", "way"),
     [
         (("overlay",), "fuse-overlayfs"),
-        (("overlay", "fuse.fuse-overlayfs"), "made by binds"),
+        (("overlay", "fuse.fuse-overlayfs"), "using binds for the mount points"),
         (("mount_setattr",), "kernel overlay"),
         (("openat2",), "kernel overlay"),
         (("pivot_root",), "kernel overlay"),
-        (("overlay", "fuse.fuse-overlayfs", "mount_setattr", "openat2", "pivot_root"), "made by binds"),
+        (
+            ("overlay", "fuse.fuse-overlayfs", "mount_setattr", "openat2", "pivot_root"),
+            "using binds for the mount points",
+        ),
     ],
 )
 def test_exec_is_the_same_where_the_kernel_can_less(

@@ -114,7 +114,7 @@ def test_search_goes_on_without_one_catalog(catalogs: Catalogs, capsys: pytest.C
     catalogs.ngc = Reply(400, b"{}")
     assert main(["search", "pytorch"]) == 0
     printed = capsys.readouterr()
-    assert "warning: NGC was not searched: the NGC catalogue answers 400" in printed.err
+    assert "warning: NGC was not searched: unexpected answer from the NGC catalogue: status 400" in printed.err
     assert "docker.io/pytorch/pytorch" in printed.out
     assert "nvcr.io/nvidia/pytorch" in printed.out  # from the tables
 

@@ -19,50 +19,11 @@ from kedge.runtime.options import RunOptions
 from kedge.runtime.processes import rank_sharing
 from kedge.runtime.processes.rank_sharing import find_launch, has_companions, make_key
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
+from tests.programs import read_program
 from tests.requirements import require_user_namespaces
 
 # A rank in small: joins, or makes the namespaces and a mount, and becomes a program that reports and waits.
-RANK = """
-import os, sys, time
-from kedge.posix.spawn import replace_process
-from kedge.posix import libc
-from kedge.posix.constants import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, MS_PRIVATE, MS_REC
-from kedge.runtime.processes.rank_sharing import Sharing
-from kedge.runtime.processes.supervise import run_supervised
-
-folder, key, built, kind, code = sys.argv[1:]
-uid, gid, has_pid = os.getuid(), os.getgid(), kind == "pid"
-
-def program():
-    replace_process(sys.executable, [sys.executable, "-c", code, folder], os.environ)
-
-def build():
-    if os.path.exists(f"{folder}/slow"):
-        os.write(1, b"building\\n")
-        time.sleep(60)
-    libc.mount("shared", folder, "tmpfs", 0)
-    if has_pid:
-        libc.mount("proc", "/proc", "proc", 0)
-    open(f"{folder}/mounted", "w").close()
-    sharing.publish("a note")
-    os.write(2, f"{built}\\n".encode())
-
-sharing = Sharing()
-if sharing.enter_or_build(key):
-    assert sharing.note == "a note", sharing.note
-    if sharing.must_fork:
-        run_supervised(program, with_init=False)
-    program()
-libc.unshare(CLONE_NEWUSER | CLONE_NEWNS | (CLONE_NEWPID if has_pid else 0))
-for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
-    with open(f"/proc/self/{name}", "w") as file:
-        file.write(text)
-libc.mount("none", "/", "", MS_REC | MS_PRIVATE)
-if has_pid:
-    run_supervised(lambda: (build(), program()), is_shared=True)
-build()
-program()
-"""
+RANK = read_program("rank_that_shares_namespaces")
 REPORT = """
 import os, sys
 assert os.path.exists(sys.argv[1] + "/mounted")
@@ -70,21 +31,7 @@ print(os.getpid(), os.readlink("/proc/self/ns/mnt"), os.readlink("/proc/self/ns/
 sys.stdin.read()
 """
 # Reads a word of its own from the other process, at the address that the other says.
-READER = """
-import ctypes, os, sys
-word = ctypes.create_string_buffer(b"from rank %d" % os.getpid())
-print(os.getpid(), ctypes.addressof(word), flush=True)
-pid, address = (int(field) for field in sys.stdin.readline().split())
-class Range(ctypes.Structure):
-    _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
-copy = ctypes.create_string_buffer(64)
-library = ctypes.CDLL(None, use_errno=True)
-library.process_vm_readv.restype = ctypes.c_ssize_t
-here, there = Range(ctypes.addressof(copy), 9), Range(address, 9)
-count = library.process_vm_readv(pid, ctypes.byref(here), 1, ctypes.byref(there), 1, 0)
-print(copy.value.decode() if count == 9 else os.strerror(ctypes.get_errno()), flush=True)
-sys.stdin.read()
-"""
+READER = read_program("read_memory_of_a_neighbour")
 
 Rank = subprocess.Popen[str]
 
@@ -259,7 +206,7 @@ def test_sharing_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch
     monkeypatch.setattr(rank_sharing, "_PLACES", (str(tmp_path / "missing"), str(bad), str(good)))
     assert rank_sharing.find_private_directory() == f"{good}/kedge-{os.getuid()}"
     (good / f"kedge-{os.getuid()}").chmod(0o777)
-    with pytest.raises(Exception, match="a directory of our own"):
+    with pytest.raises(Exception, match="a private directory in memory"):
         rank_sharing.find_private_directory()
 
 

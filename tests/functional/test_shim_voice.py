@@ -96,8 +96,8 @@ def test_shim_exec_in_an_instance_says_nothing(runner: Runner, shim: Runner, san
     assert started.stderr.startswith(f"{INFO}instance 'voice' is running")
     done = shim.run("exec", "instance://voice", "echo", "inside")
     assert (done.returncode, done.stdout, done.stderr) == (0, "inside\n", "")
-    assert "--contain changes nothing" not in shim.run("exec", "instance://voice", "true").stderr
-    assert shim.run("exec", "--pid", "instance://voice", "true").stderr.startswith(f"{WARNING}--pid changes nothing")
+    assert "--contain is ignored" not in shim.run("exec", "instance://voice", "true").stderr
+    assert shim.run("exec", "--pid", "instance://voice", "true").stderr.startswith(f"{WARNING}--pid is ignored")
     assert shim.run("instance", "stop", "voice").stderr.startswith(f"{INFO}instance 'voice'")
 
 
@@ -118,7 +118,7 @@ def test_shim_says_nothing_where_there_is_no_gpu(runner: Runner, shim: Runner, s
         (("exec", "--no-such", "i.sif", "true"), f"{FATAL}'kedge exec' has no option --no-such"),
         (("--no-such", "exec"), f"{FATAL}'apptainer' has no option --no-such"),
         (("inspect", "/gone.sif"), FATAL),
-        (("instance", "stop", "nobody"), f"{FATAL}there is no instance 'nobody'"),
+        (("instance", "stop", "nobody"), f"{FATAL}no instance 'nobody'"),
         (("pull", "x.sif", "docker://127.0.0.1:1/a/b"), FATAL),
         (("run", "docker://127.0.0.1:1/a/b"), FATAL),
         (("build", "x.sif", "/gone.def"), FATAL),

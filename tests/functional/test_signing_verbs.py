@@ -25,9 +25,9 @@ from kedge.errors import (
     SignatureInvalid,
     UsageError,
 )
+from kedge.formats.sif.data_object import DataObject
 from kedge.formats.sif.edit import append_object
 from kedge.formats.sif.layout import DataType
-from kedge.formats.sif.objects import DataObject
 from kedge.signing.keyring import KeyRing
 from kedge.signing.openpgp import signature as sig
 from kedge.signing.openpgp.keys import armor_block, make_public, read_keys
@@ -419,7 +419,7 @@ def test_verify_does_not_accept_a_key_that_only_the_server_vouches_for(
     assert main(["verify", "--url", url, str(image)]) == KeyNotFound.exit_code
     shown = capsys.readouterr()
     assert "Objects verified" not in shown.out
-    assert "for which only the key server vouches" in shown.err
+    assert "which only the key server knows" in shown.err
     pull = ["key", "pull", "--url", url, EVE.fingerprint]
     assert f"kedge {' '.join(pull)}" in shown.err.replace("\n  ", " ")
     assert main(["verify", "--json", "--url", url, str(image)]) == KeyNotFound.exit_code

@@ -72,7 +72,7 @@ def place(tmp_path: Path) -> Place:
 
 def test_site_detect_says_which_and_why(place: Place) -> None:
     told = json.loads(place.site("detect", "--json", SLURM_CONF="/x", TACC_SYSTEM="vista").stdout)
-    assert (told["site"], told["reason"]) == ("tacc-vista", "the variable TACC_SYSTEM says so")
+    assert (told["site"], told["reason"]) == ("tacc-vista", "TACC_SYSTEM is set for it")
     assert told["others"] == [{"site": "generic-slurm", "reason": "SLURM_CONF is set"}]
     shown = place.site("detect", SLURM_CONF="/x", KEDGE_SITE="abci3").stdout.splitlines()
     assert shown[1].split(maxsplit=1) == ["abci3", "you said so (environment: KEDGE_SITE)"]
@@ -124,21 +124,21 @@ def test_site_show_of_a_broken_profile_names_the_line(place: Place) -> None:
 def test_site_check_tells_whether_a_job_fits(place: Place) -> None:
     good = place.site("check", "tacc-frontera", "--gpus", "4", "--time", "2h", "--nodes", "2")
     assert (good.returncode, good.stdout) == (0, "tacc-frontera accepts this job; kedge adds --tasks 2 --queue rtx\n")
-    assert good.stderr == "rtx gives all GPUs of a node without asking: 4 on each\n"
+    assert good.stderr == "rtx allocates whole nodes (4 GPUs each); --gpus is not passed on\n"
     bad = place.site("check", "zih-alpha", "--gpus", "16")
     assert bad.returncode == 71
-    assert bad.stderr.endswith("hint: this would do: --nodes 2 --gpus 8 --queue alpha\n")
+    assert bad.stderr.endswith("hint: try: --nodes 2 --gpus 8 --queue alpha\n")
     told = json.loads(place.site("check", "zih-alpha", "--gpus", "16", "--json").stdout)
     assert told["context"]["nearest"] == "--nodes 2 --gpus 8 --queue alpha"
     interactive = place.site("check", "abci3", "--interactive", "--account", "g", "--time", "13h")
-    assert "an interactive job in rt_HC at abci3 can take 12h" in interactive.stderr
+    assert "an interactive job in rt_HC at abci3 can run for at most 12h" in interactive.stderr
 
 
 def test_site_check_proposals_are_accepted_when_typed(place: Place) -> None:
     asked = ["check", "sdumont", "--queue", "sequana_gpu_dev", "--gpus", "9", "--time", "30d", "--exclusive"]
     refused = place.site(*asked)
     assert refused.returncode == 71
-    proposal = refused.stderr.splitlines()[-1].removeprefix("hint: this would do: ")
+    proposal = refused.stderr.splitlines()[-1].removeprefix("hint: try: ")
     flags, _, dropped = proposal.partition(", without ")
     assert dropped == "--exclusive"
     accepted = place.site(*asked[:-1], *flags.split())
@@ -167,7 +167,7 @@ def test_site_check_compares_with_the_scheduler(place: Place) -> None:
     place.add_profile("old", f'inherits = "generic-slurm"\ntitle = "Old"\n{queue}')
     done = place.site("check", "old", SLURM_CONF="/x")
     assert done.returncode == 1
-    assert done.stdout.splitlines()[0] == "gpu: max_time is 1d in the profile, and 8h here"
+    assert done.stdout.splitlines()[0] == "gpu: max_time is 1d in the profile, 8h in the scheduler"
 
 
 def test_site_init_writes_a_profile_from_pbs(place: Place) -> None:

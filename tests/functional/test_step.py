@@ -3,15 +3,32 @@
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
+import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from kedge.errors import CannotStart
+from kedge.errors import CannotStart, ProgramFailed
 from kedge.runtime.start.step import run_step
-from tests.builders.containers import make_sandbox
+from tests.builders.containers import each_role, give_to, make_sandbox
 from tests.requirements import require_user_namespaces
+
+# What an ordinary user's program does: two steps at once in one root, as root of the container.
+PROGRAM = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from kedge.runtime.start.step import run_step
+
+def step(number):
+    return run_step(sys.argv[1], ["sh", "-c", f"id -u; exit {number}"], options=["--fakeroot"])
+
+with ThreadPoolExecutor(2) as pool:
+    print([(done.status, done.text) for done in pool.map(step, (0, 7))])
+"""
 
 
 @pytest.fixture
@@ -50,3 +67,38 @@ def test_step_raises_what_kedge_could_not_do(root: str) -> None:
     with pytest.raises(CannotStart, match="executable file not found"):
         run_step(root, ["nosuch"])
     assert run_step(root, ["sh", "-c", "exit 255"]).status == 255
+
+
+def test_step_as_root_of_the_container_by_an_ordinary_user() -> None:
+    for runner in each_role("user"):
+        image = give_to(runner, make_sandbox(runner.folder / "image"))
+        words = runner.argv()
+        argv = [*words[: words.index(sys.executable)], sys.executable, "-c", PROGRAM, str(image)]
+        done = subprocess.run(
+            argv, env=runner.variables(), capture_output=True, text=True, check=False, cwd=runner.home
+        )
+        assert done.stdout == "[(0, '0\\n'), (7, '0\\n')]\n", done.stderr
+
+
+def test_step_with_its_own_process_ids_leaves_no_process(root: str) -> None:
+    began = time.monotonic()
+    done = run_step(root, ["sh", "-c", "sleep 600 & echo started"], options=["--pid"])
+    assert (done.status, done.text) == (0, "started\n")
+    with pytest.raises(ProgramFailed, match="gave no answer within 1 s"):
+        run_step(root, ["sh", "-c", "sleep 601 & sleep 602"], options=["--pid"], timeout=1)
+    assert time.monotonic() - began < 60
+    deadline = time.monotonic() + 10
+    while find_sleepers() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not find_sleepers()
+
+
+def find_sleepers() -> list[str]:
+    """Processes of the steps above that are still there."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = path.read_bytes().split(b"\0")
+            if words[0].endswith(b"sleep") and words[1:2] in ([b"600"], [b"601"], [b"602"]):
+                found.append(str(words))
+    return found

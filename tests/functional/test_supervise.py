@@ -18,31 +18,12 @@ import pytest
 
 from kedge.posix.spawn import start_of
 from tests.builders.waiting import wait_until
+from tests.programs import read_program
 from tests.requirements import REPOSITORY, require_user_namespaces
 
 # A container in small: namespaces, then the program under the two processes that `supervise` makes.
-LAUNCH = """
-import os, sys
-from kedge.posix import libc
-from kedge.posix.constants import CLONE_NEWPID, CLONE_NEWUSER
-from kedge.posix.spawn import replace_process
-from kedge.runtime.processes.supervise import run_supervised
-
-def start():
-    replace_process(sys.argv[2], sys.argv[2:], os.environ)
-
-libc.unshare(CLONE_NEWUSER | CLONE_NEWPID)
-run_supervised(start, with_init=sys.argv[1] == "init")
-"""
-COUNTER = """
-import os, signal, time
-signal.signal(signal.SIGINT, lambda *_: os.write(1, b"got "))
-os.write(1, b"ready ")
-end = time.monotonic() + 0.8
-while time.monotonic() < end:
-    time.sleep(0.05)
-os.write(1, b"done ")
-"""
+LAUNCH = read_program("supervise_a_program")
+COUNTER = read_program("count_signals")
 SHELL = "/bin/bash"  # dash does not know every signal's name
 
 

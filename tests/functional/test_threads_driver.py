@@ -99,8 +99,8 @@ def test_threads_image_without_a_tag_is_a_question(ngc: NgcSite, capfd: pytest.C
     for verb in ("explain", "pull"):
         status, told = ask_kedge(capfd, verb, CUDA)
         assert status == ImageNotFound.exit_code
-        assert "there is no 'latest'" in told
-        assert f"hint: list what is there: kedge tags {CUDA}" in told
+        assert "has no 'latest'" in told
+        assert f"hint: list the tags: kedge tags {CUDA}" in told
 
 
 def add_build(registry: FakeRegistry, requires: str) -> str:

@@ -299,7 +299,7 @@ def test_unpack_evicts_the_longest_unused_but_nothing_held(runner: Runner) -> No
         fcntl.flock(held, fcntl.LOCK_SH)
         done_d = runner.run("unpack", str(put_squashfs(runner, "d", size=100_000)), env={"KEDGE_NODE_LIMIT": "10M"})
         assert done_d.returncode == 0, done_d.stderr
-        assert "removed what was unpacked of" in done_d.stderr
+        assert "removed the unpacked" in done_d.stderr
         assert [root.exists() for root in roots] == [True, False, True]
         cleaned = json.loads(runner.read("cache", "clean", "--node", "--json"))
     finally:
@@ -346,7 +346,7 @@ def test_unpack_never_takes_an_image_from_a_program_that_closed_its_lock(runner:
 def test_unpack_refuses_a_file_that_changes_meanwhile(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     if runner.uid != os.getuid():
         pytest.skip("in this process, as its own user")
-    from kedge.layers.unsquash import TreeExtractor
+    from kedge.layers.unpack_squashfs import TreeExtractor
     from kedge.ops.images.unpack import unpack as unpack_image
     from kedge.ops.setup.workplace import Workplace
     from kedge.settings import Settings

@@ -89,7 +89,7 @@ def test_an_overlay_in_the_image_that_is_written_does_not_change_its_root(runner
 def test_starts_of_a_known_file_hash_nothing(runner: Runner, image: Path) -> None:
     assert see_mark(runner, image) == "first"
     again = runner.run("exec", "--verbose", "--root-from", "unpack", str(image), "true")
-    assert "unpacked on this node before" in again.stderr
+    assert "already unpacked on this node" in again.stderr
     other = copy(runner, image, "other.sif")
     linked = image.with_name("linked.sif")
     os.link(image, linked)  # moves the time of the first name, too
@@ -97,7 +97,7 @@ def test_starts_of_a_known_file_hash_nothing(runner: Runner, image: Path) -> Non
         assert see_mark(runner, path) == "first"
     for path in (other, linked, image):  # one does not make the others be forgotten
         said = runner.run("exec", "--verbose", "--root-from", "unpack", str(path), "true").stderr
-        assert "unpacked on this node before" in said, path
+        assert "already unpacked on this node" in said, path
 
 
 def test_changed_bytes_are_another_image_whatever_the_times_say(runner: Runner, image: Path) -> None:

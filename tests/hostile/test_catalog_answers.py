@@ -113,7 +113,7 @@ def test_catalog_redirects_end_and_leave_nothing_secret(tmp_path: Path) -> None:
         return Reply(302, headers={"Location": f"/again?{len(request.path)}-{next(count)}"})
 
     count = itertools.count()
-    with FakeServer(send_on) as server, pytest.raises(RegistryProtocolError, match="redirects and no end"):
+    with FakeServer(send_on) as server, pytest.raises(RegistryProtocolError, match="redirects: "):
         search(HubCatalog, server, tmp_path)
     assert len(server.log) < 12
     elsewhere = Reply(302, headers={"Location": "file:///etc/passwd"})

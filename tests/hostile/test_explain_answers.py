@@ -75,7 +75,7 @@ def registry() -> Iterator[FakeRegistry]:
 
 def test_explain_config_promised_with_a_gigabyte_is_not_asked_for(registry: FakeRegistry, tmp_path: Path) -> None:
     put(registry, b"{}", size=1 << 30)
-    with pytest.raises(CorruptImage, match="should be small"):
+    with pytest.raises(CorruptImage, match="is too large"):
         read(registry, tmp_path)
     assert not registry.server.seen("/blobs/")
 
@@ -83,14 +83,14 @@ def test_explain_config_promised_with_a_gigabyte_is_not_asked_for(registry: Fake
 def test_explain_config_that_streams_more_than_promised_is_left(registry: FakeRegistry, tmp_path: Path) -> None:
     put(registry, b'{"os":"linux"}')
     registry.server.fail("/blobs/", times=9, reply=Reply(200, bytes(64 << 20)), unframed=True)
-    with pytest.raises(DigestMismatch, match="more than the 14 bytes"):
+    with pytest.raises(DigestMismatch, match="more than the announced 14 bytes"):
         read(registry, tmp_path)
 
 
 def test_explain_config_that_says_it_has_a_gigabyte_is_left(registry: FakeRegistry, tmp_path: Path) -> None:
     put(registry, b'{"os":"linux"}')
     registry.server.fail("/blobs/", times=9, length=1 << 30)
-    with pytest.raises(DigestMismatch, match="14 were promised"):
+    with pytest.raises(DigestMismatch, match="not the announced 14"):
         read(registry, tmp_path)
 
 
@@ -99,7 +99,7 @@ def test_explain_manifest_of_a_gigabyte_is_left(registry: FakeRegistry, tmp_path
     put(registry, b"{}")
     put_index(registry, "2")
     registry.server.fail(where, times=9, reply=Reply(200, b"{}", {"Content-Length": str(1 << 30)}))
-    with pytest.raises(RegistryProtocolError, match="which no honest one is"):
+    with pytest.raises(RegistryProtocolError, match="is longer than the limit of"):
         read(registry, tmp_path, "1" if where.endswith("1") else "2")
 
 
@@ -184,7 +184,7 @@ def test_explain_redirect_loops_end(registry: FakeRegistry, tmp_path: Path) -> N
     digest = put(registry, b"{}")
     where = f"{registry.server.url}/v2/{NAME}/blobs/{digest}"
     registry.server.fail("/blobs/", times=99, reply=Reply(307, headers={"Location": where}))
-    with pytest.raises(RegistryProtocolError, match="redirects and no end"):
+    with pytest.raises(RegistryProtocolError, match="redirects: "):
         read(registry, tmp_path)
     assert len(registry.server.log) < 20
 
@@ -343,7 +343,7 @@ def test_explain_of_a_hostile_folder_is_clean_and_quick(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_explain_of_sif_with_an_oci_config_of_wrong_types(tmp_path: Path, value: object) -> None:
-    from kedge.formats.singularityd.inspect import InspectReport
+    from kedge.formats.singularityd.inspect_report import InspectReport
     from kedge.ops.explain.file_traits import _read_inspection
     from kedge.ops.images.inspect import Inspection
 

@@ -27,6 +27,7 @@ from kedge.localqueue.request import LocalRequest
 from kedge.ops.explain.data import learned_path
 from kedge.remote_call.pack import read_answer, write_call
 from tests.builders.containers import USER, Runner, make_runner
+from tests.programs import read_program
 from tests.requirements import require_root
 
 ATTACKER = 1508
@@ -298,21 +299,7 @@ def test_result_that_the_call_did_not_write_is_not_unpickled(tmp_path: Path, kin
     assert not canary.exists()
 
 
-PROGRAM = """
-import sys, time
-import kedge
-
-def work():
-    time.sleep(20)
-    return 1
-
-if __name__ == "__main__":
-    executor = kedge.Executor(site="local", python=sys.executable)
-    future = executor.submit(work)
-    print(type(future.exception(60)).__name__, future.exception(), flush=True)
-    executor.shutdown(wait=False, cancel_futures=True)
-    future.job.cancel()
-"""
+PROGRAM = read_program("future_among_foreign_records")
 
 
 @pytest.mark.parametrize("owner", [ATTACKER, USER])

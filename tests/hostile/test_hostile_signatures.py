@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kedge.errors import KedgeError
+from kedge.formats.sif.data_object import DataObject
 from kedge.formats.sif.layout import DataType, HashType, pack_signature_extra
-from kedge.formats.sif.objects import DataObject
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.sif.writer import SifBuilder
 from kedge.signing import dsse, keyserver

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kedge.errors import KedgeError
 from kedge.formats.sif.layout import DataType
 from kedge.formats.singularityd import SourceRecord, decorate, describe
-from kedge.formats.singularityd.inspect import (
+from kedge.formats.singularityd.inspect_report import (
     ReportSelection,
     parse_metadata,
     render_document,

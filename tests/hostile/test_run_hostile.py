@@ -17,11 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from kedge.posix.beneath import remove_tree
+from kedge.posix.confined_paths import remove_tree
 from tests.builders.busybox import read_busybox
 from tests.builders.containers import APPLETS, Runner, each_role, give_to, make_sandbox
 from tests.builders.images import MACHINE
 from tests.builders.oci_archive import Entry, OciArchive
+from tests.programs import read_program
 from tests.requirements import require_program
 
 SECRET = "text-of-the-canary"
@@ -348,16 +349,7 @@ def test_layers_that_lead_out_are_refused(runner: Runner, canary: Canary) -> Non
         canary.check(runner.run("exec", *OUT, image, "cat", "/out/secret", cwd="/"), about=target)
 
 
-SWAP = """\
-import ctypes, os, random, sys
-exchange = ctypes.CDLL(None).renameat2
-directory = os.open(sys.argv[1], os.O_RDONLY)
-while True:
-    for name in sys.argv[2:]:
-        exchange(directory, name.encode(), directory, b"link-" + name.encode(), 2)
-        for _ in range(random.randrange(3000)):
-            pass
-"""
+SWAP = read_program("swap_link_and_directory")
 
 
 @contextlib.contextmanager

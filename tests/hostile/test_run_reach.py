@@ -201,7 +201,7 @@ def test_a_node_folder_that_others_made_is_not_used(stranger: Runner, kind: str)
     environment = {"KEDGE_NODEDIR": str(node)}
     done = stranger.run("unpack", str(packed), env=environment)
     assert done.returncode not in (0, 1)
-    assert f"images cannot be unpacked to {node}" in done.stderr
+    assert f"cannot unpack images to {node}" in done.stderr
     assert "KEDGE_NODEDIR=" in done.stderr or "chmod go-w" in done.stderr
     # what needs no image on the node goes on without it
     assert stranger.read("exec", image, "echo", "reached", env=environment) == "reached\n"
@@ -226,7 +226,7 @@ def test_the_usual_node_folder_is_not_used_when_somebody_else_made_it(stranger: 
         attack(folders[2], "link", uid)
         done = victim.run(*words, env={"KEDGE_NODEDIR": ""})
         assert done.returncode == 255
-        assert "a directory of our own in memory is needed" in done.stderr
+        assert "kedge needs a private directory in memory" in done.stderr
     finally:
         for folder in folders:
             folder.unlink() if folder.is_symlink() else shutil.rmtree(folder, ignore_errors=True)
@@ -275,7 +275,7 @@ def test_unpacked_names_that_lead_out_are_refused(runner: Runner, canary: Path, 
     for words in (("unpack", str(path)), ("exec", "--root-from", "unpack", str(path), "true")):
         done = runner.run(*words)
         assert done.returncode not in (0, 1)
-        assert "cannot be the name" in done.stderr or "name" in done.stderr, done.stderr
+        assert "is not a valid instance name" in done.stderr or "name" in done.stderr, done.stderr
         assert "Traceback" not in done.stderr
     assert sorted(map(str, canary.rglob("*"))) == before
     assert not list((runner.folder / "node").rglob("new"))
@@ -314,7 +314,7 @@ def test_containers_of_others_are_not_joined(runner: Runner) -> None:
         give_to(runner, runner.home)
         done = runner.run("exec", "instance://victim", "id")
         assert done.returncode == 255, done.stdout
-        assert "belongs to somebody else" in done.stderr
+        assert "belongs to another user" in done.stderr
 
 
 @contextlib.contextmanager

@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kedge.errors import KedgeError
+from kedge.formats.sif.data_object import DataObject
 from kedge.formats.sif.edit import append_object, delete_object
 from kedge.formats.sif.layout import DATA_OFFSET, DESCRIPTOR, DataType, pack_partition_extra
 from kedge.formats.sif.listing import format_header, format_list, format_object, list_json
-from kedge.formats.sif.objects import DataObject
 from kedge.formats.sif.reader import SifReader
 from tests.builders.sif import all_fixtures, build_sif
 

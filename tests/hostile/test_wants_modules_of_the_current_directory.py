@@ -21,6 +21,7 @@ import pytest
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 from tests.builders.images import add_rich_image
 from tests.fakes.registry import FakeRegistry
+from tests.programs import read_program
 from tests.requirements import REPOSITORY, require_program
 
 PYTHON = "/usr/bin/python3"  # the system's, which every user can read
@@ -47,21 +48,7 @@ import os, sys
 with open({marks!r}, "a") as file:
     file.write({name!r} + " loaded by " + " ".join(sys.orig_argv) + "\\n")
 """
-LIBRARY = """
-import os, sys
-import kedge, kedge.api, kedge.executor
-from kedge.executor import Executor
-
-def add(x, y): return x + y
-
-if __name__ == "__main__":
-    if sys.argv[2]:
-        os.environ["PYTHONPATH"] = sys.argv[2]
-    assert kedge.run(sys.argv[1], ["true"]).status == 0
-    with Executor(site="local", python=sys.executable) as executor:
-        assert executor.submit(add, 1, 2).result(100) == 3
-    print("done")
-"""
+LIBRARY = read_program("use_the_library")
 
 
 @dataclass(frozen=True, slots=True)

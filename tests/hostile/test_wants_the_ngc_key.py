@@ -95,7 +95,7 @@ def test_key_filed_under_another_host_is_not_sent_and_the_note_says_so(tmp_path:
     file_login(tmp_path, "evil-nvcr.io", "me", KEY)
     found = CredentialSources(home=tmp_path).find("evil-nvcr.io", "nvidia/pytorch")
     assert found.credential is None
-    assert "kedge sends those to nvcr.io only" in found.notes[0]
+    assert "which kedge sends to nvcr.io only" in found.notes[0]
     assert KEY not in repr(found)
 
 

@@ -164,4 +164,4 @@ def test_a_path_that_says_so_is_a_file(runner: Runner, project: Path) -> None:
 
 def test_an_unknown_scheme_is_named(runner: Runner, project: Path) -> None:
     done = runner.run("exec", "foo://a/b", "probe", cwd=project)
-    assert (done.returncode, "'foo://' is not a known scheme" in done.stderr) == (255, True)
+    assert (done.returncode, "unknown scheme 'foo://'" in done.stderr) == (255, True)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.posix import beneath
-from kedge.posix.beneath import remove_tree
+from kedge.posix import confined_paths
+from kedge.posix.confined_paths import remove_tree
 from kedge.posix.files import remove_abandoned, temporary_beside
 from tests.requirements import require_root
 
@@ -23,7 +23,7 @@ def test_a_link_that_took_the_place_of_a_folder_is_not_followed(
     victim, closed = tmp_path / "victim", tmp_path / "tree/closed"
     victim.mkdir(mode=0o755)
     closed.mkdir(parents=True)
-    open_folder = beneath.open_folder
+    open_folder = confined_paths.open_folder
 
     def race(name: bytes | str | Path, *, at: int | None = None) -> int:
         if name == b"closed" and not closed.is_symlink():
@@ -32,7 +32,7 @@ def test_a_link_that_took_the_place_of_a_folder_is_not_followed(
             raise PermissionError
         return open_folder(name, at=at)
 
-    monkeypatch.setattr(beneath, "open_folder", race)
+    monkeypatch.setattr(confined_paths, "open_folder", race)
     with pytest.raises(OSError, match="closed"):
         remove_tree(tmp_path / "tree")
     assert victim.stat().st_mode & 0o777 == 0o755

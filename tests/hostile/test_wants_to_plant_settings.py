@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.posix.private import make_private
+from kedge.posix.private_files import make_private
 from kedge.registry.mirrors import load_registries, user_configuration
 from kedge.store.layout import Layout
 from tests.builders.containers import Runner, each_role

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from kedge.formats.sif.data_object import DataObject
 from kedge.formats.sif.edit import append_object, delete_object
 from kedge.formats.sif.layout import DataType
-from kedge.formats.sif.objects import DataObject
 from kedge.formats.sif.reader import SifReader
-from kedge.formats.singularityd.inspect import parse_metadata
+from kedge.formats.singularityd.inspect_report import parse_metadata
 from kedge.ops.images.inspect import inspect_path
 from kedge.runtime.images.image_file import identify
 from kedge.signing.crypto import load_private_pem

@@ -12,8 +12,8 @@ import pytest
 from kedge.cli.redaction import redact
 from kedge.compat.image.clean_config import read_history_variables
 from kedge.errors import InvalidJob
-from kedge.formats.singularityd.derive import derive_section
-from kedge.formats.singularityd.inspect import InspectReport
+from kedge.formats.singularityd.derive_config import derive_section
+from kedge.formats.singularityd.inspect_report import InspectReport
 from kedge.jobs.description import parse_description
 from kedge.registry.challenge import parse_challenges
 from kedge.registry.netrc import parse_netrc

@@ -45,7 +45,7 @@ def test_a_place_that_everybody_can_replace_is_refused(runner: Runner, image: st
     above.chmod(0o777)
     done = start(runner, image, above / "deeper/node")
     assert done.returncode == 255
-    assert "open to all and not sticky" in done.stderr
+    assert "world-writable and not sticky" in done.stderr
     above.chmod(0o1777)
     assert start(runner, image, above / "deeper/node").returncode == 0
     above.chmod(0o777)

@@ -168,7 +168,7 @@ def test_upload_resumes_after_the_connection_is_cut(tmp_path: Path) -> None:
 
 def test_htpasswd_without_and_with_a_wrong_password(tmp_path: Path) -> None:
     with docker_registry(tmp_path, htpasswd={"user": PASSWORD}) as registry:
-        with pytest.raises(AuthenticationFailed, match="wants a login"):
+        with pytest.raises(AuthenticationFailed, match="requires a login"):
             RegistryClient(registry.host, make_access(tmp_path)).get_manifest("a", "b")
         wrong = {"DOCKER_USERNAME": "user", "DOCKER_PASSWORD": "wrong-secret"}
         with pytest.raises(AuthenticationFailed, match="refused the login from DOCKER_USERNAME") as caught:

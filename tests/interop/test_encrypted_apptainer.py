@@ -85,9 +85,9 @@ def test_encrypted_image_runs_with_its_key(runner: Runner, images: Path) -> None
 @pytest.mark.parametrize(
     ("words", "secret", "said"),
     [
-        (("passphrase.sif",), "", "is encrypted: --passphrase or --pem-path is needed"),
+        (("passphrase.sif",), "", "is encrypted: add --passphrase or --pem-path"),
         (("passphrase.sif",), "wrong", "Password incorrect"),
-        (("--pem-path", "private.pem", "passphrase.sif"), "", "was encrypted with a passphrase, not with a key"),
+        (("--pem-path", "private.pem", "passphrase.sif"), "", "is encrypted with a passphrase, not with a key"),
         (("--pem-path", "other.pem", "key.sif"), "", "is not the RSA private key that it was encrypted for"),
         (("--pem-path", "none.pem", "key.sif"), "", "none.pem"),
     ],

@@ -106,7 +106,7 @@ def test_fixture_without_a_file_system_is_refused_in_words(tmp_path: Path) -> No
         done = kedge(*words, cache=tmp_path / "cache", check=False)
         assert done.returncode == UnsupportedFormat.exit_code
         assert "no primary system partition" in done.stderr
-        assert "hint: it holds no file system" in done.stderr
+        assert "hint: it contains no file system" in done.stderr
     done = kedge("pull", tmp_path / "x.sif", empty, cache=tmp_path / "cache", check=False)
     assert done.returncode == UnsupportedFormat.exit_code
     assert list(tmp_path.iterdir()) == []

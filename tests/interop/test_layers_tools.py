@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from kedge.layers.directory_tree import read_folder
 from kedge.layers.flatten import flatten
-from kedge.layers.folder import read_folder
 from kedge.layers.sandbox import SandboxSink
 from kedge.layers.tar_writer import write_layer
 from kedge.model.platform import Platform
 from kedge.model.tree import NodeKind, walk
-from kedge.posix.beneath import remove_tree
+from kedge.posix.confined_paths import remove_tree
 from tests.builders.apptainer import apptainer_folder
 from tests.builders.layers import (
     compress,

@@ -18,14 +18,14 @@ from typing import Any
 import pytest
 
 from kedge.cli.main import main
+from kedge.formats.sif.data_object import DataObject
 from kedge.formats.sif.edit import append_object, delete_object
 from kedge.formats.sif.layout import FILE_MODE, DataType
 from kedge.formats.sif.listing import format_header, format_list
-from kedge.formats.sif.objects import DataObject
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.sif.writer import SifBuilder
 from kedge.formats.singularityd import SourceRecord, decorate, describe
-from kedge.formats.singularityd.inspect import (
+from kedge.formats.singularityd.inspect_report import (
     ReportSelection,
     parse_metadata,
     render_document,

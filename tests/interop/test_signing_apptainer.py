@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from kedge.cli.main import main
+from kedge.formats.sif.data_object import DataObject
 from kedge.formats.sif.edit import append_object
 from kedge.formats.sif.layout import DataType
-from kedge.formats.sif.objects import DataObject
 from kedge.signing.keyring import KeyRing
 from kedge.signing.openpgp.keys import armor_block, make_public
 from tests.builders.openpgp_keys import bind, foreign_packets, make_pair, rsa_block, simple_block, subkey_block

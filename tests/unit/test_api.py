@@ -24,7 +24,7 @@ from kedge.errors import (
     UnknownGpu,
     UsageError,
 )
-from kedge.model.form import Form
+from kedge.model.image_format import ImageFormat
 from tests.requirements import REPOSITORY, require_user_namespaces
 
 GUIDE = REPOSITORY / "docs/guides/python.md"
@@ -52,14 +52,14 @@ def test_api_names_are_there_and_others_are_not() -> None:
 def test_api_pull_convert_inspect_agree() -> None:
     pulled = kedge.pull("host:sh", "a.sif", threads=1)
     assert isinstance(pulled, kedge.Pulled)
-    assert (pulled.output, pulled.form, pulled.size) == (Path("a.sif"), Form.SIF, Path("a.sif").stat().st_size)
+    assert (pulled.output, pulled.form, pulled.size) == (Path("a.sif"), ImageFormat.SIF, Path("a.sif").stat().st_size)
     again = kedge.pull("host:sh", Path("b.sif"), force=True)
     assert Path("b.sif").read_bytes() == Path("a.sif").read_bytes()
     assert again.size == pulled.size
     assert kedge.inspect(Path("a.sif")) == kedge.inspect("a.sif")
     assert kedge.inspect("a.sif").report == kedge.inspect("host:sh").report
     made = kedge.convert("a.sif", "oci:layout:name")
-    assert (made.form, made.size) == (Form.OCI, None)
+    assert (made.form, made.size) == (ImageFormat.OCI, None)
     assert kedge.inspect("oci:layout:name").oci_config == kedge.inspect("a.sif").oci_config
 
 

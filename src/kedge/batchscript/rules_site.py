@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterator
 
 from kedge.batchscript.findings import Case, CheckResult, ScriptRule, Severity
+from kedge.model.job import Job
 from kedge.model.memory import shorten_memory
 from kedge.model.nearest import propose
 from kedge.model.site import Queue, Site
-from kedge.model.size import format_size
 from kedge.schedulers.choose import find_language
 from kedge.schedulers.directive import show_option
+from kedge.sites.rules import QueueRequest, UnmetRequest, find_broken_limits
 
 # why a site refuses what a profile calls so
 _REFUSED = {
@@ -29,6 +30,19 @@ _REQUIRED = {
     "tasks": (("tasks", "tasks_per_node"), "a number of tasks", "-n or --ntasks-per-node"),
     "memory": (("memory", "memory_per_cpu", "memory_per_gpu"), "memory", "--mem"),
 }
+# where a script asks for what a limit of the queue is about
+_LIMITED = {
+    "time": ("time",),
+    "nodes": ("nodes",),
+    "gpus": ("gpus_per_node", "gpus", "gpus_per_task", "nodes"),
+    "gpu_type": ("gpu_type",),
+    "cpus": ("tasks_per_node", "cpus_per_task", "tasks", "nodes"),
+    "memory": ("memory", "memory_per_cpu", "memory_per_gpu"),
+}
+_AMOUNTS = (
+    *("nodes", "tasks", "tasks_per_node", "cpus_per_task", "gpu_type", "memory", "memory_per_cpu", "memory_per_gpu"),
+    *("time", "reservation"),
+)
 _NAMES = {
     "account": (("account",), "an account", "-A (on the command line: -g at ABCI 2, -P at ABCI 3)"),
     "queue": (("queue",), "a queue", "-p or -q"),
@@ -95,57 +109,41 @@ def _check_retired(case: Case) -> Iterator[CheckResult]:
 
 
 def _check_limits(case: Case) -> Iterator[CheckResult]:
-    queue, request = case.queue, case.request
-    if queue is None:
-        return
-    yield from _check_time(queue, case)
-    rows = (
-        ("nodes", request.number("nodes"), queue.max_nodes or queue.nodes, "nodes for one job"),
-        ("gpus_per_node", request.gpus_per_node, queue.gpus_per_node, "GPUs in a node"),
-        ("tasks_per_node", _count_cpus(case), queue.cpus_per_node, "CPUs in a node"),
-        ("gpus", (request.gpus_per_node or 0) * request.nodes or None, queue.max_gpus, "GPUs for one job"),
-    )
-    for key, wanted, most, what in rows:
-        if wanted is not None and most is not None and wanted > most:
-            line = request.line(key, "gpus", "gpus_per_task", "cpus_per_task", "tasks", "nodes")
-            yield CheckResult(
-                line, f"{wanted} {what} are asked for, and {queue.name} has {most}", f"ask for at most {most}"
-            )
-    if queue.min_nodes and (request.number("nodes") or 1) < queue.min_nodes:
-        yield CheckResult(
-            request.line("nodes"), f"{queue.name} is for {queue.min_nodes} nodes and more", "take another queue"
-        )
-    memory = request.number("memory")
-    if memory and queue.memory_per_node and memory > queue.memory_per_node:
-        most_memory = format_size(queue.memory_per_node)
-        yield CheckResult(
-            request.line("memory"),
-            f"{format_size(memory)} are asked for, and a node of {queue.name} has {most_memory} for jobs",
-            f"ask for at most {queue.memory_per_node >> 20}M",
-        )
-
-
-def _check_time(queue: Queue, case: Case) -> Iterator[CheckResult]:
-    time = case.request.number("time")
-    if time and queue.max_time and time > queue.max_time:
-        yield CheckResult(
-            case.request.line("time"),
-            f"{_show_time(time)} are asked for, and {queue.name} allows {_show_time(queue.max_time)}",
-            f"ask for at most {_show_time(queue.max_time)}",
-        )
-
-
-def _count_cpus(case: Case) -> int | None:
-    request = case.request
-    if not {"tasks", "tasks_per_node", "cpus_per_task"} & set(request.asked):
-        return None
-    return request.tasks_per_node * (request.number("cpus_per_task") or 1)
+    for unmet in _find_broken_limits(case):
+        if unmet.limit != "needs_gpus":
+            remedy = _show_limit(unmet.limit, unmet.better) if unmet.better else ""
+            yield CheckResult(case.request.line(*_LIMITED[unmet.limit]), unmet.reason, remedy)
 
 
 def _check_needs_gpus(case: Case) -> Iterator[CheckResult]:
-    if case.queue is not None and case.queue.needs_gpus and not case.request.wants_gpus:
-        line = case.request.line("queue")
-        yield CheckResult(line, f"a job in {case.queue.name} that asks for no GPU waits for ever (QOSMinGRES)")
+    for unmet in _find_broken_limits(case):
+        if unmet.limit == "needs_gpus":
+            yield CheckResult(case.request.line("queue"), unmet.reason)
+
+
+def _find_broken_limits(case: Case) -> list[UnmetRequest]:
+    """What `kedge submit` would say of the same request."""
+    if case.site is None or case.queue is None:
+        return []
+    fields = {key: value for key in _AMOUNTS if (value := case.request.get(key)) is not None}
+    job = Job(**fields, queue=case.queue.name, gpus_per_node=case.request.gpus_per_node)
+    return find_broken_limits(QueueRequest(job, case.site, case.queue))
+
+
+def _show_limit(limit: str, better: Job) -> str:
+    """The remedy: the nearest request that the queue serves."""
+    if limit == "time":
+        return f"ask for at most {_show_time(better.time or 0)}"
+    if limit == "memory":
+        return f"ask for at most {(better.memory or 0) >> 20}M on each node"
+    if limit == "gpu_type":
+        return f"ask for {better.gpu_type}" if better.gpu_type else ""
+    if limit == "nodes":
+        return f"ask for {better.node_count} nodes"
+    if limit == "gpus":
+        nodes = f" on each of {better.node_count} nodes" if better.node_count > 1 else ""
+        return f"ask for at most {better.gpus_per_node}{nodes}" if better.gpus_per_node else ""
+    return f"ask for {better.node_count} nodes with {better.tasks_on_node} tasks of {better.cpus_per_task or 1} CPUs"
 
 
 def _check_little_memory(case: Case) -> Iterator[CheckResult]:
@@ -154,7 +152,7 @@ def _check_little_memory(case: Case) -> Iterator[CheckResult]:
     has_all = any("all memory" in left.why for left in case.request.left)
     if case.site is not None and memory and not has_all and not any(key in case.request.asked for key in keys):
         yield CheckResult(
-            _last_line(case), f"a job that asks for no memory gets {shorten_memory(memory)} per CPU at {case.site.name}"
+            _last_line(case), f"jobs without --mem get {shorten_memory(memory)} per CPU at {case.site.name}"
         )
 
 

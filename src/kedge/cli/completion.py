@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge completion SHELL`: prints the script that completes verbs, options, files, names of GPUs, sites and images."""
+"""`kedge completion SHELL`: prints the script that completes verbs, options, files, GPUs, sites, images and topics."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from kedge.cli.console import Console
 
 SHELLS = ("bash", "zsh", "tcsh", "fish")
-_FILE_WORDS = ("image", "file", "path", "source", "target", "out", "output", "sif", "folder", "directory")
+_FILE_WORDS = ("image", "file", "path", "source", "target", "out", "output", "sif", "directory")
 
 _USAGE = """\
-to use it now:   bash: eval "$(kedge completion bash)"    zsh: eval "$(kedge completion zsh)"
-to keep it:      bash: kedge completion bash > ~/.local/share/bash-completion/completions/kedge
+for this shell:  bash: eval "$(kedge completion bash)"    zsh: eval "$(kedge completion zsh)"
+permanently:     bash: kedge completion bash > ~/.local/share/bash-completion/completions/kedge
                  zsh:  kedge completion zsh > a directory of $fpath, as _kedge
                  tcsh: kedge completion tcsh > ~/.kedge.tcsh, and 'source ~/.kedge.tcsh' in ~/.tcshrc
                  fish: kedge completion fish > ~/.config/fish/completions/kedge.fish
@@ -85,6 +85,6 @@ def _guess_kind(action: argparse.Action) -> dict[str, object] | None:
 
     metavar = action.metavar if isinstance(action.metavar, str) else ""
     words = {action.dest.lower(), metavar.lower().strip("[]")}
-    if words & {"dir", "folder", "directory"}:
+    if words & {"dir", "directory"}:
         return dict(shtab.DIRECTORY)
     return dict(shtab.FILE) if words & set(_FILE_WORDS) else None

@@ -53,7 +53,7 @@ def _list_site_words(environ: Mapping[str, str]) -> list[str]:
     """The sites there are profiles of."""
     from kedge.ops.setup.site import list_known
 
-    return sorted({each.name for each in list_known(environ)})
+    return sorted({site.name for site in list_known(environ)})
 
 
 def _list_image_words() -> list[str]:
@@ -76,9 +76,9 @@ def _offer(action: argparse.Action, words: Sequence[str]) -> None:
 
 def _list_verbs(parser: argparse.ArgumentParser) -> list[tuple[str, argparse.ArgumentParser]]:
     """Every verb, and those below it."""
-    found = []
+    verbs = []
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for name, child in action.choices.items():
-                found += [(name, child), *((name, below) for _, below in _list_verbs(child))]
-    return found
+                verbs += [(name, child), *((name, below) for _, below in _list_verbs(child))]
+    return verbs

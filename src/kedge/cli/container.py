@@ -27,10 +27,10 @@ _HEADS = {"warn": "kedge: warning: ", "tell": "kedge: ", "note": "kedge: "}
 _SHIM_HEADS = {"warn": "WARNING: ", "tell": "INFO:    ", "note": "VERBOSE: "}
 
 _POSITIONALS = {
-    "exec": ("COMMAND [ARGUMENT ...]", "what to run in the container"),
-    "run": ("[ARGUMENT ...]", "for the image's own script"),
+    "exec": ("COMMAND [ARGUMENT ...]", "program to run in the container"),
+    "run": ("[ARGUMENT ...]", "arguments for the image's run script"),
     "shell": ("", ""),
-    "test": ("[ARGUMENT ...]", "for the image's test script"),
+    "test": ("[ARGUMENT ...]", "arguments for the image's test script"),
 }
 
 
@@ -143,7 +143,7 @@ def write_message(text: str) -> None:
         from kedge.cli.redaction import redact  # late: only addresses carry secrets
 
         text = redact(text)
-    shown = "".join(each if each.isprintable() or each in "\n\t" else f"\\x{ord(each):02x}" for each in text)
+    shown = "".join(letter if letter.isprintable() or letter in "\n\t" else f"\\x{ord(letter):02x}" for letter in text)
     try:
         os.write(2, (shown + "\n").encode(errors="backslashreplace"))
     except OSError:
@@ -194,7 +194,7 @@ def _show_help(verb: str, *, is_whole: bool) -> int:
     prepare_streams()
     if is_whole:
         return print_text(make_parser(verb).format_help())
-    from kedge.cli.container_help import format_short_help
+    from kedge.cli.help_text import format_short_help
     from kedge.cli.verbs import VERBS
 
     return print_text(format_short_help(verb, verb, VERBS[verb].summary))
@@ -215,7 +215,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     import argparse  # late: as above
 
     verb = parser.prog.split()[-1]
-    parser.add_argument("image", metavar="IMAGE", help="a SIF, SquashFS or sandbox, docker://NAME, instance://NAME …")
+    parser.add_argument(
+        "image", metavar="IMAGE", help="SIF or SquashFS file, sandbox directory, docker://NAME, instance://NAME …"
+    )
     name, text = _POSITIONALS[verb]
     if name:
         parser.add_argument("arguments", metavar=name, nargs=argparse.REMAINDER, help=text)

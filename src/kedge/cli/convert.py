@@ -29,13 +29,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Convert, and report the result."""
-    from kedge.model.form import Form
+    from kedge.model.image_format import ImageFormat
     from kedge.model.reference import Reference
     from kedge.model.size import format_size
     from kedge.ops.images.convert import ConvertRequest, convert, read_target
     from kedge.ops.setup.workplace import Workplace
 
-    target = read_target(arguments.target, Form(arguments.format) if arguments.format else None, arguments.tag)
+    target = read_target(arguments.target, ImageFormat(arguments.format) if arguments.format else None, arguments.tag)
     request = ConvertRequest(Reference.parse(arguments.source), target, arguments.force)
     workplace = Workplace(console.settings, console.progress, fix_permissions=arguments.fix_perms)
     done = convert(request, workplace, dry_run=console.dry_run)

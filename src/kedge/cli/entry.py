@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where the `kedge` command begins: starts of containers go straight on, and pay for nothing they do not need."""
+"""Entry point of the `kedge` command. Starts of containers take a short path that loads only what they need."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ CONTAINER_VERBS = ("exec", "run", "shell", "test")
 # the global options that may stand before a verb; `shell` has another use for -s
 _LEADING = {
     **{"-s": "--silent", "-q": "--quiet", "-v": "--verbose", "-d": "--debug"},
-    **{each: each for each in ("--silent", "--quiet", "--verbose", "--debug", "--json", "--nocolor", "--dry-run")},
-    "--shim": "--shim",  # a shim's, and no user's
+    **{flag: flag for flag in ("--silent", "--quiet", "--verbose", "--debug", "--json", "--nocolor", "--dry-run")},
+    "--shim": "--shim",  # set by the shims, not by users
 }
 
 
@@ -45,9 +45,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def end_on_interrupt() -> None:
-    """Let Ctrl-C end this process as it ends any program: while modules load nobody is there to catch an exception.
+    """Let Ctrl-C end this process as it ends any program: nothing catches an exception while modules load.
 
-    A start of a container stays so: it leaves nothing behind. What is ignored, as in a script's background, stays so.
+    Starts of containers keep this: they leave nothing to clean up. A signal that is ignored, as in the background of a
+    script, stays ignored.
     """
     if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Heavy verbs run in a child, so that a small process is left to explain it when the kernel kills them for memory."""
+"""Runs heavy verbs in a child process, so that the parent can explain it when the kernel kills them for memory."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
 from kedge.cli.redaction import escape_controls, escape_json
-from kedge.formats.singularityd.inspect import ReportSelection, render_document, render_text, select_document
+from kedge.formats.singularityd.inspect_report import ReportSelection, render_document, render_text, select_document
 from kedge.model.image_argument import is_reference
 from kedge.ops.images.inspect import Inspection, inspect_path
 from kedge.ops.sources.classify import SourceKind, classify_path

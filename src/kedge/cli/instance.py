@@ -43,31 +43,44 @@ def configure(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command, summary in _STARTING.items():
         start = commands.add_parser(command, help=summary)
-        start.add_argument("image", metavar="IMAGE", help="a SIF, SquashFS or sandbox, docker://NAME …")
-        start.add_argument("name", metavar="NAME", help="what it is to be called")
-        start.add_argument("arguments", metavar="[ARGUMENT ...]", nargs=argparse.REMAINDER, help="for the script")
+        start.add_argument("image", metavar="IMAGE", help="SIF or SquashFS file, sandbox directory, docker://NAME …")
+        start.add_argument("name", metavar="NAME", help="name of the instance")
+        start.add_argument(
+            "arguments", metavar="[ARGUMENT ...]", nargs=argparse.REMAINDER, help="arguments for the script"
+        )
         add_flags(start, "start")
     listing = commands.add_parser("list", help="List the instances on this host")
-    listing.add_argument("pattern", metavar="NAME", nargs="?", default="*", help="only these; may hold * and ?")
-    listing.add_argument("-j", dest="json", action="store_true", help="as --json")
-    listing.add_argument("-l", "--logs", action="store_true", help="show where their logs are")
-    listing.add_argument("-a", "--all", action="store_true", help="accepted: all are listed always")
+    listing.add_argument(
+        "pattern", metavar="NAME", nargs="?", default="*", help="instances to list; * and ? match any characters"
+    )
+    listing.add_argument("-j", dest="json", action="store_true", help="print JSON")
+    listing.add_argument("-l", "--logs", action="store_true", help="show the paths of their logs")
+    listing.add_argument("-a", "--all", action="store_true", help="accepted for Apptainer: all are always listed")
     stop = commands.add_parser("stop", help="Stop instances")
-    stop.add_argument("pattern", metavar="NAME", nargs="?", default="", help="which; may hold * and ?")
-    stop.add_argument("-a", "--all", action="store_true", help="all of them")
-    stop.add_argument("-s", "--signal", metavar="SIGNAL", default="INT", help="asks them to end; INT unless given")
-    stop.add_argument("-t", "--timeout", metavar="SECONDS", type=_parse_seconds, default=10.0, help="then kill (10)")
+    stop.add_argument(
+        "pattern", metavar="NAME", nargs="?", default="", help="instances to stop; * and ? match any characters"
+    )
+    stop.add_argument("-a", "--all", action="store_true", help="stop all instances")
+    stop.add_argument("-s", "--signal", metavar="SIGNAL", default="INT", help="signal to send first (default: INT)")
+    stop.add_argument(
+        "-t",
+        "--timeout",
+        metavar="SECONDS",
+        type=_parse_seconds,
+        default=10.0,
+        help="seconds until they are killed (default: 10)",
+    )
     stop.add_argument("-F", "--force", action="store_true", help="kill at once")
     logs = commands.add_parser("logs", help="Show an instance's output")
-    logs.add_argument("name", metavar="NAME", help="which instance; it may have ended")
-    logs.add_argument("-e", "--errors", action="store_true", help="its standard error only")
-    logs.add_argument("-o", "--output", action="store_true", help="its standard output only")
+    logs.add_argument("name", metavar="NAME", help="name of the instance, running or ended")
+    logs.add_argument("-e", "--errors", action="store_true", help="print standard error only")
+    logs.add_argument("-o", "--output", action="store_true", help="print standard output only")
     stats = commands.add_parser("stats", help="Show an instance's use of CPU, memory, disk and processes")
-    stats.add_argument("name", metavar="NAME", help="which instance")
-    stats.add_argument("--no-stream", action="store_true", help="once, not every second")
-    stats.add_argument("-j", dest="json", action="store_true", help="as --json; once")
-    for each in (listing, stop, stats):
-        each.add_argument("-u", "--user", metavar="USER", default="", help="another user's, for root")
+    stats.add_argument("name", metavar="NAME", help="name of the instance")
+    stats.add_argument("--no-stream", action="store_true", help="print once instead of every second")
+    stats.add_argument("-j", dest="json", action="store_true", help="print JSON, once")
+    for subparser in (listing, stop, stats):
+        subparser.add_argument("-u", "--user", metavar="USER", default="", help="instances of another user (root only)")
 
 
 def _parse_seconds(text: str) -> float:
@@ -76,7 +89,7 @@ def _parse_seconds(text: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < 1e6:
-        raise UsageError(f"--timeout takes a number of seconds, not '{text}'", hint="such as --timeout 30")
+        raise UsageError(f"--timeout takes a number of seconds, not '{text}'", hint="for example --timeout 30")
     return seconds
 
 
@@ -84,7 +97,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     """Run one subcommand; those that start containers come here only through `start_words`."""
     if arguments.command in _STARTING:  # an option stood between the two words, and so argparse read the rest
         raise UsageError(
-            f"options of 'kedge instance {arguments.command}' stand behind it",
+            f"options of 'kedge instance {arguments.command}' must follow '{arguments.command}'",
             hint=f"usage: kedge instance {arguments.command} [options] IMAGE NAME [ARGUMENT ...]",
         )
     commands = {"list": _list, "stop": _stop, "logs": _logs, "stats": _stats}
@@ -148,7 +161,7 @@ def _start(options: RunOptions, name: str, speaker: Speaker) -> int:
 
 def _show_help(command: str, *, is_whole: bool) -> int:
     # late, all of it: only help needs it
-    from kedge.cli.container_help import format_short_help
+    from kedge.cli.help_text import format_short_help
     from kedge.cli.main import make_parser, prepare_streams
     from kedge.cli.options import find_subcommands
 
@@ -159,16 +172,17 @@ def _show_help(command: str, *, is_whole: bool) -> int:
 
 
 def _list(arguments: argparse.Namespace, console: Console) -> None:
-    found = instances.list_instances(_environment_of(arguments.user), arguments.pattern)
+    running = instances.list_instances(_environment_of(arguments.user), arguments.pattern)
     if console.json:
-        console.print_json({"instances": [_describe(each) for each in found]})
+        console.print_json({"instances": [_describe(instance) for instance in running]})
     elif arguments.logs:
-        rows = [(each.name, each.pid, path) for each in found for path in (each.log_err, each.log_out)]
+        rows = [
+            (instance.name, instance.pid, path) for instance in running for path in (instance.log_err, instance.log_out)
+        ]
         console.print_table(("INSTANCE NAME", "PID", "LOGS"), rows)
     else:
-        console.print_table(
-            ("INSTANCE NAME", "PID", "IP", "IMAGE"), [(each.name, each.pid, "", each.image) for each in found]
-        )
+        images = [(instance.name, instance.pid, "", instance.image) for instance in running]
+        console.print_table(("INSTANCE NAME", "PID", "IP", "IMAGE"), images)
 
 
 def _describe(instance: Instance) -> dict[str, object]:
@@ -185,7 +199,9 @@ def _describe(instance: Instance) -> dict[str, object]:
 
 def _stop(arguments: argparse.Namespace, console: Console) -> None:
     if not arguments.pattern and not arguments.all:
-        raise UsageError("'kedge instance stop' needs a name", hint="or --all; 'kedge instance list' shows them")
+        raise UsageError(
+            "'kedge instance stop' needs a name or --all", hint="list running instances: kedge instance list"
+        )
     stopped = instances.stop_instances(
         _environment_of(arguments.user),
         arguments.pattern or "*",
@@ -193,12 +209,13 @@ def _stop(arguments: argparse.Namespace, console: Console) -> None:
         patience=arguments.timeout,
     )
     if console.json:
-        console.print_json(
-            {"stopped": [{"instance": each.name, "pid": each.pid, "killed": killed} for each, killed in stopped]}
-        )
-    for each, was_killed in stopped:
+        ended = [
+            {"instance": instance.name, "pid": instance.pid, "killed": was_killed} for instance, was_killed in stopped
+        ]
+        console.print_json({"stopped": ended})
+    for instance, was_killed in stopped:
         how = f" did not end within {arguments.timeout:g} s and was killed" if was_killed else " has ended"
-        console.progress.note(f"instance '{each.name}' of {each.image} (process {each.pid}){how}")
+        console.progress.note(f"instance '{instance.name}' of {instance.image} (process {instance.pid}){how}")
 
 
 def _logs(arguments: argparse.Namespace, console: Console) -> None:
@@ -226,8 +243,8 @@ def _environment_of(user: str) -> Mapping[str, str]:
     if not user:
         return os.environ
     if os.geteuid() != 0:
-        raise UsageError("--user is for root only", hint="without it your own instances are meant")
+        raise UsageError("--user is for root only", hint="leave out --user to see your own instances")
     try:
         return {"HOME": pwd.getpwnam(user).pw_dir}
     except KeyError:
-        raise UsageError(f"there is no user '{user}'", hint="'getent passwd' lists them") from None
+        raise UsageError(f"no user '{user}' on this host", hint="list users: getent passwd") from None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kedge.cli.options import add_settings
 from kedge.errors import UsageError
 from kedge.model.job_state import JobStatus, State
+from kedge.schedulers.choose import find_facts
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
@@ -57,7 +58,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         )
     while True:
         views = [view for view in survey(cluster, everything=arguments.all) if _is_wanted(view, arguments)]
-        _show(views, cluster.site.queue_word, console)
+        _show(views, find_facts(cluster.site.scheduler).queue_word, console)
         if arguments.watch is None:
             return 0
         time.sleep(arguments.watch)

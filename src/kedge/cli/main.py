@@ -59,9 +59,9 @@ def prepare_streams() -> None:
 
 
 def _dispatch(words: list[str], options: GlobalOptions) -> int:
-    """Parse the options before the verb, then hand the rest to the verb."""
+    """Parse the options before the verb, then hand over to the verb."""
     count = next((index for index, word in enumerate(words) if not word.startswith("-")), len(words))
-    leading, rest = words[:count], words[count:]
+    leading, command = words[:count], words[count:]
     top = Parser(prog="kedge", add_help=False)
     top.add_argument("-h", "--help", action="store_true")
     top.add_argument("-V", "--version", action="store_true")
@@ -71,32 +71,32 @@ def _dispatch(words: list[str], options: GlobalOptions) -> int:
     if chosen.version:
         sys.stdout.write(f"kedge version {VERSION}\n")
         return 0
-    if chosen.help and rest:
-        rest = [*rest, "--help"]
-    if not rest and options.json and not chosen.help:
+    if chosen.help and command:
+        command = [*command, "--help"]
+    if not command and options.json and not chosen.help:
         raise UsageError("kedge needs a verb", hint="to list the verbs: kedge --help")
-    if not rest:
+    if not command:
         (sys.stdout if chosen.help else sys.stderr).write(format_help())
         return 0 if chosen.help else UsageError.exit_code
-    return _run_verb(rest[0], rest[1:], options, dry_run=chosen.dry_run)
+    return _run_verb(command[0], command[1:], options, dry_run=chosen.dry_run)
 
 
-def _run_verb(name: str, rest: Sequence[str], options: GlobalOptions, *, dry_run: bool) -> int:
+def _run_verb(name: str, words: Sequence[str], options: GlobalOptions, *, dry_run: bool) -> int:
     """Import the verb, parse its arguments and run it."""
     module = load_verb(find_verb(name))
     if find_verb(name).reads_words:
         leading = [
-            f"--{each}" for each in ("json", "quiet", "silent", "debug", "nocolor", "shim") if getattr(options, each)
+            f"--{flag}" for flag in ("json", "quiet", "silent", "debug", "nocolor", "shim") if getattr(options, flag)
         ]
         leading += ["--verbose"] * options.verbose + ["--dry-run"] * dry_run
-        return cast(WordsModule, module).run_words(name, rest, leading=leading)
-    parser = make_parser(name, options, is_for_help=_wants_help(rest))
-    if _lacks_subcommand(parser, rest) and not options.json:
-        sys.stderr.write(parser.format_help())
+        return cast(WordsModule, module).run_words(name, words, leading=leading)
+    parser = make_parser(name, options, is_for_help="-h" in words or "--help" in words)
+    if _lacks_subcommand(parser, words) and not options.json:
+        sys.stderr.write(make_parser(name, options).format_help())
         return UsageError.exit_code
-    arguments = parser.parse_args(rest)
+    arguments = parser.parse_args(words)
     if dry_run and not hasattr(arguments, "dry_run"):
-        raise UsageError(f"'kedge {name}' has no --dry-run", hint=f"'kedge {name} --help' shows its options")
+        raise UsageError(f"'kedge {name}' has no --dry-run", hint=f"to see its options: kedge {name} --help")
     options.dry_run = dry_run or getattr(arguments, "dry_run", False)
     options.json = options.json or getattr(arguments, "json", False) is True
     for option in ("json", "dry_run"):  # a verb that has the option itself sees what stood before the verb, too
@@ -106,12 +106,7 @@ def _run_verb(name: str, rest: Sequence[str], options: GlobalOptions, *, dry_run
         return _run_module(module, arguments, options)
     from kedge.cli.guard import run_guarded  # late: light verbs need no second process
 
-    return run_guarded(f"kedge {name}", lambda: _report_end(module, arguments, options, [name, *rest]))
-
-
-def _wants_help(words: Sequence[str]) -> bool:
-    """Whether help may be shown: it is asked for, or a subcommand is missing."""
-    return "-h" in words or "--help" in words or all(word.startswith("-") for word in words)
+    return run_guarded(f"kedge {name}", lambda: _report_end(module, arguments, options, [name, *words]))
 
 
 def _lacks_subcommand(parser: argparse.ArgumentParser, words: Sequence[str]) -> bool:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The argument parser and the options that every verb understands, before the verb and after it.
 
-`add_settings` gives a verb the standard option of a setting; `add_dry_run` says that a verb can be rehearsed.
+`add_settings` gives a verb the standard option of a setting; `add_dry_run` adds --dry-run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kedge.model.nearest import propose
 
 
 def read_image_path(text: str) -> Path:
-    """An image that has to be a file, for argparse: `docker://x` is not the file x in a directory `docker:`."""
+    """The path of an image file, for argparse; refuses references such as `docker://x`, which are no paths."""
     from kedge.model.image_argument import is_reference  # late: few verbs have such a word
 
     if is_reference(text):
@@ -28,7 +28,7 @@ def read_image_path(text: str) -> Path:
 
 
 class GlobalOptions:
-    """What the global options say, wherever on the command line they stood."""
+    """The values of the global options, wherever they stood on the command line."""
 
     def __init__(
         self,
@@ -115,15 +115,15 @@ GLOBALS: tuple[tuple[str, tuple[str, ...], str], ...] = (
 
 
 def add_globals(parser: argparse.ArgumentParser, options: GlobalOptions) -> None:
-    """Add the global options to a parser and all parsers below it; what a verb defines itself stays the verb's."""
-    for each in _all_parsers(parser):
-        group = each.add_argument_group("global options")
-        taken = set(each._option_string_actions)
+    """Add the global options to a parser and its subparsers, except those that a verb defines itself."""
+    for child in _all_parsers(parser):
+        group = child.add_argument_group("global options")
+        taken = set(child._option_string_actions)
         for field, strings, text in GLOBALS:
             free = [string for string in strings if string not in taken]
             if any(string.startswith("--") for string in free):
                 group.add_argument(*free, dest=field, action=_Record, options=options, help=text)
-        each.usage = each.usage or _make_usage(each)
+        child.usage = child.usage or _make_usage(child)
 
 
 def _make_usage(parser: argparse.ArgumentParser) -> str:
@@ -155,7 +155,7 @@ def _all_parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentP
 
 
 def add_dry_run(parser: argparse.ArgumentParser) -> None:
-    """Let a verb be rehearsed: `console.dry_run` says whether to do it or only to say what would be done."""
+    """Add --dry-run; `console.dry_run` then tells the verb to report what it would do, and do nothing."""
     parser.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
 
 

@@ -17,18 +17,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The one subcommand and its flags, which are Apptainer's."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     create = commands.add_parser("create", help="Create an ext3 image, or add an overlay partition to a SIF")
-    create.add_argument("image", metavar="IMAGE", type=read_image_path, help="a new file, or a SIF that is there")
+    create.add_argument("image", metavar="IMAGE", type=read_image_path, help="new file, or existing SIF")
     create.add_argument(
-        "-s", "--size", metavar="MIB", default="64", help="how large, in MiB; 10G works as well (default: 64)"
+        "-s", "--size", metavar="MIB", default="64", help="size in MiB, or with a unit such as 10G (default: 64)"
     )
-    create.add_argument("-S", "--sparse", action="store_true", help="take space on the disk only when it is used")
-    create.add_argument("-f", "--fakeroot", action="store_true", help="for use with --fakeroot: the layer is root's")
+    create.add_argument("-S", "--sparse", action="store_true", help="use disk space only as the overlay fills")
+    create.add_argument(
+        "-f", "--fakeroot", action="store_true", help="make root the owner of the layer, for use with --fakeroot"
+    )
     create.add_argument(
         "--create-dir",
         metavar="DIR",
         action="append",
         default=[],
-        help="a directory to make in the overlay, repeatable",
+        help="directory to create in the overlay; repeatable",
     )
 
 
@@ -53,5 +55,5 @@ def read_size(text: str) -> int:
     if number and number[-1].upper() in "MGT":
         number, unit = number[:-1], number[-1].upper()
     if not number.isascii() or not number.isdecimal() or len(number) > 9:
-        raise UsageError(f"--size {text}: this is no size", hint="a number of MiB, or 500M, 10G, 1T")
+        raise UsageError(f"--size {text}: not a valid size", hint="use a number of MiB, or 500M, 10G, 1T")
     return int(number) << 10 * "MGT".index(unit)

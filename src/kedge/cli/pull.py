@@ -54,7 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Pull, and report the result."""
-    from kedge.model.form import Form
+    from kedge.model.image_format import ImageFormat
     from kedge.model.reference import Reference
     from kedge.ops.images.output_name import ImageOutput, read_output
     from kedge.ops.images.pull import PullRequest, pull
@@ -66,12 +66,12 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         _refuse_swapped(*arguments.words)
     reference = Reference.parse(arguments.words[-1])
     output = arguments.words[0] if len(arguments.words) == 2 else arguments.name
-    form = Form(arguments.format) if arguments.format else None
+    form = ImageFormat(arguments.format) if arguments.format else None
     target = read_output(output, form) if output else ImageOutput(Path(), form)
     request = PullRequest(
         reference,
         target.path if output else None,
-        target.form or Form.SIF,
+        target.form or ImageFormat.SIF,
         arguments.force,
         arguments.offline,
         target.tag,

@@ -20,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The two commands, with what a site may want to set in a script of its own."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     get = commands.add_parser("get", help="Pull an image and print the path of its SquashFS file, for Enroot")
-    get.add_argument("uri", metavar="URI", help="as Enroot names images: docker://[USER@][REGISTRY#]IMAGE[:TAG]")
+    get.add_argument("uri", metavar="URI", help="image as Enroot names it: docker://[USER@][REGISTRY#]IMAGE[:TAG]")
     add_settings(
         get, "architecture", "compression", "threads", "disable_cache", "cache_directory", "temporary_directory",
         "no_https", "ca_bundle", "download_connections", "retries",

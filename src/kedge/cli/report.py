@@ -182,7 +182,7 @@ def _format_bug(problem: BaseException, argv: Sequence[str]) -> str:
 
 def _write_log(text: str, environ: Mapping[str, str]) -> Path | None:
     from kedge.posix.files import write_atomically
-    from kedge.posix.private import make_private
+    from kedge.posix.private_files import make_private
     from kedge.settings import xdg_directory
 
     folder = xdg_directory(environ, "XDG_STATE_HOME", ".local/state")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.ops.images.inspect import Inspection
 
-_NOTHING_SAID = "No help sections were defined for this image"
+_NO_HELP = "No help sections were defined for this image"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -26,20 +26,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "image", metavar="IMAGE", help="a SIF file, SquashFS file, sandbox directory or image reference"
     )
-    parser.add_argument("--app", metavar="NAME", default="", help="the help of this SCIF app")
+    parser.add_argument("--app", metavar="NAME", default="", help="show the help of this SCIF app")
     add_login(parser)
     add_settings(parser, "architecture", "no_https", "ca_bundle", "library_url", "cache_directory")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    """Print the text; an image without one is no failure."""
+    """Print the help text; an image without one is no error."""
     report = _inspect(arguments, console).report
     app = report.apps.get(arguments.app) if arguments.app else None
     text = (app.helpfile if app else "") if arguments.app else report.helpfile
     if console.json:
         console.print_json({"image": arguments.image, "app": arguments.app or None, "help": text or None})
         return 0
-    shown = (text or _NOTHING_SAID) + "\n"
+    shown = (text or _NO_HELP) + "\n"
     console.write_bytes((escape_controls(shown) if console.is_terminal else shown).encode("utf-8", "replace"))
     return 0
 

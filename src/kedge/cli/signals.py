@@ -84,6 +84,6 @@ class _InterruptRaiser:
 
 def _raise_terminated(number: int, frame: FrameType | None) -> None:
     del frame
-    for each in _SIGNALS:
-        signal.signal(each, signal.SIG_IGN)  # a shell that goes away sends SIGHUP twice; the clean-up must end
+    for ending in _SIGNALS:
+        signal.signal(ending, signal.SIG_IGN)  # a shell that goes away sends SIGHUP twice; the clean-up must end
     raise Terminated(number)

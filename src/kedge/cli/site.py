@@ -14,6 +14,7 @@ from kedge.model.counting import count_things
 from kedge.model.duration import shorten_duration
 from kedge.model.job import Job
 from kedge.model.memory import shorten_memory
+from kedge.schedulers.choose import find_facts
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
@@ -100,7 +101,7 @@ def _show(arguments: argparse.Namespace, console: Console) -> int:
         console.print_json(as_dict(site))
     elif arguments.queues:
         headings = (
-            site.queue_word,
+            find_facts(site.scheduler).queue_word,
             "nodes",
             "cpus",
             "memory",
@@ -177,7 +178,8 @@ def _compare(site: Site, console: Console) -> int:
     for difference in differences:
         console.print(str(difference))
     if not site.queues:
-        console.print(f"The profile of {site.name} lists no {site.queue_word}s. Write one that does: kedge site init")
+        word = find_facts(site.scheduler).queue_word
+        console.print(f"The profile of {site.name} lists no {word}s. Write one that does: kedge site init")
     elif not differences:
         console.print(f"The profile of {site.name} matches the scheduler")
     return 1 if differences else 0
@@ -193,7 +195,9 @@ def _init(arguments: argparse.Namespace, console: Console) -> int:
     else:
         path = save_profile(site, console.environ, output=arguments.output or "", force=arguments.force)
         where = str(path)
-        console.progress.note(f"Wrote {path}: {site.title}, {count_things(len(site.queues), site.queue_word)}")
+        console.progress.note(
+            f"Wrote {path}: {site.title}, {count_things(len(site.queues), find_facts(site.scheduler).queue_word)}"
+        )
     if console.json:
         console.print_json({"site": as_dict(site), "file": where or None})
     return 0

@@ -70,12 +70,12 @@ def read_topic(topic: str) -> str:
 
 def list_sections(text: str) -> dict[str, str]:
     """The sections of a guide by the anchors of their headings, each with what stands below it."""
-    starts = [(at, found) for at, found in _list_headings(text)]
+    headings = _list_headings(text)
     lines = text.splitlines()
     sections: dict[str, str] = {}
-    for index, (start, found) in enumerate(starts):
-        later = (at for at, other in starts[index + 1 :] if len(other[1]) <= len(found[1]))
-        anchor = re.sub(r"[^\w\- ]", "", found[2].lower()).strip().replace(" ", "-")
+    for index, (start, heading) in enumerate(headings):
+        later = (line for line, other in headings[index + 1 :] if len(other[1]) <= len(heading[1]))
+        anchor = re.sub(r"[^\w\- ]", "", heading[2].lower()).strip().replace(" ", "-")
         sections.setdefault(anchor, "\n".join(lines[start : next(later, len(lines))]) + "\n")
     return sections
 
@@ -85,7 +85,7 @@ def _list_headings(text: str) -> list[tuple[int, re.Match[str]]]:
     headings, is_code = [], False
     for number, line in enumerate(text.splitlines()):
         is_code ^= line.startswith("```")
-        found = None if is_code else _HEADING.fullmatch(line)
-        if found:
-            headings.append((number, found))
+        heading = None if is_code else _HEADING.fullmatch(line)
+        if heading:
+            headings.append((number, heading))
     return headings

@@ -16,7 +16,7 @@ from kedge.doctor.surroundings import Check, Surroundings
 from kedge.errors import KedgeError, UsageError
 from kedge.frozen import as_dict, replace
 from kedge.model.nearest import propose
-from kedge.posix.bounded import ANSWERED, LATE, REFUSED, BoundedTask, TaskOutcome, run_bounded
+from kedge.posix.bounded_children import ANSWERED, LATE, REFUSED, BoundedTask, TaskOutcome, run_bounded
 from kedge.posix.process import describe_status
 
 TOTAL_SECONDS = 1.8  # all of it: with the start of the program that is below two

@@ -13,7 +13,7 @@ import re
 import shlex
 from typing import Any
 
-from kedge.formats.singularityd.tree import TreeEditor
+from kedge.formats.singularityd.decorate_tree import TreeEditor
 from kedge.model.tree import ContentSink, Node, find
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=", re.ASCII)

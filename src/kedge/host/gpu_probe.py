@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from kedge.frozen import frozen
-from kedge.posix.bounded import ANSWERED, LATE, BoundedTask, TaskOutcome, run_bounded
+from kedge.posix.bounded_children import ANSWERED, LATE, BoundedTask, TaskOutcome, run_bounded
 from kedge.posix.nvml import NOT_LOADED, NvmlError, ask_nvml
 from kedge.posix.process import describe_status
 

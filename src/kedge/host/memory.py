@@ -21,7 +21,7 @@ from kedge.errors import LimitReached, ProgramFailed
 from kedge.host.cgroups import read_hierarchies
 from kedge.host.limits import Limits, read_limits
 from kedge.model.size import format_size
-from kedge.posix.owners import own_name, owner_is_gone
+from kedge.posix.owned_names import own_name, owner_is_gone
 from kedge.posix.programs import find_program
 
 _KILLED = 128 + 9

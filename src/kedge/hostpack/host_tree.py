@@ -147,11 +147,11 @@ class HostTree:
                 node.target = os.fsencode(os.readlink(path))  # noqa: PTH115 - Path would tidy the target up
             return node
         if not stat.S_ISREG(status.st_mode):
-            raise FileProblem(f"{path} is neither a file nor a directory nor a link: it cannot be packed")
+            raise FileProblem(f"{path} is neither a file nor a directory nor a link: kedge cannot pack it")
         if self.is_private(path):
             raise FileProblem(
-                f"{path} is in your home directory, and was not named",
-                hint=f"a program of your home is packed with its directory when named in full: host:{path}",
+                f"{path} is in your home directory; kedge packs files from there only if you name them",
+                hint=f"name it by its full path: host:{path}",
             )
         executable = 0o111 if status.st_mode & 0o111 else 0
         node = Node(NodeKind.FILE, (status.st_mode & 0o755) | 0o444 | executable, mtime=mtime)
@@ -210,7 +210,9 @@ def _read_exactly(descriptor: int, size: int, path: str) -> Iterator[bytes]:
         with explained(path):
             piece = os.read(descriptor, min(1 << 20, size - done))
         if not piece:
-            raise FileProblem(f"{path} became shorter while it was read", hint="try again when nobody writes to it")
+            raise FileProblem(
+                f"{path} was truncated while kedge read it", hint="try again when no program writes to it"
+            )
         done += len(piece)
         yield piece
 

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 from kedge.errors import FileProblem, KedgeError, UnsupportedFormat
 from kedge.formats.elf import ElfObject
-from kedge.hostpack import base, rules
+from kedge.hostpack import base_files, rules
 from kedge.hostpack.host_tree import HostTree
 from kedge.hostpack.linker import Linker, Needer, name_musl_paths, write_cache
 from kedge.hostpack.python_environment import ask_python
-from kedge.hostpack.script import read_interpreter
+from kedge.hostpack.shebang import read_interpreter
 from kedge.model.manifest import ImageConfig, parse_config
 from kedge.model.nearest import propose
 from kedge.model.platform import Platform
@@ -60,7 +60,7 @@ def pack_host(programs: Sequence[str], sink: ContentSink) -> PackedHost:
         packer.add_program(program.path, program.packages)
     if shell is not None:
         packer.add_program(shell, ())
-    base.add_base(packer.tree)
+    base_files.add_base(packer.tree)
     packer.finish()
     return PackedHost(packer.tree.finish(), _make_config(wanted), packer.tree.files, packer.missing())
 
@@ -106,12 +106,12 @@ def _not_found(name: str) -> FileProblem:
         except OSError:
             continue
     hint = propose(name, sorted(there)) or "name it by its full path if it is not on PATH"
-    return FileProblem(f"host:{name}: there is no program '{name}' on this machine", hint=hint)
+    return FileProblem(f"host:{name}: program '{name}' not found on this host", hint=hint)
 
 
 def _make_config(wanted: Sequence[_Wanted]) -> ImageConfig:
     own = [folder for program in wanted for folder in _list_folders(program.path)]
-    folders = [*(folder for folder in own if folder not in base.PROGRAM_FOLDERS), *base.PROGRAM_FOLDERS]
+    folders = [*(folder for folder in own if folder not in base_files.PROGRAM_FOLDERS), *base_files.PROGRAM_FOLDERS]
     document = {
         "architecture": Platform.host().architecture,
         "os": "linux",
@@ -190,7 +190,7 @@ class _Packer:
 
     def _add_script(self, path: str, real: str, depth: int) -> None:
         if depth >= _MAXIMUM_SCRIPTS:
-            raise UnsupportedFormat(f"{path}: the interpreters of this script are scripts without end")
+            raise UnsupportedFormat(f"{path}: the interpreters of this script form a loop")
         for interpreter in read_interpreter(real):
             try:
                 self.add_program(interpreter, (), depth + 1)
@@ -201,8 +201,8 @@ class _Packer:
     def _check_architecture(self, elf: ElfObject, path: str) -> None:
         if (elf.architecture, elf.bits) != (self._architecture, self._bits):
             raise UnsupportedFormat(
-                f"{path} is for {elf.architecture} ({elf.bits} bit), and this machine is {self._architecture}",
-                hint="an image is for one architecture: pack it on a machine of its own kind",
+                f"{path} is for {elf.architecture} ({elf.bits} bit), this host is {self._architecture}",
+                hint="an image has one architecture: pack it on a {elf.architecture} host",
             )
 
     def _add_closure(self, start: Needer, *, required: bool) -> None:
@@ -226,9 +226,9 @@ class _Packer:
         if path is None:
             if required:
                 raise FileProblem(
-                    f"{needer.path} needs the shared object {name}, which is not on this machine",
+                    f"{needer.path} needs the shared object {name}, which is not on this host",
                     context={"needed by": needer.path, "object": name},
-                    hint=f"does the program start here? 'ldd {needer.path}' shows what is missing",
+                    hint=f"'ldd {needer.path}' shows what is missing",
                 )
             self._left_out[name] = f"needed by {needer.path}"
             return None

@@ -107,7 +107,7 @@ def ask_python(interpreter: str, packages: tuple[str, ...]) -> _PythonEnvironmen
             hint="kedge packs Python 3.8 and newer; try it by hand: 'python3 -I -c \"import sysconfig\"'",
         ) from problem
     except ValueError:
-        raise ProgramFailed(f"{interpreter} gave no readable answer about its packages") from None
+        raise ProgramFailed(f"{interpreter} did not list its packages") from None
     _check_packages(interpreter, found)
     library = [*found["library"], *found["dynload"], *found["zip"]]
     return _PythonEnvironment(
@@ -128,5 +128,5 @@ def _check_packages(interpreter: str, found: dict[str, Any]) -> None:
     for name in found["editable"]:
         raise UnsupportedFormat(
             f"the package '{name}' is installed as a link to its source directory (editable)",
-            hint="install it properly first: pip install . (without -e)",
+            hint="install it first without -e: pip install .",
         )

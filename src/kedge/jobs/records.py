@@ -36,7 +36,14 @@ from kedge.model.job_state import JobStatus, decode_status
 from kedge.model.output_pattern import shorten_id
 from kedge.model.site import Site, expand_path
 from kedge.posix.files import explain, explained, write_atomically
-from kedge.posix.private import ANY_MODE, OTHERS_WRITE, make_private, read_own_file, refuse_changed, refuse_intruders
+from kedge.posix.private_files import (
+    ANY_MODE,
+    OTHERS_WRITE,
+    make_private,
+    read_own_file,
+    refuse_changed,
+    refuse_intruders,
+)
 from kedge.settings import Settings, xdg_directory
 
 _LIMIT = 1 << 20  # bytes of a file of a record; larger ones are somebody else's

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from kedge.errors import CorruptImage, HostileImage
 from kedge.layers.limits import Ledger
-from kedge.layers.names import show_name
+from kedge.layers.member_names import show_name
 from kedge.layers.whiteouts import HardLink, LayerRecord
 from kedge.model.tree import Node, NodeKind
 
@@ -131,7 +131,7 @@ class Assembler:
             raise HostileImage(
                 f"{self._where}: its directories are more than {self._ledger.options.maximum_depth} levels deep",
                 context={"layer": self._where},
-                hint="no honest image has such directories; do not use it",
+                hint="legitimate images have no such directories: do not use this image",
             )
         for folder, name, node in walk.steps():
             if folder.children.get(name) is not node:
@@ -144,9 +144,9 @@ class Assembler:
         self._followed += link.target.count(b"/") + 1
         if self._followed > _MAXIMUM_FOLLOWED:
             raise HostileImage(
-                f"{self._where}: its names lead through so many symbolic links that putting it together would not end",
+                f"{self._where}: its names lead through too many symbolic links",
                 context={"layer": self._where, "link": show_name(link.target)},
-                hint="no honest image does this; do not use it",
+                hint="legitimate images do not do this: do not use this image",
             )
         return walk.follow(link)
 
@@ -159,17 +159,17 @@ class Assembler:
         raise CorruptImage(
             f"{self._where}: '{path}' is a hard link to '{show_name(link.target)}', {why}",
             context={"layer": self._where, "path": path, "target": show_name(link.target)},
-            hint="the image is incomplete; pull it again, or tell its owner",
+            hint="the image is incomplete: pull it again, or tell its owner",
         )
 
     def _refuse_way(self, parent: bytes, name: bytes, link: Node | None) -> HostileImage:
         path = show_name(parent + b"/" + name)
         target = show_name(link.target) if link is not None else ""
         return HostileImage(
-            f"{self._where}: '{path}' would be written through a symbolic link to '{target}', which leads out of the "
-            f"image, to a file or in circles",
+            f"{self._where}: '{path}' would be written through a symbolic link to '{target}', which leaves the "
+            f"image, leads to a file or forms a loop",
             context={"layer": self._where, "path": path, "link": target},
-            hint="no honest image does this; do not use it",
+            hint="legitimate images do not do this: do not use this image",
         )
 
 

@@ -13,8 +13,8 @@ from contextlib import closing
 
 from kedge.errors import CorruptImage
 from kedge.layers.assemble import Assembler
+from kedge.layers.layer_source import LayerSource, PieceFeed, inflate_layer
 from kedge.layers.limits import FlattenOptions, Ledger
-from kedge.layers.source import LayerSource, PieceFeed, inflate_layer
 from kedge.layers.tar_reader import Member, TarReader
 from kedge.layers.whiteouts import RESERVED_PREFIX, WHITEOUT_PREFIX, Above, Cover, HardLink, LayerRecord
 from kedge.model.progress import Task
@@ -159,6 +159,4 @@ def _read_again(layer: LayerSource, sink: ContentSink, wanted: dict[int, Node], 
                 del wanted[ordinal]
             if not wanted:
                 return
-    raise CorruptImage(
-        f"layer {layer.name} was different when it was read a second time", context={"layer": layer.name}
-    )
+    raise CorruptImage(f"layer {layer.name} changed between two reads", context={"layer": layer.name})

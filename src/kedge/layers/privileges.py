@@ -9,7 +9,7 @@ from typing import Protocol
 
 from kedge.model.progress import Progress
 from kedge.model.tree import Node, NodeKind
-from kedge.posix.beneath import name_in
+from kedge.posix.confined_paths import name_in
 
 _REFUSALS = frozenset((errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOTSUP, errno.ENOSPC, errno.E2BIG, errno.ERANGE))
 _DEVICE_TYPES = {NodeKind.BLOCK_DEVICE: 0o060000, NodeKind.CHARACTER_DEVICE: 0o020000}

@@ -16,11 +16,11 @@ from pathlib import Path
 from types import TracebackType
 
 from kedge.errors import HostileImage
-from kedge.layers.names import show_name
+from kedge.layers.member_names import show_name
 from kedge.layers.privileges import Privileges, choose_privileges
 from kedge.model.progress import Progress, Silent
 from kedge.model.tree import Buffer, Node, NodeKind, walk
-from kedge.posix.beneath import Descent, open_folder, remove_tree
+from kedge.posix.confined_paths import Descent, open_folder, remove_tree
 from kedge.posix.files import explained, refuse_existing, remove_abandoned, temporary_beside
 
 _PER_FOLDER = 4096  # spool files per directory: huge directories are slow on cluster file systems
@@ -217,7 +217,7 @@ def refuse_way_out(name: bytes) -> None:
     """Raise for a name that is no component: trees may come from images read elsewhere, whatever they claim."""
     if name in (b"", b".", b"..") or b"/" in name or b"\0" in name:
         raise HostileImage(
-            f"the image has a file named '{show_name(name)}', which no file system allows",
+            f"the image has a file named '{show_name(name)}', which is not a valid file name",
             context={"name": show_name(name)},
         )
 

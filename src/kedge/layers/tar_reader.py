@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from kedge.errors import CorruptImage, HostileImage, UnsupportedFormat
 from kedge.layers.limits import Ledger
-from kedge.layers.names import MAXIMUM_COMPONENT, MAXIMUM_PATH, show_name, split_name
+from kedge.layers.member_names import MAXIMUM_COMPONENT, MAXIMUM_PATH, show_name, split_name
 from kedge.layers.tar_layout import (
     BLOCK,
     EXTENSION_TYPES,
@@ -430,9 +430,9 @@ class TarReader:
 
     def _refuse_type(self, flag: int) -> NoReturn:
         letter = chr(flag) if 0x20 < flag < 0x7F else f"\\x{flag:02x}"
-        what = REFUSED_TYPES.get(flag, "a type this reader does not know")
+        what = REFUSED_TYPES.get(flag, "an unknown type")
         raise UnsupportedFormat(
             f"{self._where}: '{show_name(self._current)}' has tar type '{letter}', {what}",
             context=self._context(),
-            hint="images have no such entries; make the layer again with a current tool",
+            hint="images have no such entries: build the layer again with a current tool",
         )

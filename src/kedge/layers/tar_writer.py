@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from kedge.errors import CorruptImage, UnsupportedFormat
 from kedge.formats.compression import GzipLayerCompressor, StreamCompressor
-from kedge.layers.names import show_name
+from kedge.layers.member_names import show_name
 from kedge.layers.tar_layout import BLOCK, HEADER, ZERO_BLOCK
 from kedge.layers.whiteouts import WHITEOUT_PREFIX
 from kedge.model.digest import Digest
@@ -69,8 +69,7 @@ def write_layer(
 
 def _refuse_whiteout(path: bytes) -> UnsupportedFormat:
     return UnsupportedFormat(
-        f"'{show_name(path)}' cannot be stored in a layer: whoever reads it takes a name that begins with '.wh.' for "
-        "the mark of a deleted file",
+        f"'{show_name(path)}' cannot be stored in a layer: names that begin with '.wh.' mark deleted files in layers",
         context={"path": show_name(path)},
         hint="rename or remove the file first, or keep the image as SIF or SquashFS",
     )

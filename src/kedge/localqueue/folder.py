@@ -18,10 +18,10 @@ from kedge.errors import FileProblem, JobNotFound
 from kedge.frozen import frozen
 from kedge.localqueue.request import LocalRequest
 from kedge.localqueue.task_file import CANCEL, DONE, FAILED, RUNNING, name_task
+from kedge.posix.file_locks import locked
 from kedge.posix.files import explained, write_atomically
-from kedge.posix.flocks import locked
-from kedge.posix.owners import own_name, owner_is_gone
-from kedge.posix.private import make_private, read_own_file, refuse_changed, refuse_intruders
+from kedge.posix.owned_names import own_name, owner_is_gone
+from kedge.posix.private_files import make_private, read_own_file, refuse_changed, refuse_intruders
 from kedge.settings import xdg_directory
 
 _KINDS = (RUNNING, DONE, FAILED, CANCEL)

@@ -30,11 +30,11 @@ from kedge.localqueue.watch import (
 )
 from kedge.model.job_state import State
 from kedge.model.output_pattern import fill_pattern
-from kedge.posix.background import HeldProgram, Program
 from kedge.posix.constants import PR_SET_CHILD_SUBREAPER
+from kedge.posix.detached_programs import HeldProgram, Program
 from kedge.posix.files import explained
-from kedge.posix.owners import machine_name
-from kedge.posix.private import open_own_file, read_own_file
+from kedge.posix.owned_names import machine_name
+from kedge.posix.private_files import open_own_file, read_own_file
 from kedge.posix.spawn import start_of
 
 _OWN = (b"KEDGE_LOCAL_JOB_ID", b"KEDGE_LOCAL_ARRAY_INDEX", b"KEDGE_LOCAL_HOST")

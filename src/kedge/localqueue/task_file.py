@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kedge.frozen import frozen, list_names
 from kedge.model.job_state import State
-from kedge.posix.private import open_own_file, read_own_file
+from kedge.posix.private_files import open_own_file, read_own_file
 
 _LIMIT = 1 << 20  # bytes; the events of a task have a few hundred
 RUNNING, DONE, FAILED, CANCEL = "running", "done", "failed", "cancel"

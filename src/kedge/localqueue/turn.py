@@ -30,10 +30,10 @@ from kedge.localqueue.task_file import (
     rename_ended,
 )
 from kedge.model.job_state import State
-from kedge.posix.background import start_detached
-from kedge.posix.flocks import is_locked, lock_file, take_lock
+from kedge.posix.detached_programs import start_detached
+from kedge.posix.file_locks import is_locked, lock_file, take_lock
 from kedge.posix.ourselves import own_command
-from kedge.posix.owners import is_running
+from kedge.posix.owned_names import is_running
 
 Task = tuple[int, int | None]
 WAITER = "waiter"  # locked by the terminal of an interactive job

@@ -13,7 +13,7 @@ from kedge.frozen import frozen
 from kedge.model.duration import shorten_duration
 from kedge.model.job_state import State
 from kedge.model.memory import shorten_memory
-from kedge.posix.owners import is_running
+from kedge.posix.owned_names import is_running
 from kedge.posix.process_tree import Process, count_memory, find_family, signal_all
 
 GRACE = 5.0  # seconds between SIGTERM and SIGKILL

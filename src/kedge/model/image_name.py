@@ -40,7 +40,7 @@ def refuse(text: str, why: str, hint: str | None = None) -> InvalidReference:
     """The error for the reference `text`, shown without a password, and shortened when it is very long."""
     text = hide_password(text)
     shown = text if len(text) <= 200 else text[:200] + "…"
-    return InvalidReference(f"'{shown}' is no image reference: {why}", context={"reference": shown}, hint=hint)
+    return InvalidReference(f"'{shown}' is not a valid image reference: {why}", context={"reference": shown}, hint=hint)
 
 
 def hide_password(text: str) -> str:
@@ -57,7 +57,7 @@ def parse_image_name(name: str, text: str, *, registry_first: bool = False) -> _
     registry, hash_sign, image = rest.partition("#")
     if hash_sign:
         if not registry:
-            raise refuse(text, "there is nothing before the '#'", "Enroot's form is docker://[USER@]REGISTRY#IMAGE:TAG")
+            raise refuse(text, "no registry before the '#'", "Enroot's format is docker://[USER@]REGISTRY#IMAGE:TAG")
         _check_registry(registry, text)
     else:
         registry, image = _split_registry(rest, text, registry_first=registry_first)
@@ -100,7 +100,7 @@ def _check_tag(tag: str, text: str) -> None:
     if not _TAG.match(tag):
         wrong = next((c for c in tag if not re.match(r"[A-Za-z0-9_.-]", c)), tag[0])
         why = f"'{wrong}' is not allowed in a tag" if wrong not in ".-" else f"a tag may not begin with '{wrong}'"
-        raise refuse(text, why, "tags are letters, digits, '_', '.' and '-'")
+        raise refuse(text, why, "use letters, digits, '_', '.' and '-'")
 
 
 def _lower_parts(text: str, repository: str) -> str:
@@ -150,9 +150,9 @@ def check_path_shape(path: str, text: str) -> None:
     if path.endswith("/"):
         raise refuse(text, "it ends with '/'", "name the image after the slash, or leave the slash out")
     if "//" in path:
-        raise refuse(text, "there are two slashes in a row in its path")
+        raise refuse(text, "its path has two slashes in a row")
     if path.startswith("/"):
-        raise refuse(text, "its path begins with '/'", "there are exactly two slashes after the scheme's colon")
+        raise refuse(text, "its path begins with '/'", "write exactly two slashes after the scheme's colon")
 
 
 def looks_like_registry(part: str) -> bool:
@@ -171,7 +171,7 @@ def _split_user(name: str, text: str) -> tuple[str | None, str]:
             hint="store it with 'kedge registry login', or set KEDGE_DOCKER_USERNAME and KEDGE_DOCKER_PASSWORD",
         )
     if not head:
-        raise refuse(text, "there is no user name before the '@'")
+        raise refuse(text, "no user name before the '@'")
     return head, tail
 
 

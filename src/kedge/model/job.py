@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A job as its user describes it: what to run, in which image, on how much of a cluster. No scheduler's words here."""
+"""A job as its user describes it, in no scheduler's words: command, image, resources."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kedge.frozen import frozen
 LAUNCHERS = ("srun", "ibrun", "mpirun", "mpiexec", "none")
 RUNTIMES = ("kedge", "apptainer", "singularity", "pyxis")
 MOST_INDICES = 1_000_000
-_ARRAY_FORMS = "write it like 0-9, 1-100%10 (ten at once), 0-20:5 or 1,3,7-9"
+_ARRAY_FORMATS = "write it like 0-9, 1-100%10 (ten at once), 0-20:5 or 1,3,7-9"
 _RANGE = r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?"
 
 
 class Parallel(StrEnum):
-    """How the command is started on what the job was given."""
+    """How the command is started on the allocated nodes."""
 
     SINGLE = "single"  # once, on the first node
     TASKS = "tasks"  # once per task, by the site's launcher, without MPI
@@ -27,21 +27,21 @@ class Parallel(StrEnum):
 
 
 class DependencyKind(StrEnum):
-    """When a job may begin, seen from one it waits for; the words are Slurm's, which PBS shares."""
+    """When a job may start, seen from one it depends on; the words are those of Slurm and PBS."""
 
     AFTER_OK = "afterok"
     AFTER_ANY = "afterany"
     AFTER_NOT_OK = "afternotok"
-    AFTER = "after"  # has begun
+    AFTER = "after"  # has started
 
 
 @frozen
 class Dependency:
-    """One job to wait for."""
+    """One job that another depends on."""
 
     kind: DependencyKind
-    job: str  # as the user says it: an id of the scheduler, or a job of kedge's; in what a backend sees, always an id
-    record: str = ""  # the directory of its record, where kedge knows it: schedulers without `afterok` look there
+    job: str  # as the user names it: an id, or a job of kedge; backends always get the id
+    record: str = ""  # the directory of its record, for schedulers without `afterok`; empty: unknown
 
     def __str__(self) -> str:
         return self.job if self.kind is DependencyKind.AFTER_OK else f"{self.kind}:{self.job}"
@@ -73,18 +73,18 @@ class JobArray:
 
     @classmethod
     def parse(cls, text: str) -> JobArray:
-        """`0-9%2`, `1,3,5-9:2`; raises InvalidJob for what is no array, runs twice over an index, or is too large."""
+        """`0-9%2`, `1,3,5-9:2`; raises InvalidJob if it is no array, repeats an index, or is too large."""
         listed, percent, limit = "".join(text.split()).partition("%")
         if percent and not re.fullmatch(r"0*[1-9][0-9]{0,8}", limit):
-            raise InvalidJob(f"'%{limit}' does not say how many may run at once", hint=_ARRAY_FORMS)
+            raise InvalidJob(f"'%{limit}' is not a number of tasks to run at once", hint=_ARRAY_FORMATS)
         array = cls(tuple(map(_parse_range, listed.split(","))), int(limit) if percent else None)
         if len(array) > MOST_INDICES:
             raise InvalidJob(
-                f"'{text[:60]}' has {len(array)} indices, and {MOST_INDICES} are the most there can be",
-                hint="let each task do a part of the work in a loop",
+                f"'{text[:60]}' has {len(array)} indices; the maximum is {MOST_INDICES}",
+                hint="let each task process several items in a loop",
             )
         if len(array.ranges) > 1 and len(set(array.indices)) < len(array):
-            raise InvalidJob(f"'{text[:60]}' has an index twice", hint=_ARRAY_FORMS)
+            raise InvalidJob(f"'{text[:60]}' repeats an index", hint=_ARRAY_FORMATS)
         return array
 
     def __str__(self) -> str:
@@ -96,30 +96,30 @@ class JobArray:
     @property
     def indices(self) -> list[int]:
         """Every index, in the order it was written."""
-        return [index for each in self.ranges for index in range(each.first, each.last + 1, each.step)]
+        return [index for span in self.ranges for index in range(span.first, span.last + 1, span.step)]
 
 
 @frozen
 class Job:
-    """One description; None and empty values mean that the user said nothing, and nothing is then asked for."""
+    """One job; None and empty values mean that the user did not say, and kedge then requests nothing."""
 
     name: str = "kedge"
-    # what runs
+    # command and container
     image: str = ""  # a reference or file; empty: the command runs on the node itself
-    command: tuple[str, ...] = ()  # empty: what the image is made for
-    runscript: bool = False  # the image's own script or entry point gets the command, as with `kedge run`
+    command: tuple[str, ...] = ()  # empty: the image's default command
+    runscript: bool = False  # pass the command to the image's runscript or entry point, as `kedge run` does
     container_options: tuple[str, ...] = ()  # options of `kedge exec`, word by word
     binds: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
-    nv: bool | None = None  # None: when GPUs are asked for
-    force: bool = False  # also where the image is known not to run on the queue's GPUs
+    nv: bool | None = None  # None: if GPUs are requested
+    force: bool = False  # also if the image is known not to run on the GPUs of the queue
     runtime: str = ""  # kedge, apptainer, singularity or pyxis; empty: the site's
     modules: tuple[str, ...] = ()
-    setup: tuple[str, ...] = ()  # lines of shell that run on the node before the command
-    directory: str = ""  # where it runs; empty: where it was submitted
+    setup: tuple[str, ...] = ()  # shell lines that run on the node before the command
+    directory: str = ""  # working directory; empty: where it was submitted
     parallel: Parallel = Parallel.SINGLE
     launcher: str = ""  # empty: the site's
-    # on how much
+    # resources
     nodes: int | None = None
     tasks: int | None = None
     tasks_per_node: int | None = None
@@ -131,7 +131,7 @@ class Job:
     memory_per_gpu: int | None = None
     time: int | None = None  # seconds
     exclusive: bool = False
-    # whose, where and when
+    # account, queue and schedule
     account: str = ""
     queue: str = ""
     qos: str = ""
@@ -143,18 +143,18 @@ class Job:
     mail: str = ""  # address; empty: no mail
     mail_on: tuple[str, ...] = ()  # of: begin, end, fail
     # files
-    output: str = ""  # {name}, {id} and {index} stand for what they say; empty: {name}-{id}.out, in `directory`
-    error: str = ""  # empty: with the output
+    output: str = ""  # with {name}, {id}, {index}; empty: {name}-{id}.out in `directory`
+    error: str = ""  # empty: same file as the output
     # staging
     pull: str = ""  # now, in-job; empty: as the site says
-    broadcast: bool = False  # copy the image to a disk of every node first
-    # what the description above cannot say
-    directives: tuple[str, ...] = ()  # in the scheduler's own words; the same option replaces ours
-    drop_directives: tuple[str, ...] = ()  # options of ours that are left out
+    broadcast: bool = False  # copy the image to a local disk of every node first
+    # directives
+    directives: tuple[str, ...] = ()  # in the scheduler's own words; they replace kedge's of the same name
+    drop_directives: tuple[str, ...] = ()  # names of kedge's directives to leave out
 
     @property
     def wants_gpus(self) -> bool:
-        """Whether any GPU is asked for."""
+        """Whether the job requests GPUs."""
         return bool(self.gpus_per_node)
 
     @property
@@ -164,7 +164,7 @@ class Job:
 
     @property
     def node_count(self) -> int:
-        """The nodes it gets when nothing else decides."""
+        """The number of nodes, from whatever was given."""
         if not self.nodes and self.tasks and self.tasks_per_node:
             return -(-self.tasks // self.tasks_per_node)
         return self.nodes or 1
@@ -187,31 +187,31 @@ class Job:
 
 
 def _parse_range(text: str) -> IndexRange:
-    found = re.fullmatch(_RANGE, text)
-    if found is None:
-        raise InvalidJob(f"'{text[:60]}' is no index and no range of indices", hint=_ARRAY_FORMS)
-    first, last, step = int(found[1]), int(found[2] or found[1]), int(found[3] or 1)
+    match = re.fullmatch(_RANGE, text)
+    if match is None:
+        raise InvalidJob(f"'{text[:60]}' is neither an index nor a range", hint=_ARRAY_FORMATS)
+    first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
     if last < first:
         raise InvalidJob(f"'{text}' counts down", hint=f"write {last}-{first}")
     if step < 1:
-        raise InvalidJob(f"'{text}' has a step of 0", hint=_ARRAY_FORMS)
+        raise InvalidJob(f"'{text}' has a step of 0", hint=_ARRAY_FORMATS)
     return IndexRange(first, last, step)
 
 
 def parse_dependencies(text: str) -> tuple[Dependency, ...]:
     """`JOB`, which means `afterok:JOB`, or Slurm's `KIND:JOB[:JOB...][,KIND:JOB...]`.
 
-    A JOB is an id of the scheduler or the name of a job; a name with a colon or comma in it cannot be written so.
+    A JOB is an id or a name; a name with a colon or comma cannot be used here.
     """
     if not text.startswith(tuple(f"{kind}:" for kind in DependencyKind)):
         return (Dependency(DependencyKind.AFTER_OK, _check_job_name(text, text)),)
-    found = []
+    dependencies: list[Dependency] = []
     for piece in text.split(","):
         kind, _, jobs = piece.strip().partition(":")
         if kind not in list(DependencyKind):
             raise _refuse_dependency(text)
-        found += [Dependency(DependencyKind(kind), _check_job_name(job, text)) for job in jobs.split(":")]
-    return tuple(found)
+        dependencies += [Dependency(DependencyKind(kind), _check_job_name(job, text)) for job in jobs.split(":")]
+    return tuple(dependencies)
 
 
 def _check_job_name(job: str, text: str) -> str:
@@ -223,6 +223,6 @@ def _check_job_name(job: str, text: str) -> str:
 def _refuse_dependency(text: str) -> InvalidJob:
     kinds = ", ".join(f"{kind}:JOB" for kind in DependencyKind)
     return InvalidJob(
-        f"'{text[:100]}' does not say which job to wait for",
-        hint=f"give a job's id or name, or one of {kinds}; several jobs are given one by one",
+        f"'{text[:100]}' is not a job to wait for",
+        hint=f"give a job's id or name, or one of {kinds}; repeat the option for several jobs",
     )

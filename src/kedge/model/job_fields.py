@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The one table of what can be said about a job: its key in kedge.toml, its flags, what it takes, and what it means.
+"""The table of all fields of a job: key in kedge.toml, flags, kind of value, help.
 
-The file, the command line, the checks and the documentation are all made from it.
+kedge.toml, the command line, the checks and the reference are made from it.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from kedge.frozen import frozen
 from kedge.model.job import LAUNCHERS, RUNTIMES, Parallel
 
 GROUPS = {
-    "runs": "what runs",
-    "size": "on how much",
-    "queue": "whose, where and when",
-    "files": "files and the image",
-    "script": "what the script says besides",
+    "runs": "command and container",
+    "size": "resources",
+    "queue": "account, queue and schedule",
+    "files": "output and image",
+    "script": "script",
 }
-_ADDING_KINDS = ("list", "lines", "pairs", "dependencies")  # a job's own values go behind those it inherits
+_ADDING_KINDS = ("list", "lines", "pairs", "dependencies")  # a job's own values are appended to inherited ones
 
 
 @frozen
@@ -27,50 +27,50 @@ class JobField:
     group: str
     kind: str  # of KINDS in model.job_values
     help: str
-    flags: tuple[str, ...] = ()  # the first long one is what errors name
+    flags: tuple[str, ...] = ()  # errors name the first long one
     metavar: str = ""
     choices: tuple[str, ...] = ()
-    constants: tuple[tuple[str, str], ...] = ()  # flags without a value, and the value they stand for
-    toml_key: str = ""  # where it is not the name
+    constants: tuple[tuple[str, str], ...] = ()  # flags without a value, and the value they set
+    toml_key: str = ""  # if it differs from the name
     takes_dashes: bool = False  # a value may begin with a dash
 
     @property
     def key(self) -> str:
-        """What kedge.toml calls it."""
+        """The key in kedge.toml."""
         return self.toml_key or self.name
 
     @property
     def flag(self) -> str:
-        """The flag that stands for it in sentences; empty where it has none."""
+        """The flag that messages name; empty if it has none."""
         return next((flag for flag in self.flags if flag.startswith("--")), "")
 
     @property
     def adds(self) -> bool:
-        """Whether values add to those that are there, instead of replacing them."""
+        """Whether values are appended to existing ones instead of replacing them."""
         return self.kind in _ADDING_KINDS
 
 
 FIELDS = (
-    JobField("name", "runs", "text", "the job's name, as queues show it", ("-J", "--name", "--job-name"), "NAME"),
-    JobField("image", "runs", "line", "the image: a file, or a reference as for 'kedge pull'", ("--image",), "IMAGE"),
+    JobField("name", "runs", "text", "job name", ("-J", "--name", "--job-name"), "NAME"),
+    JobField("image", "runs", "line", "image: a file, or a reference as for 'kedge pull'", ("--image",), "IMAGE"),
     JobField(
         "command",
         "runs",
         "words",
-        "what to run: a list of words, or one text that is split as a shell would, without running one",
+        "command: a list of words, or one text, which is split into words but not run by a shell",
     ),
     JobField(
         "runscript",
         "runs",
         "yes or no",
-        "hand the command to the image's own script or entry point, as 'kedge run' does",
+        "pass the command to the image's runscript or entry point, as 'kedge run' does",
         ("--runscript",),
     ),
     JobField(
         "parallel",
         "runs",
         "choice",
-        "how the command is started: single (once), tasks (once per task), mpi (as ranks), torchrun (per GPU)",
+        "how to start the command: single (once), tasks (once per task), mpi (as ranks), torchrun (per GPU)",
         ("--parallel",),
         "HOW",
         tuple(Parallel),
@@ -80,7 +80,7 @@ FIELDS = (
         "launcher",
         "runs",
         "choice",
-        "what starts tasks, if not what the site uses",
+        "program that starts tasks (default: the site's)",
         ("--launcher",),
         "PROGRAM",
         LAUNCHERS,
@@ -89,18 +89,18 @@ FIELDS = (
         "runtime",
         "runs",
         "choice",
-        "what starts the container, if not what the site uses",
+        "program that starts the container (default: the site's)",
         ("--runtime",),
         "NAME",
         RUNTIMES,
     ),
-    JobField("nv", "runs", "yes or no", "NVIDIA GPUs in the container (yes, when GPUs are asked for)", ("--nv",)),
-    JobField("force", "runs", "yes or no", "also where the image does not run on the queue's GPUs", ("--force",)),
+    JobField("nv", "runs", "yes or no", "NVIDIA GPUs in the container (default: if GPUs are requested)", ("--nv",)),
+    JobField("force", "runs", "yes or no", "submit even if the image does not run on the queue's GPUs", ("--force",)),
     JobField(
         "binds",
         "runs",
         "list",
-        "folders of the node to have in the container: SOURCE[:DESTINATION[:OPTIONS]]; may be repeated",
+        "directory of the node to bind into the container: SOURCE[:DESTINATION[:OPTIONS]]; repeatable",
         ("-B", "--bind"),
         "BIND",
     ),
@@ -108,7 +108,7 @@ FIELDS = (
         "environment",
         "runs",
         "pairs",
-        "variables for the command, taken exactly as they are; may be repeated",
+        "variable for the command; the value is passed unchanged; repeatable",
         ("--env",),
         "NAME=VALUE",
     ),
@@ -116,52 +116,64 @@ FIELDS = (
         "container_options",
         "runs",
         "list",
-        "one more word for the runtime's 'exec', such as --writable-tmpfs; may be repeated",
+        "option for the runtime's 'exec', such as --writable-tmpfs; repeatable",
         ("--option",),
         "WORD",
         takes_dashes=True,
     ),
-    JobField("directory", "runs", "line", "where it runs (here)", ("-D", "--directory", "--chdir"), "DIR"),
-    JobField("nodes", "size", "count", "how many nodes", ("-N", "--nodes"), "N"),
-    JobField("tasks", "size", "count", "how many tasks in all", ("-n", "--tasks", "--ntasks"), "N"),
     JobField(
-        "tasks_per_node", "size", "count", "how many tasks on each node", ("--tasks-per-node", "--ntasks-per-node"), "N"
+        "directory",
+        "runs",
+        "line",
+        "working directory (default: current directory)",
+        ("-D", "--directory", "--chdir"),
+        "DIR",
     ),
-    JobField("cpus_per_task", "size", "count", "CPUs for each task", ("-c", "--cpus-per-task"), "N"),
+    JobField("nodes", "size", "count", "number of nodes", ("-N", "--nodes"), "N"),
+    JobField("tasks", "size", "count", "total number of tasks", ("-n", "--tasks", "--ntasks"), "N"),
+    JobField(
+        "tasks_per_node", "size", "count", "number of tasks per node", ("--tasks-per-node", "--ntasks-per-node"), "N"
+    ),
+    JobField("cpus_per_task", "size", "count", "CPUs per task", ("-c", "--cpus-per-task"), "N"),
     JobField(
         "gpus_per_node",
         "size",
         "gpus",
-        "GPUs on each node, not of the whole job as with sbatch; a100:4 names the type too",
+        "GPUs per node (not per job as with sbatch); a100:4 also sets the type",
         ("-G", "--gpus", "--gpus-per-node"),
         "[TYPE:]N",
         toml_key="gpus",
     ),
-    JobField("gpu_type", "size", "line", "the scheduler's word for the kind of GPU", ("--gpu-type",), "TYPE"),
+    JobField("gpu_type", "size", "line", "GPU type, in the scheduler's words", ("--gpu-type",), "TYPE"),
     JobField(
         "memory",
         "size",
         "memory",
-        "memory on each node: 512M, 64G, 1.5T (powers of 1024)",
+        "memory per node: 512M, 64G, 1.5T (powers of 1024)",
         ("--mem", "--memory"),
         "SIZE",
     ),
-    JobField("memory_per_cpu", "size", "memory", "memory for each CPU instead", ("--mem-per-cpu",), "SIZE"),
-    JobField("memory_per_gpu", "size", "memory", "memory for each GPU instead", ("--mem-per-gpu",), "SIZE"),
+    JobField("memory_per_cpu", "size", "memory", "memory per CPU", ("--mem-per-cpu",), "SIZE"),
+    JobField("memory_per_gpu", "size", "memory", "memory per GPU", ("--mem-per-gpu",), "SIZE"),
+    JobField("time", "size", "duration", "time limit: 90m, 2h, 1d12h, H:MM:SS, D-HH:MM:SS", ("-t", "--time"), "TIME"),
+    JobField("exclusive", "size", "yes or no", "use whole nodes, not shared with other jobs", ("--exclusive",)),
+    JobField("account", "queue", "line", "account or project to charge", ("-A", "--account"), "NAME"),
     JobField(
-        "time", "size", "duration", "how long it may run: 90m, 2h, 1d12h, H:MM:SS, D-HH:MM:SS", ("-t", "--time"), "TIME"
+        "queue",
+        "queue",
+        "line",
+        "partition (Slurm) or queue (Grid Engine, PBS)",
+        ("-p", "--queue", "--partition"),
+        "NAME",
     ),
-    JobField("exclusive", "size", "yes or no", "whole nodes, shared with nobody", ("--exclusive",)),
-    JobField("account", "queue", "line", "the account or project that pays", ("-A", "--account"), "NAME"),
-    JobField("queue", "queue", "line", "the queue or partition", ("-p", "--queue", "--partition"), "NAME"),
-    JobField("qos", "queue", "line", "the quality of service", ("--qos",), "NAME"),
-    JobField("reservation", "queue", "line", "the reservation to run in", ("--reservation",), "NAME"),
-    JobField("constraint", "queue", "line", "features that nodes must have", ("-C", "--constraint"), "TEXT"),
+    JobField("qos", "queue", "line", "quality of service", ("--qos",), "NAME"),
+    JobField("reservation", "queue", "line", "reservation to use", ("--reservation",), "NAME"),
+    JobField("constraint", "queue", "line", "required features of the nodes", ("-C", "--constraint"), "TEXT"),
     JobField(
         "array",
         "queue",
         "array",
-        "run it once for each index: 0-9, 1-100%10 (ten at once), 0-20:5, 1,3,7-9",
+        "run once per index: 0-9, 1-100%10 (ten at once), 0-20:5, 1,3,7-9",
         ("-a", "--array"),
         "INDICES",
     ),
@@ -169,18 +181,18 @@ FIELDS = (
         "dependencies",
         "queue",
         "dependencies",
-        "begin when that job has ended well; also KIND:JOB with afterok, afterany, afternotok, after; may be repeated",
+        "start when JOB has completed; or KIND:JOB with afterok, afterany, afternotok, after; repeatable",
         ("--after", "--dependency"),
         "JOB",
         toml_key="after",
     ),
-    JobField("begin", "queue", "moment", "not before this time, as the scheduler writes it", ("--begin",), "TIME"),
-    JobField("mail", "queue", "line", "the address that gets mail", ("--mail", "--mail-user"), "ADDRESS"),
+    JobField("begin", "queue", "moment", "earliest start, in the scheduler's format", ("--begin",), "TIME"),
+    JobField("mail", "queue", "line", "address for mail", ("--mail", "--mail-user"), "ADDRESS"),
     JobField(
         "mail_on",
         "queue",
         "choices",
-        "when there is mail: begin, end, fail or all, with commas between",
+        "when to send mail: begin, end, fail or all, separated by commas",
         ("--mail-on", "--mail-type"),
         "WHEN",
         ("begin", "end", "fail"),
@@ -189,27 +201,27 @@ FIELDS = (
         "output",
         "files",
         "line",
-        "the file that takes what it prints; {name}, {id} and {index} are put in ({name}-{id}.out)",
+        "output file, with {name}, {id} and {index} (default: {name}-{id}.out)",
         ("-o", "--output"),
         "FILE",
     ),
-    JobField("error", "files", "line", "another file for its error messages", ("-e", "--error"), "FILE"),
+    JobField("error", "files", "line", "separate file for standard error", ("-e", "--error"), "FILE"),
     JobField(
         "pull",
         "files",
         "choice",
-        "when a missing image is pulled: now, or in-job (as the site says)",
+        "when to pull a missing image: now or in-job (default: the site's)",
         ("--pull",),
         "WHEN",
         ("now", "in-job"),
     ),
-    JobField("broadcast", "files", "yes or no", "copy the image to a disk of every node first", ("--broadcast",)),
-    JobField("modules", "script", "list", "a module to load; may be repeated", ("--module",), "NAME"),
+    JobField("broadcast", "files", "yes or no", "copy the image to a local disk of every node first", ("--broadcast",)),
+    JobField("modules", "script", "list", "module to load; repeatable", ("--module",), "NAME"),
     JobField(
         "setup",
         "script",
         "lines",
-        "a line of shell that runs on the node before the command; may be repeated",
+        "shell line to run on the node before the command; repeatable",
         ("--setup",),
         "LINE",
         takes_dashes=True,
@@ -218,7 +230,7 @@ FIELDS = (
         "directives",
         "script",
         "list",
-        "an option for the scheduler in its own words, in place of the same one of kedge's; may be repeated",
+        "option for the scheduler in its own words; replaces kedge's of the same name; repeatable",
         ("--directive",),
         "TEXT",
         takes_dashes=True,
@@ -227,18 +239,18 @@ FIELDS = (
         "drop_directives",
         "script",
         "list",
-        "an option of kedge's to leave out, such as --mem; may be repeated",
+        "directive of kedge's to leave out, such as --mem; repeatable",
         ("--drop-directive",),
         "OPTION",
         takes_dashes=True,
     ),
 )
 BY_NAME = {field.name: field for field in FIELDS}
-BY_KEY = {field.key: field for field in FIELDS}
+BY_KEY = {**{field.key: field for field in FIELDS}, "partition": BY_NAME["queue"]}  # users of Slurm say partition
 
 
 def find_meaning(word: str) -> JobField | None:
-    """The field that somebody means who writes a flag's word, or a key with dashes, where kedge.toml has another."""
+    """The field that a user means who writes the name of a flag, or dashes for underscores, in kedge.toml."""
     plain = word.strip("-").replace("_", "-").lower()
     for field in FIELDS:
         spellings = {flag.lstrip("-") for flag in field.flags} | {field.name.replace("_", "-")}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What became of a job, in one vocabulary for all schedulers; the scheduler's own words are kept beside it."""
+"""The states of jobs, in the same words for all schedulers; the scheduler's own word is kept beside it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class State(StrEnum):
     OUT_OF_MEMORY = "out of memory"
     NODE_FAILED = "node failed"
     PREEMPTED = "preempted"
-    LOST = "lost"  # the scheduler does not know it any more, and nobody said how it ended
-    UNKNOWN = "unknown"  # the scheduler said a word that is not in our tables
+    LOST = "lost"  # the scheduler no longer knows it, and its end is unknown
+    UNKNOWN = "unknown"  # the scheduler's word is not in kedge's tables
 
     @property
     def word(self) -> str:
@@ -59,18 +59,18 @@ _FINAL = frozenset(
 
 @frozen
 class JobStatus:
-    """What a scheduler says of one job or one task of an array; times are seconds since 1970."""
+    """The status of one job or one task of an array; times are seconds since 1970."""
 
     id: str  # the job's own id, without the index
     state: State
     raw: str  # the state in the scheduler's words
     index: int | None = None  # of an array's task
-    pending_indices: str = ""  # an array's tasks that still wait, as `4-9`; the scheduler shows them as one
-    reason: str = ""  # why it waits or how it failed, in the scheduler's words
+    pending_indices: str = ""  # pending tasks of an array, as `4-9`; the scheduler lists them as one
+    reason: str = ""  # why it is pending or failed, in the scheduler's words
     name: str = ""
     user: str = ""
     queue: str = ""
-    nodes: str = ""  # the names, compressed as the scheduler writes them
+    nodes: str = ""  # names of the nodes, as the scheduler writes them
     exit_code: int | None = None
     signal: int | None = None
     submitted: float | None = None
@@ -78,7 +78,7 @@ class JobStatus:
     ended: float | None = None
     time_limit: int | None = None  # seconds
     details: tuple[tuple[str, str], ...] = ()  # more fields a backend found, for `status`
-    attempts: int = 0  # how often its script began, as far as that wrote it down
+    attempts: int = 0  # how often its script started, if it wrote that down
 
     @property
     def shown_id(self) -> str:
@@ -102,7 +102,7 @@ class JobStatus:
 
 
 def decode_status(fields: Mapping[str, object]) -> JobStatus:
-    """The status that a JSON object holds by its names; those of a later kedge are passed over."""
+    """The status from a JSON object; ignores names of a later kedge."""
     known = {name: fields[name] for name in list_names(JobStatus) if name in fields}
     word = str(fields["state"])
     known["state"] = State(word) if word in list(State) else State.UNKNOWN

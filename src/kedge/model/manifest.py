@@ -104,7 +104,7 @@ class Index:
         there = sorted({each.architecture if each.os == "linux" else str(each) for each in known})
         raise NoMatchingPlatform(
             f"{what} has no {wanted} version; it is there for: {', '.join(there) or 'no platform at all'}",
-            hint="choose one of these with --arch, if you mean to run it elsewhere" if images else "try another tag",
+            hint="choose one of these with --arch to run it on another host" if images else "try another tag",
         )
 
 

@@ -43,7 +43,7 @@ class Platform:
         name = parts[0] if parts else ""
         architecture, variant = _ALIASES.get(name, (name, ""))
         if architecture not in _KNOWN or len(parts) > 2:
-            raise InvalidReference(f"'{text}' is not a known architecture", hint=f"one of: {', '.join(sorted(_KNOWN))}")
+            raise InvalidReference(f"unknown architecture '{text}'", hint=f"one of: {', '.join(sorted(_KNOWN))}")
         return cls(architecture, parts[1] if len(parts) == 2 else variant)
 
     @classmethod

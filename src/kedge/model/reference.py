@@ -60,7 +60,7 @@ class Reference:
 
     @classmethod
     def parse(cls, text: str, *, exists: Callable[[str], bool] = os.path.lexists) -> Reference:
-        """Read any form of reference; raises InvalidReference saying what is wrong and what was probably meant."""
+        """Read a reference; InvalidReference says what is wrong and what was probably meant."""
         _check_text(text)
         scheme, rest = _split_scheme(text)
         if scheme is None:
@@ -162,7 +162,7 @@ def _check_text(text: str) -> None:
         raise refuse(text, f"it has {len(text)} characters; {_MAXIMUM_LENGTH} are allowed")
     for character in text:
         if ord(character) < 32 or ord(character) == 127 or 0xD800 <= ord(character) < 0xE000:
-            raise refuse(ascii(text)[1:-1], "it holds a control character", "type the reference again by hand")
+            raise refuse(ascii(text)[1:-1], "it contains a control character", "type the reference by hand")
 
 
 def _split_scheme(text: str) -> tuple[str | None, str]:
@@ -194,7 +194,7 @@ def _unknown_scheme(scheme: str, rest: str, text: str) -> InvalidReference:
     near = find_near(scheme, known)
     slashes = "//" if near in SLASHED else ""
     hint = f"did you mean {near}:{slashes}{rest.lstrip('/')}?" if near else f"known schemes: {', '.join(known)}"
-    return refuse(text, f"'{scheme}://' is not a known scheme", hint)
+    return refuse(text, f"unknown scheme '{scheme}://'", hint)
 
 
 def _parse_bare(text: str, exists: Callable[[str], bool]) -> Reference:
@@ -213,10 +213,10 @@ def _refuse_spaces(text: str) -> None:
     if not any(character.isspace() for character in text):
         return
     words = text.split()
-    hint = "leave the spaces out, or quote the name if it is a file"
+    hint = "remove the spaces, or quote the name of a file"
     if len(words) > 1 and words[0] in ("docker", "podman", "apptainer", "singularity", "enroot", "kedge"):
         hint = f"give the image alone: {words[-1]}"
-    raise refuse(text, "it holds a space, and no such file exists", hint)
+    raise refuse(text, "it contains a space, and no such file exists", hint)
 
 
 def _parse_docker(rest: str, text: str) -> Reference:
@@ -242,9 +242,7 @@ def _parse_library(rest: str, text: str) -> Reference:
     path, tag, digest = image_name.split_repository(path, text)
     parts = path.split("/")
     if len(parts) > 3:
-        raise refuse(
-            text, "its path has too many parts", "the form is library://[HOST/]ENTITY/COLLECTION/CONTAINER:TAG"
-        )
+        raise refuse(text, "its path has too many parts", "write library://[HOST/]ENTITY/COLLECTION/CONTAINER:TAG")
     image_name.check_path_shape(path, text)
     image_name.check_library_path(parts, text)
     if host:
@@ -256,7 +254,7 @@ def _parse_library(rest: str, text: str) -> Reference:
 def _parse_shub(rest: str, text: str) -> Reference:  # noqa: ARG001 - one signature for all parsers
     raise refuse(
         text,
-        "Singularity Hub was switched off in April 2021 and serves nothing any more",
+        "Singularity Hub was shut down in April 2021",
         "look for the same image on docker:// or oras://, or build it again from its definition file",
     )
 
@@ -273,7 +271,7 @@ def _parse_archive(transport: Transport, rest: str, text: str, exists: Callable[
     if end < len(rest) and not tag:
         raise refuse(text, "it ends with ':' but no tag follows", "add a tag, or leave the ':' out")
     if tag and not _ARCHIVE_TAG.match(tag):
-        raise refuse(text, f"'{tag}' is not a name an archive can hold")
+        raise refuse(text, f"'{tag}' is not a valid name in an archive")
     return Reference(transport, path=path, tag=tag or None)
 
 
@@ -323,7 +321,7 @@ def _parse_instance(rest: str, text: str) -> Reference:
     if not rest:
         raise refuse(text, "it names no instance", "write it as instance://NAME")
     if not _INSTANCE.match(rest):
-        raise refuse(text, "instance names are letters, digits, '_', '.' and '-'")
+        raise refuse(text, "an instance name has letters, digits, '_', '.' and '-'")
     return Reference(Transport.INSTANCE, repository=rest)
 
 
@@ -333,7 +331,7 @@ def _parse_host(rest: str, text: str) -> Reference:
         raise refuse(text, "it names no program", "write host:PROGRAM[,PROGRAM…], such as host:bash,python3")
     for program in programs:
         if not program or program != program.strip() or program.endswith("/") or program.startswith("+"):
-            raise refuse(text, f"'{program}' is not the name of a program", "write host:PROGRAM[,PROGRAM…]")
+            raise refuse(text, f"'{program}' is not a program name", "write host:PROGRAM[,PROGRAM…]")
     return Reference(Transport.HOST, programs=programs)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Values of settings: each kind read from TOML or from text, or refused with what it has to be."""
+"""Values of settings: each kind is read from TOML or text, or refused with what is expected."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PULL_POLICIES = ("auto", "missing", "newer", "always", "never")  # when a regist
 
 
 class LinkMode(StrEnum):
-    """How a pulled image and the cache's may share their bytes: what the user asks for."""
+    """How a pulled image may share its bytes with the cache."""
 
     AUTO = "auto"  # shared blocks; else one copy, which is the user's, where both would be on one file system
     COPY = "copy"  # the cache keeps its own

@@ -108,11 +108,6 @@ class Site:
     sources: tuple[str, ...] = ()  # where the figures are from
     origin: str = ""  # the file this was read from
 
-    @property
-    def queue_word(self) -> str:
-        """What users of this scheduler call a queue."""
-        return "partition" if self.scheduler == "slurm" else "queue"
-
     def find_queue(self, name: str) -> Queue | None:
         """The queue of that name."""
         return next((queue for queue in self.queues if queue.name == name), None)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kedge.errors import CorruptImage, FileProblem, KedgeError, LimitReached, NoSpace, OutputExists
-from kedge.posix.beneath import remove_tree
-from kedge.posix.owners import own_name, owner_is_gone
+from kedge.posix.confined_paths import remove_tree
+from kedge.posix.owned_names import own_name, owner_is_gone
 
 TEMPORARY_PREFIX = ".kedge-tmp-"  # what a killed process leaves behind is found by this
 _KEPT_NAME = 32  # characters of the target's name in a temporary one, which may have 255 bytes
@@ -84,8 +84,8 @@ def refuse_existing(target: Path, *, force: bool = False) -> None:
         names = [path.name for path in target.iterdir()] if kind == stat.S_IFDIR else []
     if names and not any(mark in names for mark in _IMAGE_FOLDERS):
         raise OutputExists(
-            f"{target} is a directory of other things, not an image",
-            hint="--force replaces images only; choose another name, or remove the directory yourself",
+            f"{target} is a directory, but not an image",
+            hint="--force replaces images only: choose another name, or remove the directory",
         )
 
 
@@ -99,7 +99,7 @@ def publish(temporary: Path, target: Path, *, force: bool) -> None:
             os.link(temporary, target)  # fails if the name is taken, which rename would not
         except FileExistsError:
             raise OutputExists(
-                f"{target} was created by somebody else meanwhile", hint="give --force to replace it"
+                f"{target} was created by another process meanwhile", hint="give --force to replace it"
             ) from None
         except OSError:  # no hard links on this file system: rename is the best there is
             temporary.rename(target)
@@ -130,7 +130,7 @@ def copy_range(source: BinaryIO, target: BinaryIO, offset: int, size: int) -> No
     while done < size:
         piece = source.read(min(size - done, _PIECE))
         if not piece:
-            raise CorruptImage(f"{getattr(source, 'name', 'the file')} became shorter while it was copied")
+            raise CorruptImage(f"{getattr(source, 'name', 'the file')} was truncated while kedge copied it")
         target.write(piece)
         done += len(piece)
 
@@ -167,17 +167,17 @@ def explain(problem: OSError, path: Path | str) -> KedgeError:
     reason = problem.strerror or str(problem)
     if problem.errno in (errno.ENOSPC, errno.EDQUOT):
         what = "your quota is used up" if problem.errno == errno.EDQUOT else "the file system is full"
-        hint = "free some room ('kedge cache clean'), or choose another place with --tmpdir or KEDGE_CACHEDIR"
+        hint = "free some space ('kedge cache clean'), or choose another directory with --tmpdir or KEDGE_CACHEDIR"
         return NoSpace(f"cannot write {path}: {what}", context=context, hint=hint)
     if problem.errno in (errno.EMFILE, errno.ENFILE):
         hint = "'ulimit -n' shows the limit; raise it with 'ulimit -n 1024', or run it in a job"
-        return LimitReached(f"too many files are open to go on with {path}", context=context, hint=hint)
+        return LimitReached(f"cannot open {path}: too many open files", context=context, hint=hint)
     hints = {
         errno.EFBIG: "'ulimit -f' shows how large a file may become here; raise it, or choose another file system",
         errno.ENOENT: "check the spelling; relative names are looked up from the current directory",
-        errno.EACCES: "you have no permission there; ask its owner, or choose a place of your own",
-        errno.EROFS: "that file system is read-only; choose another place",
-        errno.EISDIR: "a file is expected there, not a directory",
+        errno.EACCES: "you have no permission: ask its owner, or choose a directory of your own",
+        errno.EROFS: "the file system is read-only: choose another directory",
+        errno.EISDIR: "name a file, not a directory",
         errno.ENOTDIR: "a part of this path is a file, not a directory",
         errno.ENAMETOOLONG: "choose a shorter name",
     }

@@ -100,7 +100,7 @@ def _require_program(name: str) -> str:
         searched = os.environ.get("PATH", "")
         is_open = any(not folder.startswith("/") for folder in searched.split(":"))
         raise ProgramMissing(
-            f"the program '{name}' is not installed here",
+            f"the program '{name}' is not installed on this host",
             context={"PATH": searched},
             hint="kedge skips empty and relative entries of PATH: they mean the current directory" if is_open else None,
         )

@@ -36,7 +36,7 @@ def _refuse_process(number: int) -> Exception:
     from kedge.errors import LimitReached  # late: only for an error
 
     return LimitReached(
-        f"no further process can be started: {os.strerror(number)}",
+        f"cannot start another process: {os.strerror(number)}",
         hint="end other programs, or raise the limit: 'ulimit -u' shows the user's, the batch system has the job's",
     )
 

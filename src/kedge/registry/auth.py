@@ -72,7 +72,7 @@ class Authenticator:
         self.withheld = ""  # the realm that the credential was not sent to
 
     def header(self, scope: str) -> Secret | None:
-        """What to send for `scope`, without having been challenged again if the registry challenged before."""
+        """The header for `scope`; a registry that challenged before need not do it again."""
         with self._lock:
             if self._credential and self._credential.login.registry_token:
                 return Secret(f"Bearer {self._credential.login.registry_token.reveal()}")
@@ -83,7 +83,7 @@ class Authenticator:
             return self._bearer(self._challenge, scope)
 
     def _ask_first(self, scope: str) -> Secret | None:
-        """A token for reading, before anybody asked for one; None where that is not known to be needed.
+        """A token for reading, before the registry asks for one; None if it may not be needed.
 
         A service that is not where it used to be is no error: the registry's own challenge tells.
         """
@@ -184,13 +184,13 @@ class Authenticator:
         return explain_refused(situation, context)
 
     def explain_withheld(self) -> AuthenticationFailed:
-        """The error for a password that was kept back because the realm is on a foreign host."""
+        """The error for a password that kedge did not send because the realm is on a foreign host."""
         host = urlsplit(self._base).netloc
-        hint = f"if {self.withheld} does belong to this registry, say so: KEDGE_TRUSTED_REALMS={self.withheld}"
+        hint = f"if {self.withheld} belongs to this registry, set KEDGE_TRUSTED_REALMS={self.withheld}"
         if urlsplit(self._base).hostname == NGC_REGISTRY:
             hint = "kedge sends NGC API keys to nvcr.io and authn.nvidia.com only; ask NVIDIA or your site's proxy"
         return AuthenticationFailed(
-            f"{host} wants the login sent to another host, {self.withheld}; kedge did not, and has no access",
+            f"{host} wants the login sent to another host, {self.withheld}, and kedge refuses that",
             context={"registry": host, "token service": self.withheld},
             hint=hint,
         )
@@ -220,7 +220,7 @@ def _check_realm(realm: str, base: str) -> str:
     parts = split_url(realm)
     if parts.scheme == "http" and base.startswith("https:") and not is_loopback(parts.hostname or ""):
         raise AccessDenied(
-            f"the registry {base} wants tokens fetched over plain http from {parts.netloc}, which is refused",
+            f"the registry {base} wants tokens fetched over plain http from {parts.netloc}, and kedge refuses that",
             hint="ask the registry's operator for a token service with https",
         )
     return realm
@@ -232,10 +232,10 @@ def _parse_token(raw: bytes, address: str) -> _Token:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        raise RegistryProtocolError(f"{redact_url(address)} answered something that is no token")
+        raise RegistryProtocolError(f"{redact_url(address)} sent an answer that is not a token")
     value = document.get("token") or document.get("access_token")
     if not isinstance(value, str) or not value.isascii() or not value.isprintable() or " " in value:
-        raise RegistryProtocolError(f"{redact_url(address)} answered without a usable token")
+        raise RegistryProtocolError(f"{redact_url(address)} sent no usable token")
     lifetime = document.get("expires_in")
     seconds = float(lifetime) if isinstance(lifetime, int | float) and 0 < lifetime < 1e9 else _DEFAULT_LIFETIME
     return _Token(Secret(value), time.monotonic() + max(seconds - _MARGIN, seconds / 2))

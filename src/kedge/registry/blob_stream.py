@@ -38,7 +38,7 @@ class BlobStream:
             if self.size is not None and position > self.size:
                 self.close()
                 raise DigestMismatch(
-                    f"{redact_url(self._response.url)} sends more than the {self.size} bytes that were promised"
+                    f"{redact_url(self._response.url)} sends more than the announced {self.size} bytes"
                 )
             yield piece
         if self.size is not None and position < self.size:
@@ -105,8 +105,8 @@ def _whole(response: Response, size: int | None) -> BlobStream:
         kind = response.header("Content-Type") or "none"
         response.close()
         raise DigestMismatch(
-            f"{redact_url(response.url)} has {length} bytes, but {size} were promised",
+            f"{redact_url(response.url)} has {length} bytes, not the announced {size}",
             context={"Content-Type": kind},
-            hint="the registry or a proxy in between serves something else; try again or tell its operator",
+            hint="try again, or tell the operator: the registry or a proxy serves another file",
         )
     return BlobStream(response, 0, length if size is None else size)

@@ -105,9 +105,9 @@ def ask_catalog(transport: HttpTransport, url: str, who: str) -> dict[str, objec
         content_type = response.header("Content-Type") or ""
     if is_web_page(raw, content_type):
         raise RegistryProtocolError(
-            f"{who} should answer, but a web page came: a proxy or a login page stands between",
+            f"{who} answers with a web page, not with data: it may come from a proxy or a network login",
             context={"request": redact_url(url)},
-            hint="check HTTPS_PROXY, or ask from a login node",
+            hint="check HTTPS_PROXY, or run the command on a login node",
         )
     try:
         document = json.loads(raw)
@@ -122,10 +122,10 @@ def _refuse(response: Response, who: str) -> NetworkFailed | RateLimited | Regis
     host = split_url(response.url).hostname or ""
     context = {"request": redact_url(response.url), "status": str(response.status)}
     if response.status == 429:
-        return RateLimited(f"{who} limits how often it is asked, and the limit is reached", context=context)
+        return RateLimited(f"rate limit of {who} reached", context=context)
     if response.status >= 500:
-        return NetworkFailed(f"{who} is in trouble: {host} answers {response.status}", context=context)
-    return RegistryProtocolError(f"{who} answers {response.status}, which was not expected", context=context)
+        return NetworkFailed(f"{who} has a server error: {host} answers with status {response.status}", context=context)
+    return RegistryProtocolError(f"unexpected answer from {who}: status {response.status}", context=context)
 
 
 # Answers hold whatever somebody else put there: each value is taken only where it is what it should be.

@@ -41,7 +41,7 @@ _T = TypeVar("_T")
 
 
 class RegistryClient:
-    """All about one registry; safe to share between threads."""
+    """A client of one registry; threads may share it."""
 
     def __init__(self, registry: str, access: Access) -> None:
         self.registry = registry
@@ -65,7 +65,7 @@ class RegistryClient:
         """A small blob, whole and verified; raises CorruptImage when its promised size is over `limit`."""
         if descriptor.size > limit:
             raise CorruptImage(
-                f"{descriptor.digest} should be small, but is promised to have {descriptor.size} bytes",
+                f"{descriptor.digest} is too large: {descriptor.size} bytes",
                 context={"limit": str(limit), "mediaType": descriptor.media_type},
             )
         return self._read(repository, str(descriptor.digest), lambda session: _read_blob(session, descriptor))
@@ -93,7 +93,7 @@ class RegistryClient:
         *,
         advance: Callable[[int], None] | None = None,
     ) -> bool:
-        """Make the registry have a blob; False when it had it already or could take it from `mount_from`.
+        """Send a blob; False if the registry has it already or takes it from `mount_from`.
 
         `open_content` opens a seekable file with the blob's bytes; it may be called again when a transfer breaks.
         """
@@ -210,8 +210,8 @@ def _get_manifest(session: Session, reference: str) -> Manifest | Index:
             raise explain_web_page(session.situation(call), response.url, content_type)
         said = response.header("Docker-Content-Digest") or ""
     where = session.situation(call).image
-    _check_digest(raw, reference, f"the manifest of {where} is not what was asked for")
-    _check_digest(raw, said, f"the manifest of {where} is not what the registry says it is")
+    _check_digest(raw, reference, f"the manifest of {where} is not the requested one")
+    _check_digest(raw, said, f"the manifest of {where} does not match the digest that the registry sends")
     return parse_manifest(raw, content_type, where)
 
 
@@ -225,7 +225,7 @@ def _check_digest(raw: bytes, promised: str, complaint: str) -> None:
         raise DigestMismatch(
             complaint,
             context={"promised": promised, "received": f"{digest.algorithm}:{actual}", "bytes": str(len(raw))},
-            hint="something between here and the registry changes data, or the registry is damaged; try again later",
+            hint="try again later: the registry is damaged, or something on the network changes data",
         )
 
 

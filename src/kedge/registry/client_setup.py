@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Everything a client needs besides the name of the registry: transport, credentials, mirrors, and what is allowed."""
+"""What a client needs besides the name of the registry: transport, credentials, mirrors and permissions."""
 
 from __future__ import annotations
 

@@ -17,16 +17,16 @@ TOKEN_USER = "<token>"  # the user name that marks an identity token
 
 
 def _ask_helper(name: str, key: str) -> Login | None:
-    """What the helper knows for `key`, or None; when it fails, the error does not repeat what it printed."""
+    """The helper's login for `key`, or None; the error of a failed helper does not repeat its output."""
     if not _NAME.match(name):
-        raise ProgramFailed(f"'{name}' cannot be the name of a credential helper")
+        raise ProgramFailed(f"'{name}' is not a valid name of a credential helper")
     program = f"docker-credential-{name}"
     done = run_program([program, "get"], stdin=key.encode(), timeout=_TIMEOUT, check=False)
     if done.status:
         said = (done.output + done.errors)[:2000].decode(errors="replace").lower()
         if "not found" in said:  # every helper says so in its own way; status 1 alone can mean anything
             return None
-        raise ProgramFailed(f"{program} failed with status {done.status} when asked for {key}")
+        raise ProgramFailed(f"{program} failed with status {done.status} for {key}")
     return _parse_answer(done.output, program)
 
 
@@ -35,9 +35,9 @@ def _parse_answer(output: bytes, program: str) -> Login | None:
         answer = json.loads(output[: 1 << 20])
         username, password = answer["Username"], answer["Secret"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise ProgramFailed(f"{program} answered something that is not a login") from None
+        raise ProgramFailed(f"{program} sent an answer that is not a login") from None
     if not isinstance(username, str) or not isinstance(password, str):
-        raise ProgramFailed(f"{program} answered something that is not a login")
+        raise ProgramFailed(f"{program} sent an answer that is not a login")
     if not password:
         return None
     if username == TOKEN_USER:

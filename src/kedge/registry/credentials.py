@@ -14,7 +14,7 @@ from pathlib import Path
 from kedge.errors import InvalidSetting, UsageError
 from kedge.frozen import NOTHING
 from kedge.model.login_sources import NGC_VARIABLES, PAIRS, list_auth_files
-from kedge.posix.private import find_foreign_hand
+from kedge.posix.private_files import find_foreign_hand
 from kedge.registry.credential_helpers import TOKEN_USER, try_helper
 from kedge.registry.docker_config import AuthFile, Login, normalize_key, read_auth_file
 from kedge.registry.netrc import NetrcEntry, parse_netrc
@@ -46,7 +46,7 @@ class Credential:
 
 @dataclass(frozen=True, slots=True)
 class CredentialSearch:
-    """The outcome of a search: a credential or none, and what was odd on the way."""
+    """The result of a search: a credential or none, and notes about problems."""
 
     credential: Credential | None = None
     notes: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class CredentialSources:
                 if self.username and credential.login.username not in ("", self.username):
                     continue
                 if self._is_misdirected(credential, registry):
-                    notes.append(f"{credential.source} holds an NGC API key; kedge sends those to nvcr.io only")
+                    notes.append(f"{credential.source} holds an NGC API key, which kedge sends to nvcr.io only")
                     continue
                 return CredentialSearch(credential, tuple(notes))
         return CredentialSearch(None, tuple(notes))
@@ -91,7 +91,7 @@ class CredentialSources:
             raise UsageError(
                 f"kedge does not send an NGC API key to {registry}",
                 context={"registry": registry},
-                hint="NGC keys are for nvcr.io: kedge registry login -u '$oauthtoken' nvcr.io",
+                hint="use the key for nvcr.io: kedge registry login -u '$oauthtoken' nvcr.io",
             )
         yield self.explicit
 
@@ -100,12 +100,12 @@ class CredentialSources:
         for user_variable, password_variable in PAIRS:
             user, password = self.environ.get(user_variable, ""), self.environ.get(password_variable, "")
             if user == NGC_USER and not is_ngc_registry(host):
-                notes.append(f"{user_variable} is $oauthtoken, which is for nvcr.io; it was not sent to {host}")
+                notes.append(f"{user_variable} is $oauthtoken, which kedge sends to nvcr.io only, not to {host}")
             elif user and password:
                 yield Credential(make_login(user, Secret(password)), f"{user_variable} and {password_variable}")
             elif password:
                 notes.append(
-                    f"{password_variable} is set, but {user_variable} is empty; write '$oauthtoken' in single quotes"
+                    f"{password_variable} is set, but {user_variable} is empty: write '$oauthtoken' with single quotes"
                 )
             elif user:
                 notes.append(f"{user_variable} is set, but {password_variable} is empty")
@@ -119,7 +119,7 @@ class CredentialSources:
             auth_file = _read(path, notes, is_explicit=is_explicit)
             if auth_file is None:
                 if is_explicit:
-                    raise InvalidSetting(f"the auth file {path} is not there", hint="check --authfile")
+                    raise InvalidSetting(f"the auth file {path} does not exist", hint="check --authfile")
                 continue
             yield from _search_file(auth_file, registry, repository, notes)
 
@@ -139,7 +139,7 @@ class CredentialSources:
             if entry.machine not in wanted:
                 continue
             if entry.is_command:
-                notes.append(f"the password for {entry.machine} in {path} is a command; kedge does not run it")
+                notes.append(f"the password for {entry.machine} in {path} is a command, which kedge does not run")
                 continue
             yield Credential(make_login(entry.login, entry.password), str(path))
 
@@ -155,7 +155,7 @@ class CredentialSources:
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as problem:
-            notes.append(f"{path} cannot be read: {problem.strerror}")
+            notes.append(f"cannot read {path}: {problem.strerror}")
             return
         for entry in parse_netrc(text):
             yield path, entry

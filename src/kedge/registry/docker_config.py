@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kedge.errors import InvalidSetting
-from kedge.posix.changes import sole_change
+from kedge.posix.exclusive_change import sole_change
 from kedge.posix.files import write_atomically
 from kedge.registry.secret import Secret
 
@@ -116,7 +116,7 @@ def _put_login(document: dict[str, Any], path: Path, registry: str, login: str) 
 
 
 def remove_login(path: Path, registry: str) -> bool:
-    """Take a login out; whether there was one."""
+    """Remove a login; returns whether there was one."""
     if not _drop_login(_load(path) or {}, registry):
         return False  # and nothing is made for a file that is not there
     target = path.resolve()
@@ -147,7 +147,7 @@ def _load(path: Path) -> dict[str, Any] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as problem:
-        raise InvalidSetting(f"{path} cannot be read: {problem.strerror}", hint="check its owner and mode") from None
+        raise InvalidSetting(f"cannot read {path}: {problem.strerror}", hint="check its owner and mode") from None
     if not raw.strip():
         return {}
     try:

@@ -29,7 +29,7 @@ _ATTEMPTS = 5  # breaks without a single new byte in between
 
 @dataclass(frozen=True, slots=True)
 class _Downloaded:
-    """What a download gave."""
+    """The result of a download."""
 
     digest: Digest
     size: int
@@ -50,7 +50,7 @@ def open_url(transport: HttpTransport, url: str, offset: int = 0, validator: str
             response.close()
             raise UnsupportedFormat(
                 f"{redact_url(url)} is a web page, not an image",
-                hint="copy the address of the file itself; a page that asks for a login looks the same",
+                hint="copy the address of the file itself; a login page looks the same",
             )
         return response
 
@@ -90,11 +90,11 @@ def download_url(
             return _Downloaded(Digest("sha256", writer.digest.hexdigest()), writer.position)
         except NetworkFailed as problem:
             failures = 1 if writer.furthest > before and not problem.is_slow else failures + 1
-            arrived = f"{format_size(writer.position)} have arrived"
+            arrived = f"{format_size(writer.position)} received"
             if failures >= _ATTEMPTS or not problem.is_transient:
                 problem.context["received"] = arrived
                 raise
-            transport.options.notify(f"{problem.message}, trying again; {arrived}")
+            transport.options.notify(f"{problem.message}; trying again ({arrived})")
             transport.options.sleep(transport.options.backoff * failures)
 
 
@@ -136,9 +136,9 @@ def _explain(response: Response, url: str) -> Exception:
         said = read_error_body(response.read_start(BODY_LIMIT), response.header("Content-Type") or "")
     context = {"status": str(status), **({"server says": said.text} if said.text else {})}
     if status in (404, 410):
-        return ImageNotFound(
-            f"there is no file at {shown}", context=context, hint="open the address in a browser to check it"
-        )
+        return ImageNotFound(f"no file at {shown}", context=context, hint="open the address in a browser to check it")
     if status == 401:
-        return AuthenticationFailed(f"{host} wants a login for {shown}", context=context, hint="download it by hand")
-    return AccessDenied(f"{host} does not give out {shown} (status {status})", context=context)
+        return AuthenticationFailed(
+            f"{host} requires a login for {shown}", context=context, hint="download the file with another tool"
+        )
+    return AccessDenied(f"{host} refuses access to {shown} (status {status})", context=context)

@@ -44,7 +44,7 @@ class LibraryFind:
 
 
 class LibraryClient:
-    """Speaks with one library server."""
+    """A client of one library server."""
 
     def __init__(self, base: str, transport: HttpTransport, token: Secret | None = None) -> None:
         self.base = base.rstrip("/")
@@ -81,7 +81,7 @@ class LibraryClient:
         return open_stream(request, offset, image.size)
 
     def delete(self, path: str, architecture: str) -> None:
-        """Delete an image; raises where the library does not do it."""
+        """Delete an image; raises if the library refuses."""
         url = f"{self.base}/v1/images/{quote(path, safe='/:.')}?arch={quote(architecture)}"
         response = self._transport.send(HttpRequest("DELETE", url, authorization=self._authorization))
         if response.status not in (200, 202, 204):
@@ -112,7 +112,7 @@ class LibraryClient:
             return ImageNotFound(
                 f"the library {self._host} has no {path} for {architecture}",
                 context=problem.context,
-                hint="check the name, the tag and --arch; another library is chosen with --library",
+                hint="check the name, the tag and --arch, or choose another library with --library",
             )
         return problem
 
@@ -124,9 +124,9 @@ def _parse_image(raw: bytes, path: str, architecture: str, host: str) -> _Librar
         document = None
     data = document.get("data") if isinstance(document, dict) else None
     if not isinstance(data, dict):
-        raise RegistryProtocolError(f"the library {host} describes {path} in a form that is not known")
+        raise RegistryProtocolError(f"kedge cannot read how the library {host} describes {path}")
     if data.get("uploaded") is False:
-        raise ImageNotFound(f"{path} on {host} was named, but never uploaded completely", hint="ask its owner")
+        raise ImageNotFound(f"{path} on {host} was never uploaded completely", hint="ask its owner to push it again")
     size = data.get("size")
     is_number = isinstance(size, int) and not isinstance(size, bool) and 0 < size < 1 << 63
     return _LibraryImage(
@@ -182,7 +182,7 @@ def find_library(
     if remote and discovered:
         return LibraryClient(discovered, transport, remote.token)
     raise InvalidSetting(
-        "library:// names an image, but no library server is set up here",
+        "cannot resolve library://: no library server is configured",
         hint=f"choose one: --library {KNOWN_LIBRARY}, or: kedge config set library_url {KNOWN_LIBRARY}",
     )
 

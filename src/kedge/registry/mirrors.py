@@ -67,7 +67,7 @@ class _MirrorRule:
 
 @dataclass(frozen=True, slots=True)
 class Registries:
-    """All rules, and what was odd in the files."""
+    """All rules, and notes about problems in the files."""
 
     rules: tuple[_MirrorRule, ...] = ()
     notes: tuple[str, ...] = field(default=())
@@ -83,7 +83,7 @@ class Registries:
             raise AccessDenied(
                 f"this site blocks {name}",
                 context={"file": str(rule.path), "prefix": rule.prefix},
-                hint="ask its administrators",
+                hint="ask the administrators of this site",
             )
         endpoints = [
             _relocate(name, matched, mirror.location, insecure=mirror.insecure)
@@ -108,7 +108,7 @@ def load_registries(environ: Mapping[str, str], home: Path, system: Path = Path(
 
 
 def user_configuration(environ: Mapping[str, str], home: Path) -> Path:
-    """The user's folder of settings for container tools. A relative one would be the current folder's: mirrors and
+    """The user's settings directory for container tools. A relative one would be the current one's: mirrors and
     certificate authorities that whoever filled that directory chose.
     """
     base = environ.get("XDG_CONFIG_HOME", "")
@@ -137,7 +137,7 @@ def _read_file(path: Path, notes: list[str]) -> list[_MirrorRule]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as problem:
-        notes.append(f"{path} cannot be read: {problem.strerror}")
+        notes.append(f"cannot read {path}: {problem.strerror}")
         return []
     try:
         if len(raw) > _MAXIMUM:
@@ -146,7 +146,7 @@ def _read_file(path: Path, notes: list[str]) -> list[_MirrorRule]:
     except (ValueError, RecursionError) as problem:
         raise _refuse(path, f"it is not TOML: {problem}") from None
     if isinstance(document.get("registries"), dict):
-        notes.append(f"{path} has the old form (version 1) and is ignored: mirrors need [[registry]] tables")
+        notes.append(f"{path} has the old format (version 1), which kedge ignores: mirrors need [[registry]] tables")
         return []
     tables = document.get("registry", [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
@@ -216,5 +216,5 @@ def _refuse(path: Path, why: str) -> InvalidSetting:
     return InvalidSetting(
         f"{path}: {why}",
         context={"file": str(path)},
-        hint="correct it, or go without: CONTAINERS_REGISTRIES_CONF=/dev/null",
+        hint="correct the file, or ignore it: CONTAINERS_REGISTRIES_CONF=/dev/null",
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""API keys of NGC, NVIDIA's catalogue: what is one, and the few hosts that may get it."""
+"""API keys of NGC, NVIDIA's catalog: how to recognize one, and the few hosts that may get it."""
 
 from __future__ import annotations
 
@@ -33,6 +33,6 @@ def is_ngc_address(url: str) -> bool:
 
 def holds_ngc_key(login: Login, environ: Mapping[str, str]) -> bool:
     """Whether the secret of a login is a key: by its form or, as old keys have none, because a variable says so."""
-    held = (login.password, login.identity_token, login.registry_token)
+    secrets = (login.password, login.identity_token, login.registry_token)
     known = [environ[name] for name in NGC_VARIABLES if environ.get(name)]
-    return any(each.reveal().startswith(_PREFIX) or each.reveal() in known for each in held if each)
+    return any(secret.reveal().startswith(_PREFIX) or secret.reveal() in known for secret in secrets if secret)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""SIF files in OCI registries, in the form that Apptainer's oras:// reads and writes."""
+"""SIF files in OCI registries, in the format of Apptainer's oras://."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def find_sif(manifest: Manifest, what: str) -> Descriptor:
         return manifest.layers[0]
     kinds = ", ".join(sorted({layer.media_type for layer in manifest.layers})) or "none"
     raise UnsupportedFormat(
-        f"{what} holds no SIF file but a layered image",
+        f"{what} is a layered image, not a SIF file",
         context={"layers": kinds},
         hint="use docker:// instead of oras://",
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Whether registries can be reached from here and take our login, found out in bounded time.
+"""Checks in bounded time whether registries can be reached and accept our login.
 
 Names are looked up by the C library, which cannot be told to hurry: threads that are late are left alone, so this is
 for processes that end soon.
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from kedge.errors import AccessDenied, AuthenticationFailed, KedgeError
-from kedge.posix.questions import answer_within
+from kedge.posix.bounded_threads import answer_within
 from kedge.registry.client import RegistryClient
 from kedge.registry.client_setup import Access
 from kedge.registry.connection_errors import ConnectionFailure, FailureKind
@@ -35,7 +35,7 @@ class ProbeResult:
 
 @dataclass(frozen=True, slots=True)
 class LoginAnswer:
-    """What a registry says to our login; `is_valid` is None when that was not found out, and `said` why."""
+    """A registry's answer to our login; `is_valid` is None if unknown, and `said` tells why."""
 
     is_valid: bool | None
     said: str = ""
@@ -50,13 +50,13 @@ def _make_hasty(access: Access, seconds: float) -> Access:
 def probe_registries(endpoints: Iterable[Endpoint], access: Access, seconds: float) -> list[ProbeResult]:
     """Ask each registry for its API's root, all at once; no login is sent. Takes `seconds` at most."""
     hasty = _make_hasty(access, seconds)
-    probes = {each.host: _Probe(each, hasty) for each in endpoints}
+    probes = {endpoint.host: _Probe(endpoint, hasty) for endpoint in endpoints}
     answers = answer_within(seconds, {host: probe.run for host, probe in probes.items()})
     return [answers.get(host) or probe.describe_late(seconds) for host, probe in probes.items()]
 
 
 def is_listening_within(urls: Iterable[str], seconds: float) -> dict[str, bool]:
-    """Whether somebody accepts connections at each address, straight and without a proxy."""
+    """Whether a server accepts connections at each address, without a proxy."""
     transport = HttpTransport(replace(HttpTransport().options, connect_timeout=seconds, retries=0))
     known = list(urls)
     answers = answer_within(seconds, {url: partial(transport.is_listening, url) for url in known})
@@ -64,22 +64,22 @@ def is_listening_within(urls: Iterable[str], seconds: float) -> dict[str, bool]:
 
 
 def try_login(registry: str, access: Access, seconds: float) -> LoginAnswer:
-    """Let a registry check the login that would be used for it; nothing that is secret is in the answer."""
+    """Let a registry check the login that kedge would use; the answer holds no secret."""
     hasty = _make_hasty(access, seconds)
 
     def ask() -> LoginAnswer:
-        found = hasty.sources.find(registry, "").credential
-        if found is None:
-            return LoginAnswer(None, "there is no login")
+        credential = hasty.sources.find(registry, "").credential
+        if credential is None:
+            return LoginAnswer(None, "no login")
         try:
             was_asked = RegistryClient(registry, hasty).check_login()
         except KedgeError as problem:
             is_refused = isinstance(problem, AuthenticationFailed | AccessDenied)
-            return LoginAnswer(False if is_refused else None, scrub(problem.message, found.secrets))
-        return LoginAnswer(True if was_asked else None, "" if was_asked else "it lets everybody in and checks no login")
+            return LoginAnswer(False if is_refused else None, scrub(problem.message, credential.secrets))
+        return LoginAnswer(True if was_asked else None, "" if was_asked else "it accepts any login")
 
     answers = answer_within(seconds, {registry: ask})
-    return answers.get(registry) or LoginAnswer(None, "it does not answer in time")
+    return answers.get(registry) or LoginAnswer(None, "no answer in time")
 
 
 class _Probe:
@@ -113,7 +113,7 @@ class _Probe:
     def describe_late(self, seconds: float) -> ProbeResult:
         if self._has_address or self._find_proxy():
             return self._describe(seconds, ConnectionFailure(FailureKind.TIMEOUT))
-        return self._describe(seconds, ConnectionFailure(FailureKind.NAME_LATER, "the name service does not answer"))
+        return self._describe(seconds, ConnectionFailure(FailureKind.NAME_LATER, "the name server does not answer"))
 
     def _describe(self, seconds: float, failure: ConnectionFailure | None, *, is_page: bool = False) -> ProbeResult:
         return ProbeResult(self._endpoint.host, seconds, failure, is_page, self._find_proxy())

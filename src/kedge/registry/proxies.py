@@ -57,12 +57,12 @@ def parse_proxy(value: str, variable: str) -> Proxy:
         port, host = None, None
     if not host:
         raise InvalidSetting(
-            f"the variable {variable} holds no proxy address", hint="write http://proxy.example.org:3128"
+            f"the variable {variable} is not a proxy address", hint="such as http://proxy.example.org:3128"
         )
     if parts.scheme not in ("http", "https"):
         raise InvalidSetting(
-            f"the proxy in {variable} ({redact_url(text)}) is of kind '{parts.scheme}', not http or https",
-            hint=f"set {variable} to an HTTP proxy, or name the registry in NO_PROXY",
+            f"the proxy in {variable} ({redact_url(text)}) has the scheme '{parts.scheme}', not http or https",
+            hint=f"set {variable} to an HTTP proxy, or add the registry to NO_PROXY",
         )
     shown = f"[{host}]" if ":" in host else host
     login = encode_basic(unquote(parts.username), Secret(unquote(parts.password or ""))) if parts.username else None
@@ -70,7 +70,7 @@ def parse_proxy(value: str, variable: str) -> Proxy:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or address can only mean this machine."""
+    """Whether a host name or address can only mean this host."""
     name = host.strip("[]").lower().rstrip(".")
     if name == "localhost" or name.endswith(".localhost"):
         return True

@@ -46,7 +46,7 @@ class Remote:
 
 @dataclass(frozen=True, slots=True)
 class Remotes:
-    """What a file says, or the site's and the user's file together."""
+    """The remotes of a file, or of the site's and the user's file together."""
 
     active: str = ""
     known: Mapping[str, Remote] = field(default_factory=dict)
@@ -63,8 +63,8 @@ BUILT_IN = Remotes(DEFAULT, {DEFAULT: Remote(DEFAULT, "cloud.apptainer.org", is_
 
 def active_remote(home: Path, environ: Mapping[str, str] = NOTHING) -> Remote | None:
     """The remote that Apptainer or SingularityCE has in use for this user; None when there is none."""
-    for folder in (apptainer_directory(environ, home), home / ".singularity"):
-        chosen = _read_remotes(folder / FILE_NAME).chosen
+    for directory in (apptainer_directory(environ, home), home / ".singularity"):
+        chosen = _read_remotes(directory / FILE_NAME).chosen
         if chosen is not None:
             return chosen
     return None
@@ -84,7 +84,7 @@ def list_remotes(user_file: Path, site_files: tuple[Path, ...] = SITE_FILES) -> 
 
 
 def _read_remotes(path: Path, *, is_site: bool = False) -> Remotes:
-    """What a remote.yaml says; nothing where there is none."""
+    """The remotes of a remote.yaml; none if the file is missing."""
     try:
         with path.open("rb") as file:
             return parse_remotes(file.read(_MAXIMUM).decode(errors="replace"), is_site=is_site)
@@ -134,7 +134,7 @@ def _unquote(value: str) -> str:
 
 
 def set_active(text: str, name: str) -> str:
-    """The text with another remote in use; with `""` none is."""
+    """The text with another remote in use; `""` for none."""
     lines = [line for line in text.splitlines() if not line.startswith("Active:")]
     return _join([f"Active: {name}", *lines] if name else lines)
 
@@ -151,7 +151,7 @@ def put_remote(text: str, remote: Remote) -> str:
 
 
 def drop_remote(text: str, name: str) -> str:
-    """The text without a remote, and with none in use where that was it."""
+    """The text without a remote; if it was in use, none is."""
     lines = text.splitlines()
     start, end = _find_block(lines, name)
     left = lines[:start] + lines[end:]

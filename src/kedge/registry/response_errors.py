@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What to say when a registry says no: one honest sentence about why, and the next thing to type."""
+"""Errors for a registry's refusals: the reason, and the command to type next."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from kedge.registry.secret import Secret, redact_url, scrub
 from kedge.registry.transport import Response
 
 BODY_LIMIT = 64 << 10
-_SHOWN = 400  # characters of a server's own words
+_SHOWN = 400  # characters quoted from a server's answer
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What was asked of which registry, and with whose credentials."""
+    """A request to a registry, and the credentials it was made with."""
 
     registry: str  # as the user wrote it: nvcr.io
     repository: str = ""
     reference: str = ""  # tag or digest, where there is one
     action: str = "read"  # "read" or "write", as in: may not read
     credential: str | None = None  # where the credentials came from
-    notes: tuple[str, ...] = ()  # what was odd while looking for credentials
+    notes: tuple[str, ...] = ()  # problems while looking for credentials
     secrets: tuple[Secret, ...] = ()  # hidden wherever a server echoes them
-    has_token: bool = False  # the token service gave a token, so it took the login if there was one
+    has_token: bool = False  # the token service gave a token, so it accepted the login if there was one
 
     @property
     def image(self) -> str:
@@ -51,7 +51,7 @@ class Situation:
 
 
 def explain_response(response: Response, situation: Situation) -> KedgeError:
-    """The error for an answer that is not what was asked for; reads at most 64 KiB of its body and closes it."""
+    """The error for an unexpected answer; reads at most 64 KiB of its body and closes it."""
     with response:
         body = response.read_start(BODY_LIMIT)
     said = read_error_body(body, response.header("Content-Type") or "")
@@ -73,9 +73,9 @@ def explain_response(response: Response, situation: Situation) -> KedgeError:
         return _explain_limit(response, situation, context)
     if status >= 500:
         return NetworkFailed(
-            f"{situation.registry} is in trouble: it answers {status} for {situation.image}",
+            f"{situation.registry} has a server error: status {status} for {situation.image}",
             context=context,
-            hint="this is the registry's side; try again later",
+            hint="the problem is on the registry's side: try again later",
             is_transient=True,
         )
     return _explain_unexpected(status, situation, body, context)
@@ -84,24 +84,24 @@ def explain_response(response: Response, situation: Situation) -> KedgeError:
 def _explain_unexpected(status: int, situation: Situation, body: bytes, context: dict[str, str]) -> KedgeError:
     if status == 405 and situation.action == "write":
         return AccessDenied(
-            f"{situation.registry} takes no pushes: it is read-only, a mirror or a cache of another registry",
+            f"{situation.registry} does not accept pushes: it is read-only, or a mirror of another registry",
             context=context,
-            hint="push to the registry that it mirrors, or ask its operator",
+            hint="push to the original registry, or ask its operator",
         )
     if status == 400 and b"HTTP request to an HTTPS server" in body:
         return RegistryProtocolError(
-            f"{situation.registry} speaks HTTPS, but was asked in plain HTTP",
+            f"{situation.registry} speaks HTTPS, but got a plain HTTP request",
             context=context,
             hint="leave out --no-https",
         )
     return RegistryProtocolError(
-        f"{situation.registry} answers {status} for {situation.image}, which was not expected", context=context
+        f"unexpected answer from {situation.registry} for {situation.image}: status {status}", context=context
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _ErrorBody:
-    """A registry's own explanation: codes such as MANIFEST_UNKNOWN, and words."""
+    """A registry's own explanation: codes such as MANIFEST_UNKNOWN, and text."""
 
     codes: frozenset[str] = frozenset()
     text: str = ""
@@ -109,7 +109,7 @@ class _ErrorBody:
 
 
 def read_error_body(body: bytes, content_type: str) -> _ErrorBody:
-    """Read `{"errors": [{"code", "message"}]}`, a bare message, plain text, or see that it is a web page."""
+    """Read `{"errors": [{"code", "message"}]}`, a bare message or plain text, or detect a web page."""
     if is_web_page(body, content_type):
         return _ErrorBody(is_page=True)
     try:
@@ -119,10 +119,10 @@ def read_error_body(body: bytes, content_type: str) -> _ErrorBody:
     if not isinstance(document, dict):
         return _ErrorBody(text=_printable(str(document)))
     entries = document.get("errors")
-    found = [entry for entry in entries if isinstance(entry, dict)][:5] if isinstance(entries, list) else []
-    if found:
-        codes = frozenset(str(entry.get("code") or "").upper() for entry in found)
-        return _ErrorBody(codes, _printable("; ".join(_describe_entry(entry) for entry in found)))
+    errors = [entry for entry in entries if isinstance(entry, dict)][:5] if isinstance(entries, list) else []
+    if errors:
+        codes = frozenset(str(entry.get("code") or "").upper() for entry in errors)
+        return _ErrorBody(codes, _printable("; ".join(_describe_entry(entry) for entry in errors)))
     words = document.get("details") or document.get("message") or document.get("error") or ""
     return _ErrorBody(text=_printable(str(words)))
 
@@ -144,18 +144,18 @@ def _printable(text: str) -> str:
 
 
 def explain_web_page(situation: Situation, address: str, content_type: str) -> RegistryProtocolError:
-    """The error for an answer that should be JSON and is a web page."""
+    """The error for a web page in place of JSON."""
     return RegistryProtocolError(
-        f"{situation.registry} answers with a web page where the data of {situation.image} should be",
+        f"{situation.registry} answers with a web page, not with the data of {situation.image}",
         context={"request": redact_url(address), "Content-Type": content_type or "none"},
-        hint="a network's login page or a proxy may stand in between (see HTTPS_PROXY), or this is no registry",
+        hint="check the host name and HTTPS_PROXY: the page may come from a network login or a proxy",
     )
 
 
 def _explain_page(response: Response, situation: Situation, context: dict[str, str]) -> KedgeError:
     if response.status == 404:
         return ImageNotFound(
-            f"{situation.registry} has no page for {situation.image}, and seems to be no registry",
+            f"{situation.registry} does not look like a registry: it has no {situation.image}",
             context=context,
             hint="check the host name; a registry answers at https://HOST/v2/",
         )
@@ -170,8 +170,8 @@ def _explain_page(response: Response, situation: Situation, context: dict[str, s
 def _explain_unauthorized(situation: Situation, context: dict[str, str]) -> KedgeError:
     if situation.credential and situation.has_token and situation.repository and not situation.is_ngc:
         return AccessDenied(
-            f"{situation.registry} takes the login from {situation.credential}, but does not let it {situation.action} "
-            f"{situation.image}: it does not exist there, or is not for this user",
+            f"the login from {situation.credential} may not {situation.action} {situation.image}: "
+            "the image does not exist, or this user has no access",
             context=context,
             hint="check the spelling of the whole path, or ask the owner of the repository for access",
         )
@@ -179,40 +179,41 @@ def _explain_unauthorized(situation: Situation, context: dict[str, str]) -> Kedg
         return explain_refused(situation, context)
     if situation.is_ngc:
         return AuthenticationFailed(
-            f"nvcr.io wants an API key for {situation.image}, and none was found",
+            f"nvcr.io requires an API key for {situation.image}, and kedge found none",
             context={**context, "page": ngc_page(situation.repository)},
-            hint=f"{_NGC_KEY_HINT}; if the image should be public, check its name on its page",
+            hint=f"{_NGC_KEY_HINT}; for a public image check the name on its page",
         )
-    what = f"no login for {situation.registry} was found"
+    what = f"kedge found no login for {situation.registry}"
     if situation.registry == "docker.io":
-        what += "; Docker Hub says the same of repositories that do not exist"
+        what += "; Docker Hub gives the same answer for repositories that do not exist"
     return AuthenticationFailed(
-        f"{situation.registry} wants a login before it lets you {situation.action} {situation.image}: {what}",
+        f"{situation.registry} requires a login to {situation.action} {situation.image}: {what}",
         context=context,
         hint=f"check the name, or log in: kedge registry login {situation.registry}",
     )
 
 
 _NGC_KEY_HINT = (
-    "make a key with the 'NGC Catalog' permission at https://org.ngc.nvidia.com/setup/api-keys, then type: "
-    "kedge registry login -u '$oauthtoken' nvcr.io (in single quotes), or put the key into NGC_API_KEY"
+    "make a key with the 'NGC Catalog' permission at https://org.ngc.nvidia.com/setup/api-keys, then log in: "
+    "kedge registry login -u '$oauthtoken' nvcr.io (with single quotes), or set NGC_API_KEY to the key"
 )
 
 
 def explain_refused(situation: Situation, context: dict[str, str] | None = None) -> AuthenticationFailed:
-    """The error for credentials that were sent and not accepted."""
+    """The error for credentials that the registry refused."""
     context = {**(context or {}), "credentials from": situation.credential or "nowhere"}
     if situation.is_ngc:
         return AuthenticationFailed(
             f"nvcr.io refused the API key from {situation.credential} for {situation.image}: it is wrong, expired, "
-            "revoked, or lacks the 'NGC Catalog' permission; or the image is not yours to read",
+            "revoked, or lacks the 'NGC Catalog' permission; or this account has no access to the image",
             context=context,
             hint=f"the user name must be exactly $oauthtoken; {_NGC_KEY_HINT}",
         )
     return AuthenticationFailed(
         f"{situation.registry} refused the login from {situation.credential} for {situation.image}",
         context=context,
-        hint=f"log in again: kedge registry login {situation.registry}; for a public image log out instead",
+        hint=f"log in again: kedge registry login {situation.registry}; "
+        f"for a public image log out: kedge registry logout {situation.registry}",
     )
 
 
@@ -220,21 +221,20 @@ def _explain_denied(situation: Situation, context: dict[str, str]) -> KedgeError
     if situation.is_ngc:
         page = ngc_page(situation.repository)
         who = (
-            "the account of your API key has not accepted"
+            "the account of your API key has not accepted its licence, or is not in its team"
             if situation.credential
-            else "without an API key nobody has accepted"
+            else "it requires an API key of an account that has accepted its licence"
         )
         return AccessDenied(
-            f"nvcr.io does not let you {situation.action} {situation.image}: {who} its licence, or is not in its team",
+            f"nvcr.io does not let you {situation.action} {situation.image}: {who}",
             context={**context, "page": page},
-            hint=f"open {page}, sign in, accept the terms there and try again"
-            + ("" if situation.credential else f"; {_NGC_KEY_HINT}"),
+            hint=f"open {page}, sign in, and accept the terms" + ("" if situation.credential else f"; {_NGC_KEY_HINT}"),
         )
     who = f"the login from {situation.credential}" if situation.credential else "an anonymous user"
     return AccessDenied(
         f"{situation.registry} does not let {who} {situation.action} {situation.image}",
         context=context,
-        hint="ask the owner of the repository for access, or log in as somebody else: "
+        hint="ask the owner of the repository for access, or log in as another user: "
         f"kedge registry login {situation.registry}",
     )
 
@@ -244,26 +244,26 @@ def _explain_missing(situation: Situation, said: _ErrorBody, context: dict[str, 
     tags = f"kedge tags {name}"
     if "BLOB_UNKNOWN" in said.codes:
         return ImageNotFound(
-            f"{situation.registry} has lost a part of an image in '{situation.repository}': {situation.reference}",
+            f"{situation.registry} lacks a blob of an image in '{situation.repository}': {situation.reference}",
             context=context,
-            hint="the manifest names it, but the registry does not have it: push the image again, or ask its owner",
+            hint="push the image again, or ask its owner: the manifest lists a blob that the registry does not have",
         )
     if not situation.reference or "NAME_UNKNOWN" in said.codes:
-        page = f"; its page would be {ngc_page(situation.repository)}" if situation.is_ngc else ""
+        page = f", or its page: {ngc_page(situation.repository)}" if situation.is_ngc else ""
         return ImageNotFound(
             f"{situation.registry} has no repository '{situation.repository}'",
             context=context,
             hint=f"check the spelling of the whole path{page}",
         )
     if situation.is_ngc:
-        extra = "CUDA tags are deleted some months after their version's end of life, and there is no 'latest'"
+        extra = "NVIDIA deletes CUDA tags some months after their end of life, and has no 'latest'"
         return ImageNotFound(
-            f"nvcr.io has no {situation.image} (any more): {extra}",
+            f"nvcr.io has no {situation.image}. {extra}",
             context={**context, "page": ngc_page(situation.repository)},
-            hint=f"list what is there: {tags}",
+            hint=f"list the tags: {tags}",
         )
     return ImageNotFound(
-        f"{situation.registry} has no {situation.image}", context=context, hint=f"list what is there: {tags}"
+        f"{situation.registry} has no {situation.image}", context=context, hint=f"list the tags: {tags}"
     )
 
 
@@ -275,22 +275,22 @@ def _explain_limit(response: Response, situation: Situation, context: dict[str, 
     remaining = response.header("ratelimit-remaining")
     counted = f" ({_printable(remaining)} pulls left; ';w=' is the window in seconds)" if remaining else ""
     waiting = response.header("retry-after")
-    when = f"; it asks to wait {_printable(waiting)} s" if waiting and waiting.strip().isdigit() else ""
-    hint = "wait and try again"
+    when = f"; try again in {_printable(waiting)} s" if waiting and waiting.strip().isdigit() else ""
+    hint = "try again later"
     if situation.registry == "docker.io":
         hint = (
-            "everybody behind the cluster's address shares the anonymous limit: log in with "
-            "'kedge registry login docker.io', or use a mirror (registries.conf)"
+            "log in (kedge registry login docker.io), or use a mirror (registries.conf): "
+            "all users behind the cluster's address share the anonymous limit"
         )
     return RateLimited(
-        f"{situation.registry} limits how often it is asked, and the limit is reached{counted}{when}",
+        f"rate limit of {situation.registry} reached{counted}{when}",
         context=context,
         hint=hint,
     )
 
 
 def ngc_page(repository: str) -> str:
-    """The catalog page of an nvcr.io repository: where its licence is accepted and its tags are shown."""
+    """The catalog page of an nvcr.io repository, with its licence and its tags."""
     parts = repository.split("/")
     if len(parts) == 2:
         return f"https://catalog.ngc.nvidia.com/orgs/{parts[0]}/containers/{parts[1]}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One repository at one host: finds out http or https, answers challenges, and turns refusals into errors."""
+"""One repository at one host: chooses http or https, answers challenges, and turns refusals into errors."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Session:
         return is_same_origin(self.resolve(url), self._settle_base())
 
     def situation(self, call: Call) -> Situation:
-        """What messages about a call need to know."""
+        """The situation that errors about a call describe."""
         found = self._credentials()
         return replace(
             self._situation,
@@ -118,7 +118,7 @@ class Session:
             if split_url(upgraded).netloc == split_url(base).netloc:
                 return upgraded  # a registry behind a TLS proxy that does not know it
             raise RegistryProtocolError(
-                f"{self._situation.registry} sends us from https to plain http, which is refused",
+                f"{self._situation.registry} redirects from https to plain http, and kedge refuses that",
                 context={"target": redact_url(target)},
             )
         return target
@@ -182,7 +182,7 @@ class Session:
     def _renew(
         self, authenticator: Authenticator, response: Response, scope: str, refused: Secret | None
     ) -> Secret | None:
-        """What else to send after a refusal, or None."""
+        """Another header to send after a refusal, or None."""
         try:
             if response.status == 401:
                 challenges = parse_challenges(response.header_list("WWW-Authenticate"))

@@ -33,7 +33,7 @@ class TagLimits:
 
 
 class TagWalk:
-    """One reading of a list of tags, which somebody else pages: it must not go on for ever, nor elsewhere."""
+    """One reading of a list of tags, which a registry pages: it must end, and stay on that registry."""
 
     def __init__(self, limits: TagLimits) -> None:
         self._limits = limits
@@ -65,7 +65,7 @@ class TagWalk:
         document = self._get(target, left)
         tags = document.get("tags") or []  # null where there is none
         if not isinstance(tags, list):
-            raise RegistryProtocolError(f"the list of tags of {self._session.repository} is not a list")
+            raise RegistryProtocolError(f"the list of tags of {self._session.repository} is not a JSON list")
         # what is no tag cannot be pulled, and may steer terminals
         usable = dict.fromkeys(tag for tag in tags if isinstance(tag, str) and is_tag(tag))
         fresh = [tag for tag in usable if tag not in self._seen]
@@ -107,7 +107,7 @@ class TagWalk:
         return RegistryProtocolError(
             f"the list of tags of {self._session.repository} {why}",
             context={"next page": redact_url(self._following or "")},
-            hint="an image can be pulled by its tag all the same; tell the registry's operator",
+            hint="tell the registry's operator; pulling an image by its tag still works",
         )
 
 

@@ -34,7 +34,9 @@ def find_certificates(host: str, folders: Iterable[Path], bundle: Path | None) -
     client: tuple[Path, Path] | None = None
     if bundle is not None:
         if not bundle.is_file():
-            raise InvalidSetting(f"the certificate bundle {bundle} is not there", hint="check KEDGE_CA_BUNDLE or --ca")
+            raise InvalidSetting(
+                f"the certificate bundle {bundle} does not exist", hint="check KEDGE_CA_BUNDLE or --ca"
+            )
         authorities.append(bundle)
     for folder in folders:
         place = folder / host

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How slowly an answer may come: the seconds without any data, the least bytes per second, when to come again."""
+"""Limits on slow transfers: seconds without data, bytes per second; and when a server asks to try again."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _PROVEN = 1 << 20  # bytes that a connection has to bring before it counts as fa
 
 @dataclass(frozen=True, slots=True)
 class SpeedLimits:
-    """What the user accepts."""
+    """The limits that the user accepts."""
 
     stall: float = 60.0  # seconds without data after which the connection is given up
     least: int = 0  # bytes per second, on average over `stall` seconds; 0: any speed will do
 
 
 class SpeedMeter:
-    """Adds up what arrives and how long that was waited for: time in which nobody reads is not the server's."""
+    """Adds up bytes and the time spent waiting for them: time in which nobody reads does not count."""
 
     def __init__(self, pace: SpeedLimits) -> None:
         self._pace = pace
@@ -29,7 +29,7 @@ class SpeedMeter:
         self.is_fast = False  # whether the last pieces came so quickly that waiting for many at once is no wait
 
     def add(self, seconds: float, received: int) -> float | None:
-        """Count a piece; the speed where it was too low since the last look, else None."""
+        """Count a piece; returns the speed if it was too low, else None."""
         self._total += received
         is_any = not self._pace.least  # else each piece is wanted at once, to be measured
         self.is_fast = is_any and self._total >= _PROVEN and received >= seconds * _FAST

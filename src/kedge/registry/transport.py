@@ -136,7 +136,7 @@ class Response:
                 raise explain_slowness(self.url, seconds)
 
     def _read_piece(self, size: int, received: int, *, at_once: bool) -> bytes:
-        """So many bytes, which is quicker; `at_once` what there is, so that a break loses nothing. Empty: the end."""
+        """So many bytes, which is quicker; `at_once` those that are here, so a break loses none. Empty: the end."""
         try:
             read = self._raw.read1 if at_once else self._raw.read
             return read(size, decode_content=False)
@@ -169,7 +169,7 @@ class Response:
             else:
                 return bytes(collected)
         raise RegistryProtocolError(
-            f"{what} is longer than {limit} bytes, which no honest one is",
+            f"{what} is longer than the limit of {limit} bytes",
             context={"address": redact_url(self.url), "Content-Length": str(self.length)},
         )
 
@@ -214,7 +214,7 @@ class HttpTransport:
             split_url(target)
             if len(visited) > _MAXIMUM_REDIRECTS:
                 shown = ", ".join(redact_url(url) for url in visited[:3])
-                raise RegistryProtocolError(f"{_MAXIMUM_REDIRECTS} redirects and no end: {shown}, …")
+                raise RegistryProtocolError(f"more than {_MAXIMUM_REDIRECTS} redirects: {shown}, …")
             visited.append(target)
             request = _redirect(request, target, response.status)
 
@@ -235,7 +235,7 @@ class HttpTransport:
             )  # fmt: skip
         except (faults.HTTPError, OSError, http.client.HTTPException, ValueError) as problem:
             if isinstance(problem, ValueError) and not isinstance(problem, faults.HTTPError | OSError):
-                raise RegistryProtocolError(f"the address {redact_url(request.url)} cannot be used") from None
+                raise RegistryProtocolError(f"'{redact_url(request.url)}' is not a valid address") from None
             proxy = self._proxy(parts)
             shown = f"{redact_url(proxy.url)} (from {proxy.variable})" if proxy else None
             raise _UnansweredError(
@@ -245,14 +245,14 @@ class HttpTransport:
         return Response(raw, request.url, self.options.count, pace)
 
     def try_once(self, request: HttpRequest) -> Response | ConnectionFailure:
-        """One exchange as `send_once`, or why there was none: for who wants to tell and not to give up."""
+        """One exchange as `send_once`, or why it failed: for callers that report an error instead of failing."""
         try:
             return self.send_once(request)
         except _UnansweredError as problem:
             return problem.failure
 
     def look_up(self, url: str) -> ConnectionFailure | None:
-        """Why the name in an address cannot be looked up; None when it can, or when a proxy does that for us."""
+        """Why the host name of an address cannot be resolved; None if it can, or if a proxy does that."""
         parts = split_url(url)
         if self._proxy(parts) is not None:
             return None
@@ -263,7 +263,7 @@ class HttpTransport:
         return None
 
     def is_listening(self, url: str) -> bool:
-        """Whether somebody accepts connections there: cheaper than a TLS handshake, for which certificates are read."""
+        """Whether a server accepts connections there: cheaper than a TLS handshake, which reads certificates."""
         parts = split_url(url)
         if self._proxy(parts) is not None:
             return True
@@ -299,7 +299,7 @@ class HttpTransport:
             if response.status not in _RETRIED or is_last or too_long:
                 return response
             response.close()
-            self._pause(attempt, asked, f"{redact_url(request.url)} answers {response.status}")
+            self._pause(attempt, asked, f"{redact_url(request.url)} answers with status {response.status}")
         raise AssertionError("the last attempt returns or raises")
 
     def _is_late(self, began: float) -> bool:
@@ -391,9 +391,9 @@ def _redirect_location(request: HttpRequest, response: Response) -> str | None:
 def _redirect(request: HttpRequest, target: str, status: int) -> HttpRequest:
     if request.url.startswith("https:") and not target.startswith("https:"):
         raise RegistryProtocolError(
-            f"{redact_url(request.url)} redirects from https to plain http, which is refused",
+            f"{redact_url(request.url)} redirects from https to plain http, and kedge refuses that",
             context={"target": redact_url(target), "status": str(status)},
-            hint="ask the registry's operator; a proxy in front of it may not know that it serves https",
+            hint="tell the registry's operator: a proxy in front of it may be misconfigured",
         )
     keep = is_same_origin(request.url, target)
     return replace(
@@ -432,7 +432,7 @@ def _usable(path: Path) -> Iterator[None]:
         yield
     except (ssl.SSLError, OSError) as problem:
         raise InvalidSetting(
-            f"{path} cannot be used as a certificate: {getattr(problem, 'strerror', None) or problem}",
+            f"cannot use {path} as a certificate: {getattr(problem, 'strerror', None) or problem}",
             hint="it must be a PEM file that you may read",
         ) from None
 

@@ -46,7 +46,7 @@ class Upload:
 
 
 def put_blob(session: Session, upload: Upload) -> bool:
-    """Make the registry have the blob; whether bytes had to be sent."""
+    """Send the blob; returns whether bytes had to be sent."""
     descriptor = upload.descriptor
     location = None if is_there(session, descriptor.digest) else _mount_or_begin(session, upload)
     if location is None:
@@ -65,7 +65,7 @@ def put_blob(session: Session, upload: Upload) -> bool:
 
 
 def is_there(session: Session, digest: Digest) -> bool:
-    """Whether the repository has the blob; a registry that knows no HEAD is taken to have nothing.
+    """Whether the repository has the blob; a registry without HEAD counts as having nothing.
 
     The right to push is asked for at once: some registries give no token to read what is not there yet.
     """
@@ -124,7 +124,7 @@ def _send_pieces(session: Session, upload: Upload, location: str) -> str:
             failures = 0
         elif (failures := failures + 1) >= _ATTEMPTS:
             raise RegistryProtocolError(
-                f"{session.endpoint.host} accepts pieces of an upload, but takes nothing of them",
+                f"{session.endpoint.host} accepts pieces of an upload, but stores none of them",
                 context={"reached": f"{reached} of {size} bytes"},
             )
         upload.advance(max(0, reached - position))
@@ -187,7 +187,7 @@ def _read_part(upload: Upload, part: range) -> Iterator[bytes]:
             piece = file.read(min(left, READ_SIZE))
             if not piece:
                 raise DigestMismatch(
-                    f"{upload.descriptor.digest} should have {upload.descriptor.size} bytes; its file ends {left} short"
+                    f"the file of {upload.descriptor.digest} is {left} of {upload.descriptor.size} bytes too short"
                 )
             left -= len(piece)
             yield piece

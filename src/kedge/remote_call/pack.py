@@ -22,7 +22,7 @@ from typing import Any
 from kedge.errors import JobFailed, UsageError
 from kedge.frozen import frozen
 from kedge.posix.files import explained
-from kedge.posix.private import read_own_file
+from kedge.posix.private_files import read_own_file
 from kedge.remote_call.capture import Capture, has_source, is_importable
 
 _PROTOCOL = 4  # which Python 3.4 reads

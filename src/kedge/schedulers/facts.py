@@ -21,12 +21,14 @@ class SchedulerFacts:
 
     name: str  # of its package, and in profiles and records
     title: str
+    queue_word: str = "queue"  # what its users call one
     prefix: str = ""  # what a directive begins with: #SBATCH
     submit: str = ""  # the program that submits a script
     submit_path: str = ""  # where that program usually is, on the login nodes of this scheduler only
     interactive: Words = ()  # the commands that open a terminal in a job, the usual one first
     # inside a job
     job_id: str = ""  # the variable with the job's id
+    step_id: str = ""  # that with the number of a launch in it
     job_queue: str = ""  # that with its queue
     job_mark: str = ""  # one that nobody but the scheduler sets
     job_scope: Words = ()  # those that all processes of a job share, and of an array's task

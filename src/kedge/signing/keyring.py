@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kedge.errors import KedgeError, KeyNotFound, UsageError
-from kedge.posix.changes import sole_change
+from kedge.posix.exclusive_change import sole_change
 from kedge.posix.files import write_atomically
 from kedge.settings import apptainer_directory
 from kedge.signing.keyfiles import read_key_file

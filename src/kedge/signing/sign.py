@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Protocol
 
 from kedge.errors import KeyUnusable, UsageError
+from kedge.formats.sif.data_object import DataObject
 from kedge.formats.sif.edit import append_objects
 from kedge.formats.sif.layout import DataType, HashType, SifDescriptor, pack_signature_extra
-from kedge.formats.sif.objects import DataObject
 from kedge.formats.sif.reader import SifReader
 from kedge.model.progress import Progress, Silent
 from kedge.posix.files import explained

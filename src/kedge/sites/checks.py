@@ -125,13 +125,13 @@ def _find_named(name: str, request: QueueRequest) -> Queue:
         return Queue(name)
     known = [each.name for each in site.queues if not each.is_retired] or [each.name for each in site.queues]
     nearest = _find_nearest(replace(request, job=replace(request.job, queue="")), [])
-    best = f"; the nearest request: {describe_changes(request.job, nearest.job)}" if nearest and nearest.job else ""
+    best = f"; nearest request: {describe_changes(request.job, nearest.job)}" if nearest and nearest.job else ""
     raise RequestRefused(
-        f"{site.name} has no queue '{name}'",
+        f"{site.name} has no {find_facts(site.scheduler).queue_word} '{name}'",
         context={"site": site.name, "queue": name, "queues": ", ".join(known)},
         hint=(propose(name, known) or f"it has: {', '.join(known)}")
         + best
-        + "; if the queue is new, 'kedge site init' writes a profile of what is there now",
+        + "; if it is new, write a current profile: kedge site init",
     )
 
 
@@ -183,7 +183,7 @@ def _refuse(request: QueueRequest, outcome: _Outcome, nearest: _Outcome | None) 
     else:
         changes = describe_changes(job, nearest.job)
         context["nearest"] = changes
-        hint = f"this would do: {changes}" + (" (copy there what it needs)" if check_paths(request) else "")
+        hint = f"try: {changes}" + (" (copy there what it needs)" if check_paths(request) else "")
     return RequestRefused("; ".join(outcome.reasons), context=context, hint=hint)
 
 
@@ -197,7 +197,7 @@ def _hint_without_nearest(request: QueueRequest) -> str:
     arches = sorted({each.arch for each in request.site.queues if each.arch})
     if request.architecture and arches and request.architecture not in arches:
         return f"pull the image for the nodes there: kedge pull --arch {arches[0]} …"
-    return "'kedge site show' says what the site has; another site is chosen with --site"
+    return "kedge site show lists what the site has; --site chooses another"
 
 
 def describe_changes(job: Job, nearest: Job) -> str:
@@ -236,13 +236,13 @@ def _finish(job: Job, site: Site, queue: Queue) -> Checked:
         filled = replace(filled, time=queue.default_time)
     there = queue.gpus_per_node or 0
     if "gpus" in site.refuses and job.wants_gpus:
-        notes.append(f"{queue.name} gives all GPUs of a node without asking: {there} on each")
+        notes.append(f"{queue.name} allocates whole nodes ({there} GPUs each); --gpus is not passed on")
     if "memory" in site.refuses and count_memory(job):
         size = shorten_memory(queue.memory_per_node or 0)
-        notes.append(f"{queue.name} gives all memory of a node without asking: {size} on each")
+        notes.append(f"{queue.name} allocates whole nodes ({size} of memory each); --mem is not passed on")
         filled = replace(filled, memory=None, memory_per_cpu=None, memory_per_gpu=None)
     if "exclusive" in site.refuses and job.exclusive:
-        notes.append(f"{queue.name} gives whole nodes without asking")
+        notes.append(f"{queue.name} allocates whole nodes; --exclusive is not passed on")
         filled = replace(filled, exclusive=False)
     return Checked(filled, tuple(warnings), tuple(notes))
 
@@ -254,9 +254,9 @@ def _warn(job: Job, site: Site, queue: Queue) -> list[str]:
         warnings.append(f"{queue.name} at {site.name} is switched off: {reason}")
     if site.default_memory_per_cpu and not count_memory(job) and "memory" not in site.refuses:
         size = shorten_memory(site.default_memory_per_cpu)
-        warnings.append(f"a job that asks for no memory gets {size} per CPU at {site.name}: give --mem")
+        warnings.append(f"jobs without --mem get {size} per CPU at {site.name}: add --mem")
     refused = [text.strip() for text in job.directives if _is_refused(text.strip(), site)] if site.refuses else []
-    warnings += [f"{site.name} refuses or advises against '{text}', which is among your directives" for text in refused]
+    warnings += [f"{site.name} refuses or advises against your directive '{text}'" for text in refused]
     return warnings
 
 

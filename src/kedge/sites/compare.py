@@ -24,7 +24,7 @@ class Difference:
     def __str__(self) -> str:
         if not self.key:
             return f"{self.queue}: {self.profile or self.live}"
-        return f"{self.queue}: {self.key} is {self.profile} in the profile, and {self.live} here"
+        return f"{self.queue}: {self.key} is {self.profile} in the profile, {self.live} in the scheduler"
 
 
 def compare_sites(profile: Site, live: Site) -> list[Difference]:
@@ -37,13 +37,13 @@ def compare_sites(profile: Site, live: Site) -> list[Difference]:
         if queue.resource:  # no queue of the scheduler's, but a resource
             continue
         if other is None and not queue.is_retired:
-            found.append(Difference(queue.name, "", "the profile has this queue, and the scheduler does not", ""))
+            found.append(Difference(queue.name, "", "in the profile, not in the scheduler", ""))
         elif other is not None:
             found += _compare_queues(queue, other)
     known = {each.name for each in profile.queues}
     if known:
         new = [each.name for each in live.queues if each.name not in known]
-        found += [Difference(name, "", "", "the scheduler has this queue, and the profile does not") for name in new]
+        found += [Difference(name, "", "", "in the scheduler, not in the profile") for name in new]
     return found
 
 

@@ -35,13 +35,13 @@ class Candidate:
 def detect_site(machine: HostSigns, signs: Sequence[Sign]) -> list[Candidate]:
     """The sites this may be, the likeliest first; never empty, because there is a generic one for every scheduler."""
     by_name = [
-        Candidate(sign.name, f"the host name {name} is one of its own")
+        Candidate(sign.name, f"host name {name} matches")
         for sign in signs
         for name in machine.hostnames
         if any(re.fullmatch(pattern, name) for pattern in sign.hostnames)
     ]
     by_variable = [
-        Candidate(sign.name, f"the variable {sign.variables[0][0]} says so")
+        Candidate(sign.name, f"{sign.variables[0][0]} is set for it")
         for sign in signs
         if sign.variables and all(_fits(machine.environ, *each) for each in sign.variables)
     ]
@@ -69,7 +69,7 @@ def detect_scheduler(machine: HostSigns) -> Candidate:
         for scheduler in facts:
             if reason := find_reason(scheduler, machine):
                 return Candidate(f"generic-{scheduler.name}", reason, scheduler.name)
-    return Candidate("local", "no scheduler is here", "local")
+    return Candidate("local", "no scheduler found", "local")
 
 
 def _find_proof(scheduler: SchedulerFacts, machine: HostSigns) -> str:
@@ -77,13 +77,14 @@ def _find_proof(scheduler: SchedulerFacts, machine: HostSigns) -> str:
     if machine.environ.get(scheduler.settings):
         return f"{scheduler.settings} is set"
     has_files = not machine.files.isdisjoint(scheduler.settings_files)
-    return f"{scheduler.program} is here" if has_files and scheduler.program in machine.programs else ""
+    return f"{scheduler.program} is installed" if has_files and scheduler.program in machine.programs else ""
 
 
 def _find_trace(scheduler: SchedulerFacts, machine: HostSigns) -> str:
-    here = [name for name in scheduler.own_files if name in machine.files]
-    here += [scheduler.program] if scheduler.program in machine.programs else []
-    return f"{here[0]} is here" if here else ""
+    file = next((name for name in scheduler.own_files if name in machine.files), "")
+    if file:
+        return f"{file} exists"
+    return f"{scheduler.program} is installed" if scheduler.program in machine.programs else ""
 
 
 def find_unreadable_settings(scheduler: SchedulerFacts, environ: Mapping[str, str]) -> str:

@@ -74,16 +74,17 @@ class UnmetRequest:
     reason: str
     better: Job | None
     cost: int
+    limit: str = ""  # which limit of the queue it breaks: gpus, gpu_type, needs_gpus, nodes, cpus, memory or time
 
 
 def _check_use(request: QueueRequest) -> UnmetRequest | None:
     """The queue is for such jobs at all."""
     queue = request.queue
     if request.is_interactive and not queue.is_interactive:
-        return UnmetRequest(f"{request.place} takes no interactive jobs", None, _FAR)
+        return UnmetRequest(f"{request.place} does not accept interactive jobs", None, _FAR)
     if queue.arch and request.architecture and queue.arch != request.architecture:
         return UnmetRequest(
-            f"{request.place} has {queue.arch} nodes, and the image is for {request.architecture}", None, _FAR
+            f"{request.place} has {queue.arch} nodes, but the image is for {request.architecture}", None, _FAR
         )
     return None
 
@@ -101,22 +102,22 @@ def _check_gpus(request: QueueRequest) -> UnmetRequest | None:
     wanted, there = job.gpus_per_node or 0, queue.gpus_per_node
     if wanted and there == 0:
         better = replace(job, gpus_per_node=None, gpu_type="", memory_per_gpu=None)
-        return UnmetRequest(f"{request.place} has no GPUs", better, _FAR)
+        return UnmetRequest(f"{request.place} has no GPUs", better, _FAR, "gpus")
     if not wanted and queue.needs_gpus:
         cost = _SAME if job.queue == queue.name else _NEAR  # who names such a queue wants its GPUs
         return UnmetRequest(
-            f"a job without GPUs waits for ever in {request.place}", replace(job, gpus_per_node=1), cost
+            f"jobs without GPUs never start in {request.place}", replace(job, gpus_per_node=1), cost, "needs_gpus"
         )
     if there is not None and wanted > there:
-        reason = f"{request.place} has {_count(there, 'GPU')} on a node, and {wanted} were asked for"
-        return UnmetRequest(reason, *_spread_gpus(request, wanted * job.node_count, there))
+        reason = f"{request.place} has {_count(there, 'GPU')} per node; {wanted} were requested"
+        return UnmetRequest(reason, *_spread_gpus(request, wanted * job.node_count, there), "gpus")
     if queue.max_gpus and wanted * job.node_count > queue.max_gpus:
         reason = (
-            f"{request.place} gives one job {queue.max_gpus} GPUs at most, and {wanted * job.node_count} were asked for"
+            f"{request.place} allows at most {queue.max_gpus} GPUs per job; {wanted * job.node_count} were requested"
         )
         nodes = min(job.node_count, queue.max_gpus)
         mended = replace(job, nodes=nodes, gpus_per_node=queue.max_gpus // nodes)
-        return UnmetRequest(reason, mended, _lose(wanted * job.node_count, queue.max_gpus))
+        return UnmetRequest(reason, mended, _lose(wanted * job.node_count, queue.max_gpus), "gpus")
     return _check_gpu_type(request)
 
 
@@ -128,8 +129,8 @@ def _check_gpu_type(request: QueueRequest) -> UnmetRequest | None:
         return None
     if not types and not (queue.gpu and _is_other_model(job.gpu_type, queue.gpu)):
         return None
-    reason = f"the GPUs of {request.place} are {' and '.join(types) or queue.gpu}, and {job.gpu_type} was asked for"
-    return UnmetRequest(reason, replace(job, gpu_type=types[0] if types else ""), _LESS)
+    reason = f"the GPUs of {request.place} are {' and '.join(types) or queue.gpu}; {job.gpu_type} was requested"
+    return UnmetRequest(reason, replace(job, gpu_type=types[0] if types else ""), _LESS, "gpu_type")
 
 
 def _is_other_model(word: str, model: str) -> bool:
@@ -151,11 +152,11 @@ def check_nodes(request: QueueRequest) -> UnmetRequest | None:
     """Not more nodes than one job can have, and not fewer."""
     wanted, most, least = request.job.node_count, request.most_nodes, request.queue.min_nodes
     if most is not None and wanted > most:
-        reason = f"{request.place} gives one job {_count(most, 'node')} at most, and {wanted} were asked for"
-        return UnmetRequest(reason, replace(request.job, nodes=most), _lose(wanted, most))
+        reason = f"{request.place} allows at most {_count(most, 'node')} per job; {wanted} were requested"
+        return UnmetRequest(reason, replace(request.job, nodes=most), _lose(wanted, most), "nodes")
     if least and wanted < least:
-        reason = f"{request.place} is for {least} nodes and more, and {_count(wanted, 'node')} was asked for"
-        return UnmetRequest(reason, replace(request.job, nodes=least), _LESS)
+        reason = f"{request.place} requires at least {least} nodes; {_count(wanted, 'node')} requested"
+        return UnmetRequest(reason, replace(request.job, nodes=least), _LESS, "nodes")
     return None
 
 
@@ -166,19 +167,19 @@ def _check_cpus(request: QueueRequest) -> UnmetRequest | None:
         return None
     each = job.cpus_per_task or 1
     if each > there:
-        reason = f"a node of {request.place} has {_count(there, 'CPU')}, and {each} were asked for each task"
-        return UnmetRequest(reason, replace(job, cpus_per_task=there), _NEAR)
+        reason = f"a node of {request.place} has {_count(there, 'CPU')}; {each} were requested for each task"
+        return UnmetRequest(reason, replace(job, cpus_per_task=there), _NEAR, "cpus")
     if job.tasks_on_node * each <= there:
         return None
-    reason = f"a node of {request.place} has {_count(there, 'CPU')}, and {job.tasks_on_node * each} are needed"
+    reason = f"a node of {request.place} has {_count(there, 'CPU')}; {job.tasks_on_node * each} are needed"
     fit, total = there // each, job.task_count
     per_node = fit if job.tasks_per_node else None
     nodes, most = max(-(-total // fit), job.node_count), request.most_nodes
     if most is None or nodes <= most:
-        return UnmetRequest(reason, replace(job, nodes=nodes, tasks_per_node=per_node), _SAME)
+        return UnmetRequest(reason, replace(job, nodes=nodes, tasks_per_node=per_node), _SAME, "cpus")
     tasks = fit * most if job.tasks else None
     return UnmetRequest(
-        reason, replace(job, nodes=most, tasks=tasks, tasks_per_node=per_node), _lose(total, fit * most)
+        reason, replace(job, nodes=most, tasks=tasks, tasks_per_node=per_node), _lose(total, fit * most), "cpus"
     )
 
 
@@ -197,17 +198,15 @@ def check_memory(request: QueueRequest) -> UnmetRequest | None:
     wanted = count_memory(job)
     without = replace(job, memory=None, memory_per_cpu=None, memory_per_gpu=None)
     if "memory" in request.site.refuses and wanted and there is None:
-        return UnmetRequest(f"{request.site.name} takes no requests for memory", without, _SAME)
+        return UnmetRequest(f"{request.site.name} does not accept memory requests", without, _SAME)
     if there is not None and wanted > there:
-        shown = f"{shorten_memory(there)} of memory, and {shorten_memory(wanted)} were asked for"
+        shown = f"{shorten_memory(there)} of memory; {shorten_memory(wanted)} were requested"
         return UnmetRequest(
-            f"a node of {request.place} has {shown}", replace(without, memory=there), _lose(wanted, there)
+            f"a node of {request.place} has {shown}", replace(without, memory=there), _lose(wanted, there), "memory"
         )
     if "memory" in request.site.requires and not wanted:
         usual = min(there or 1 << 32, 1 << 32)
-        return UnmetRequest(
-            f"{request.site.name} wants every job to say how much memory it needs", replace(job, memory=usual), 0
-        )
+        return UnmetRequest(f"{request.site.name} requires a memory request", replace(job, memory=usual), 0)
     return None
 
 
@@ -227,12 +226,15 @@ def _check_time(request: QueueRequest) -> UnmetRequest | None:
         if "time" not in request.site.requires or request.queue.default_time:
             return None
         better = replace(job, time=min(longest or _HOUR, _HOUR))
-        return UnmetRequest(f"{request.place} wants every job to say how long it takes", better, 0)
+        return UnmetRequest(f"{request.place} requires a time limit", better, 0)
     if longest is not None and job.time > longest:
         kind = "an interactive job" if request.is_interactive else "a job"
-        shown = f"{shorten_duration(longest)}, and {shorten_duration(job.time)} was asked for"
+        shown = f"{shorten_duration(longest)}; {shorten_duration(job.time)} was requested"
         return UnmetRequest(
-            f"{kind} in {request.place} can take {shown}", replace(job, time=longest), _lose(job.time, longest)
+            f"{kind} in {request.place} can run for at most {shown}",
+            replace(job, time=longest),
+            _lose(job.time, longest),
+            "time",
         )
     return None
 
@@ -241,13 +243,15 @@ def check_refused(request: QueueRequest) -> UnmetRequest | None:
     """Nothing is asked for that the site does not do."""
     job, site = request.job, request.site
     if job.array is not None and "arrays" in site.refuses:
-        return UnmetRequest(f"{site.name} takes no arrays of jobs", replace(job, array=None), _LESS)
+        return UnmetRequest(f"{site.name} does not accept job arrays", replace(job, array=None), _LESS)
     if job.exclusive and "exclusive" in site.refuses and not request.queue.is_whole_node:
-        return UnmetRequest(f"{site.name} gives no node to one job alone", replace(job, exclusive=False), _NEAR)
+        return UnmetRequest(f"{site.name} does not give whole nodes to one job", replace(job, exclusive=False), _NEAR)
     if "gpus" in site.refuses and job.wants_gpus and request.queue.gpus_per_node is None:
         better = replace(job, gpus_per_node=None, gpu_type="", memory_per_gpu=None)
         return UnmetRequest(
-            f"{site.name} takes no requests for GPUs, and how many {request.place} has is not known", better, _FAR
+            f"{site.name} does not accept GPU requests, and the number of GPUs in {request.place} is unknown",
+            better,
+            _FAR,
         )
     return None
 
@@ -317,6 +321,12 @@ RULES: tuple[Callable[[QueueRequest], UnmetRequest | None], ...] = (
     check_refused,
     _check_account,
 )
+
+
+def find_broken_limits(request: QueueRequest) -> list[UnmetRequest]:
+    """What is more, or less, than the queue gives a job; for scripts, which are judged and not mended."""
+    request = replace(request, job=spread_tasks(request))
+    return [finding for rule in RULES if (finding := rule(request)) is not None and finding.limit]
 
 
 def _count(number: int, thing: str) -> str:

@@ -67,7 +67,7 @@ class Blobs:
                 raise DigestMismatch(
                     f"{descriptor.digest} has {size} bytes, but the manifest promises {descriptor.size}",
                     context={"digest": str(descriptor.digest)},
-                    hint="the manifest is wrong; ask the owner of the image to push it again",
+                    hint="the manifest is wrong: ask the image's owner to push the image again",
                 )
             return True
         if cancelled is None or not cancelled.is_set():

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kedge.errors import KedgeError
+from kedge.store.image_records import read_digest, read_fields
 from kedge.store.layout import Layout, hash_text
-from kedge.store.records import read_digest, read_fields
 
 _MOST_PATHS = 8  # of the newest copies; one would do
 

@@ -21,8 +21,8 @@ from kedge.errors import DigestMismatch, KedgeError, NetworkFailed, RegistryProt
 from kedge.model.manifest import Descriptor
 from kedge.model.size import format_size
 from kedge.posix.files import explained
+from kedge.store.blob_stream import Flow
 from kedge.store.blobs import PIECE, Blobs, Hash, new_hash
-from kedge.store.flow import Flow
 from kedge.store.lease import Lease, Patience, acquire
 
 _SMALL = 64 << 10  # pieces below this are gathered, so that each costs less
@@ -219,7 +219,8 @@ class Download:
         skip = self._offset - stream.offset
         if skip < 0:
             raise RegistryProtocolError(
-                f"{self._descriptor.digest}: bytes from {self._offset} were asked for, but come from {stream.offset}"
+                f"{self._descriptor.digest}: kedge asked for bytes from {self._offset}, the server sent bytes from "
+                f"{stream.offset}"
             )
         gathered: list[bytes] = []
         size = 0
@@ -251,7 +252,7 @@ class Download:
         if not lease.confirm():
             raise StoreBusy(
                 f"another process took over the download of {self._descriptor.digest}, because this one was silent",
-                hint="run the command again; it waits for the other one",
+                hint="run the command again; it waits for the other process",
             )
         self._hash.update(piece)
         with explained(self._blobs.layout.partial(self._descriptor.digest)):
@@ -269,7 +270,7 @@ class Download:
         return DigestMismatch(
             f"a blob is not what the manifest promises, {self._descriptor.size} bytes: {what}",
             context={"digest": str(self._descriptor.digest), "received": str(self._offset)},
-            hint="try again; if it stays, the registry or a proxy on the way damages the content",
+            hint="try again; if it fails again, the registry or a proxy damages the content",
         )
 
     def _broken(self, problem: Exception) -> NetworkFailed:

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from kedge.posix.owners import is_running, owner_is_gone
+from kedge.posix.owned_names import is_running, owner_is_gone
 from kedge.store.deliveries import read_delivery
-from kedge.store.holds import find_held
+from kedge.store.held_images import find_held
+from kedge.store.image_records import ImageRecord, record_path
 from kedge.store.layout import Layout
 from kedge.store.lease import STALE_AFTER, read_clock, read_lease
-from kedge.store.names import read_name
-from kedge.store.records import ImageRecord, record_path
-from kedge.store.use import find_used
+from kedge.store.resolved_names import read_name
+from kedge.store.use_marks import find_used
 
 
 class ItemKind(StrEnum):

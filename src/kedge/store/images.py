@@ -19,14 +19,14 @@ from typing import BinaryIO
 from kedge.errors import FileProblem, KedgeError
 from kedge.model.setting_values import LinkMode
 from kedge.posix.files import apply_umask, explained
-from kedge.store import transfer
+from kedge.store import file_transfer
 from kedge.store.blobs import hash_file, hash_open
 from kedge.store.deliveries import Deliveries, DeliveryRecord, open_delivered
+from kedge.store.file_transfer import IMAGE_MODE, Delivery
+from kedge.store.image_records import ImageRecord, record_path
 from kedge.store.layout import Layout, is_listed, sync_folder
 from kedge.store.lease import Lease, Patience, acquire
-from kedge.store.records import ImageRecord, record_path
-from kedge.store.transfer import IMAGE_MODE, Delivery
-from kedge.store.use import Use
+from kedge.store.use_marks import Use
 
 Build = Callable[[BinaryIO], None]
 
@@ -179,7 +179,7 @@ class Images:
                 if not self._restore(key, file):
                     build(file)
                 file.flush()
-                hashed = transfer.run_beside(lambda: hash_file(temporary, "sha256"))
+                hashed = file_transfer.run_beside(lambda: hash_file(temporary, "sha256"))
                 os.fsync(file.fileno())
                 digest, size = hashed(), os.fstat(file.fileno()).st_size
             yield _Fresh(key, temporary, digest, size)
@@ -190,7 +190,7 @@ class Images:
     def _restore(self, key: str, file: BinaryIO) -> bool:
         """Copy what a user was given into an empty file; False, and it is empty again, where nobody has it any more."""
         for path, source, digest in self._open_delivered(key):
-            if transfer.copy_hashed(source, file) == digest:
+            if file_transfer.copy_hashed(source, file) == digest:
                 return True
             self._give_up(key, path)
             file.seek(0)
@@ -215,21 +215,23 @@ class Images:
 
     def _hand_over(self, fresh: _Fresh, wish: Handing) -> Delivery:
         """Give away what was just built: by shared blocks both have it; else one copy is enough for one file system."""
-        if wish.mode is not LinkMode.AUTO or not transfer.is_same_device(fresh.path, wish.target.parent):
+        if wish.mode is not LinkMode.AUTO or not file_transfer.is_same_device(fresh.path, wish.target.parent):
             self._keep(fresh)
             delivered = self._deliver_kept(fresh.key, wish)
             if delivered is None:
                 raise FileProblem(
-                    f"what was made for {wish.target} vanished from the cache {self._layout.root}", hint="try again"
+                    f"the image for {wish.target} disappeared from the cache {self._layout.root}", hint="try again"
                 )
             return delivered
         with fresh.path.open("rb", buffering=0) as file:
-            if transfer.clone_image(file, wish.target, force=wish.force):
+            if file_transfer.clone_image(file, wish.target, force=wish.force):
                 self._keep(fresh)
                 return Delivery.CLONE
             how: Delivery | None = Delivery.MOVE
-            if not transfer.move_image(fresh.path, wish.target, force=wish.force):
-                how = transfer.copy_image(file, wish.target, fresh.digest, force=wish.force, is_trusted=lambda: True)
+            if not file_transfer.move_image(fresh.path, wish.target, force=wish.force):
+                how = file_transfer.copy_image(
+                    file, wish.target, fresh.digest, force=wish.force, is_trusted=lambda: True
+                )
         if how is None:
             raise FileProblem(f"{fresh.path} changed while it was copied", hint="try again")
         self.deliveries.note(DeliveryRecord(fresh.key, fresh.digest, fresh.size, (wish.target,)))
@@ -248,7 +250,7 @@ class Images:
             file.close()
             return None
         with file:
-            how = transfer.copy_image(
+            how = file_transfer.copy_image(
                 file,
                 wish.target,
                 record.digest,
@@ -272,12 +274,12 @@ class Images:
                 replace(record, is_linked=True).write(self._layout, found, status)
         except KedgeError:  # a cache that we may only read
             return False
-        return transfer.link_file(found, wish.target, force=wish.force)
+        return file_transfer.link_file(found, wish.target, force=wish.force)
 
     def _deliver_copy(self, key: str, wish: Handing) -> Delivery | None:
         for path, source, digest in self._open_delivered(key):
             size = os.fstat(source.fileno()).st_size
-            how = transfer.copy_image(source, wish.target, digest, force=wish.force, is_trusted=lambda: False)
+            how = file_transfer.copy_image(source, wish.target, digest, force=wish.force, is_trusted=lambda: False)
             if how is not None:
                 self.deliveries.note(DeliveryRecord(key, digest, size, (wish.target,)))
                 return how

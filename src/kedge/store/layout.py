@@ -24,7 +24,7 @@ from pathlib import Path
 from kedge.errors import FileProblem
 from kedge.model.digest import Digest
 from kedge.posix.files import explain, explained
-from kedge.posix.owners import own_name, owner_is_gone
+from kedge.posix.owned_names import own_name, owner_is_gone
 
 _STALE_TEMPORARY = 86400.0  # seconds after which a temporary file of an unreachable owner is removed
 _CACHEDIR_TAG = b"Signature: 8a477f597d28d172789f06886806bc55\n# Made by kedge; back-up programs may pass it over.\n"
@@ -148,7 +148,7 @@ def explain_root(problem: OSError, root: Path, path: Path) -> Exception:
     if not isinstance(plain, FileProblem):
         return plain
     return FileProblem(
-        f"the store {root} cannot be used: {plain.message}",
+        f"cannot use the cache {root}: {plain.message}",
         context=plain.context,
-        hint="choose another place for it with KEDGE_CACHEDIR or --cache-dir",
+        hint="choose another directory with KEDGE_CACHEDIR or --cache-dir",
     )

@@ -23,8 +23,8 @@ from types import TracebackType
 
 from kedge.errors import StoreBusy
 from kedge.posix.files import explained
-from kedge.posix.locks import Holder, claim_name
-from kedge.posix.owners import is_running, own_name
+from kedge.posix.lease_holders import Holder, claim_name
+from kedge.posix.owned_names import is_running, own_name
 
 BEAT = 5.0  # seconds between touches
 STALE_AFTER = 60.0  # seconds without a touch after which another host's lease is given up for dead
@@ -233,9 +233,9 @@ def _take_away(path: Path, identity: str, scratch: Path) -> None:
         return
     except OSError as problem:
         raise StoreBusy(
-            f"the lease {path} is stale and cannot be removed: {problem.strerror}",
+            f"cannot remove the stale lease {path}: {problem.strerror}",
             context={"holder": str(now.holder or "unknown")},
-            hint=f"ask {now.holder.user if now.holder else 'its owner'} to remove that file",
+            hint=f"ask {now.holder.user if now.holder else 'its owner'} to remove this file",
         ) from problem
     taken = read_lease(aside)
     if taken is not None and taken.identity != identity:
@@ -259,7 +259,7 @@ class Patience:
         if self.limit is not None and waited > self.limit:
             raise _busy(path, found, waited)
         if not self.has_told and waited > 1.0 and self.notify is not None:
-            self.notify(f"waiting for {found.holder or 'another process'}, which works on the same thing")
+            self.notify(f"waiting for {found.holder or 'another process'}, which works on the same item")
             self.has_told = True
 
     def pause(self, seconds: float) -> bool:
@@ -316,5 +316,5 @@ def _busy(path: Path, found: _LeaseState, waited: float) -> StoreBusy:
     return StoreBusy(
         f"{who} is still working on this after {waited:.0f} s",
         context=context,
-        hint="wait for it, or end that process; a lease whose process is dead is taken over by itself",
+        hint="wait, or end that process; kedge takes over the leases of dead processes by itself",
     )

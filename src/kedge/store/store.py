@@ -21,14 +21,14 @@ from kedge.store.blobs import Blobs
 from kedge.store.deliveries import read_delivery
 from kedge.store.download import Download, IngestOptions, OpenAt
 from kedge.store.eviction import CacheItem, ItemKind, KindUsage
+from kedge.store.file_transfer import IMAGE_MODE, Delivery
+from kedge.store.image_records import ImageRecord
 from kedge.store.images import Build, Handing, Images
-from kedge.store.ingest import JOIN_WAIT, Ingest, Workers
 from kedge.store.layout import Layout, hash_text
 from kedge.store.lease import Patience
-from kedge.store.names import NameRecord, Names
-from kedge.store.records import ImageRecord
-from kedge.store.transfer import IMAGE_MODE, Delivery
-from kedge.store.use import Use
+from kedge.store.parallel_downloads import JOIN_WAIT, Ingest, Workers
+from kedge.store.resolved_names import NameRecord, Names
+from kedge.store.use_marks import Use
 
 _DEFAULT_DOWNLOADS = 4
 
@@ -168,7 +168,7 @@ class Store:
         except OSError:
             return None
         if text != "none" and not text.isdecimal():
-            raise InvalidSetting(f"{path} holds no size", hint="set it again: kedge cache limit 20G")
+            raise InvalidSetting(f"{path} does not contain a size", hint="set the limit again: kedge cache limit 20G")
         return None if text == "none" else int(text)
 
     def set_limit(self, limit: int | None) -> None:

@@ -157,8 +157,8 @@ def test_rules_of_sites_speak_of_queues_and_limits() -> None:
     }
     assert "96:00:00" in found["over-limit"].message + found["over-limit"].remedy or "4" in found["over-limit"].message
     assert found["refused-by-site"].severity is Severity.ERROR
-    times = [each.message for each in check(slurm("-p sequana_gpu --gpus-per-node=1 -t 100:00:00"), SDUMONT)]
-    assert any("96:00:00" in message for message in times)
+    times = check(slurm("-p sequana_gpu --gpus-per-node=1 -t 100:00:00"), SDUMONT)
+    assert any("4d; 4d4h was requested" in each.message and "96:00:00" in each.remedy for each in times)
 
 
 def test_rules_know_that_gpus_may_come_unasked() -> None:

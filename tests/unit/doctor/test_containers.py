@@ -66,7 +66,7 @@ def test_namespaces_of_an_outer_container_are_explained(tmp_path: Path) -> None:
     write(tmp_path, "proc/self/mountinfo", "1 0 8:1 / / rw - overlay overlay rw\n")
     write(tmp_path, "proc/self/status", "Seccomp:\t2\n")
     finding = judge_namespaces(EPERM, 1000, tmp_path)
-    assert "this is inside another container, whose rules forbid it" in finding.what
+    assert "kedge runs inside another container, whose rules forbid it" in finding.what
     assert "seccomp=unconfined" in finding.fix
 
 
@@ -141,7 +141,7 @@ def test_overlay_levels_follow_what_is_left() -> None:
 
 
 def test_fuse_missing_says_that_images_are_unpacked_instead() -> None:
-    for refusal in ("there is no /dev/fuse", "squashfuse is not installed"):
+    for refusal in ("/dev/fuse does not exist", "squashfuse is not installed"):
         finding = require_whole(judge_fuse(refusal, None, ""))
         assert finding.level == NOTE
         assert refusal in finding.what

@@ -21,7 +21,7 @@ from kedge.doctor.finding import FAIL, OK, SKIPPED, WARNING, Finding
 from kedge.doctor.run_checks import list_checks, run_checks
 from kedge.doctor.surroundings import Check, Surroundings
 from kedge.errors import UsageError
-from kedge.posix import bounded
+from kedge.posix import bounded_children
 from kedge.posix.process import run_program
 from kedge.posix.spawn import start_of
 from kedge.settings import Settings
@@ -247,7 +247,7 @@ def test_run_checks_interrupt_leaves_nothing_behind(tmp_path: Path, monkeypatch:
             time.sleep(0.01)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(bounded._Race, "_listen", interrupt)
+    monkeypatch.setattr(bounded_children._Race, "_listen", interrupt)
     checks = [make_check("hang", note_and_hang), make_check("quick", lambda _: [])]
     with pytest.raises(KeyboardInterrupt):
         run_checks(make_surroundings(), checks=checks)

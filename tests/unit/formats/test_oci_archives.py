@@ -23,11 +23,11 @@ from kedge.errors import (
     ProgramMissing,
     UnsupportedFormat,
 )
-from kedge.formats.oci.daemon import save_from_daemon
+from kedge.formats.oci.daemon_save import save_from_daemon
 from kedge.formats.oci.docker_archive import DockerArchive
 from kedge.formats.oci.layout import OciLayout
-from kedge.formats.oci.source import open_images
-from kedge.formats.oci.stored import StoredImage
+from kedge.formats.oci.open_stored import open_images
+from kedge.formats.oci.stored_image import StoredImage
 from kedge.formats.oci.writer import convert_to_oci, write_docker_archive, write_layout, write_oci_archive
 from kedge.model.digest import Digest
 from kedge.model.manifest import DOCKER_LAYER_TAR, DOCKER_MANIFEST, OCI_INDEX, OCI_LAYER_TAR, OCI_MANIFEST
@@ -137,7 +137,7 @@ def test_layout_nested_index_is_followed(tmp_path: Path) -> None:
     assert layout.tags() == ["docker.io/library/multi:7"]
     assert same_image(layout.image("multi:7", AMD), amd)
     nest_index(tmp_path / "layout", 5)
-    with pytest.raises(CorruptImage, match="nests its indexes"):
+    with pytest.raises(CorruptImage, match="nests indexes"):
         OciLayout.open(tmp_path / "layout").image(platform=AMD)
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import CorruptImage, FileProblem, KedgeError, OutputExists, UnsupportedFormat, UsageError
+from kedge.formats.identify import FileKind, identify_bytes
+from kedge.formats.sif.data_object import DataObject, encode_name
 from kedge.formats.sif.edit import append_object, append_objects, create_empty, delete_object, set_primary
-from kedge.formats.sif.identify import FileKind, identify_bytes
 from kedge.formats.sif.layout import (
     DATA_OFFSET,
     DESCRIPTOR,
@@ -27,7 +28,6 @@ from kedge.formats.sif.layout import (
     pack_partition_extra,
     pack_signature_extra,
 )
-from kedge.formats.sif.objects import DataObject, encode_name
 from kedge.formats.sif.reader import SifReader, describe_type
 from kedge.formats.sif.writer import SifBuilder
 from tests.builders.sif import build_sif, fixture_path

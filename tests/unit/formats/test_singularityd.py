@@ -11,12 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from kedge.formats.singularityd import SourceRecord, decorate, describe
-from kedge.formats.singularityd import files as fixed_files
-from kedge.formats.singularityd.environment import render_environment
+from kedge.formats.singularityd import SourceRecord, decorate, describe, fixed_files
+from kedge.formats.singularityd.documents import format_build_date, make_labels, render_labels
 from kedge.formats.singularityd.go_json import encode_json
-from kedge.formats.singularityd.labels import format_build_date, make_labels, render_labels
-from kedge.formats.singularityd.runscript import EVAL_LINE, render_runscript
+from kedge.formats.singularityd.scripts import EVAL_LINE, render_environment, render_runscript
 from kedge.model.digest import Digest
 from kedge.model.manifest import ImageConfig, parse_config
 from kedge.model.platform import Platform

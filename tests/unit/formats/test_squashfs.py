@@ -32,6 +32,7 @@ from tests.builders.squashfs_images import (
     read_image,
     write_image,
 )
+from tests.programs import read_program
 
 BLOCK = 131072
 WRITABLE = ["zstd", "zstd:1", "gzip:1", "lz4", "none"]
@@ -457,17 +458,7 @@ def test_writer_works_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyP
     assert read_image(expected, threads=4)[1]
 
 
-MEASURE = """
-import os, resource, sys
-from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
-from kedge.model.tree import Kind, Node
-noise = os.urandom(1 << 20)
-with open(sys.argv[1], "w+b") as file, SquashWriter(file, SquashOptions(threads=4)) as writer:
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    writer.add_stream(400 << 20, (number.to_bytes(4, "big") + noise[4:] for number in range(400)))
-    writer.finish(Node(Kind.DIRECTORY))
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
-"""
+MEASURE = read_program("measure_squashfs_writer")
 
 
 def test_writer_memory_is_bounded(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from kedge.formats.squashfs.view import SquashView
 from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
-from kedge.layers.folder import FolderOptions, read_folder
+from kedge.layers.directory_tree import FolderOptions, read_folder
 from kedge.model.tree import copy_tree
 from kedge.posix.views import DirectoryView
 

@@ -101,6 +101,11 @@ def test_description_of_one_job_needs_no_name() -> None:
     assert parse('[job]\nimage = "x.sif"\n').job().name == "kedge"
 
 
+def test_description_takes_partition_for_queue() -> None:
+    description = parse('[job]\nimage = "x"\npartition = "gpu"\n[jobs.a]\n[jobs.b]\nqueue = "long"\n')
+    assert [description.job(name).queue for name in ("a", "b")] == ["gpu", "long"]
+
+
 def test_description_jobs_own_values_win() -> None:
     text = '[job]\nimage = "x"\nqueue = "a"\ngpus = "a100:4"\nmodules = ["m"]\n'
     found = parse(f'{text}[jobs.one]\nqueue = ""\ngpus = 0\nmodules = []\n[jobs.two]\ngpu_type = "h100"\n')
@@ -138,7 +143,7 @@ def test_description_names_what_there_is() -> None:
             "kedge.toml line 3: [job] tim: there is no such key",
             "did you mean 'time'?",
         ),
-        ('[jobs.a]\n\npartition = "q"', "kedge.toml line 3: [jobs.a] partition: there", "it is called 'queue'"),
+        ("[jobs.a]\n\nntasks = 2", "kedge.toml line 3: [jobs.a] ntasks: there", "it is called 'tasks'"),
         ("[jobs.a]\ntasks-per-node = 2", "line 2: [jobs.a] tasks-per-node", "it is called 'tasks_per_node'"),
         ("[jobs.a]\nxyzzy = 2", "line 2: [jobs.a] xyzzy: there is no such key", "the keys are: name, image"),
         ('[job]\nimage = "x"\ntime = 90', "line 3: [job] time: 90 of what?", "90m"),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kedge.layers.flatten import flatten
-from kedge.layers.source import LayerSource
+from kedge.layers.layer_source import LayerSource
 from kedge.model.tree import Buffer, find, walk
 from tests.builders.layers import END, file, folder, header
 from tests.requirements import REPOSITORY

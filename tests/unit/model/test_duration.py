@@ -154,18 +154,18 @@ def test_array_is_read_and_written() -> None:
     ("text", "message"),
     [
         ("9-0", "counts down"),
-        ("1,1", "twice"),
-        ("1-5,3", "twice"),
+        ("1,1", "repeats an index"),
+        ("1-5,3", "repeats an index"),
         ("0-1000000", "1000001 indices"),
         ("0-999999999", "1000000000 indices"),
         ("0-9:0", "step of 0"),
-        ("0-9%0", "how many may run"),
-        ("0-9%", "how many may run"),
-        ("0-9%2%3", "how many may run"),
-        ("-1", "no index"),
-        ("a-b", "no index"),
-        ("1,,2", "no index"),
-        ("", "no index"),
+        ("0-9%0", "to run at once"),
+        ("0-9%", "to run at once"),
+        ("0-9%2%3", "to run at once"),
+        ("-1", "neither an index"),
+        ("a-b", "neither an index"),
+        ("1,,2", "neither an index"),
+        ("", "neither an index"),
     ],
 )
 def test_array_refusals(text: str, message: str) -> None:
@@ -190,7 +190,7 @@ def test_dependencies_plain_means_after_success() -> None:
 
 @pytest.mark.parametrize("text", ["", " ", "afterok:", "12,13", "12:13", "after:12,13", "aftercorr:2", "a\nb"])
 def test_dependencies_refusals_say_the_kinds(text: str) -> None:
-    with pytest.raises(InvalidJob, match="which job to wait for") as caught:
+    with pytest.raises(InvalidJob, match="is not a job to wait for") as caught:
         parse_dependencies(text)
     assert "afternotok:JOB" in str(caught.value.hint)
 

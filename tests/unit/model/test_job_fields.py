@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kedge.cli.options import _GLOBALS
+from kedge.cli.options import GLOBALS
 from kedge.errors import InvalidJob
 from kedge.frozen import list_names, replace
 from kedge.model.job import LAUNCHERS, RUNTIMES, Dependency, DependencyKind, Job, JobArray, Parallel
@@ -23,7 +23,9 @@ def read(name: str, value: object) -> Any:
 
 def test_fields_table_has_every_field_of_a_job() -> None:
     assert sorted(BY_NAME) == sorted(list_names(Job))
-    assert len(BY_KEY) == len(BY_NAME) == len(FIELDS)
+    assert len(BY_NAME) == len(FIELDS)
+    assert len(BY_KEY) == len(FIELDS) + 1
+    assert BY_KEY["partition"] is BY_NAME["queue"]
 
 
 def test_fields_table_is_sound() -> None:
@@ -43,7 +45,7 @@ def test_fields_flags_are_unique_and_leave_the_global_ones() -> None:
     flags = [flag for field in FIELDS for flag in (*field.flags, *(flag for flag, _ in field.constants))]
     flags += [f"--no-{field.flag[2:]}" for field in FIELDS if field.kind == "yes or no"]
     assert len(flags) == len(set(flags))
-    taken = {string for _, strings, _ in _GLOBALS for string in strings} | {"-h", "--help", "-V", "--dry-run"}
+    taken = {string for _, strings, _ in GLOBALS for string in strings} | {"-h", "--help", "-V", "--dry-run"}
     assert not taken & set(flags)
 
 

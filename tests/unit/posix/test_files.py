@@ -45,7 +45,7 @@ def test_refuse_existing_lets_an_empty_folder_go(tmp_path: Path) -> None:
 
 def test_refuse_existing_keeps_a_folder_of_other_things(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years")
-    with pytest.raises(OutputExists, match="a directory of other things, not an image") as caught:
+    with pytest.raises(OutputExists, match="is a directory, but not an image") as caught:
         refuse_existing(tmp_path, force=True)
     assert "--force replaces images only" in str(caught.value.hint)
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kedge.layers.folder import FolderOptions, read_folder
+from kedge.layers.directory_tree import FolderOptions, read_folder
 from kedge.model.tree import find
 from kedge.model.tree_view import TreeView
 from kedge.posix import libc

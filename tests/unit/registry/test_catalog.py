@@ -92,11 +92,15 @@ def test_hub_search_reads_names_to_pull_with(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("reply", "kind", "words"),
     [
-        (Reply(400, b"{}"), RegistryProtocolError, "answers 400"),
-        (Reply(401, b"{}"), RegistryProtocolError, "answers 401"),
-        (Reply(429, b""), RateLimited, "limits how often"),
-        (Reply(503, b""), NetworkFailed, "in trouble"),
-        (Reply(200, b"<html>sign in</html>", {"Content-Type": "text/html"}), RegistryProtocolError, "a web page came"),
+        (Reply(400, b"{}"), RegistryProtocolError, "status 400"),
+        (Reply(401, b"{}"), RegistryProtocolError, "status 401"),
+        (Reply(429, b""), RateLimited, "rate limit of"),
+        (Reply(503, b""), NetworkFailed, "server error"),
+        (
+            Reply(200, b"<html>sign in</html>", {"Content-Type": "text/html"}),
+            RegistryProtocolError,
+            "a web page, not with data",
+        ),
         (Reply(200, b"[]"), RegistryProtocolError, "not a JSON object"),
     ],
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import InvalidSetting
-from kedge.posix.changes import lock_beside
+from kedge.posix.exclusive_change import lock_beside
 from kedge.registry.credentials import Credential, CredentialSources, login_file
 from kedge.registry.docker_config import Login, list_keys, normalize_key, read_auth_file, remove_login, store_login
 from kedge.registry.netrc import parse_netrc
@@ -221,7 +221,7 @@ def test_credentials_broken_file_is_noted_and_named_when_explicit(tmp_path: Path
 
 
 def test_credentials_named_authfile_must_exist(tmp_path: Path) -> None:
-    with pytest.raises(InvalidSetting, match="not there"):
+    with pytest.raises(InvalidSetting, match="does not exist"):
         CredentialSources(authfile=tmp_path / "none.json", home=tmp_path).find("r.example", "x")
 
 
@@ -280,7 +280,7 @@ def test_credentials_enroot_command_is_not_run(tmp_path: Path) -> None:
     path.write_text(f"machine ecr.example login AWS password $(touch {marker}; echo x)\n")
     outcome = sources(tmp_path, ENROOT_CONFIG_PATH=str(path.parent)).find("ecr.example", "x")
     assert outcome.credential is None
-    assert "does not run it" in outcome.notes[0]
+    assert "which kedge does not run" in outcome.notes[0]
     assert not marker.exists()
 
 

@@ -16,74 +16,14 @@ import pytest
 
 from kedge.errors import JobFailed, UsageError
 from kedge.remote_call.pack import PackedCall, read_answer, write_call
+from tests.programs import read_program
 
 # A program of its own, because what is in `__main__` is what notebooks and scripts have.
-PROGRAM = """
-import math, os, subprocess, sys
-from pathlib import Path
-from kedge.remote_call.pack import read_answer, write_call
-
-BASE = 5
-class Point:
-    def __init__(self, x): self.x = x
-    def __add__(self, other): return Point(self.x + other.x)
-def square(x, base=BASE): return x * x + base
-def outer(offset):
-    def inner(point, times=1):
-        return Point(square(point.x) + math.floor(2.5) * times + offset) + Point(0)
-    return inner
-
-directory = Path(sys.argv[1])
-packed = write_call(directory, outer(100), [[((Point(3),), {"times": 2})]])
-subprocess.run([sys.argv[2], *packed.words], check=True, env={"PATH": os.environ["PATH"]})
-print(read_answer(directory / "result", packed.key).values[0].x)
-"""
+PROGRAM = read_program("pack_functions")
 
 
 # What scripts do that breaks when source is taken for less than it is.
-ODD = """
-from __future__ import annotations
-import functools, os, subprocess, sys
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
-from kedge.remote_call.pack import read_answer, write_call
-if TYPE_CHECKING:
-    from nowhere import Nothing
-
-@dataclass
-class Point:
-    x: int
-    note: Nothing | None = None
-    class Inner:
-        y = 5
-class Base:
-    def make(self): return Derived().value()
-class Derived(Base):
-    def value(self): return 7
-def id(x): return 1000 + x
-def wrapping(function):
-    @functools.wraps(function)
-    def inner(*words): return function(*words) + 1
-    return inner
-@functools.lru_cache
-def factorial(n): return 1 if n < 2 else n * factorial(n - 1)
-@wrapping
-def double(x): return 2 * x
-def is_even(n): return True if n == 0 else is_odd(n - 1)
-def is_odd(n): return False if n == 0 else is_even(n - 1)
-def find(n): return n  # as a function of the runner is called
-directory = None  # a value of its own beside a variable of the same name
-@wrapping
-def compute(point: Point, more: Nothing | None = None, squares=[factorial(n) for n in (1, 2)]):
-    directory = sum(squares)
-    return Base().make() + point.x + factorial(5) + id(find(directory)) + double(4) + is_even(4) + Point.Inner.y
-
-place = Path(sys.argv[1])
-packed = write_call(place, compute, [[((Point(3),), {})]])
-subprocess.run([sys.argv[2], *packed.words], check=True, env={"PATH": os.environ["PATH"]})
-print(read_answer(place / "result", packed.key).values[0] == compute(Point(3)), compute(Point(3)))
-"""
+ODD = read_program("odd_functions")
 
 
 def call(packed: PackedCall, python: str = sys.executable, index: int | None = None) -> int:

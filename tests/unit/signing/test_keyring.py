@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import KeyNotFound, KeyUnusable, StoreBusy, UsageError
-from kedge.posix import changes
+from kedge.posix import exclusive_change
 from kedge.signing import keyring, keyserver
 from kedge.signing.keyring import KeyRing
 from kedge.signing.openpgp.keys import make_public, read_keys
@@ -97,8 +97,8 @@ def test_ring_changes_by_many_threads_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_ring_locked_by_another_process_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes, "LOCK_PATIENCE", 0.2)
-    descriptor = os.open(changes.lock_beside(tmp_path / "pgp-public"), os.O_RDWR | os.O_CREAT)
+    monkeypatch.setattr(exclusive_change, "LOCK_PATIENCE", 0.2)
+    descriptor = os.open(exclusive_change.lock_beside(tmp_path / "pgp-public"), os.O_RDWR | os.O_CREAT)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     try:
         with pytest.raises(StoreBusy, match="another process"):

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import KeyUnusable, UsageError
+from kedge.formats.sif.data_object import DataObject
 from kedge.formats.sif.edit import append_object, delete_object
 from kedge.formats.sif.layout import DESCRIPTOR, DataType, HashType, pack_signature_extra
-from kedge.formats.sif.objects import DataObject
 from kedge.formats.sif.reader import SifReader
 from kedge.signing.crypto import load_private_pem, load_public_pem
 from kedge.signing.keyring import find_in_blocks

@@ -55,7 +55,7 @@ def test_detect_patterns_are_unanimous() -> None:
 def test_detect_knows_sites_by_variables() -> None:
     found = detect_site(HostSigns(("c123",), {"TACC_SYSTEM": "vista"}, frozenset({"sbatch"})), SIGNS)
     assert [each.site for each in found] == ["tacc-vista", "generic-slurm"]
-    assert found[0].reason == "the variable TACC_SYSTEM says so"
+    assert found[0].reason == "TACC_SYSTEM is set for it"
 
 
 def test_detect_needs_all_variables_of_a_site() -> None:

@@ -296,10 +296,10 @@ def test_discover_differences_are_named_queue_by_queue() -> None:
         ),
     )
     assert [str(each) for each in compare_sites(said, live)] == [
-        "gpu: gpus_per_node is 8 in the profile, and 4 here",
-        "gpu: max_time is 1d in the profile, and 8h here",
-        "fast: the profile has this queue, and the scheduler does not",
-        "mixed: the scheduler has this queue, and the profile does not",
+        "gpu: gpus_per_node is 8 in the profile, 4 in the scheduler",
+        "gpu: max_time is 1d in the profile, 8h in the scheduler",
+        "fast: in the profile, not in the scheduler",
+        "mixed: in the scheduler, not in the profile",
     ]
     other = replace(live, scheduler="pbs")
     assert [each.key for each in compare_sites(other, live)] == ["scheduler"]

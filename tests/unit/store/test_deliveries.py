@@ -15,13 +15,13 @@ import pytest
 from kedge.errors import NoSpace
 from kedge.model.digest import Digest
 from kedge.model.setting_values import LinkMode
-from kedge.store import transfer
+from kedge.store import file_transfer
 from kedge.store.eviction import ItemKind
-from kedge.store.holds import Holds
+from kedge.store.file_transfer import Delivery
+from kedge.store.held_images import Holds
+from kedge.store.image_records import ImageRecord
 from kedge.store.images import Handing
-from kedge.store.records import ImageRecord
 from kedge.store.store import Store
-from kedge.store.transfer import Delivery
 from tests.builders.blobs import make_content
 
 CONTENT = make_content(3_000_000)
@@ -36,7 +36,7 @@ def warnings() -> list[str]:
 @pytest.fixture
 def store(tmp_path: Path, warnings: list[str], monkeypatch: pytest.MonkeyPatch) -> Store:
     """A cache whose file system cannot share blocks, wherever the test runs."""
-    monkeypatch.setattr(transfer, "_share_blocks", lambda source, target: False)
+    monkeypatch.setattr(file_transfer, "_share_blocks", lambda source, target: False)
     store = Store(tmp_path / "store")
     store.images.warn = warnings.append
     return store
@@ -297,7 +297,7 @@ def test_copy_mode_keeps_the_image(store: Store, tmp_path: Path) -> None:
 
 
 def test_other_file_system_keeps_the_image(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "is_same_device", lambda *_: False)
+    monkeypatch.setattr(file_transfer, "is_same_device", lambda *_: False)
     assert store.build_into("key", write_image, Handing(tmp_path / "out.sif")) is Delivery.COPY
     assert store.find_image("key") is not None
 
@@ -315,7 +315,7 @@ def test_move_gives_a_folders_group_to_the_file(store: Store, tmp_path: Path) ->
 def test_file_that_cannot_be_moved_is_copied_and_not_kept(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfer, "_has_default_acl", lambda _: True)
+    monkeypatch.setattr(file_transfer, "_has_default_acl", lambda _: True)
     assert store.build_into("key", write_image, Handing(tmp_path / "out.sif")) is Delivery.COPY
     assert (tmp_path / "out.sif").read_bytes() == CONTENT
     assert store.find_image("key") is None
@@ -332,7 +332,7 @@ def test_copy_that_meets_a_full_disk_leaves_nothing(
         target.write(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(transfer, "copy_hashed", fill_up)
+    monkeypatch.setattr(file_transfer, "copy_hashed", fill_up)
     with pytest.raises(NoSpace):
         store.deliver("key", Handing(tmp_path / "two.sif"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.sif", "store"]
@@ -394,6 +394,6 @@ def test_copy_is_equal_whatever_its_size(tmp_path: Path, size: int) -> None:
     (tmp_path / "a").write_bytes(content)
     with (tmp_path / "a").open("rb") as source:
         digest = Digest.of(content).hex
-        how = transfer.copy_image(source, tmp_path / "b", digest, force=False, is_trusted=lambda: False)
+        how = file_transfer.copy_image(source, tmp_path / "b", digest, force=False, is_trusted=lambda: False)
     assert how in (Delivery.COPY, Delivery.CLONE)
     assert (tmp_path / "b").read_bytes() == content

@@ -17,13 +17,13 @@ from kedge.errors import FileProblem, OutputExists
 from kedge.model.digest import Digest
 from kedge.model.platform import Platform
 from kedge.model.setting_values import LinkMode
-from kedge.posix.owners import machine_name
+from kedge.posix.owned_names import machine_name
 from kedge.store import eviction
 from kedge.store.eviction import ItemKind
+from kedge.store.file_transfer import Delivery
 from kedge.store.images import Handing
 from kedge.store.store import Store
-from kedge.store.transfer import Delivery
-from kedge.store.use import Use, find_used
+from kedge.store.use_marks import Use, find_used
 from tests.builders.blobs import BlobSource, describe, make_content
 
 OWN = (Delivery.COPY, Delivery.CLONE)
@@ -293,7 +293,7 @@ def test_use_of_dead_processes_does_not_count(store: Store) -> None:
     digest = add_blob(store, 1000, "x")
     script = (
         "import sys, os; from pathlib import Path;"
-        "from kedge.store.layout import Layout; from kedge.store.use import Use;"
+        "from kedge.store.layout import Layout; from kedge.store.use_marks import Use;"
         "Use(Layout(Path(sys.argv[1])), sys.argv[2]); os._exit(0)"
     )
     subprocess.run([sys.executable, "-c", script, str(store.root), digest.hex], check=True)
@@ -382,7 +382,7 @@ def test_store_limit_is_kept_in_the_store(store: Store) -> None:
 
 def test_store_root_that_is_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "store").write_text("x")
-    with pytest.raises(FileProblem, match="cannot be used") as caught:
+    with pytest.raises(FileProblem, match="cannot use the cache") as caught:
         Store(tmp_path / "store").add_blob(b"x")
     assert "KEDGE_CACHEDIR" in (caught.value.hint or "")
 

@@ -16,8 +16,8 @@ import pytest
 
 from kedge.errors import StoreBusy
 from kedge.posix.files import remove_abandoned
-from kedge.posix.locks import Holder, claim_name
-from kedge.posix.owners import is_running, machine_name, own_name, owner_is_gone
+from kedge.posix.lease_holders import Holder, claim_name
+from kedge.posix.owned_names import is_running, machine_name, own_name, owner_is_gone
 from kedge.store import lease as lease_module
 from kedge.store.lease import Lease, Patience, acquire, break_lease, read_lease
 
@@ -292,7 +292,7 @@ def test_acquire_can_be_cancelled_and_tells_whom_it_waits_for(place: Path) -> No
         cancelled.set()
 
     assert take(place, Patience(None, cancelled, tell)) is None
-    assert told == ["waiting for process 4242 of ada on node7, which works on the same thing"]
+    assert told == ["waiting for process 4242 of ada on node7, which works on the same item"]
 
 
 def test_abandoned_temporaries_beside_a_target_are_removed(tmp_path: Path) -> None:

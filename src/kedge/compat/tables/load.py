@@ -17,7 +17,7 @@ from kedge.compat.tables.rows import CudaRelease, GpuModel, NgcRelease
 from kedge.compat.versions import order
 from kedge.errors import TableProblem
 from kedge.frozen import list_names, replace
-from kedge.posix.private import read_own_file
+from kedge.posix.private_files import read_own_file
 
 SHIPPED = Path(__file__).parents[2] / "data"
 _SCHEMES = ("docker://", "dockerd://", "oras://")

@@ -12,9 +12,9 @@ from functools import partial
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.doctor.surroundings import Surroundings
 from kedge.model.site import Queue, Site
+from kedge.posix.bounded_threads import answer_within
 from kedge.posix.process import Finished, run_program
 from kedge.posix.programs import find_program
-from kedge.posix.questions import answer_within
 from kedge.schedulers.advice import find_advice, find_missing_setup
 from kedge.schedulers.choose import find_facts
 from kedge.schedulers.facts import SchedulerFacts

@@ -11,7 +11,7 @@ from functools import partial
 from kedge.errors import LimitReached, ProgramFailed
 from kedge.frozen import frozen
 from kedge.posix import libc
-from kedge.posix.bounded import ANSWERED, REFUSED, BoundedTask, run_bounded
+from kedge.posix.bounded_children import ANSWERED, REFUSED, BoundedTask, run_bounded
 from kedge.posix.constants import MS_NODEV, MS_NOSUID
 from kedge.posix.views import DirectoryView
 from kedge.runtime.facts import HostFacts

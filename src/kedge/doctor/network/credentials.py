@@ -24,8 +24,8 @@ from kedge.doctor.surroundings import Surroundings
 from kedge.errors import KedgeError
 from kedge.frozen import frozen
 from kedge.model.login_sources import NGC_VARIABLES, PAIRS
+from kedge.posix.bounded_threads import answer_within
 from kedge.posix.programs import find_program
-from kedge.posix.questions import answer_within
 from kedge.registry.credentials import CredentialSources
 from kedge.registry.docker_config import AuthFile, normalize_key, read_auth_file
 from kedge.registry.ngc_keys import NGC_USER

@@ -259,5 +259,5 @@ def codec_of_image(identifier: int) -> BlockCodec:
     raise UnsupportedFormat(
         f"SquashFS compressor {identifier} is unknown",
         context={"field": "superblock.compressor"},
-        hint="1 to 6 are known: gzip, lzma, lzo, xz, lz4, zstd",
+        hint="kedge knows 1 to 6: gzip, lzma, lzo, xz, lz4, zstd",
     )

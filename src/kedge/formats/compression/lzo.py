@@ -52,7 +52,7 @@ class _Decoder:
         output = self.output
         start = len(output) - distance
         if start < 0:
-            raise CorruptImage("lzo data refers to bytes before its begin")
+            raise CorruptImage("lzo data refers to bytes before its start")
         if len(output) + count > self.limit:
             raise CorruptImage(f"lzo data expands to more than {self.limit} bytes")
         if distance >= count:

@@ -15,7 +15,7 @@ import zstandard
 from zlib_ng import zlib_ng
 
 from kedge.errors import CorruptImage, InvalidSetting
-from kedge.formats.compression.zstdframes import ZSTD_MAGIC, FrameTracker, is_skippable
+from kedge.formats.compression.zstd_frames import ZSTD_MAGIC, FrameTracker, is_skippable
 from kedge.model.tree import Buffer
 
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -236,7 +236,7 @@ def _garbage(where: str, kind: str) -> CorruptImage:
     return CorruptImage(f"{where}: garbage follows the {kind} data", context={"layer": where}, hint=_REFETCH)
 
 
-_REFETCH = "fetch it again; if it stays like this, the image was damaged when it was pushed"
+_REFETCH = "fetch it again; if it is still damaged, it was damaged when it was pushed"
 
 
 class StreamCompressor:

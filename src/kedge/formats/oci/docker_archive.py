@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from kedge.errors import CorruptImage, ImageNotFound
 from kedge.formats.oci.legacy_archive import LegacyImage, read_legacy_images
-from kedge.formats.oci.stored import BlobFiles, StoredImage, StoredLayer, read_small, verify_stream
+from kedge.formats.oci.stored_image import BlobFiles, StoredImage, StoredLayer, read_small, verify_stream
 from kedge.model.digest import Digest
 from kedge.model.image_name import DOCKER_HUB, looks_like_registry
 from kedge.model.manifest import (
@@ -45,7 +45,7 @@ class DockerArchive:
         else:
             self._images = read_legacy_images(files)
         if not self._images:
-            raise ImageNotFound(f"the archive {self.where} holds no image")
+            raise ImageNotFound(f"the archive {self.where} contains no image")
 
     def tags(self) -> list[str]:
         """The names of the images inside."""

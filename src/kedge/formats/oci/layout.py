@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from kedge.errors import CorruptImage, ImageNotFound, KedgeError, UnsupportedFormat
-from kedge.formats.oci.stored import (
+from kedge.formats.oci.stored_image import (
     BlobDirectory,
     BlobFiles,
     StoredImage,
@@ -50,9 +50,7 @@ class OciLayout:
     def open(cls, path: Path) -> OciLayout:
         """Open a layout directory."""
         if not path.is_dir():
-            raise ImageNotFound(
-                f"there is no OCI layout at {path}", hint="an OCI layout is a directory with an index.json"
-            )
+            raise ImageNotFound(f"no OCI layout at {path}", hint="an OCI layout is a directory with an index.json")
         files = BlobDirectory(path)
         if not files.has("index.json"):
             raise UnsupportedFormat(f"{path} is not an OCI layout: it has no index.json")
@@ -72,7 +70,7 @@ class OciLayout:
                 names = _names(entries[0])
                 return self._stored(document, names[0] if names else tag)
             chosen = self._choose(document, platform)
-        raise CorruptImage(f"{self.where} nests its indexes more than {_MAXIMUM_DEPTH} deep")
+        raise CorruptImage(f"{self.where} nests indexes more than {_MAXIMUM_DEPTH} levels deep")
 
     def close(self) -> None:
         """Release the files."""
@@ -87,7 +85,7 @@ class OciLayout:
     def _entries(self, tag: str | None) -> list[Descriptor]:
         entries = list(self._index.manifests)
         if not entries:
-            raise ImageNotFound(f"the OCI layout {self.where} holds no image")
+            raise ImageNotFound(f"the OCI layout {self.where} contains no image")
         if tag is not None:
             found = _matching(entries, tag)
             if not found:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kedge.errors import CorruptImage, UnsupportedFormat
-from kedge.formats.oci.stored import BlobFiles, read_small
+from kedge.formats.oci.stored_image import BlobFiles, read_small
 from kedge.model.manifest import MAXIMUM_CONFIG, MAXIMUM_MANIFEST
 
 _IDENTITY = re.compile(r"[0-9a-f]{64}\Z")
@@ -35,7 +35,7 @@ def read_legacy_images(files: BlobFiles) -> list[LegacyImage]:
     if not files.has("repositories"):
         raise UnsupportedFormat(
             f"{files.where} is neither an OCI archive nor one of 'docker save': no index.json, no manifest.json",
-            hint="'docker export' and plain tar files of a root file system are no images with layers",
+            hint="tar files of a root file system, such as those of 'docker export', are not images with layers",
         )
     tags: dict[str, list[str]] = {}
     for repository, versions in _load(files, "repositories", MAXIMUM_MANIFEST).items():
@@ -52,7 +52,7 @@ def _read_image(files: BlobFiles, identity: str, tags: tuple[str, ...]) -> Legac
     while document.get("parent"):
         parent = str(document["parent"])
         if parent in chain or len(chain) >= _MAXIMUM_LAYERS:
-            raise CorruptImage(f"{files.where}: the parents of {identity} do not end")
+            raise CorruptImage(f"{files.where}: the parents of {identity} form a loop")
         chain.append(parent)
         document = _load(files, _member(files, parent, "json"), MAXIMUM_CONFIG)
     layers = tuple(_member(files, layer, "layer.tar") for layer in reversed(chain))

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 from kedge.errors import UnsupportedFormat
 from kedge.formats.compression import inflate
 from kedge.formats.oci.layout import REF_NAME
-from kedge.formats.oci.stored import StoredImage, StoredLayer, verify_stream
+from kedge.formats.oci.stored_image import StoredImage, StoredLayer, verify_stream
 from kedge.model.digest import Digest
 from kedge.model.manifest import (
     DOCKER_CONFIG,

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kedge.errors import FileProblem, UnsupportedFormat, UsageError
+from kedge.formats.sif.data_object import COPY_CHUNK, DataObject
 from kedge.formats.sif.layout import (
     ARCHITECTURE_CODES,
     DESCRIPTOR,
@@ -28,7 +29,6 @@ from kedge.formats.sif.layout import (
     PartitionType,
     SifDescriptor,
 )
-from kedge.formats.sif.objects import COPY_CHUNK, DataObject
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.sif.writer import SifBuilder
 from kedge.posix.files import atomic_output, explained
@@ -92,7 +92,7 @@ def _editing(path: Path) -> Iterator[_Edit]:
             with contextlib.suppress(OSError):  # only root may keep another owner
                 os.fchown(file.fileno(), status.st_uid, status.st_gid)
             if not os.path.samestat(status, target.stat()):
-                raise FileProblem(f"{path} was changed by somebody else meanwhile", hint="do it again")
+                raise FileProblem(f"{path} was changed by another process meanwhile", hint="try again")
 
 
 def _open_held(target: Path) -> BinaryIO:

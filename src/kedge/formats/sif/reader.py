@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from kedge.errors import CorruptImage, UnsupportedFormat
-from kedge.formats.sif.identify import PROBE, file_size, refuse_as_sif
+from kedge.formats.identify import PROBE, file_size, refuse_as_sif
 from kedge.formats.sif.layout import (
     DATA_TYPE_NAMES,
     DESCRIPTOR,
@@ -63,7 +63,9 @@ class SifReader:
                 return descriptor
         known = ", ".join(str(descriptor.id) for descriptor in self.descriptors) or "none"
         raise UnsupportedFormat(
-            f"{self.where} has no object {identifier}", context={"objects": known}, hint="'kedge sif list' shows them"
+            f"{self.where} has no object {identifier}",
+            context={"objects": known},
+            hint="'kedge sif list' shows its objects",
         )
 
     def find_named(self, data_type: int, name: str) -> SifDescriptor | None:
@@ -108,11 +110,11 @@ class SifReader:
                 "'singularity push FILE.oci.sif docker://...' and pull that",
             )
         raise UnsupportedFormat(
-            f"{self.where} has no primary system partition: there is nothing to run in it",
+            f"{self.where} has no primary system partition, so it cannot be run",
             context={"objects": str(len(self.descriptors))},
             hint="choose one of its partitions with 'kedge sif setprim ID FILE'"
             if any(each.data_type == DataType.PARTITION and not each.is_data for each in self.descriptors)
-            else "it holds no file system to start from; get or build the image again",
+            else "it contains no file system: pull or build the image again",
         )
 
     def root_partition(self) -> SifDescriptor:
@@ -125,14 +127,14 @@ class SifReader:
         if kind in (FileSystem.ENCRYPTED_SQUASHFS, FileSystem.GOCRYPTFS_SQUASHFS):
             how = "LUKS" if kind == FileSystem.ENCRYPTED_SQUASHFS else "gocryptfs"
             raise UnsupportedFormat(
-                f"{self.where} is encrypted ({how}): its files cannot be read without the key",
+                f"{self.where} is encrypted ({how}): kedge cannot read its files without the key",
                 context={"object": str(partition.id), "file system": name},
                 hint="run it with 'kedge exec --pem-path KEY' or '--passphrase', or ask for a plain copy"
                 if how == "gocryptfs"
                 else "run it where a setuid Apptainer is installed: 'apptainer exec --pem-path KEY'",
             )
         raise UnsupportedFormat(
-            f"{self.where} holds an {name} root file system; only SquashFS is read here",
+            f"{self.where} holds an {name} root file system; kedge reads only SquashFS",
             context={"object": str(partition.id), "file system": name},
             hint="convert it where Apptainer is installed: apptainer build NEW.sif OLD.sif",
         )

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import BinaryIO
 
 from kedge.errors import UsageError
+from kedge.formats.sif.data_object import DataObject
 from kedge.formats.sif.layout import (
     DATA_OFFSET,
     DESCRIPTOR,
@@ -29,7 +30,6 @@ from kedge.formats.sif.layout import (
     encode_architecture,
     pack_partition_extra,
 )
-from kedge.formats.sif.objects import DataObject
 
 _NAMESPACE = uuid.UUID("6b656467-6500-5000-8000-736966206964")
 

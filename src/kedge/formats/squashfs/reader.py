@@ -15,11 +15,11 @@ from typing import BinaryIO, Self
 from kedge.errors import HostileImage, UnsupportedFormat
 from kedge.formats.compression import codec_of_image
 from kedge.formats.squashfs import layout
-from kedge.formats.squashfs.blockreader import BlockPlace, BlockReader
-from kedge.formats.squashfs.imagefile import ImageRange, IndexedTable, MetadataCursor, MetadataReader, corrupt
-from kedge.formats.squashfs.inodes import DirectoryEntry, FileContent, Inode, InodeReader, read_entries
+from kedge.formats.squashfs.block_reader import BlockPlace, BlockReader
+from kedge.formats.squashfs.inode_reader import DirectoryEntry, FileContent, Inode, InodeReader, read_entries
 from kedge.formats.squashfs.layout import INVALID_FRAGMENT, INVALID_TABLE, INVALID_XATTR, Superblock
-from kedge.formats.squashfs.xattrs import XattrReader
+from kedge.formats.squashfs.metadata_reader import ImageRange, IndexedTable, MetadataCursor, MetadataReader, corrupt
+from kedge.formats.squashfs.xattr_reader import XattrReader
 from kedge.model.tree import Node, NodeKind
 
 _MAXIMUM_NAMES = 4_000_000
@@ -198,7 +198,7 @@ class SquashReader:
             limit = f"{_MAXIMUM_NAMES} names" if names > _MAXIMUM_NAMES else f"{MAXIMUM_DEPTH} levels of directories"
             raise HostileImage(f"the SquashFS image has more than {limit}", hint="do not use this image")
         if entry.name in directory.children:
-            raise HostileImage(f"{entry.name[:80]!r} is twice in one directory", hint="do not use this image")
+            raise HostileImage(f"{entry.name[:80]!r} occurs twice in one directory", hint="do not use this image")
 
     def _check_directory(self, entry: DirectoryEntry, seen: set[int]) -> None:
         if entry.address in seen:
@@ -236,10 +236,11 @@ def _read_superblock(image: ImageRange) -> Superblock:
     fields = layout.SUPERBLOCK.unpack(image.read(0, layout.SUPERBLOCK_SIZE, "superblock"))
     magic, inodes, mtime, block_size, fragments, compressor, log, flags, ids, major, minor = fields[:11]
     if magic != layout.MAGIC:
-        raise UnsupportedFormat("this is no SquashFS image: its first bytes are not 'hsqs'")
+        raise UnsupportedFormat("not a SquashFS image: it does not start with 'hsqs'")
     if (major, minor) != (4, 0):
         raise UnsupportedFormat(
-            f"SquashFS version {major}.{minor} is not supported", hint="4.0 is, as since Linux 2.6.29"
+            f"SquashFS version {major}.{minor} is not supported",
+            hint="kedge reads version 4.0 (Linux 2.6.29 and newer)",
         )
     is_power = block_size & (block_size - 1) == 0
     if (

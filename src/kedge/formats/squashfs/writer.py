@@ -15,11 +15,11 @@ from typing import BinaryIO, Self
 from kedge.errors import InvalidSetting
 from kedge.formats.compression import BlockCodec, open_codec
 from kedge.formats.squashfs import layout
-from kedge.formats.squashfs.content import ContentStore
-from kedge.formats.squashfs.output import OutputFile
-from kedge.formats.squashfs.pipeline import BlockPipeline
-from kedge.formats.squashfs.tables import pack_table
-from kedge.formats.squashfs.treetables import BlockMap, TreeTables
+from kedge.formats.squashfs.compress_pipeline import BlockPipeline
+from kedge.formats.squashfs.content_writer import ContentStore
+from kedge.formats.squashfs.image_output import OutputFile
+from kedge.formats.squashfs.inode_writer import BlockMap, TreeTables
+from kedge.formats.squashfs.table_writer import pack_table
 from kedge.model.tree import Buffer, Node
 
 

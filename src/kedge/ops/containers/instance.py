@@ -46,9 +46,9 @@ def start_instance(options: RunOptions, name: str, environ: Mapping[str, str], s
     check_name(name)
     if options.is_foreign:
         raise RuntimeUnsuited(
-            f"instances are kedge's own: {options.runtime} cannot start one for it",
+            f"{options.runtime} cannot start instances for kedge",
             context={"runtime": options.runtime},
-            hint=f"leave out {options.given.get('runtime', '--runtime')}, or call {options.runtime} itself",
+            hint=f"leave out {options.given.get('runtime', '--runtime')}, or call {options.runtime} directly",
         )
     settle_options(options, environ, CONTAINER_SETTINGS)
     options.instance = name
@@ -84,7 +84,7 @@ def _start_claimed(options: RunOptions, folder: InstanceDirectory, instance: Ins
         state="running",
         image=started.image,
         kind=started.kind,
-        options={each: getattr(options, each) for each in _KEPT_OPTIONS if getattr(options, each)},
+        options={name: getattr(options, name) for name in _KEPT_OPTIONS if getattr(options, name)},
         passing=started.passing,
     )
     try:
@@ -117,7 +117,7 @@ def _warn_of_failure(instance: Instance, say: Say) -> None:
     time.sleep(_GLANCE)
     said = _read_tail(Path(instance.log_err))
     if said and not _has_children(instance.pid):
-        say("warn", f"the script of instance '{instance.name}' has ended already; it said:\n{said}")
+        say("warn", f"the script of instance '{instance.name}' has already ended; its last output:\n{said}")
 
 
 def _read_tail(path: Path, limit: int = 1000) -> str:
@@ -141,11 +141,11 @@ def run_in_instance(options: RunOptions, say: Say) -> int:
     instance = InstanceDirectory(os.environ).find(options.image.removeprefix(_SCHEME))
     for name, flag in options.given.items():
         if shapes_container(name) and name not in _KEPT_OPTIONS:
-            say("warn", f"{flag} changes nothing: the instance '{instance.name}' is as it was started")
+            say("warn", f"{flag} is ignored: instance '{instance.name}' keeps the options it was started with")
     for name, value in instance.options.items():
         setattr(options, name, value)
     if options.dry_run:
-        say("out", f"enter the instance '{instance.name}' of {instance.image} (process {instance.pid})")
+        say("out", f"enter instance '{instance.name}' of {instance.image} (process {instance.pid})")
         return 0
     options.instance = instance.name
     joined = _Joined(instance, options)
@@ -203,11 +203,9 @@ def stop_instances(
     folder = InstanceDirectory(environ)
     found = folder.list(pattern)
     if not found:
-        others = ", ".join(each.name for each in folder.list()) or "none"
+        others = ", ".join(instance.name for instance in folder.list()) or "none"
         which = "instance" if pattern == "*" else f"instance '{pattern}'"
-        raise InstanceProblem(
-            f"there is no {which} on {os.uname().nodename}", hint=f"instances that run here: {others}"
-        )
+        raise InstanceProblem(f"no {which} runs on {os.uname().nodename}", hint=f"running instances: {others}")
     for instance in found:
         _send(instance, number)
     end = time.monotonic() + patience
@@ -299,7 +297,7 @@ def parse_signal(text: str) -> int:
     try:
         return signal.Signals(int(name)) if name.isdigit() else signal.Signals[f"SIG{name.removeprefix('SIG')}"]
     except (ValueError, KeyError):
-        raise UsageError(f"there is no signal '{text}'", hint="such as TERM, SIGTERM or 15") from None
+        raise UsageError(f"unknown signal '{text}'", hint="for example TERM, SIGTERM or 15") from None
 
 
 def find_logs(environ: Mapping[str, str], name: str) -> tuple[Path, Path]:
@@ -307,7 +305,7 @@ def find_logs(environ: Mapping[str, str], name: str) -> tuple[Path, Path]:
     paths = InstanceDirectory(environ).logs_of(check_name(name))
     if not all(path.is_file() for path in paths):
         raise InstanceProblem(
-            f"there are no logs of an instance '{name}' on {os.uname().nodename}",
-            hint="'kedge instance list' shows what runs here",
+            f"no logs of instance '{name}' on {os.uname().nodename}",
+            hint="list running instances: kedge instance list",
         )
     return paths

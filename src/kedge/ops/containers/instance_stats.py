@@ -36,14 +36,14 @@ class InstanceUsage:
 def measure(instance: Instance) -> InstanceUsage:
     """Look at all processes of an instance now."""
     family = _list_members(instance.pid)
-    blocks = [_read_blocks(each.pid) for each in family]
+    blocks = [_read_blocks(process.pid) for process in family]
     return InstanceUsage(
         time.monotonic(),
-        sum(_read_seconds(each.pid) for each in family),
+        sum(_read_seconds(process.pid) for process in family),
         count_memory(family),
         _find_limit(instance.pid),
-        sum(each[0] for each in blocks),
-        sum(each[1] for each in blocks),
+        sum(block[0] for block in blocks),
+        sum(block[1] for block in blocks),
         len(family),
     )
 
@@ -51,7 +51,8 @@ def measure(instance: Instance) -> InstanceUsage:
 def _list_members(first: int) -> list[Process]:
     """All in its process-id namespace: programs that entered later descend from who sent them."""
     space = _find_space(first)
-    return [each for each in list_processes() if space and not each.is_dead and _find_space(each.pid) == space]
+    alive = [process for process in list_processes() if not process.is_dead]
+    return [process for process in alive if space and _find_space(process.pid) == space]
 
 
 def _find_space(pid: int) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Brings an image into a form that another runtime takes: as it is, from the store, or unpacked on this node."""
+"""Brings an image into a format that another runtime takes: as it is, from the cache, or unpacked on this node."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class _SayingProgress(Silent):
 def open_image(
     adapter: Adapter, options: RunOptions, host: HostFacts, say: Say, closing: contextlib.ExitStack
 ) -> ForeignImage:
-    """The image in a form that the runtime takes, with a look into it where one is needed."""
+    """The image in a format that the runtime takes, with a view into it where one is needed."""
     if options.image.startswith("instance://"):
         if not adapter.reads_scripts:
             raise RuntimeUnsuited(
-                f"{adapter.name} knows no instances: {options.image} cannot be entered with it",
+                f"{adapter.name} has no instances, so it cannot enter {options.image}",
                 context={"runtime": adapter.name},
                 hint="leave out --runtime",
             )
@@ -68,9 +68,9 @@ def open_image(
         return _look_into(adapter, found, found.read_config(), closing)
     if found is not None and found.kind == "folder":
         raise RuntimeUnsuited(
-            f"{adapter.name} takes no directory: {found.path}",
+            f"{adapter.name} cannot run a directory: {found.path}",
             context={"runtime": adapter.name},
-            hint=f"make a file of it: kedge convert {shlex.quote(found.path)} IMAGE.sqsh",
+            hint=f"convert it to a file: kedge convert {shlex.quote(found.path)} IMAGE.sqsh",
         )
     file, config = _have_file(adapter.forms[0], options, found, say)
     return _look_into(adapter, identify(str(file)), config, closing, shown=options.image)
@@ -106,7 +106,10 @@ def _unpack(options: RunOptions, found: ImageFile | None, host: HostFacts) -> Fo
         unpack_in_child(options, options.image)
         root = _find_root(options, found, host)
         if not root or hold_image(root) < 0:
-            raise FileProblem(f"{options.image} was unpacked, and is gone already", hint="the node's place is too full")
+            raise FileProblem(
+                f"{options.image} was removed from this node's cache before it could be used",
+                hint="set KEDGE_NODEDIR to a directory on a larger disk",
+            )
     facts = ImageFacts(view=DirectoryView(root), path=options.image, kind="folder", oci_config=read_config(root))
     return ForeignImage(root, "folder", facts)
 
@@ -136,7 +139,7 @@ def _have_file(kind: str, options: RunOptions, found: ImageFile | None, say: Say
     reference = Reference(Transport.FILE, path=found.path) if found else Reference.parse(options.image)
     if workplace.settings.disable_cache:
         raise UsageError(
-            "another runtime needs the image in the store, and --disable-cache forbids that",
+            "--disable-cache cannot be used with another runtime, which needs the image in the cache",
             hint=f"pull it first: kedge pull IMAGE.{'sif' if kind == 'sif' else 'sqsh'} {reference.redacted}",
         )
     with workplace.open_store() as store:
@@ -178,5 +181,5 @@ def _make_workplace(options: RunOptions, progress: Progress) -> Workplace:
         elif word == "--authfile":
             authfile = Path(value or words.pop(0))
         elif word == "--docker-login":
-            raise UsageError("--docker-login does not go with --runtime", hint="log in first: kedge registry login")
+            raise UsageError("--docker-login cannot be used with --runtime", hint="log in first: kedge registry login")
     return Workplace(Settings.load(flags), progress, AccessOptions(authfile=authfile))

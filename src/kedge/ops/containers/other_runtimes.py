@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Hands a container to another runtime: finds its program, brings the image into a form it takes, and becomes it."""
+"""Hands a container to another runtime: finds its program, brings the image into a format it takes, and becomes it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _become(program: str, plan: ForeignPlan, options: RunOptions, say: Say) -> i
     for text in plan.details:
         say("note", text)
     if plan.is_idle:
-        say("note", "there is nothing to start")
+        say("note", "nothing to start")
         return 0
     shown = shlex.join([program, *plan.argv[1:]])
     if options.dry_run:
@@ -84,18 +84,18 @@ def _become(program: str, plan: ForeignPlan, options: RunOptions, say: Say) -> i
         replace_process(program, plan.argv, plan.environ)
     except OSError as problem:
         raise RuntimeUnsuited(
-            f"{program} could not be started: {problem.strerror}", context={"runtime": plan.runtime, "program": program}
+            f"cannot start {program}: {problem.strerror}", context={"runtime": plan.runtime, "program": program}
         ) from None
 
 
 def find_runtime(text: str, environ: Mapping[str, str]) -> tuple[Adapter, str]:
     """The runtime and its program, from a name or a path; RuntimeUnsuited says where it was looked for."""
     if text in ("", "kedge", "auto"):
-        raise UsageError("no other runtime is named", hint="name one: --runtime apptainer")
+        raise UsageError("--runtime names no other runtime", hint="for example --runtime apptainer")
     if "/" in text:
         adapter = find_adapter(_name_of_program(Path(text).name))
         if not os.access(text, os.X_OK):
-            raise RuntimeUnsuited(f"{text} is no program that can be started", context={"runtime": adapter.name})
+            raise RuntimeUnsuited(f"{text} is not an executable program", context={"runtime": adapter.name})
         return adapter, str(Path(text).absolute())
     adapter = find_adapter(text)
     folders = _list_folders(environ)
@@ -105,9 +105,9 @@ def find_runtime(text: str, environ: Mapping[str, str]) -> tuple[Adapter, str]:
             return adapter, path
     module = {"ch-run": "charliecloud"}.get(adapter.program, adapter.program)
     raise RuntimeUnsuited(
-        f"{adapter.name} was asked for, and there is no program {adapter.program} in {', '.join(folders)}",
+        f"cannot find {adapter.name}: no program {adapter.program} in {', '.join(folders)}",
         context={"runtime": adapter.name, "program": adapter.program},
-        hint=f"load it first, for instance with 'module load {module}'; without --runtime kedge runs it itself",
+        hint=f"load it first, for example 'module load {module}', or leave out --runtime to use kedge",
     )
 
 
@@ -124,9 +124,9 @@ def _require_version(adapter: Adapter, program: str, environ: Mapping[str, str])
     if found and tuple(map(int, found.groups())) < oldest:
         wanted, shown = ".".join(map(str, oldest)), b".".join(found.groups()).decode()
         raise RuntimeUnsuited(
-            f"{program} is {adapter.name} {shown}, and kedge needs {wanted} or newer: {reason}",
+            f"{program} is {adapter.name} {shown}; kedge needs {wanted} or newer: {reason}",
             context={"runtime": adapter.name, "version": shown},
-            hint=f"load a newer one, or leave out --runtime {adapter.name}: kedge itself can do it",
+            hint=f"load a newer version, or leave out --runtime {adapter.name} to use kedge",
         )
 
 
@@ -152,7 +152,7 @@ def find_setuid_apptainer(environ: Mapping[str, str] | None = None) -> str:
             prefixes = dict.fromkeys((program.parent.parent, program.resolve().parent.parent))
             others = [Path("/"), Path("/usr"), Path("/usr/local")] if folder in ("/usr/bin", "/bin") else []
             if any(
-                _is_setuid_root(prefix / each) for prefix in (*prefixes, *others) for each in _starter_paths(starter)
+                _is_setuid_root(prefix / path) for prefix in (*prefixes, *others) for path in _starter_paths(starter)
             ):
                 return str(program)
     return ""

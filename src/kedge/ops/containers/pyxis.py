@@ -24,7 +24,8 @@ from kedge.ops.images.write_image import WriteOptions
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.image_source import ImageSource, LayeredImage
 from kedge.registry.client_setup import AccessOptions
-from kedge.store.holds import Holds
+from kedge.schedulers.slurm import FACTS
+from kedge.store.held_images import Holds
 from kedge.store.images import Handing
 from kedge.store.layout import Layout
 from kedge.store.store import Store
@@ -70,7 +71,7 @@ def release_images(workplace: Workplace, environ: Mapping[str, str]) -> bool:
 
 def _name_owner(environ: Mapping[str, str]) -> str:
     """Who holds an image: a step of a job on one node."""
-    job, step = environ.get("SLURM_JOB_ID", ""), environ.get("SLURM_STEP_ID", "")
+    job, step = environ.get(FACTS.job_id, ""), environ.get(FACTS.step_id, "")
     node = environ.get("SLURMD_NODENAME") or os.uname().nodename
     return f"job-{job}.{step or 'batch'}.{node}" if job else f"no-job.{os.getuid()}.{node}"
 

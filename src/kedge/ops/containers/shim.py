@@ -12,7 +12,7 @@ from kedge.errors import OutputExists, UsageError
 from kedge.frozen import JsonValue
 from kedge.posix.files import explained, write_atomically
 from kedge.posix.ourselves import own_interpreter, own_package
-from kedge.posix.private import make_private
+from kedge.posix.private_files import make_private
 from kedge.runtime.command_line.shim_file import PROGRAMS, is_shim, make_shim
 
 

@@ -20,7 +20,7 @@ from kedge.ops.explain.explain import Explanation, chart_explanation, explain
 from kedge.ops.explain.known_tables import load_known_tables
 from kedge.ops.explain.targets import find_target
 from kedge.ops.setup.workplace import Workplace
-from kedge.posix.questions import answer_within
+from kedge.posix.bounded_threads import answer_within
 
 _REGISTRY_SECONDS = 1.2  # then the tables alone are asked
 _SECONDS = 1.7

@@ -25,7 +25,7 @@ from kedge.ops.explain.registry_traits import read_registry_traits
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.resolve import resolve
 from kedge.posix.files import explained, write_atomically
-from kedge.posix.private import make_private
+from kedge.posix.private_files import make_private
 from kedge.registry.client import RegistryClient
 from kedge.store.lease import Lease, Patience, acquire
 from kedge.store.store import Store

@@ -12,9 +12,9 @@ from kedge.compat.image.clean_config import clean_text, split_variables
 from kedge.compat.image.read_traits import read_traits
 from kedge.compat.image.traits import Fact, ImageTraits
 from kedge.errors import UnsupportedFormat, UsageError
-from kedge.formats.sif.identify import FileKind, find_payload, identify_file
+from kedge.formats.identify import FileKind, find_payload, identify_file
 from kedge.formats.sif.reader import SifReader
-from kedge.formats.singularityd.derive import derive_section, read_oci_words
+from kedge.formats.singularityd.derive_config import derive_section, read_oci_words
 from kedge.formats.squashfs.view import SquashView
 from kedge.frozen import replace
 from kedge.model.reference import Reference

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kedge.compat.tables.load import Tables
 from kedge.errors import KedgeError, NetworkFailed, UsageError
-from kedge.posix.questions import answer_within
+from kedge.posix.bounded_threads import answer_within
 
 if TYPE_CHECKING:
     from kedge.ops.setup.workplace import Workplace

@@ -161,10 +161,10 @@ class _Place:
     def _require_room(self, resolved: Resolved) -> None:
         """Require room before the download: for missing layers, and for a file about as large as all of them."""
         from kedge.host.space import require_space
-        from kedge.model.form import Form
+        from kedge.model.image_format import ImageFormat
         from kedge.ops.images.pull import estimate_size
 
         missing = sum(x.size for x in resolved.manifest.layers if not self.store.has_blob(x.digest, x.size))
-        needed = missing + estimate_size(resolved.compressed_size, Form.SQUASHFS)
+        needed = missing + estimate_size(resolved.compressed_size, ImageFormat.SQUASHFS)
         what = f"the preparation of {self.reference.redacted}"
         require_space(self.store.root, needed, what, choice=self.workplace.store_choice)

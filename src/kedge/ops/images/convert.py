@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kedge.errors import UsageError
 from kedge.frozen import JsonValue
-from kedge.model.form import Form
+from kedge.model.image_format import ImageFormat
 from kedge.model.reference import Reference
 from kedge.ops.images.output_name import ImageOutput, choose_tag, read_output
 from kedge.ops.images.recompress_sif import repack_sif
@@ -36,14 +36,14 @@ class Converted(JsonValue):
 
     source: str
     output: Path
-    form: Form
+    form: ImageFormat
     size: int | None  # of a file; None for a directory
 
 
-def read_target(text: str, form: Form | None = None, tag: str | None = None) -> ImageOutput:
+def read_target(text: str, form: ImageFormat | None = None, tag: str | None = None) -> ImageOutput:
     """The target of a conversion: as `read_output`, and a name without any ending is a directory."""
     output = read_output(text, form)
-    named = output.form or (Form.SANDBOX if "." not in Path(text).name else None)
+    named = output.form or (ImageFormat.SANDBOX if "." not in Path(text).name else None)
     return ImageOutput(output.path, ImageOutput(output.path, named).require_form(), tag or output.tag)
 
 
@@ -59,7 +59,7 @@ def convert(request: ConvertRequest, workplace: Workplace, *, dry_run: bool = Fa
         return Converted(str(source), target.path, form, None)
     tag = choose_tag(source, form, target.tag)
     options = choose_options(workplace, force=request.force, tag=tag)
-    if form is Form.SIF and found.kind is SourceKind.SIF_FILE:
+    if form is ImageFormat.SIF and found.kind is SourceKind.SIF_FILE:
         check_architecture(Path(source.path), source, workplace)
         repack_sif(Path(source.path), target.path, options)
     else:
@@ -68,5 +68,5 @@ def convert(request: ConvertRequest, workplace: Workplace, *, dry_run: bool = Fa
             write_image(target.path, form, image, options)
         finally:
             image.close()
-    size = None if form.is_folder else target.path.stat().st_size
+    size = None if form.is_directory else target.path.stat().st_size
     return Converted(str(source), target.path, form, size)

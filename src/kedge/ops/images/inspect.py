@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from kedge.errors import CorruptImage, FileProblem, UnsupportedFormat
-from kedge.formats.sif.identify import PROBE, FileKind, find_payload, identify_file, refuse_as_sif
+from kedge.formats.identify import PROBE, FileKind, find_payload, identify_file, refuse_as_sif
 from kedge.formats.sif.layout import DataType
 from kedge.formats.sif.reader import SifReader
-from kedge.formats.singularityd.inspect import InspectReport, parse_metadata, read_report
-from kedge.formats.singularityd.record import SourceRecord
-from kedge.formats.singularityd.tree import report_config
+from kedge.formats.singularityd.decorate_tree import report_config
+from kedge.formats.singularityd.documents import SourceRecord
+from kedge.formats.singularityd.inspect_report import InspectReport, parse_metadata, read_report
 from kedge.formats.squashfs.view import SquashView
 from kedge.model.manifest import ImageConfig
 from kedge.posix.files import explain, explained

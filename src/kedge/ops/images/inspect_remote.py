@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from kedge.errors import ImageNotFound, UnsupportedFormat, UsageError
-from kedge.formats.sif.identify import FileKind, identify_file
+from kedge.formats.identify import FileKind, identify_file
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.singularityd import SourceRecord, describe
 from kedge.model.manifest import ImageConfig

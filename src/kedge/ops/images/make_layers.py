@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from kedge.formats.compression import GzipLayerCompressor
-from kedge.formats.oci.stored import StoredImage, StoredLayer
-from kedge.formats.singularityd.derive import derive_section
-from kedge.formats.singularityd.inspect import parse_metadata
+from kedge.formats.oci.stored_image import StoredImage, StoredLayer
+from kedge.formats.singularityd.derive_config import derive_section
+from kedge.formats.singularityd.inspect_report import parse_metadata
 from kedge.layers.tar_writer import LayerResult, write_layer
 from kedge.model.digest import Digest
 from kedge.model.manifest import (

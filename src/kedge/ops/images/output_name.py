@@ -8,23 +8,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.errors import OutputExists, UsageError
-from kedge.model.form import Form
 from kedge.model.image_argument import is_address
+from kedge.model.image_format import ImageFormat
 from kedge.model.reference import Reference, Transport
 from kedge.posix.files import refuse_existing, require_writable
 
 # The format that an ending stands for, longest endings first. Apptainer's users call SIF files .simg, too.
 _ENDINGS = (
-    (".oci.tar", Form.OCI_ARCHIVE),
-    (".docker.tar", Form.DOCKER_ARCHIVE),
-    (".squashfs", Form.SQUASHFS),
-    (".sqfs", Form.SQUASHFS),
-    (".sqsh", Form.SQUASHFS),
-    (".simg", Form.SIF),
-    (".sif", Form.SIF),
-    (".oci", Form.OCI),
+    (".oci.tar", ImageFormat.OCI_ARCHIVE),
+    (".docker.tar", ImageFormat.DOCKER_ARCHIVE),
+    (".squashfs", ImageFormat.SQUASHFS),
+    (".sqfs", ImageFormat.SQUASHFS),
+    (".sqsh", ImageFormat.SQUASHFS),
+    (".simg", ImageFormat.SIF),
+    (".sif", ImageFormat.SIF),
+    (".oci", ImageFormat.OCI),
 )
-_TAGGED = (Form.OCI, Form.OCI_ARCHIVE, Form.DOCKER_ARCHIVE)
+_TAGGED = (ImageFormat.OCI, ImageFormat.OCI_ARCHIVE, ImageFormat.DOCKER_ARCHIVE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,28 +32,28 @@ class ImageOutput:
     """A target: its path, its format if the text says it, and the name inside OCI formats."""
 
     path: Path
-    form: Form | None = None
+    form: ImageFormat | None = None
     tag: str | None = None
 
-    def require_form(self) -> Form:
+    def require_form(self) -> ImageFormat:
         """The format, or an error that lists the ways to choose it."""
         if self.form is not None:
             return self.form
         raise UsageError(
             f"cannot tell the format of '{self.path}' from its name",
-            hint=f"add --format ({', '.join(Form)}), or use an ending such as .sif, .sqsh or .oci.tar",
+            hint=f"add --format ({', '.join(ImageFormat)}), or use an ending such as .sif, .sqsh or .oci.tar",
         )
 
     def refuse_existing(self, *, force: bool) -> None:
         """Raise at once if writing would fail in the end."""
         path, form = self.path, self.require_form()
-        if path.is_dir() and not path.is_symlink() and not form.is_folder:
+        if path.is_dir() and not path.is_symlink() and not form.is_directory:
             raise OutputExists(f"{path} is a directory", hint="name a file, or another directory with --dir")
         refuse_existing(path, force=force)
         require_writable(path.parent)
 
 
-def read_output(text: str, form: Form | None = None) -> ImageOutput:
+def read_output(text: str, form: ImageFormat | None = None) -> ImageOutput:
     """Read a target; `form` is what `--format` says. `./oci:x` is a plain file name, and so is `pytorch:21.08.sif`."""
     if text == "-":
         raise UsageError("cannot write an image to standard output", hint="name a file; ./- is a file called -")
@@ -62,9 +62,9 @@ def read_output(text: str, form: Form | None = None) -> ImageOutput:
             f"'{text}' is not a file to write", hint="put an image into a registry with: kedge push IMAGE REFERENCE"
         )
     prefix, colon, rest = text.partition(":")
-    if not colon or prefix not in set(Form):
+    if not colon or prefix not in set(ImageFormat):
         return ImageOutput(Path(text), form or _guess_form(text))
-    named = Form(prefix)
+    named = ImageFormat(prefix)
     if form not in (None, named):
         raise UsageError(f"'{text}' is an {named} image, but --format says {form}", hint="leave out one of the two")
     if named in _TAGGED:
@@ -75,16 +75,16 @@ def read_output(text: str, form: Form | None = None) -> ImageOutput:
     return ImageOutput(Path(rest), named)
 
 
-def _guess_form(text: str) -> Form | None:
+def _guess_form(text: str) -> ImageFormat | None:
     form = next((form for ending, form in _ENDINGS if text.lower().endswith(ending)), None)
-    return Form.SANDBOX if form is None and text.endswith("/") else form
+    return ImageFormat.SANDBOX if form is None and text.endswith("/") else form
 
 
-def choose_tag(source: Reference, form: Form, tag: str | None = None) -> str | None:
+def choose_tag(source: Reference, form: ImageFormat, tag: str | None = None) -> str | None:
     """The name of the image inside a layout or archive: the requested one, else that of the source."""
     if tag or form not in _TAGGED:
         return tag
-    if form is not Form.DOCKER_ARCHIVE:
+    if form is not ImageFormat.DOCKER_ARCHIVE:
         return source.tag or "latest"
     if source.transport is Transport.DOCKER:
         from kedge.ops.sources.fetch_layers import source_name  # late: a pull of what is stored needs none of it

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from kedge.errors import OutputExists, ProgramMissing, UnsupportedFormat, UsageError
+from kedge.formats.sif.data_object import DataObject
 from kedge.formats.sif.edit import append_object
 from kedge.formats.sif.layout import DataType, FileSystem, PartitionType, SifDescriptor, pack_partition_extra
-from kedge.formats.sif.objects import DataObject
 from kedge.formats.sif.reader import SifReader
 from kedge.frozen import JsonValue
 from kedge.posix.files import atomic_output, explained, temporary_beside

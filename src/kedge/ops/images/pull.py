@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from kedge.errors import CorruptImage, FileProblem, HostileImage, KedgeError, NoSpace, OutputExists
 from kedge.model.digest import Digest
-from kedge.model.form import Form
+from kedge.model.image_format import ImageFormat
 from kedge.model.platform import Platform
 from kedge.model.reference import Reference, Transport
 from kedge.ops.images.output_name import ImageOutput, choose_tag
@@ -44,7 +44,7 @@ class PullRequest:
 
     reference: Reference
     output: Path | None = None  # None: the default name, in the current directory or `pull_directory`
-    form: Form = Form.SIF
+    form: ImageFormat = ImageFormat.SIF
     force: bool = False
     offline: bool = False
     tag: str | None = None  # name of the image inside OCI layouts and archives
@@ -59,7 +59,7 @@ class Pulled:
 
     reference: str
     output: Path
-    form: Form
+    form: ImageFormat
     digest: Digest | None = None
     platform: str = ""
     download: int = 0  # bytes that come over the network
@@ -178,7 +178,7 @@ def _pull_local(request: PullRequest, source: Source, plan: Pulled, workplace: W
 
     tag = choose_tag(request.reference, request.form, request.tag)
     options = choose_options(workplace, force=request.force, tag=tag)
-    if request.form is Form.SIF and source.kind is SourceKind.SIF_FILE:
+    if request.form is ImageFormat.SIF and source.kind is SourceKind.SIF_FILE:
         path = Path(request.reference.path)
         check_architecture(path, request.reference, workplace)
         repack_sif(path, plan.output, options)
@@ -199,7 +199,7 @@ def _read_platform(sif: Path) -> Platform:
 
 
 def _measure(plan: Pulled) -> Pulled:
-    return plan if plan.form.is_folder else replace(plan, size=plan.output.stat().st_size)
+    return plan if plan.form.is_directory else replace(plan, size=plan.output.stat().st_size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ class _Puller:
             return self._pull_layers(plan, resolved, key, dry_run=dry_run)
 
     def _pull_layers(self, plan: Pulled, resolved: Resolved, key: str, *, dry_run: bool) -> Pulled:
-        stored = self.store.find_at_hand(key) if self.request.form is Form.SIF else None
+        stored = self.store.find_at_hand(key) if self.request.form is ImageFormat.SIF else None
         is_stored = stored is not None
         platform = self.workplace.platform  # a download reads it from the config
         if stored is not None:
@@ -234,7 +234,7 @@ class _Puller:
         )
         if dry_run:
             return plan
-        if self.request.form is Form.SIF:
+        if self.request.form is ImageFormat.SIF:
             made = self._deliver(plan, key, lambda file: self._convert_into(file, resolved, plan.output))
             return replace(made, platform=str(_read_platform(made.output)))
         from kedge.ops.sources.fetch_layers import open_remote_image
@@ -251,7 +251,7 @@ class _Puller:
         from kedge.ops.sources.fetch_sif import check_architecture, find_sif_source
 
         sif = find_sif_source(source, self.workplace, self.store, offline=self.request.offline)
-        how = "downloaded" if self.request.form is Form.SIF else plan.how
+        how = "downloaded" if self.request.form is ImageFormat.SIF else plan.how
         plan = replace(plan, digest=sif.digest, platform=str(self.workplace.platform), download=sif.size or 0, how=how)
         if dry_run:
             return plan
@@ -262,7 +262,7 @@ class _Puller:
             else:
                 with contextlib.suppress(CorruptImage, HostileImage, FileProblem):  # as above
                     check_architecture(stored, self.request.reference, self.workplace)
-            if self.request.form is Form.SIF:
+            if self.request.form is ImageFormat.SIF:
                 return self._deliver(plan, sif.key, sif.write, keep=sif.keep)
         with self._attempt(), self._stored_sif(sif) as image:
             self._write(plan, image)
@@ -329,7 +329,7 @@ class _Puller:
         is_passing = self.workplace.settings.disable_cache
         result = estimate_size(resolved.compressed_size, self.request.form)
         together = _same_device(self.store.root, target.parent)
-        is_kept = self.request.form is Form.SIF and not is_passing
+        is_kept = self.request.form is ImageFormat.SIF and not is_passing
         needed = missing + (result if together or is_kept else 0)
         require_space(self.store.root, needed, what, choice=self.workplace.store_choice)
         if not together:
@@ -341,13 +341,13 @@ class _Puller:
 
         size, what = source.size or 0, f"the pull of {self.request.reference.redacted}"
         require_space(self.store.root, size, what, choice=self.workplace.store_choice)
-        if self.request.form is Form.SIF and not _same_device(self.store.root, target.parent):
+        if self.request.form is ImageFormat.SIF and not _same_device(self.store.root, target.parent):
             require_space(target.parent, size, what, choice="--dir {}")
 
 
-def estimate_size(compressed: int, form: Form) -> int:
+def estimate_size(compressed: int, form: ImageFormat) -> int:
     """About how large the result is: zstd packs as tightly as the layers' gzip; a directory is three times that."""
-    return compressed * 3 if form is Form.SANDBOX else compressed * 11 // 10 + (1 << 20)
+    return compressed * 3 if form is ImageFormat.SANDBOX else compressed * 11 // 10 + (1 << 20)
 
 
 def _same_device(one: Path, other: Path) -> bool:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from kedge.errors import FileProblem, KedgeError, UsageError
-from kedge.formats.oci.stored import StoredImage, StoredLayer
+from kedge.formats.oci.stored_image import StoredImage, StoredLayer
 from kedge.formats.sif.reader import SifReader
 from kedge.frozen import JsonValue
 from kedge.model.digest import Digest

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import BinaryIO
 
+from kedge.formats.sif.data_object import DataObject
 from kedge.formats.sif.layout import DataType, SifDescriptor
-from kedge.formats.sif.objects import DataObject
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.sif.writer import SifBuilder
 from kedge.ops.images.write_image import WriteOptions, write_squashfs

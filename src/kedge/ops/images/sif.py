@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.errors import UsageError
+from kedge.formats.sif.data_object import DataObject
 from kedge.formats.sif.edit import append_object
 from kedge.formats.sif.layout import (
     ARCHITECTURES,
@@ -25,7 +26,6 @@ from kedge.formats.sif.layout import (
     pack_partition_extra,
     pack_signature_extra,
 )
-from kedge.formats.sif.objects import DataObject
 from kedge.formats.sif.reader import SifReader
 from kedge.posix.files import explained
 

@@ -190,7 +190,7 @@ class _Unpacker:
     def _unpack_squashfs(self, image: ImageFile, identity: str, source: str) -> _Done:
         """Straight from the file system in a file to the directory."""
         from kedge.formats.squashfs.reader import SquashReader
-        from kedge.layers.unsquash import TreeExtractor, measure_tree
+        from kedge.layers.unpack_squashfs import TreeExtractor, measure_tree
 
         _require_squashfs(image, source)
 
@@ -365,7 +365,7 @@ def _pack_section(config: ImageConfig) -> bytes:
 def _write_tree(root: Path, image: ImageSource) -> int:
     """Write the image's files into a directory; returns about how much room they take."""
     from kedge.layers.sandbox import SandboxSink
-    from kedge.layers.unsquash import make_usable, measure_tree
+    from kedge.layers.unpack_squashfs import make_usable, measure_tree
     from kedge.ops.images.write_image import fill_decorated
 
     with SandboxSink(root) as sink:

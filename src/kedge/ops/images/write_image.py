@@ -16,11 +16,11 @@ from kedge.formats.oci.writer import convert_to_oci, write_docker_archive, write
 from kedge.formats.sif.layout import DataType, SifDescriptor
 from kedge.formats.sif.writer import SifBuilder
 from kedge.formats.singularityd import ConversionRecord, decorate, describe
-from kedge.formats.singularityd.inspect import keep_own_parts
+from kedge.formats.singularityd.inspect_report import keep_own_parts
 from kedge.formats.squashfs.view import SquashView
 from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
 from kedge.layers.sandbox import SandboxSink
-from kedge.model.form import Form
+from kedge.model.image_format import ImageFormat
 from kedge.model.manifest import ImageConfig
 from kedge.model.progress import Progress, Silent
 from kedge.model.tree import ContentSink, Node, NodeKind, walk
@@ -30,7 +30,7 @@ from kedge.ops.sources.image_source import ImageSource, PackedTree, TreeImage
 from kedge.posix.files import atomic_output, copy_range
 
 _BLOCK = 4096
-_FILE_MODES = {Form.SIF: 0o755}  # a SIF is executable: its first line starts it
+_FILE_MODES = {ImageFormat.SIF: 0o755}  # a SIF is executable: its first line starts it
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +63,13 @@ def choose_options(workplace: Workplace, *, force: bool = False, tag: str | None
     )
 
 
-def write_image(target: Path, form: Form, image: ImageSource, options: WriteOptions) -> None:
+def write_image(target: Path, form: ImageFormat, image: ImageSource, options: WriteOptions) -> None:
     """Write the image; refuses a target that exists unless `options.force`."""
-    if form is Form.SANDBOX:
+    if form is ImageFormat.SANDBOX:
         _write_sandbox(target, image, options)
-    elif form in (Form.SIF, Form.SQUASHFS):
+    elif form in (ImageFormat.SIF, ImageFormat.SQUASHFS):
         write: Callable[[BinaryIO, ImageSource, WriteOptions], object] = (
-            write_sif if form is Form.SIF else write_squashfs
+            write_sif if form is ImageFormat.SIF else write_squashfs
         )
         with atomic_output(target, mode=_FILE_MODES.get(form, 0o644), force=options.force) as file:
             write(file, image, options)
@@ -163,7 +163,7 @@ def _open_to_owner(root: Node) -> None:
             node.mode |= 0o700 if node.mode & 0o111 else 0o600
 
 
-def _write_oci(target: Path, form: Form, image: ImageSource, options: WriteOptions) -> None:
+def _write_oci(target: Path, form: ImageFormat, image: ImageSource, options: WriteOptions) -> None:
     if options.fix_permissions:
         raise UsageError(
             f"--fix-perms does not work with --format {form}, which keeps the layers unchanged",
@@ -171,12 +171,12 @@ def _write_oci(target: Path, form: Form, image: ImageSource, options: WriteOptio
         )
     making = LayerOptions(options.temporary_directory, options.threads, options.progress)
     with as_stored_image(image, options.tag, making) as stored:
-        if form is not Form.DOCKER_ARCHIVE and image.record.kind in ("docker-archive", "docker-daemon"):
+        if form is not ImageFormat.DOCKER_ARCHIVE and image.record.kind in ("docker-archive", "docker-daemon"):
             stored = convert_to_oci(stored)  # its manifest was made up here; a registry's own keeps its digest
-        if form is Form.OCI:
+        if form is ImageFormat.OCI:
             write_layout(target, [stored], force=options.force)
             return
-        write = write_oci_archive if form is Form.OCI_ARCHIVE else write_docker_archive
+        write = write_oci_archive if form is ImageFormat.OCI_ARCHIVE else write_docker_archive
         with atomic_output(target, force=options.force) as file:
             write(file, [stored])
 

@@ -157,7 +157,7 @@ def _read_stored(name: str, queue: Queue, settings: Settings, tables: Tables) ->
     from kedge.model.platform import Platform
     from kedge.model.reference import Reference
     from kedge.store.layout import Layout
-    from kedge.store.names import Names
+    from kedge.store.resolved_names import Names
 
     platform = Platform.parse(queue.arch) if queue.arch else Platform.host()
     if Names(Layout(settings.cache_directory)).recall(name, platform) is None:

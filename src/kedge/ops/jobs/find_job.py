@@ -6,14 +6,13 @@ With --site only that site is searched.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 
-from kedge.errors import FileProblem, JobNotFound, SiteProblem, UsageError
+from kedge.errors import JobNotFound, SiteProblem, UsageError
 from kedge.frozen import frozen, replace
 from kedge.jobs.records import Record
 from kedge.ops.jobs.cluster import Cluster, open_cluster
-from kedge.ops.jobs.submit import recover_id
+from kedge.ops.jobs.submit import recover_ids
 from kedge.settings import Settings
 
 
@@ -82,15 +81,6 @@ def find_job(cluster: Cluster, word: str) -> FoundJob:
         if word[:1].isdecimal():
             return FoundJob(word, None)
         raise
-
-
-def recover_ids(cluster: Cluster) -> None:
-    """Read the ids of jobs whose kedge was killed while it submitted them."""
-    for key in cluster.records.list_new():
-        with contextlib.suppress(FileProblem):
-            record = cluster.records.read(key, "")
-            if record.site == cluster.site.name:
-                recover_id(record, cluster)
 
 
 def _find_elsewhere(cluster: Cluster, word: str) -> tuple[Record, int | None] | None:

@@ -21,11 +21,11 @@ from kedge.localqueue.runner import RunningTask, make_environment, run_here, run
 from kedge.localqueue.task_file import RUNNING, read_task
 from kedge.localqueue.turn import WAITER, grant_task, keep_turning, make_survey, take_turn
 from kedge.model.job_state import JobStatus, State
-from kedge.posix.background import Program
+from kedge.posix.detached_programs import Program
+from kedge.posix.file_locks import lock_file
 from kedge.posix.files import explained, write_atomically
-from kedge.posix.flocks import lock_file
-from kedge.posix.locks import user_name
-from kedge.posix.owners import is_running
+from kedge.posix.lease_holders import user_name
+from kedge.posix.owned_names import is_running
 from kedge.posix.process_tree import find_family, signal_all
 from kedge.posix.programs import find_program
 

@@ -86,7 +86,7 @@ def _take_file(job: Job, path: Path, settings: Settings) -> StagedImage:
 def _refuse_program(job: Job, path: Path, settings: Settings) -> KedgeError | None:
     """The error for a program in the place of the image, with the commands to type; None for a broken image."""
     from kedge.errors import UnsupportedFormat  # late: only for an error
-    from kedge.formats.sif.identify import FileKind, identify_bytes
+    from kedge.formats.identify import FileKind, identify_bytes
 
     start = b""
     if path.is_file():

@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from kedge.errors import FileProblem, JobNotFound, SchedulerFailed
 from kedge.frozen import frozen, replace
@@ -14,7 +15,6 @@ from kedge.jobs.records import Record
 from kedge.model.job import JobArray
 from kedge.model.job_state import JobStatus, State
 from kedge.ops.jobs.cluster import Cluster
-from kedge.ops.jobs.find_job import FoundJob, recover_ids
 from kedge.ops.jobs.merge_status import (
     count_tasks,
     find_ended,
@@ -24,8 +24,11 @@ from kedge.ops.jobs.merge_status import (
     make_status,
     merge,
 )
-from kedge.ops.jobs.submit import recover_id
+from kedge.ops.jobs.submit import recover_id, recover_ids
 from kedge.schedulers.array_numbers import can_renumber, restore_indices
+
+if TYPE_CHECKING:
+    from kedge.ops.jobs.find_job import FoundJob  # lists of jobs need no search
 
 BEING_CANCELLED = "you cancelled it; the scheduler is ending it"
 _RECENT = 86400.0  # seconds; jobs that ended before are listed with --all only

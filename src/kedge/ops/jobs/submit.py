@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Mapping
@@ -26,7 +27,7 @@ from kedge.model.site import Site
 from kedge.ops.jobs.cluster import Cluster
 from kedge.ops.jobs.stage_image import NOW, StagedImage, place_image, pull_image, read_architecture
 from kedge.posix.files import require_writable
-from kedge.posix.private import read_own_file
+from kedge.posix.private_files import read_own_file
 from kedge.posix.process import run_into_files
 from kedge.posix.programs import find_program
 from kedge.schedulers.backend import ScriptContext
@@ -242,6 +243,15 @@ def recover_id(record: Record, cluster: Cluster) -> Record | None:
         return cluster.records.name_id(record, cluster.backend.parse_submit(text))
     except (OSError, SchedulerFailed, FileProblem):
         return None
+
+
+def recover_ids(cluster: Cluster) -> None:
+    """Read the ids of jobs whose kedge was killed while it submitted them."""
+    for key in cluster.records.list_new():
+        with contextlib.suppress(FileProblem):
+            record = cluster.records.read(key, "")
+            if record.site == cluster.site.name:
+                recover_id(record, cluster)
 
 
 def find_kedge() -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kedge.errors import InvalidSetting
 from kedge.model.toml_text import write_text
-from kedge.posix.changes import sole_change
+from kedge.posix.exclusive_change import sole_change
 from kedge.posix.files import explained, write_atomically
 from kedge.settings import SETTINGS, Setting, Settings, SettingSource, check_key, parse_value, read_file, user_file
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kedge.errors import AuthenticationFailed, InvalidSetting, KedgeError, UsageError
 from kedge.model.nearest import propose
-from kedge.posix.changes import sole_change
+from kedge.posix.exclusive_change import sole_change
 from kedge.posix.files import explained, write_atomically
 from kedge.registry.remote_services import SERVICES, find_services
 from kedge.registry.remote_yaml import (

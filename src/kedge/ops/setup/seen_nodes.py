@@ -23,7 +23,7 @@ from kedge.model.progress import Progress, Silent
 from kedge.model.site import Site, expand_path
 from kedge.ops.setup.site import choose_site
 from kedge.posix.files import write_atomically
-from kedge.posix.private import make_private, read_own_file
+from kedge.posix.private_files import make_private, read_own_file
 from kedge.schedulers.current_job import find_current_job
 from kedge.settings import Settings
 from kedge.sites.profile import find_folders, load_site

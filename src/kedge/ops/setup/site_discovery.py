@@ -14,7 +14,7 @@ from kedge.frozen import replace
 from kedge.model.site import Site
 from kedge.ops.setup.site import look_around, require_settings
 from kedge.posix.files import atomic_output, explained, refuse_existing
-from kedge.posix.private import make_private
+from kedge.posix.private_files import make_private
 from kedge.posix.process import run_program
 from kedge.schedulers.advice import find_advice, find_missing_setup
 from kedge.schedulers.choose import find_discovery

@@ -142,7 +142,7 @@ class Workplace:
 
 def make_passing_store(directory: Path) -> Path:
     """A temporary cache, which lives as long as this process; those of killed processes are removed."""
-    from kedge.posix.owners import own_name, owner_is_gone
+    from kedge.posix.owned_names import own_name, owner_is_gone
 
     with explained(directory):
         for left in directory.glob(f"{_PASSING_STORE}.*"):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kedge.errors import UsageError
-from kedge.formats.sif.identify import ARCHIVES, FileKind, identify_file
+from kedge.formats.identify import ARCHIVES, FileKind, identify_file
 from kedge.model.reference import Reference, Transport
 from kedge.posix.files import explained
 

@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager
 
 from kedge.errors import CorruptImage
 from kedge.formats.singularityd import SourceRecord
+from kedge.layers.layer_source import LayerSource
 from kedge.layers.limits import FlattenOptions
-from kedge.layers.source import LayerSource
 from kedge.model.digest import Digest
 from kedge.model.manifest import Descriptor, ImageConfig
 from kedge.model.platform import Platform
@@ -21,7 +21,7 @@ from kedge.ops.sources.image_source import LayeredImage
 from kedge.ops.sources.resolve import Resolved, compare_platform, read_config, refuse_artifacts
 from kedge.registry.blob_stream import BlobStream
 from kedge.store.download import IngestOptions
-from kedge.store.ingest import Ingest
+from kedge.store.parallel_downloads import Ingest
 from kedge.store.store import Store
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kedge.errors import ImageNotFound, InvalidSetting
-from kedge.formats.sif.identify import PROBE, FileKind, identify_bytes, identify_file, refuse_as_sif
+from kedge.formats.identify import PROBE, FileKind, identify_bytes, identify_file, refuse_as_sif
 from kedge.formats.sif.reader import SifReader
 from kedge.model.digest import Digest
 from kedge.model.manifest import SIF_LAYER, Descriptor

@@ -13,8 +13,8 @@ from typing import BinaryIO, Protocol
 
 from kedge.formats.singularityd import ConversionRecord, SourceRecord
 from kedge.layers.flatten import flatten
+from kedge.layers.layer_source import LayerSource
 from kedge.layers.limits import FlattenOptions
-from kedge.layers.source import LayerSource
 from kedge.model.manifest import ImageConfig, Manifest
 from kedge.model.tree import ContentSink, ContentSource, Node, copy_tree
 

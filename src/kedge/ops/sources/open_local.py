@@ -11,21 +11,21 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kedge.errors import FileProblem, KedgeError, UsageError
-from kedge.formats.oci.daemon import save_from_daemon
+from kedge.formats.identify import PROBE, find_payload, refuse_as_sif
+from kedge.formats.oci.daemon_save import save_from_daemon
 from kedge.formats.oci.docker_archive import DockerArchive
-from kedge.formats.oci.source import open_images
-from kedge.formats.sif.identify import PROBE, find_payload, refuse_as_sif
+from kedge.formats.oci.open_stored import open_images
 from kedge.formats.sif.layout import DataType
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.singularityd import ConversionRecord, SourceRecord
-from kedge.formats.singularityd.derive import derive_section, read_oci_words
+from kedge.formats.singularityd.derive_config import derive_section, read_oci_words
+from kedge.formats.singularityd.documents import render_definition
 from kedge.formats.singularityd.go_json import encode_json, encode_text
-from kedge.formats.singularityd.inspect import InspectReport, read_report
-from kedge.formats.singularityd.record import render_definition
+from kedge.formats.singularityd.inspect_report import InspectReport, read_report
 from kedge.formats.squashfs.reader import SquashReader
-from kedge.layers.folder import FolderOptions, read_folder
+from kedge.layers.directory_tree import FolderOptions, read_folder
+from kedge.layers.layer_source import LayerSource
 from kedge.layers.limits import FlattenOptions
-from kedge.layers.source import LayerSource
 from kedge.model.manifest import ImageConfig, parse_config
 from kedge.model.platform import Platform
 from kedge.model.progress import Progress

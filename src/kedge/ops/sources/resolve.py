@@ -37,7 +37,7 @@ from kedge.model.platform import Platform
 from kedge.model.reference import Reference
 from kedge.ops.setup.workplace import Workplace
 from kedge.registry.client import RegistryClient
-from kedge.store.names import NameRecord
+from kedge.store.resolved_names import NameRecord
 from kedge.store.store import Store
 
 _MAXIMUM_DEPTH = 4  # an index, and in practice one manifest below it

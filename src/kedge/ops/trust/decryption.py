@@ -24,8 +24,8 @@ def find_passphrase(options: RunOptions, image: str, environ: Mapping[str, str])
     if options.pem_path:
         return _unlock(image, Path(options.pem_path))
     raise UsageError(
-        f"{image} is encrypted: --passphrase or --pem-path is needed",
-        hint="--passphrase asks for it; or set APPTAINER_ENCRYPTION_PASSPHRASE or APPTAINER_ENCRYPTION_PEM_PATH",
+        f"{image} is encrypted: add --passphrase or --pem-path",
+        hint="--passphrase prompts for it; or set APPTAINER_ENCRYPTION_PASSPHRASE or APPTAINER_ENCRYPTION_PEM_PATH",
     )
 
 
@@ -37,7 +37,7 @@ def _ask() -> str:
     else:
         line = getpass.getpass("Enter encryption passphrase: ")
     if not line:
-        raise UsageError("the encryption passphrase is empty", hint="type it, or pipe it to standard input")
+        raise UsageError("the encryption passphrase is empty", hint="type a passphrase, or pipe it to standard input")
     return line
 
 
@@ -61,5 +61,5 @@ def _unlock(image: str, key: Path) -> str:
         messages = [each for each in reader.descriptors if each.data_type == DataType.CRYPTO_MESSAGE]
         locked = next((reader.read_object(each) for each in messages if each.link == partition.id), b"")
     if not locked:
-        raise KeyUnusable(f"{image} was encrypted with a passphrase, not with a key", hint="give --passphrase")
+        raise KeyUnusable(f"{image} is encrypted with a passphrase, not with a key", hint="use --passphrase")
     return unlock_message(read_key_file(key), locked, where=str(key))

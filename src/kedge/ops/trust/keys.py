@@ -36,7 +36,7 @@ class Fetch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KeySummary(JsonValue):
-    """What a listing shows of one key."""
+    """One key in a listing."""
 
     json_names = (("is_secret", "secret"),)
     json_nulls = ("problem",)
@@ -54,7 +54,7 @@ class KeySummary(JsonValue):
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What became of one key of a file."""
+    """The result for one key of an imported file."""
 
     summary: KeySummary
     ring: str  # "public" or "secret"
@@ -63,7 +63,7 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """What a new key pair should be."""
+    """A key pair to generate."""
 
     owner: Owner
     passphrase: str | None = None
@@ -113,7 +113,7 @@ def make_key(ring: KeyRing, new: NewKey) -> KeySummary:
 
 
 def import_keys(ring: KeyRing, path: Path) -> list[Imported]:
-    """Put the keys of a file into the rings; secret keys go into both."""
+    """Import the keys of a file; secret keys go into both key rings."""
     return _store_keys(ring, read_keys(read_key_file(path), str(path)), str(path))
 
 
@@ -121,7 +121,9 @@ def _store_keys(ring: KeyRing, blocks: Sequence[KeyBlock], where: str) -> list[I
     """Put key blocks into the rings; a key that proves nothing about itself is refused."""
     now = int(time.time())
     if not blocks:
-        raise KeyUnusable(f"{where} holds no key", hint="a file that starts with -----BEGIN PGP PUBLIC KEY BLOCK-----")
+        raise KeyUnusable(
+            f"{where} holds no key", hint="name a file that begins with -----BEGIN PGP PUBLIC KEY BLOCK-----"
+        )
     for block in blocks:
         _refuse_unproved(block, ring, now, where)
     imported: list[Imported] = []
@@ -139,8 +141,8 @@ def _refuse_unproved(block: KeyBlock, ring: KeyRing, now: int, where: str) -> No
     if not problem or any(known.fingerprint == block.fingerprint for known in ring.load_public()):
         return  # what is new about a known key, such as a revocation, may come without its user ids
     raise KeyUnusable(
-        f"the key {block.fingerprint} from {where} is refused: {problem}",
-        hint="key servers hold back user ids that were not confirmed by e-mail; ask the owner for the key itself",
+        f"kedge refuses the key {block.fingerprint} from {where}: {problem}",
+        hint="ask the owner for the key file; key servers leave out user ids that were not confirmed by e-mail",
     )
 
 
@@ -152,7 +154,7 @@ def export_key(block: KeyBlock, target: Path, *, armor: bool, force: bool = Fals
 
 
 def remove_key(ring: KeyRing, fingerprint: str, *, public: bool = True, secret: bool = False) -> list[str]:
-    """Take a key out of the rings; gives the names of the rings it was in."""
+    """Remove a key; returns the names of the key rings it was in."""
     removed: list[str] = []
     wanted = [("public", ring.remove_public)] * public + [("secret", ring.remove_secret)] * secret
     missing: KeyNotFound | None = None
@@ -200,12 +202,12 @@ def _fetch_from(fetch: Fetch, server: str, digits: str) -> KeyBlock:
     status, body = fetch("GET", keyserver.build_lookup(server, "get", digits), None)
     if status == 404:
         raise KeyNotFound(
-            f"{server} has no key {digits}", hint="ask the signer for the key, then 'kedge key import FILE'"
+            f"{server} has no key {digits}", hint="ask the signer for the key, then import it: kedge key import FILE"
         )
     _check_answer(status, server, body)
     found = find_in_blocks(read_keys(body, f"the answer of {server}"), digits)
     if len(found) != 1 or found[0].is_secret:
-        raise RegistryProtocolError(f"{server} was asked for the key {digits} and sent something else")
+        raise RegistryProtocolError(f"{server} sent another key than {digits}")
     return found[0]
 
 
@@ -228,11 +230,11 @@ def _check_answer(status: int, server: str, body: bytes) -> None:
         return
     text = body[:200].decode("utf-8", "replace")
     said = "".join(char if char.isprintable() else " " for char in text)
-    raise NetworkFailed(f"the key server {server} answers with status {status}", context={"answer": said})
+    raise NetworkFailed(f"the key server {server} has an error: status {status}", context={"answer": said})
 
 
 def open_fetch(environ: Mapping[str, str], ca_bundle: Path | None = None) -> Fetch:
-    """A way to key servers over HTTP."""
+    """A function that asks key servers over HTTP."""
     from kedge.registry.proxies import Proxies  # late: only commands that go online need the network code
     from kedge.registry.transport import HttpRequest, HttpTransport, TransportOptions
 

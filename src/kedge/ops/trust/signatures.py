@@ -54,7 +54,7 @@ class VerifyRequest:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """The rings to look in, and how to ask people and key servers."""
+    """The key rings, and how to ask the user and key servers."""
 
     ring: KeyRing
     site_ring: KeyRing | None = None
@@ -75,7 +75,7 @@ def find_variable(environ: Mapping[str, str], name: str) -> str | None:
 
 
 def sign_file(request: SignRequest, trust: Trust) -> list[SifDescriptor]:
-    """Sign an image; gives the new signature objects."""
+    """Sign an image; returns the new signature objects."""
     now = int(time.time())
     signer: DocumentSigner
     if request.pem_files:
@@ -87,7 +87,9 @@ def sign_file(request: SignRequest, trust: Trust) -> list[SifDescriptor]:
 
 
 def _nobody(question: str) -> str:
-    raise UsageError(f"a passphrase is needed: {question}", hint="set KEDGE_SIGN_PASSPHRASE, or run it in a terminal")
+    raise UsageError(
+        f"a passphrase is required: {question}", hint="set KEDGE_SIGN_PASSPHRASE, or run kedge in a terminal"
+    )
 
 
 def _load_private(path: Path, ask: AskPassphrase | None) -> SigningKey:
@@ -111,25 +113,27 @@ def choose_block(
 ) -> KeyBlock:
     """A key by its index, the only one, or the one the user chooses."""
     if not blocks:
-        raise KeyNotFound(f"there is no key in {where}", hint="make one with 'kedge key newpair', or import one")
+        raise KeyNotFound(
+            f"no key in {where}", hint="make one: kedge key newpair; or import one: kedge key import FILE"
+        )
     summaries = [summarize(block, at, now) for at, block in enumerate(blocks)]
     if index is None and len(blocks) > 1:
         index = choose(summaries) if choose else None
         if index is None:
             known = "\n".join(f"{item.index}: {item.fingerprint} {', '.join(item.user_ids)}" for item in summaries)
             raise UsageError(
-                f"there are {len(blocks)} keys in {where}",
+                f"several keys ({len(blocks)}) in {where}",
                 context={"keys": known},
-                hint="give --fingerprint or --keyidx",
+                hint="choose one with --fingerprint or --keyidx",
             )
     chosen = index or 0
     if not 0 <= chosen < len(blocks):
-        raise KeyNotFound(f"there is no key {chosen} in {where}", hint=f"the keys are numbered 0 to {len(blocks) - 1}")
+        raise KeyNotFound(f"no key {chosen} in {where}", hint=f"use a number from 0 to {len(blocks) - 1}")
     return blocks[chosen]
 
 
 def verify_file(request: VerifyRequest, trust: Trust) -> VerifyReport:
-    """Verify an image; what is wrong with it stands in the report."""
+    """Verify an image; the report holds the problems."""
     now = int(time.time())
     material = _gather_material(request, trust, now)
     with explained(request.path), request.path.open("rb") as file:
@@ -149,9 +153,9 @@ def _refuse_fetched(report: VerifyReport, request: VerifyRequest) -> None:
         pull = shlex.join(["kedge", "key", "pull", *url, stranger.fingerprint])
         result.verified = ()
         result.error = KeyNotFound(
-            f"{request.path} is signed by the key {stranger.fingerprint}, for which only the key server vouches",
+            f"{request.path} is signed by the key {stranger.fingerprint}, which only the key server knows",
             context={"reason": "fetched-key", "fingerprint": stranger.fingerprint, "claims to be": stranger.name},
-            hint=f"compare the fingerprint with the signer's own, then type: {pull}; "
+            hint=f"compare the fingerprint with the signer's own, then run: {pull}; "
             "--trust-keyserver accepts it without this",
         )
         report.error = report.error or result.error
@@ -181,7 +185,7 @@ def _make_finder(server: str | None, trust: Trust) -> FindKeys:
         try:
             return [KnownKey(fetch_key(trust.fetch, server, identifier), REMOTE)]
         except KedgeError as problem:
-            trust.progress.warn(f"the key {identifier} was looked for at {server}: {problem.message}")
+            trust.progress.warn(f"cannot get the key {identifier} from {server}: {problem.message}")
             return []
 
     return find

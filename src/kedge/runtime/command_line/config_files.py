@@ -76,7 +76,7 @@ def _select_lines(name: str, text: str) -> list[str]:
 
 
 def _is_foreign(file: int) -> bool:
-    from kedge.posix.private import find_foreign_hand  # late: many have no such file
+    from kedge.posix.private_files import find_foreign_hand  # late: many have no such file
 
     return bool(find_foreign_hand(os.fstat(file)))
 

@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
+from kedge.runtime.facts import PMIX, SIZES
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from kedge.runtime.options import RunOptions
-
-# What an MPI library asks its launcher's variables: Open MPI and jsrun; MPICH, Intel MPI, Slurm's pmi2; MVAPICH
-_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
-_PMIX = ("PMIX_RANK", "SLURM_STEP_NUM_TASKS")  # srun --mpi=pmix: PMIx names the rank, and Slurm counts
 
 
 def warn_of_lost_ranks(options: RunOptions, environ: Mapping[str, str], inside: Collection[str]) -> list[str]:
@@ -36,10 +34,10 @@ def warn_of_lost_ranks(options: RunOptions, environ: Mapping[str, str], inside: 
 
 def find_size(environ: Mapping[str, str]) -> tuple[str, int]:
     """The variable that tells a rank of an MPI launch that it is one, and how many ranks there are; 0 elsewhere."""
-    for name in _SIZES:
+    for name in SIZES:
         if environ.get(name, "").isdecimal():
             return name, int(environ[name])
-    rank, count = _PMIX
+    rank, count = PMIX
     if rank in environ and environ.get(count, "").isdecimal():
         return rank, int(environ[count])
     return "", 0

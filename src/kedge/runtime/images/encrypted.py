@@ -25,15 +25,15 @@ def require_programs(image: ImageFile, server: tuple[str, str]) -> str:
     """The squashfuse that helps to open an encrypted image; raises where a program is missing."""
     program, refusal = server
     if program and needs_company(program):
-        refusal = f"{program} is one of libfuse 2"
+        refusal = f"{program} uses libfuse 2"
     if not refusal and not find_program(_PROGRAM):
         refusal = f"{_PROGRAM} is not installed"
     if refusal:
         from kedge.errors import MountFailed  # late: success needs no errors
 
         raise MountFailed(
-            f"{image.path} is encrypted, and kedge cannot open it here: {refusal}",
-            hint="encrypted images need gocryptfs and squashfuse of libfuse 3; ask the administrators for both",
+            f"cannot open the encrypted image {image.path}: {refusal}",
+            hint="it needs gocryptfs and a squashfuse of libfuse 3: ask the administrators to install both",
         )
     return program
 
@@ -53,7 +53,7 @@ def mount_encrypted(place: tuple[str, int, str], program: str, server: FuseServe
         os.unlink(key)
     inner = next((name for name in os.listdir(plain) if name.startswith(_INNER)), "")
     if not inner:
-        raise OSError(errno.EINVAL, "there is no SquashFS in the encrypted file system")
+        raise OSError(errno.EINVAL, "the encrypted file system contains no SquashFS")
     serve_fuse(squashfuse_words(program, 0, f"{plain}/{inner}"), target, "squashfuse", _nothing)
 
 

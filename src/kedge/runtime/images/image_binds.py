@@ -46,7 +46,7 @@ class ImageBinds:
         """Where the file of a bind is mounted: with the first that has the same."""
         image = self.images[number]
         first = next(
-            other for other, each in enumerate(self.images) if (each.path, each.offset) == (image.path, image.offset)
+            other for other, known in enumerate(self.images) if (known.path, known.offset) == (image.path, image.offset)
         )
         return _name_place(first)
 
@@ -59,7 +59,7 @@ class ImageBinds:
                 from kedge.errors import FileProblem  # late: only for an error
 
                 raise FileProblem(
-                    f"{bind.source} has no {wanted} in it", context={"option": f"{bind.origin} {bind.source}"}
+                    f"{bind.source} contains no {wanted}", context={"option": f"{bind.origin} {bind.source}"}
                 )
             bind.source = inside.locate(wanted)
 
@@ -70,7 +70,7 @@ def _identify(bind: Bind) -> ImageFile:
         from kedge.errors import UsageError  # late: only for an error
 
         raise UsageError(
-            f"{bind.source} is not an image file, so 'image-src' and 'id' mean nothing there",
+            f"{bind.source} is not an image file, so 'image-src' and 'id' do not apply to it",
             hint="leave the option out to bind the directory itself",
         )
     return image
@@ -78,7 +78,7 @@ def _identify(bind: Bind) -> ImageFile:
 
 def _find_partition(bind: Bind) -> ImageFile | None:
     """The partition of a SIF that `id=` names, else its first with data; None where its root file system is meant."""
-    from kedge.formats.sif.identify import FileKind, identify_file  # late, both: few binds come out of image files
+    from kedge.formats.identify import FileKind, identify_file  # late, both: few binds come out of image files
     from kedge.formats.sif.reader import SifReader
 
     if not os.path.isfile(bind.source):
@@ -89,8 +89,9 @@ def _find_partition(bind: Bind) -> ImageFile | None:
         reader = SifReader(file, bind.source)
         if bind.partition:
             return _take(bind.source, reader.find(int(bind.partition)))
-        data = [each for each in reader.descriptors if each.is_data and each.file_system in _FILE_SYSTEMS]
-    return _take(bind.source, data[0]) if data else None
+        data = [descriptor for descriptor in reader.descriptors if descriptor.is_data]
+    mountable = [descriptor for descriptor in data if descriptor.file_system in _FILE_SYSTEMS]
+    return _take(bind.source, mountable[0]) if mountable else None
 
 
 def _take(path: str, descriptor: SifDescriptor) -> ImageFile:
@@ -99,8 +100,8 @@ def _take(path: str, descriptor: SifDescriptor) -> ImageFile:
         from kedge.errors import UsageError  # late: only for an error
 
         raise UsageError(
-            f"object {descriptor.id} of {path} is not a file system that can be mounted",
-            hint=f"'kedge sif list {path}' shows them all",
+            f"object {descriptor.id} of {path} is not a file system that kedge can mount",
+            hint=f"list the objects: kedge sif list {path}",
         )
     image = ImageFile(make_absolute(path), "sif")
     image.offset, image.size = descriptor.offset, descriptor.size

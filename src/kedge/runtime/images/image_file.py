@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What an image on this machine is and where its root file system begins, from one or two reads.
+"""What kind of image a file or directory is, and where its root file system begins, from one or two reads.
 
-Whatever looks wrong is handed to the thorough readers in `formats`, which say what it is; only then are they imported.
+Where something looks wrong, the thorough readers in `formats` say what it is; only then are they imported.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 
-from kedge.formats.sif import locate
+from kedge.formats.sif import find_partition
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +19,10 @@ _EXT_MAGIC = 1080  # two bytes, 53 ef
 _EXT_UUID = 1024 + 104
 _SQUASHFS_MAGIC = b"hsqs"
 _SUPERBLOCK = 96
-_COMPATIBLE = {("i686", "x86_64"), ("armv7l", "aarch64")}  # image and machine: the kernel runs the older kind as well
+_COMPATIBLE = {
+    ("i686", "x86_64"),
+    ("armv7l", "aarch64"),
+}  # image and host: these kernels run the 32-bit programs as well
 _EMULATORS = "/proc/sys/fs/binfmt_misc/qemu-"
 _EMULATOR_NAMES = {"i686": "i386", "armv7l": "arm"}
 
@@ -87,7 +90,7 @@ def make_absolute(path: str) -> str:
 
 
 def compare_machine(image: ImageFile, machine: str) -> None:
-    """Raise when programs of the image cannot run here: made for another machine, and no emulator is registered."""
+    """Raise when the image is for another architecture and no emulator is registered."""
     wanted = image.machine
     if wanted in ("", machine) or (wanted, machine) in _COMPATIBLE:
         return
@@ -96,24 +99,26 @@ def compare_machine(image: ImageFile, machine: str) -> None:
     from kedge.errors import NoMatchingPlatform  # late: only for an error
 
     raise NoMatchingPlatform(
-        f"{image.path} was made for {wanted} machines, and this one is {machine}",
+        f"{image.path} is for {wanted}, and this host is {machine}",
         context={"image": wanted, "machine": machine},
-        hint=f"get the image for {machine} ('kedge pull' chooses it by itself), or run this one on a {wanted} node",
+        hint=f"get the image for {machine} ('kedge pull' selects it by default), or run this one on a {wanted} node",
     )
 
 
 def _identify_folder(path: str) -> ImageFile:
     with os.scandir(path) as entries:
         if next(entries, None) is None:
-            raise _problem(f"{path} is an empty directory, not an image", "give the directory that holds bin, etc, usr")
+            raise _problem(
+                f"{path} is an empty directory, not an image", "give the directory that contains bin, etc and usr"
+            )
     if os.path.isfile(f"{path}/oci-layout"):
-        raise _problem(f"{path} is an OCI layout, whose layers are packed", f"give it as oci:{path}")
+        raise _problem(f"{path} is an OCI layout, not an unpacked image", f"give it as oci:{path}")
     return ImageFile(path, "folder")
 
 
 def _identify_file(file: int, path: str, status: os.stat_result) -> ImageFile:
-    start = os.pread(file, locate.START_SIZE, 0)
-    if start[32:42] == locate.MAGIC and len(start) >= locate.HEADER_SIZE:
+    start = os.pread(file, find_partition.START_SIZE, 0)
+    if start[32:42] == find_partition.MAGIC and len(start) >= find_partition.HEADER_SIZE:
         return _identify_sif(file, path, start, status)
     offset = 0
     if start.startswith(b"#!"):  # the line that Singularity 2 put before a file system, to make it a program
@@ -130,10 +135,10 @@ def _identify_file(file: int, path: str, status: os.stat_result) -> ImageFile:
 
 
 def _identify_sif(file: int, path: str, start: bytes, status: os.stat_result) -> ImageFile:
-    table, total = locate.table_size(start, status.st_size)
-    length = total * locate.DESCRIPTOR_SIZE
+    table, total = find_partition.table_size(start, status.st_size)
+    length = total * find_partition.DESCRIPTOR_SIZE
     raw = start[table : table + length] if table + length <= len(start) else os.pread(file, length, table)
-    found = locate.locate_parts(start, raw, status.st_size) if total and len(raw) == length else None
+    found = find_partition.locate_parts(start, raw, status.st_size) if total and len(raw) == length else None
     if found is None:
         raise _refuse_content(path)
     image = ImageFile(path, "sif")
@@ -147,7 +152,7 @@ def _identify_sif(file: int, path: str, start: bytes, status: os.stat_result) ->
 def _finish(image: ImageFile, superblock: bytes, seed: bytes, status: os.stat_result) -> None:
     """Check that the file system is all there, and note the file's state."""
     if image.file_system in ("squashfs", "gocryptfs"):  # what is encrypted lies in a SquashFS, too
-        used = locate.read_number(superblock, 40)
+        used = find_partition.read_number(superblock, 40)
         if superblock[:4] != _SQUASHFS_MAGIC or not _SUPERBLOCK < used <= image.size:
             raise _refuse_content(image.path)
         own = superblock[4:12] + superblock[40:48]  # how many files, when it was made, its size
@@ -165,7 +170,7 @@ def _refuse_content(path: str) -> KedgeError:
     """The error of the thorough readers for this file."""
     # late: only for an error
     from kedge.errors import CorruptImage, KedgeError
-    from kedge.formats.sif.identify import FileKind, identify_file, refuse_as_sif
+    from kedge.formats.identify import FileKind, identify_file, refuse_as_sif
     from kedge.formats.sif.reader import SifReader
     from kedge.formats.squashfs.reader import SquashReader
 
@@ -183,20 +188,20 @@ def _refuse_content(path: str) -> KedgeError:
     except OSError as problem:
         return _refuse_opening(path, problem)
     return CorruptImage(
-        f"{path} is truncated or damaged: its file system is not all there",
-        hint="fetch the file again, and compare its size and checksum with the original",
+        f"{path} is truncated or damaged: part of its file system is missing",
+        hint="download it again, and compare its size and checksum with the original",
     )
 
 
 def _add_hint(problem: KedgeError, path: str, kind: str) -> KedgeError:
-    from kedge.formats.sif.identify import ARCHIVES  # late: only for an error
+    from kedge.formats.identify import ARCHIVES  # late: only for an error
 
     if kind in ARCHIVES:
         problem.hint = (
-            f"an archive of 'docker save' is given as docker-archive:{path}, an OCI one as oci-archive:{path}"
+            f"give an archive of 'docker save' as docker-archive:{path}, an OCI archive as oci-archive:{path}"
         )
     elif problem.hint is None:
-        problem.hint = "give a SIF or SquashFS file, a directory that holds a root file system, or docker://NAME"
+        problem.hint = "give a SIF or SquashFS file, a directory with a root file system, or docker://NAME"
     return problem
 
 
@@ -205,10 +210,12 @@ def _refuse_opening(path: str, problem: OSError | ValueError) -> KedgeError:
     from kedge.posix.files import explain
 
     if isinstance(problem, ValueError):
-        return _problem("the image's name has a NUL character in it", "check how the name was put together")
+        return _problem(
+            "the image name contains a NUL character", "check the variable or script that the name comes from"
+        )
     if not isinstance(problem, (FileNotFoundError, NotADirectoryError)):
         return explain(problem, path)
-    return _problem(f"there is no file or directory {path}", _propose_reference(path))
+    return _problem(f"no such file or directory: {path}", _propose_reference(path))
 
 
 def _propose_reference(path: str) -> str:
@@ -216,7 +223,7 @@ def _propose_reference(path: str) -> str:
     from kedge.errors import InvalidReference
     from kedge.model.reference import Reference, Transport
 
-    plain = "check the spelling; an image in a registry is named like docker://ubuntu:22.04"
+    plain = "check the spelling; give an image in a registry as docker://ubuntu:22.04"
     try:
         reference = Reference.parse(path)
     except InvalidReference as problem:
@@ -224,7 +231,7 @@ def _propose_reference(path: str) -> str:
     if reference.transport is not Transport.DOCKER:
         return plain
     name = path.partition(":")[2].lstrip("/") if path.startswith("docker:") else path
-    return f"check the spelling; if you mean an image in a registry, it is docker://{name}"
+    return f"check the spelling; for an image in a registry use docker://{name}"
 
 
 def _problem(message: str, hint: str) -> KedgeError:

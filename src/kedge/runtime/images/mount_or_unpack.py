@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where a container's root comes from: a folder, a copy unpacked on this node, squashfuse, or a mount by the kernel."""
+"""How kedge gets at an image's files: as a directory, mounted (squashfuse, gocryptfs, fuse2fs, kernel), or unpacked.
+
+Without FUSE, a SquashFS or SIF image is unpacked once on this node; root lets the kernel mount it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ UNPACK_LIMIT = 4 << 30  # bytes: a larger SquashFS is not unpacked at its first 
 
 
 class Root:
-    """A chosen way; `unpack` means that the image must be unpacked on this node first."""
+    """The chosen way; `unpack` means that the image must be unpacked on this node first."""
 
     def __init__(self, way: str, reason: str, folder: str = "", program: str = "") -> None:
         self.way = way  # directory, squashfuse, gocryptfs, loop, fuse2fs or unpack
@@ -33,23 +36,23 @@ class Root:
 
 
 def choose_root(image: ImageFile, options: RunOptions, environ: Mapping[str, str], uid: int) -> Root:
-    """The best way that works here; --root-from insists on one."""
+    """The best way that works on this node; --root-from demands one."""
     if image.kind == "folder":
         return Root("folder", "the image is a directory", image.path)
     if image.file_system == "gocryptfs":
         from kedge.runtime.images.encrypted import require_programs  # late: few images are encrypted
 
         program = require_programs(image, find_usable_squashfuse())
-        return Root("gocryptfs", f"it is encrypted: gocryptfs and {program} mount it", program=program)
+        return Root("gocryptfs", f"encrypted: mounted by gocryptfs and {program}", program=program)
     if image.file_system != "squashfs":
-        return Root("fuse2fs", "an ext3 image is mounted, by the kernel for root, by fuse2fs for others")
+        return Root("fuse2fs", "ext3 image: mounted by the kernel for root, else by fuse2fs")
     try:
         return _choose_for_squashfs(image, options, environ, uid)
     except _file_problem() as problem:  # the node has no place to unpack to
         program = find_usable_squashfuse()[0] if options.root == "auto" else ""
         if not program:
             raise
-        return Root("squashfuse", f"{problem}: {program} mounts it", program=program)
+        return Root("squashfuse", f"{problem}: mounted by {program}", program=program)
 
 
 def _file_problem() -> type[Exception]:
@@ -63,13 +66,13 @@ def _choose_for_squashfs(image: ImageFile, options: RunOptions, environ: Mapping
     wanted = options.root
     unpacked = find_unpacked(image, environ) if wanted in ("auto", "unpack") else ""
     if unpacked:
-        return Root("folder", f"unpacked on this node before: {unpacked}", unpacked)
+        return Root("folder", f"already unpacked on this node: {unpacked}", unpacked)
     if wanted == "unpack":
-        return Root("unpack", "asked for")
+        return Root("unpack", "--root-from unpack")
     if wanted == "kernel" or (wanted == "auto" and uid == 0 and not options.userns and not options.fakeroot):
         refusal = check_kernel_mount()
         if not refusal:
-            return Root("loop", "root may let the kernel mount it")
+            return Root("loop", "mounted by the kernel, which root may ask for")
         if wanted == "kernel":
             raise _refuse("kernel", refusal)
     return _choose_for_user(image, options, environ)
@@ -81,32 +84,32 @@ def _choose_for_user(image: ImageFile, options: RunOptions, environ: Mapping[str
     if not program and options.root == "squashfuse":
         raise _refuse("squashfuse", refusal)
     if not program:
-        return Root("unpack", f"{refusal}: it is unpacked once on this node")
+        return Root("unpack", f"{refusal}: unpacked once on this node")
     if wants_layers_above(options) and not allows_layers_above(program):
-        reason = f"{program} shows the files of an image as another's, so nothing above could be changed"
+        reason = f"{program} shows another owner of the files, so no layer above them could be written"
         unpacked = find_unpacked(image, environ)
         return Root("folder" if unpacked else "unpack", reason, unpacked)
     if options.root == "squashfuse" or _prefers_mount(image, environ):
-        return Root("squashfuse", f"{program} mounts it", program=program)
-    return Root("unpack", f"{image.size >> 20} MiB are unpacked once on this node")
+        return Root("squashfuse", f"mounted by {program}", program=program)
+    return Root("unpack", f"{image.size >> 20} MiB, unpacked once on this node")
 
 
 def choose_overlay(image: ImageFile, options: RunOptions, environ: Mapping[str, str], *, is_written: bool) -> Root:
-    """How a SquashFS overlay is had: mounted where that does, else unpacked on this node."""
+    """How to use a SquashFS overlay: mounted where that works, else unpacked on this node."""
     unpacked = find_unpacked(image, environ)
     if unpacked:
-        return Root("folder", f"unpacked on this node before: {unpacked}", unpacked)
+        return Root("folder", f"already unpacked on this node: {unpacked}", unpacked)
     program, refusal = find_usable_squashfuse()
     if program and (not is_written or allows_layers_above(program)):
-        return Root("squashfuse", f"{program} mounts it", program=program)
+        return Root("squashfuse", f"mounted by {program}", program=program)
     if os.getuid() == 0 and not options.userns and not options.fakeroot and not check_kernel_mount():
-        return Root("loop", "root may let the kernel mount it")
-    return Root("unpack", refusal or "what squashfuse shows could not be changed")
+        return Root("loop", "mounted by the kernel, which root may ask for")
+    return Root("unpack", refusal or "a layer above squashfuse could not be written")
 
 
 def wants_layers_above(options: RunOptions) -> bool:
     """Whether what is in the image may be changed in a layer above it."""
-    return options.writable_tmpfs or options.fakeroot or any(":ro" not in each for each in options.overlay)
+    return options.writable_tmpfs or options.fakeroot or any(":ro" not in overlay for overlay in options.overlay)
 
 
 def allows_layers_above(program: str) -> bool:
@@ -142,13 +145,13 @@ def _unpack_limit(environ: Mapping[str, str]) -> int:
 def check_kernel_mount() -> str:
     """Why the kernel cannot mount SquashFS through a loop device here; the empty string when it can."""
     if not os.access("/dev/loop-control", os.R_OK | os.W_OK):
-        return "there is no /dev/loop-control that we may use"
+        return "no access to /dev/loop-control"
     try:
         with open("/proc/filesystems", encoding="ascii") as file:
             known = file.read()
     except OSError:
-        return "/proc/filesystems cannot be read"
-    return "" if "\tsquashfs\n" in known else "the kernel has no SquashFS loaded"
+        return "cannot read /proc/filesystems"
+    return "" if "\tsquashfs\n" in known else "the kernel has no SquashFS module loaded"
 
 
 def plan_root(image: ImageFile, root: Root, *, is_writable: bool = False) -> list[Operation]:
@@ -167,6 +170,6 @@ def _refuse(way: str, refusal: str) -> Exception:
     from kedge.errors import MountFailed  # late: success needs no errors
 
     return MountFailed(
-        f"--root-from {way} cannot be had here: {refusal}",
-        hint="leave the option out, and the best way that works is taken; --root-from unpack works everywhere",
+        f"--root-from {way} does not work on this node: {refusal}",
+        hint="leave out --root-from, and kedge chooses what works here; --root-from unpack works everywhere",
     )

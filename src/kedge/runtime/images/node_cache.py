@@ -176,12 +176,14 @@ def read_resolved(reference: str, machine: str, environ: Mapping[str, str]) -> _
     place = choose_node_directory(environ)
     try:
         with open(reference_path(place, reference, machine), encoding="utf-8", errors="surrogateescape") as file:
-            identity, _, rest = file.read(65536).partition("\n")
+            identity, _, record = file.read(65536).partition("\n")
             when = os.fstat(file.fileno()).st_mtime
     except OSError:
         return None
     name = reference_record(reference, machine)  # long names are cut, so that two may have one file
-    return _ResolvedReference(_find_root(place, identity), rest[len(name) :], when) if rest.startswith(name) else None
+    if not record.startswith(name):
+        return None
+    return _ResolvedReference(_find_root(place, identity), record[len(name) :], when)
 
 
 def is_volatile(reference: str) -> bool:
@@ -317,11 +319,11 @@ def read_boot() -> str:
 
 def _describe_archive(reference: str) -> str:
     """For a reference to a file or directory of this machine: its absolute name and its state."""
-    scheme, _, rest = reference.partition(":")
+    scheme, _, path_and_tag = reference.partition(":")
     scheme = scheme.lower()
     if scheme not in ("oci", "oci-archive", "docker-archive"):
         return ""
-    path = rest.removeprefix("//")
+    path = path_and_tag.removeprefix("//")
     while path and not os.path.lexists(path):  # a tag may follow the path
         path = path.rpartition(":")[0]
     if scheme == "oci":
@@ -354,23 +356,23 @@ def _choose_default(own: str) -> str:
             return folder
     if usable:
         return usable[-1]
-    raise _refuse_place(_PLACES[0], "no permission to make a directory there")
+    raise _refuse_place(_PLACES[0], "no permission to create a directory there")
 
 
 def _check_owner(place: str) -> None:
-    """Refuse a directory that somebody else made or could change: what is in it is run without further looks."""
+    """Refuse a directory that another user made or could change: kedge runs its contents unchecked."""
     try:
         status = os.lstat(place)
     except OSError as problem:
         raise _refuse_place(place, problem.strerror or str(problem)) from None
     if stat.S_ISLNK(status.st_mode):
-        raise _refuse_place(place, "it is a link")
+        raise _refuse_place(place, "it is a symlink")
     if not stat.S_ISDIR(status.st_mode):
         raise _refuse_place(place, os.strerror(errno.ENOTDIR))
     if status.st_uid != os.getuid():
         raise _refuse_place(place, f"it belongs to user {status.st_uid}")
     if status.st_mode & 0o022:
-        raise _refuse_place(place, "others may write to it", f"take the right away: chmod go-w {place}")
+        raise _refuse_place(place, "others may write to it", f"remove the permission: chmod go-w {place}")
     _check_above(place)
 
 
@@ -386,16 +388,16 @@ def _check_above(place: str) -> None:
         if status.st_uid not in (0, _UNKNOWN_OWNER, os.getuid()):
             raise _refuse_place(place, f"{folder} belongs to user {status.st_uid}, who could replace it")
         if status.st_mode & (0o002 | stat.S_ISVTX) == 0o002:
-            raise _refuse_place(place, f"everybody could replace it: {folder} is open to all and not sticky")
+            raise _refuse_place(place, f"anybody could replace it: {folder} is world-writable and not sticky")
 
 
 def _refuse_place(place: str, reason: str, remedy: str = "") -> KedgeError:
     from kedge.errors import FileProblem  # late: only for an error
 
     return FileProblem(
-        f"images cannot be unpacked to {place}: {reason}",
+        f"cannot unpack images to {place}: {reason}",
         context={"path": place},
-        hint=remedy or "choose a directory of your own on a disk of this node: KEDGE_NODEDIR=FOLDER",
+        hint=remedy or "choose a directory of your own on a local disk of this node: KEDGE_NODEDIR=DIRECTORY",
     )
 
 
@@ -404,11 +406,11 @@ def _require_absolute(path: str, origin: str) -> str:
         return path.rstrip("/") or "/"
     from kedge.errors import InvalidSetting  # late: only for an error
 
-    raise InvalidSetting(f"{origin} is '{path}', which is no absolute path", hint=f"such as {origin}=/local/$USER")
+    raise InvalidSetting(f"{origin}={path} is not an absolute path", hint=f"for example {origin}=/local/$USER")
 
 
 def _read_setting(environ: Mapping[str, str]) -> str:
-    """The configured folder; the settings proper are loaded only where a file has a line for it that is not plain."""
+    """The configured directory; the settings module is loaded only where its line in a file is not plain."""
     lines = read_lines(_SETTING, environ)
     return (_read_plain(lines, environ) or _load_setting(environ)) if lines else ""
 

@@ -23,9 +23,9 @@ from kedge.host.limits import read_limits
 from kedge.host.space import free_space, require_space
 from kedge.model.progress import Progress, Silent
 from kedge.model.size import format_size
-from kedge.posix.beneath import remove_tree
+from kedge.posix.confined_paths import remove_tree
 from kedge.posix.files import TEMPORARY_PREFIX, explained, temporary_beside, write_atomically
-from kedge.posix.owners import owner_is_gone
+from kedge.posix.owned_names import owner_is_gone
 from kedge.runtime.images.node_cache import (
     BOOT,
     CONFIG,
@@ -149,14 +149,14 @@ class NodeCache:
             text = path.read_text("utf-8", "surrogateescape")
         first, *paths = text.split("\n")
         own = describe_path(image.path)
-        others = [each for each in paths if each not in ("", own)] if first == identity else []
+        others = [path for path in paths if path not in ("", own)] if first == identity else []
         lines = "".join(f"{line}\n" for line in (identity, *others[-_MOST_PATHS:], own))
         write_atomically(path, lines.encode("utf-8", "surrogateescape"), mode=0o600)
 
     def entries(self) -> list[_NodeEntry]:
         """All images, those used last first."""
         try:
-            names = [each.name for each in os.scandir(self.images) if each.is_dir(follow_symlinks=False)]
+            names = [entry.name for entry in os.scandir(self.images) if entry.is_dir(follow_symlinks=False)]
         except OSError:
             return []
         mounts = _read_mounts()
@@ -224,7 +224,7 @@ class NodeCache:
         except NoSpace as problem:
             is_here = str(problem.context.get("path", self.place)).startswith(str(self.place))
             if is_here and _NO_UNPACKING not in (problem.hint or ""):  # else it is the store that is full
-                problem.hint = f"choose a larger place: {_list_ways(source).format('PLACE')}"
+                problem.hint = f"choose a larger disk: {_list_ways(source).format('DIRECTORY')}"
             raise
         finally:
             remove_tree(temporary)
@@ -272,7 +272,7 @@ class NodeCache:
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError as problem:
             # no locks (Lustre without `flock`): then several may unpack it, and the first to end counts
-            self._progress.note(f"{self.place} has no locks ({problem.strerror}): {source} may be unpacked twice")
+            self._progress.note(f"{self.place} has no file locks ({problem.strerror}): {source} may be unpacked twice")
 
     # -- room
 
@@ -298,7 +298,7 @@ class NodeCache:
             if self.remove(entry):
                 held -= entry.size
                 self._progress.note(
-                    f"removed what was unpacked of {entry.source} ({format_size(entry.size)}) to make room on this node"
+                    f"removed the unpacked {entry.source} ({format_size(entry.size)}) to make room on this node"
                 )
 
     def _drop_unused(self) -> None:
@@ -307,7 +307,7 @@ class NodeCache:
         for entry in self.entries() if days else ():
             if entry.used and entry.used < time.time() - days * _DAY and self.remove(entry):
                 self._progress.note(
-                    f"removed what was unpacked of {entry.source} ({format_size(entry.size)}), unused for {days} days"
+                    f"removed the unpacked {entry.source} ({format_size(entry.size)}), unused for {days} days"
                 )
 
     def _require_memory(self, needed: int, what: str) -> None:
@@ -317,10 +317,10 @@ class NodeCache:
         limits = read_limits()
         if limits.memory is not None and needed > limits.memory // 2:
             raise NoSpace(
-                f"the unpacked {what} needs about {format_size(needed)} in {self.place}, which is kept in memory, and "
-                f"all of this job may use {format_size(limits.memory)} ({limits.memory_from})",
+                f"the unpacked {what} needs about {format_size(needed)} in {self.place}, which is in memory; this "
+                f"job may use {format_size(limits.memory)} of memory ({limits.memory_from})",
                 context={"path": str(self.place)},
-                hint=f"choose a place on a disk: {_list_ways(what).format('PLACE')}",
+                hint=f"choose a directory on a disk: {_list_ways(what).format('DIRECTORY')}",
             )
 
     def remove(self, entry: _NodeEntry) -> bool:
@@ -352,7 +352,7 @@ class NodeCache:
     def _sweep(self) -> None:
         """Remove what killed processes left."""
         with contextlib.suppress(OSError):
-            left = [Path(each.path) for each in os.scandir(self.images) if each.name.startswith(TEMPORARY_PREFIX)]
+            left = [Path(entry.path) for entry in os.scandir(self.images) if entry.name.startswith(TEMPORARY_PREFIX)]
             for folder in left:
                 if owner_is_gone(folder.name) and not _is_used(folder, _read_mounts()):
                     remove_tree(folder)
@@ -438,20 +438,20 @@ def _read_mounts() -> bytes:
     """The tables of all mounts that processes of ours see, each namespace once where that can be told."""
     seen: set[str] = set()
     tables: set[bytes] = set()
-    for each in os.scandir("/proc"):
-        if not each.name.isdecimal():
+    for process in os.scandir("/proc"):
+        if not process.name.isdecimal():
             continue
         with contextlib.suppress(OSError):
             namespace = ""
             with contextlib.suppress(PermissionError):  # a FUSE server is shielded; its mounts are not
-                namespace = str(Path(f"{each.path}/ns/mnt").readlink())
+                namespace = str(Path(f"{process.path}/ns/mnt").readlink())
             if not namespace or namespace not in seen:
-                tables.add(Path(f"{each.path}/mountinfo").read_bytes())
+                tables.add(Path(f"{process.path}/mountinfo").read_bytes())
             seen.add(namespace)
     return b"".join(tables)
 
 
 def _list_ways(what: str) -> str:
     """Where else it can go, with `{}` for the place; only a file can be mounted instead."""
-    own = "" if os.path.isfile(what) else "pull it to a file, and "
-    return f"{_REMEDY}, or {own}do not unpack: {_NO_UNPACKING}"
+    own = "" if os.path.isfile(what) else "pull it to a file and "
+    return f"{_REMEDY}, or {own}mount it instead: {_NO_UNPACKING}"

@@ -10,6 +10,7 @@ import fcntl
 import os
 import time
 
+from kedge.runtime.facts import LOCAL_RANKS
 from kedge.runtime.images.node_cache import LOCKS
 
 TYPE_CHECKING = False
@@ -17,14 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _PATIENCE = 1.0  # seconds until kedge says that it waits
-_LOCAL_RANKS = (
-    *("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_LOCAL_RANK", "SLURM_LOCALID", "FLUX_TASK_LOCAL_ID"),
-)
 
 
 def speaks_for_others(environ: Mapping[str, str]) -> bool:
     """Whether this process says that it waits: of a launcher's ranks on this node only the first two do."""
-    return all(environ.get(name, "0") in ("0", "1") for name in _LOCAL_RANKS)
+    return all(environ.get(name, "0") in ("0", "1") for name in LOCAL_RANKS)
 
 
 class UnpackLock:

@@ -49,12 +49,12 @@ _KEPT_FLAGS = (MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_NOATIME, MS_NODIRAT
 _EMPTY_DIRECTORIES = ("/mnt", "/media", "/srv", "/var/empty", "/var/opt")  # their content is covered meanwhile
 _ST_RELATIME = 4096  # which has another number
 _HINTS = {
-    "tmpfs": "the place must be a directory, in the image or below a bind",
-    "proc": "the image must have a directory /proc, or leave it out with --no-mount proc",
-    "squashfuse": "--root-from unpack does without squashfuse",
-    "gocryptfs": "check the passphrase or the key",
-    "loop": "--root-from unpack does without the kernel's help",
-    "write": "a limit on the size of files (ulimit -f), or no memory left for the container's own small files",
+    "tmpfs": "the mount point must be a directory, in the image or below a bind",
+    "proc": "add a directory /proc to the image, or use --no-mount proc",
+    "squashfuse": "--root-from unpack needs no squashfuse",
+    "gocryptfs": "check the passphrase or key",
+    "loop": "--root-from unpack needs no mount by the kernel",
+    "write": "check the file size limit (ulimit -f) and the free memory, which holds this file",
     "hostname": "leave out --hostname",
 }
 
@@ -108,8 +108,8 @@ class Builder:
     def prepare(self) -> None:
         """Put the file system in memory on the base and make the directories of the trees.
 
-        It cannot be bound: a bind of the folder that the base is in (/var/tmp) must not bring all this along. What is
-        made for the container is bound, so it has a file system of its own.
+        It cannot be bound: a bind of the directory that the base is in (/var/tmp) must not bring all this along. What
+        is made for the container is bound, so it has a file system of its own.
         """
         libc.mount("kedge", self.base, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=1m")
         libc.mount("none", self.base, "", MS_UNBINDABLE)
@@ -133,7 +133,7 @@ class Builder:
                     self.refused.append((str(operation[1])[len(NEW) :], "d" if operation[0] == "folder" else "f"))
                     continue
                 reason = problem.strerror or str(problem)
-                self.say("warn" if policy == WARN else "note", f"left out: {describe(operation)}: {reason}")
+                self.say("warn" if policy == WARN else "note", f"skipped: {describe(operation)}: {reason}")
 
     def place(self, path: str) -> str:
         """Where a path of the plan is now, of those that are not in a tree which others may change."""
@@ -168,7 +168,7 @@ class Builder:
             view.close()
 
     def _open_tree(self, path: str) -> tuple[int, str]:
-        """The tree that a path is in, open, and the path in it; on the host that is the folder which the user named."""
+        """The tree that a path is in, open, and the path in it; on the host the tree is the parent directory."""
         if path.startswith(OLD):
             tree, _, inside = path.rpartition("/")
         else:
@@ -197,7 +197,7 @@ class Builder:
         """Add flags to what was just mounted (before Linux 5.12)."""
         with _OpenPlace(self, operation[2]) as target:
             if not os.path.samefile(source, target):
-                raise OSError(errno.ESTALE, "somebody changed the image meanwhile", str(operation[2]))
+                raise OSError(errno.ESTALE, "the image was changed meanwhile", str(operation[2]))
             _remount_tree(target, flags)
 
     def _make_folder(self, operation: Operation) -> None:
@@ -244,10 +244,10 @@ class Builder:
         from kedge.runtime.mounts.overlay_mount import mount_overlay  # late: a sandbox that is written to has none
 
         lowers = [
-            self.image_folder if each == LOWER and self.image_folder else self.place(each)
-            for each in str(operation[1]).split("\n")
+            self.image_folder if lower == LOWER and self.image_folder else self.place(lower)
+            for lower in str(operation[1]).split("\n")
         ]
-        upper, work, target = (self.place(str(each)) for each in operation[2:5])
+        upper, work, target = (self.place(str(path)) for path in operation[2:5])
         way = mount_overlay(lowers, upper, work, target, is_written=bool(operation[5]))
         if operation[0] == "overlay":  # put on again it is the same
             self.say("note", f"root: {way}")
@@ -268,7 +268,7 @@ class Builder:
                     raise
                 # A host that hides parts of /proc (another container) lets nobody mount a fresh one: the old one does.
                 libc.mount("/proc", target, "", MS_BIND | MS_REC)
-                self.say("note", "/proc is the host's: this machine allows no fresh one")
+                self.say("note", "using the host's /proc: this host does not allow mounting a new one")
 
     def _make_readonly(self, operation: Operation) -> None:
         with _OpenPlace(self, operation[1]) as target:
@@ -332,7 +332,7 @@ class Builder:
             except (OSError, ValueError) as problem:
                 if operation[2]:
                     raise
-                self.say("note", f"cannot go to {folder}: {getattr(problem, 'strerror', problem)}")
+                self.say("note", f"cannot change to {folder}: {getattr(problem, 'strerror', problem)}")
 
     def _look_out(self) -> None:
         """Let the host's tree be the root: errors are explained with what is there."""
@@ -422,16 +422,16 @@ def _find_hint(operation: Operation, problem: OSError) -> str | None:
     """The remedy for the failures that users meet."""
     kind = operation[0]
     if kind == "chdir":
-        return "the directory must exist inside the container: bind it with -B, or give another --pwd"
+        return "the directory must exist inside the container: bind it with -B, or choose another --pwd"
     if kind == "bind" and problem.errno == errno.ENOENT:
         inside = str(operation[2]).removeprefix(NEW)
-        return f"--writable makes no mount points: mkdir -p IMAGE{inside} first, or use --overlay instead"
+        return f"--writable creates no mount points: run mkdir -p IMAGE{inside} first, or use --overlay"
     if kind == "bind" and problem.errno == errno.ENOTDIR:
-        return "a file can be bound to a file only, and a directory to a directory only"
+        return "bind a file to a file, and a directory to a directory"
     if kind == "bind" and problem.errno in (errno.EACCES, errno.EPERM):
-        return "you may not read it, or its file system refuses: try another path"
+        return "you cannot read it, or its file system does not allow binds: use another path"
     if problem.errno == errno.ELOOP:
-        return "links of the image lead in a circle, or to its root: it is broken, or means harm"
+        return "symlinks in the image form a loop or lead to its root: the image is broken or malicious"
     return _HINTS.get(str(kind))
 
 

@@ -168,7 +168,7 @@ def start_server(program: str, image: ExtImage, place: str, lock: int) -> str:
             except OSError:
                 pass  # it was mounted and has ended: the next wait says so
             if os.waitpid(child, os.WNOHANG)[0]:
-                return read_message(errors) or "fuse2fs ended without a word"
+                return read_message(errors) or "fuse2fs ended without an error message"
             time.sleep(_PAUSE)
         os.kill(child, 9)
         os.waitpid(child, 0)
@@ -220,7 +220,7 @@ def _lock_image(image: ExtImage) -> int:
     except OSError as problem:
         from kedge.errors import FileProblem  # late: only when something is wrong
 
-        raise FileProblem(f"the ext3 image {image.path} cannot be opened: {problem.strerror}") from None
+        raise FileProblem(f"cannot open the ext3 image {image.path}: {problem.strerror}") from None
     kind = fcntl.F_WRLCK if image.writable else fcntl.F_RDLCK
     try:
         fcntl.fcntl(file, _F_OFD_SETLK, struct.pack("hhqqi", kind, os.SEEK_SET, image.offset, image.size, 0))
@@ -268,11 +268,11 @@ def _explain_lock(image: ExtImage) -> KedgeError:
 
     context = {"used by": ", ".join(_find_users(image.path)) or "a process on another node, or not visible here"}
     if image.writable:
-        message = f"{image.path} is in use, and an ext3 image can be written to only while nobody else uses it"
-        hint = f"wait for the other container to end, use '--overlay {image.path}:ro' in all of them, or a copy of it"
+        message = f"{image.path} is in use: an ext3 image is writable only while no other container uses it"
+        hint = f"wait for the other container to end, use '--overlay {image.path}:ro' in all containers, or use a copy"
     else:
         message = f"{image.path} is in use by a container that writes to it"
-        hint = f"wait for that container to end, or use '--overlay {image.path}:ro' there too"
+        hint = f"wait for that container to end, or use '--overlay {image.path}:ro' there as well"
     return FileProblem(message, context=context, hint=hint)
 
 
@@ -280,9 +280,9 @@ def _explain_missing(image: ExtImage) -> KedgeError:
     from kedge.errors import ProgramMissing  # late: only when something is wrong
 
     return ProgramMissing(
-        f"{image.path} is an ext3 image, and mounting it needs the program fuse2fs, which is not installed here",
-        hint="ask for the package fuse2fs (Debian, Ubuntu) or e2fsprogs with fuse2fs (others); a SquashFS image or a "
-        "folder as overlay needs neither",
+        f"cannot mount the ext3 image {image.path}: fuse2fs is not installed",
+        hint="ask for the package fuse2fs (Debian, Ubuntu) or e2fsprogs with fuse2fs (others), or use a SquashFS "
+        "image or a directory as overlay",
     )
 
 
@@ -290,8 +290,8 @@ def _explain_old(program: str, image: ExtImage) -> KedgeError:
     from kedge.errors import ProgramMissing  # late: only when something is wrong
 
     return ProgramMissing(
-        f"{program} is too old to mount the ext3 file system inside {image.path}: it has no option 'offset'",
-        hint="use fuse2fs 1.46.6 or newer, or copy the partition out with 'kedge sif dump' and use that as --overlay",
+        f"{program} is too old for the ext3 file system inside {image.path}: it has no option 'offset'",
+        hint="use fuse2fs 1.46.6 or newer, or extract the partition with 'kedge sif dump' and use it as --overlay",
     )
 
 
@@ -300,7 +300,7 @@ def _explain_failure(images: list[ExtImage], text: str) -> KedgeError:
 
     names = ", ".join(image.path for image in images)
     return MountFailed(
-        f"fuse2fs could not mount {names}",
-        context={"fuse2fs": text or "its process could not be prepared"},
-        hint="check the image with 'e2fsck -f', and that /dev/fuse can be used",
+        f"fuse2fs cannot mount {names}",
+        context={"fuse2fs": text or "its process could not be set up"},
+        hint="check the image with 'e2fsck -f', and your access to /dev/fuse",
     )

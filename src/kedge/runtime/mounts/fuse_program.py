@@ -54,7 +54,7 @@ def serve_fuse(argv: list[str], target: str, kind: str, prepare: Callable[[], No
         os.close(say_ready)
         say_ready = -1
         if not os.read(is_ready, 1):
-            raise OSError("its process could not be prepared")
+            raise OSError("its process could not be set up")
         options = f"fd={device},rootmode=40000,user_id={os.getuid()},group_id={os.getgid()}"
         flags = constants.MS_NOSUID | constants.MS_NODEV
         libc.mount(kind, target, f"fuse.{kind}", flags, f"{options},allow_other,default_permissions")
@@ -67,7 +67,7 @@ def serve_fuse(argv: list[str], target: str, kind: str, prepare: Callable[[], No
         os.listdir(target)  # waits until the program answers; fails when it has ended
     except OSError:
         libc.unmount(target, constants.MNT_DETACH)
-        raise OSError(read_message(errors) or "the program ended without a word") from None
+        raise OSError(read_message(errors) or "the program ended without an error message") from None
     finally:
         os.close(errors)
 

@@ -127,8 +127,8 @@ def plan_squashfs(path: str, where: tuple[str, int, int, str]) -> Operation:
     from kedge.errors import MountFailed  # late: only for an error
 
     raise MountFailed(
-        f"the SquashFS file {path} cannot be mounted: {refusal}",
-        hint="it takes squashfuse and /dev/fuse; or unpack it ('kedge convert FILE FOLDER') and use the directory",
+        f"cannot mount the SquashFS file {path}: {refusal}",
+        hint="it needs squashfuse and /dev/fuse; or unpack it ('kedge convert FILE DIRECTORY') and use the directory",
     )
 
 

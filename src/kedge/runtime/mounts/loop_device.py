@@ -19,7 +19,9 @@ _RESERVED = bytes(64)
 def mount_loop(file: str, offset: int, size: int, target: str, kind: str, *, writable: bool = False) -> None:
     """Mount the file system of `size` bytes at `offset` of a file; raises OSError."""
     if offset % _SECTOR:
-        raise OSError(errno.EINVAL, f"the file system begins at {offset}, and the kernel wants a multiple of {_SECTOR}")
+        raise OSError(
+            errno.EINVAL, f"the file system begins at byte {offset}, and the kernel needs a multiple of {_SECTOR}"
+        )
     backing = os.open(file, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
     try:
         number, device = attach(backing, offset, size, writable=writable)
@@ -56,7 +58,7 @@ def attach(backing: int, offset: int, size: int, *, writable: bool) -> tuple[int
                     raise
     finally:
         os.close(control)
-    raise OSError(errno.EBUSY, "no loop device could be had: others took every free one")
+    raise OSError(errno.EBUSY, "no free loop device: other processes took each one")
 
 
 def _open_device(number: int, *, writable: bool) -> int:

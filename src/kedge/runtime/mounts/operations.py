@@ -36,14 +36,14 @@ MAY = "may"  # left out; said with --verbose
 LATER = "later"  # remembered: mount points that cannot be made come from an underlay of binds
 
 _TEXTS = {
-    "tmpfs": "put an empty file system in memory on {1} ({2})",
+    "tmpfs": "mount an empty tmpfs on {1} ({2})",
     "bind": "bind {1} to {2}{flags}",
-    "folder": "make the directory {1}",
-    "file": "make the file {1}",
+    "folder": "create the directory {1}",
+    "file": "create the file {1}",
     "write": "write {1} ({size} bytes)",
-    "link": "make the link {2} -> {1}",
-    "overlay": "put an overlay on {4}: lower {1}, upper {2}",
-    "relay": "put the overlay on {4} again, above the mount points that the image lacks",
+    "link": "create the symlink {2} -> {1}",
+    "overlay": "mount an overlay on {4}: lower {1}, upper {2}",
+    "relay": "mount the overlay on {4} again, above the mount points that the image lacks",
     "proc": "mount proc on {1}",
     "devpts": "mount devpts on {1}",
     "mqueue": "mount mqueue on {1}",
@@ -52,10 +52,10 @@ _TEXTS = {
     "gocryptfs": "decrypt the file system in {1} (offset {2}) and mount it on {4} with gocryptfs and {5}",
     "loop": "mount the {5} file system in {1} (offset {2}) on {4} with the kernel",
     "fuse2fs": "mount the ext file system in {1} (offset {2}) on {4} ({5})",
-    "hostname": "call this host {1}",
+    "hostname": "set the host name to {1}",
     "umask": "set the umask to {octal}",
     "enter": "make {1} the root",
-    "chdir": "go to {1}",
+    "chdir": "change to {1}",
 }
 
 

@@ -82,9 +82,9 @@ def _refuse_kernel(lowers: list[str], upper: str) -> str:
     for lower in lowers:
         name = _NO_KERNEL_LOWER.get(libc.file_system_type(lower))
         if name:
-            return f"not used above {name}, where kernels hang"
+            return f"not used above {name}, where it can hang the kernel"
     name = NO_KERNEL_UPPER.get(libc.file_system_type(upper))
-    return f"{name} cannot take its changes" if name else ""
+    return f"{name} cannot hold its upper layer" if name else ""
 
 
 def _doubt_kernel(lowers: list[str], upper: str, *, is_written: bool) -> str:
@@ -92,17 +92,17 @@ def _doubt_kernel(lowers: list[str], upper: str, *, is_written: bool) -> str:
     layers = [upper, *lowers]
     for number, layer in enumerate(layers):
         if layer.endswith("/" + UPPER) and _has_whiteout_files(layer, layers[number + 1 :]):
-            return "a layer was written by fuse-overlayfs, which notes deleted files in its own way"
+            return "fuse-overlayfs wrote one of the layers, and marks deleted files in its own way"
     if not is_written:
         return ""
     if any(libc.file_system_type(lower) == constants.FUSE_SUPER_MAGIC for lower in lowers):
-        return "writing above FUSE is left to fuse-overlayfs where it is installed"
+        return "for writing above FUSE, fuse-overlayfs is preferred"
     if not is_privileged():
         try:  # without these attributes a directory cannot replace one that was deleted; tmpfs has them since Linux 6.6
             os.setxattr(upper, _PROBE, b"1", follow_symlinks=False)
             os.removexattr(upper, _PROBE, follow_symlinks=False)
         except OSError:
-            return "the upper file system keeps no user attributes"
+            return "the upper file system has no user extended attributes"
     return ""
 
 
@@ -126,7 +126,7 @@ def mount_fuse(lowers: list[str], upper: str, work: str, target: str) -> None:
     top, _, upper_name = upper.rpartition("/")
     other, _, work_name = work.rpartition("/")
     if top != other or any(c in upper_name + work_name for c in _UNSAFE):
-        raise OSError(f"the directories {upper} and {work} must be beside each other")
+        raise OSError(f"{upper} and {work} must be in the same directory")
     names = [f"{_SAFE_PLACE}/{number}" for number in range(len(lowers) + 1)]
     options = f"lowerdir={':'.join(names[1:])},upperdir={names[0]}/{upper_name},workdir={names[0]}/{work_name}"
     with open(program, "rb") as file:
@@ -206,7 +206,7 @@ def _check_folders(folders: list[str]) -> None:
             raise MountFailed(
                 f"the overlay has no directory '{os.path.basename(folder)}'",
                 context={"missing": folder},
-                hint="an overlay image holds the directories 'upper' and 'work': 'kedge overlay create' makes them",
+                hint="an overlay image contains the directories 'upper' and 'work': use 'kedge overlay create'",
             )
 
 
@@ -217,11 +217,11 @@ def _check_owner(upper: str) -> None:
     from kedge.errors import MountFailed  # late: only when something is wrong
 
     if os.geteuid() == 0:
-        message = "the overlay does not belong to root, as which a container with --fakeroot works"
-        hint = "make one for it with 'kedge overlay create --fakeroot', or leave out --fakeroot"
+        message = "the overlay does not belong to root, which --fakeroot needs"
+        hint = "create one with 'kedge overlay create --fakeroot', or leave out --fakeroot"
     else:
         message = "the overlay belongs to another user, or was made for --fakeroot"
-        hint = "use --fakeroot, use it read-only (':ro'), or make one of your own with 'kedge overlay create'"
+        hint = "use --fakeroot, use it read-only (':ro'), or create your own with 'kedge overlay create'"
     raise MountFailed(message, context={"upper": upper}, hint=hint)
 
 
@@ -229,7 +229,7 @@ def _explain(reasons: list[str], upper: str) -> Exception:
     from kedge.errors import MountFailed  # late: only when something is wrong
 
     return MountFailed(
-        "no overlay can be put over the image here",
+        "cannot mount an overlay over the image on this node",
         context={"tried": "; ".join(reasons), "upper": upper},
-        hint="install fuse-overlayfs, or use an overlay directory on the node's own disk",
+        hint="install fuse-overlayfs, or use an overlay directory on a local disk of the node",
     )

@@ -86,7 +86,7 @@ def check_writable(options: RunOptions) -> None:
 
         raise UsageError(
             "--writable and --overlay cannot be used together: --writable changes the image itself",
-            hint="leave out --writable: an overlay without ':ro' is writable by itself",
+            hint="leave out --writable: an overlay without ':ro' is writable",
         )
 
 
@@ -95,16 +95,16 @@ def explain_readonly_image(path: str, kind: str) -> KedgeError:
     from kedge.errors import UsageError  # late: only when something is wrong
 
     names = {
-        "sif": "a SIF file without an overlay partition that you may write to",
+        "sif": "a SIF file without a writable overlay partition",
         SQUASHFS: "a SquashFS image",
-        EXT3: "an ext3 image that you may not write to",
-        "reference": "not a directory of yours; what is unpacked on this node serves other containers too",
+        EXT3: "an ext3 image that you cannot write to",
+        "reference": "unpacked on this node, and other containers use it too",
     }
-    own = f"kedge pull --sandbox FOLDER {path}" if kind == "reference" else f"kedge convert {path} FOLDER"
+    own = f"kedge pull --sandbox DIRECTORY {path}" if kind == "reference" else f"kedge convert {path} DIRECTORY"
     return UsageError(
         f"--writable cannot change {path}: it is {names[kind]}",
         context={"image": path},
-        hint="for changes that end with the container: --writable-tmpfs; for changes that stay: --overlay FOLDER, "
+        hint="to discard changes at the end: --writable-tmpfs; to keep them: --overlay DIRECTORY, "
         f"or unpack it with '{own}' and use --writable on the directory",
     )
 
@@ -133,7 +133,7 @@ def _refuse_address(path: str) -> None:
     from kedge.model.image_argument import is_address
 
     if is_address(path):
-        raise UsageError(f"--overlay takes a file or a directory, and {path} is neither", hint="pull the image first")
+        raise UsageError(f"--overlay takes a file or directory, not {path}", hint="pull the image first")
 
 
 def _split_mode(text: str) -> tuple[str, str]:
@@ -169,9 +169,9 @@ def choose_tmpfs_size(options: RunOptions, host: HostFacts) -> int:
     from kedge.errors import UsageError  # late: only when something is wrong
 
     raise UsageError(
-        f"'{options.tmpfs_size}' is not a size for a file system in memory",
+        f"'{options.tmpfs_size}' is not a valid tmpfs size",
         context={"option": options.given.get("tmpfs_size", "--tmpfs-size")},
-        hint="a number and a unit (512M, 2G), or a share of this machine's memory (25%)",
+        hint="use a number with a unit (512M, 2G), or a share of the host's memory (25%)",
     )
 
 
@@ -211,30 +211,31 @@ def _check_folder(layer: OverlayLayer) -> None:
 
     where = layer.path
     hint = (
-        f"use it read-only with '--overlay {where}:ro', or another directory; --writable-tmpfs keeps changes in memory"
+        f"use it read-only with '--overlay {where}:ro', use another directory, or keep changes in memory with "
+        "--writable-tmpfs"
     )
     try:
         kind = file_system_type(where)
         is_readonly = os.statvfs(where).f_flag & _READONLY_FILE_SYSTEM
     except OSError as problem:
-        raise FileProblem(f"the overlay directory {where} cannot be used: {problem.strerror}", hint=hint) from None
+        raise FileProblem(f"cannot use the overlay directory {where}: {problem.strerror}", hint=hint) from None
     if is_readonly:
         raise FileProblem(f"the overlay directory {where} is on a read-only file system", hint=hint)
     if kind in _NO_UPPER:
         message = f"the overlay directory {where} is on {_NO_UPPER[kind]}, which cannot hold a writable layer"
-        raise FileProblem(message, hint="use a directory on the node's own disk, or --writable-tmpfs")
+        raise FileProblem(message, hint="use a directory on a local disk of the node, or --writable-tmpfs")
     for name in (UPPER, WORK):
         place = f"{where}/{name}"
         if os.path.lexists(place) and not os.path.isdir(place):
-            raise FileProblem(f"{place} is in the way: an overlay needs a directory of that name", hint=hint)
+            raise FileProblem(f"{place} is not a directory, and an overlay needs one there", hint=hint)
         needed = place if os.path.isdir(place) else where
         if not os.access(needed, os.W_OK | os.X_OK):
-            raise FileProblem(f"you may not write to {needed}, which --overlay {where} needs", hint=hint)
+            raise FileProblem(f"no write permission for {needed}, which --overlay {where} needs", hint=hint)
     if kind in NO_KERNEL_UPPER and not find_program("fuse-overlayfs"):
         raise FileProblem(
-            f"{where} is on {NO_KERNEL_UPPER[kind]}, where the kernel cannot keep a writable overlay",
-            hint="use a directory on the node's own disk, an image ('kedge overlay create'), or --writable-tmpfs; with "
-            "the program fuse-overlayfs it would work, more slowly",
+            f"{where} is on {NO_KERNEL_UPPER[kind]}, where the kernel does not support writable overlays",
+            hint="use a directory on a local disk of the node, an image ('kedge overlay create') or --writable-tmpfs; "
+            "or install fuse-overlayfs, which is slower",
         )
 
 
@@ -249,8 +250,8 @@ def _read_image(where: str) -> list[OverlayLayer]:
     from kedge.errors import UnsupportedFormat  # late: only when something is wrong
 
     raise UnsupportedFormat(
-        f"{where} has no overlay partition, so --overlay has nothing to put over the image",
-        hint=f"add one with 'kedge overlay create {where}'",
+        f"{where} has no overlay partition",
+        hint=f"add one: kedge overlay create {where}",
     )
 
 
@@ -262,7 +263,7 @@ def _identify_overlay(where: str) -> ImageFile:
 
         if isinstance(problem, UnsupportedFormat):
             problem.hint = (
-                "an overlay is a directory, or an ext3, SquashFS or SIF image: make one with 'kedge overlay create'"
+                "an overlay is a directory, or an ext3, SquashFS or SIF image: create one with 'kedge overlay create'"
             )
         raise
 
@@ -272,9 +273,9 @@ def _make_writable(layers: list[OverlayLayer], where: str, *, is_explicit: bool)
     last = layers[-1]
     reason = ""
     if last.kind != EXT3:
-        reason = "SquashFS is a read-only file system"
+        reason = "SquashFS is read-only"
     elif not os.access(where, os.W_OK):
-        reason = "you may not write to the file"
+        reason = "you have no write permission for the file"
     if not reason:
         last.writable = True
         return
@@ -282,10 +283,10 @@ def _make_writable(layers: list[OverlayLayer], where: str, *, is_explicit: bool)
         from kedge.errors import FileProblem  # late: only when something is wrong
 
         raise FileProblem(
-            f"the overlay {where} cannot be writable: {reason}",
-            hint=f"use '--overlay {where}:ro', and --writable-tmpfs or a directory as overlay for changes",
+            f"the overlay {where} is not writable: {reason}",
+            hint=f"use '--overlay {where}:ro', with --writable-tmpfs or a directory as overlay for changes",
         )
-    last.warning = f"the overlay {where} is used read-only: {reason} (say ':ro' to be without this warning)"
+    last.warning = f"the overlay {where} is used read-only: {reason} (':ro' silences this warning)"
 
 
 def _check_single(writable: list[OverlayLayer], options: RunOptions) -> None:
@@ -294,7 +295,7 @@ def _check_single(writable: list[OverlayLayer], options: RunOptions) -> None:
     if len(writable) > 1:
         first, second = writable[0].path, writable[1].path
         raise UsageError(
-            f"there can be only one writable overlay, and both {first} and {second} are",
+            f"only one overlay can be writable, and both {first} and {second} are",
             hint=f"make one of them read-only: '--overlay {first}:ro' or '--overlay {second}:ro'",
         )
     if writable and options.writable_tmpfs and not options.writable:
@@ -309,9 +310,9 @@ def _explain_missing(text: str, where: str, problem: OSError) -> KedgeError:
 
     path, _, mode = where.rpartition(":")
     if path and "/" not in mode and os.path.exists(path):
-        return UsageError(f"--overlay {text}: '{mode}' is not a mode", hint="a path, then nothing, ':ro' or ':rw'")
+        return UsageError(f"--overlay {text}: '{mode}' is not a mode", hint="use PATH, PATH:ro or PATH:rw")
     return FileProblem(
-        f"the overlay {where} cannot be used: {problem.strerror}",
+        f"cannot use the overlay {where}: {problem.strerror}",
         context={"option": f"--overlay {text}"},
-        hint="make a directory with mkdir, or an image with 'kedge overlay create --size 1024 overlay.img'",
+        hint="create a directory with mkdir, or an image with 'kedge overlay create --size 1024 overlay.img'",
     )

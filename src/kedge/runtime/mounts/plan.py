@@ -128,7 +128,7 @@ def plan_container(request: PlanRequest) -> MountPlan:
         points.tmpfs(place, request.private_size, "755")
     _plan_identity(request, points, before)
     # A directory before what lies in it, whatever the order of the options.
-    for bind in sorted(request.binds, key=lambda each: each.destination.rstrip("/").count("/")):
+    for bind in sorted(request.binds, key=lambda bind: bind.destination.rstrip("/").count("/")):
         _plan_bind(request, points, bind)
     _plan_current_folder(request, points)
     _protect_store(request, points)
@@ -242,9 +242,9 @@ def _plan_bind(request: PlanRequest, points: _Points, bind: Bind) -> None:
         from kedge.errors import FileProblem  # late: only for an error
 
         raise FileProblem(
-            f"there is no {bind.source} on this machine to bind to {bind.destination}",
+            f"cannot bind {bind.source} to {bind.destination}: it does not exist on this host",
             context={"option": bind.origin or "--bind"},
-            hint="make it first, or check the spelling; on a cluster: is that file system mounted on this node?",
+            hint="create it, or check the spelling; on a cluster, check that its file system is mounted on this node",
         )
     policy = MAY if bind.is_optional else MUST
     flags = GUARDED | (MS_RDONLY if bind.readonly else 0)
@@ -254,7 +254,7 @@ def _plan_bind(request: PlanRequest, points: _Points, bind: Bind) -> None:
 
 
 def _plan_current_folder(request: PlanRequest, points: _Points) -> None:
-    """The current folder is there too, where it is not a place of the system's and nothing was asked for just there."""
+    """Bind the current directory, unless it is a system directory or something else was asked for there."""
     options, cwd = request.options, request.host.cwd
     if options.contain or request.skips("cwd") or is_system_directory(cwd):
         return
@@ -276,7 +276,7 @@ def _list_covers(points: _Points, path: str) -> list[tuple[str, str]]:
         for operation in points.mounts
         if operation[0] in ("bind", "tmpfs")
     ]
-    return [each for each in found if path == each[1] or path.startswith(each[1].rstrip("/") + "/")]
+    return [cover for cover in found if path == cover[1] or path.startswith(cover[1].rstrip("/") + "/")]
 
 
 def _protect_store(request: PlanRequest, points: _Points) -> None:
@@ -299,7 +299,7 @@ def _protect_store(request: PlanRequest, points: _Points) -> None:
 
 def is_system_directory(folder: str) -> bool:
     """Whether a directory is a place of the system's, which an image has for itself."""
-    return folder in _SYSTEM_FOLDERS or any(folder == each or folder.startswith(each + "/") for each in _SYSTEM_TREES)
+    return folder in _SYSTEM_FOLDERS or any(folder == tree or folder.startswith(tree + "/") for tree in _SYSTEM_TREES)
 
 
 def _plan_libraries(request: PlanRequest, points: _Points, before: list[Operation]) -> None:
@@ -341,10 +341,10 @@ def list_servers(text: str) -> list[str]:
     servers = [server.strip() for server in text.split(",")]
     for server in servers:
         is_address = server.count(".") == 3 and all(part.isdigit() and int(part) < 256 for part in server.split("."))
-        if not is_address and not (":" in server and all(each in "0123456789abcdefABCDEF:." for each in server)):
+        if not is_address and not (":" in server and all(letter in "0123456789abcdefABCDEF:." for letter in server)):
             from kedge.errors import UsageError  # late: only for an error
 
-            raise UsageError(f"--dns: '{server}' is not an address", hint="such as --dns 10.0.0.1,10.0.0.2")
+            raise UsageError(f"--dns: '{server}' is not an IP address", hint="for example --dns 10.0.0.1,10.0.0.2")
     return servers
 
 

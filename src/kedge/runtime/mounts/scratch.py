@@ -32,9 +32,9 @@ class _ScratchPlan:
             try:
                 _make_own_folder(path, mode)
             except OSError as problem:
-                raise _problem(f"the directory {path} cannot be made: {problem.strerror}") from None
+                raise _problem(f"cannot create the directory {path}: {problem.strerror}") from None
             if not os.path.isdir(path) or (self._is_deep(path) and os.path.islink(path)):
-                raise _problem(f"{path} is in the way: --workdir needs a directory there")
+                raise _problem(f"{path} is not a directory, and --workdir needs one there")
 
     def _is_deep(self, path: str) -> bool:
         """Whether it is in another scratch directory: a program in a container may have put it there, as a link too."""
@@ -85,21 +85,21 @@ def _check_destination(path: str) -> str:
         from kedge.errors import UsageError  # late: only when something is wrong
 
         raise UsageError(
-            f"--scratch {path}: this is the place in the container, and must be an absolute path below /",
-            hint="for example --scratch /scratch; --workdir says where on the host the files go",
+            f"--scratch {path}: not an absolute path below / in the container",
+            hint="for example --scratch /scratch; --workdir chooses the directory on the host",
         )
     return "/" + where.strip("/")
 
 
 def _check_workdir(where: str) -> str:
     if not os.path.isdir(where):
-        raise _problem(f"--workdir {where} is not a directory", hint=f"make it first: mkdir -p {where}")
+        raise _problem(f"--workdir {where} is not a directory", hint=f"create it first: mkdir -p {where}")
     if not os.access(where, os.W_OK | os.X_OK):
-        raise _problem(f"you may not write to --workdir {where}")
+        raise _problem(f"no write permission for --workdir {where}")
     return where
 
 
-def _problem(message: str, hint: str = "give another directory with --workdir") -> KedgeError:
+def _problem(message: str, hint: str = "choose another directory with --workdir") -> KedgeError:
     from kedge.errors import FileProblem  # late: only when something is wrong
 
     return FileProblem(message, hint=hint)

@@ -129,8 +129,8 @@ def _try_root(target: str) -> int:
 
 def _describe(number: int) -> str:
     if number < 0 or number in (errno.ENOTCONN, errno.ECONNABORTED, errno.ENODEV):
-        return "the program ended without a word"
-    return f"its root cannot be read ({os.strerror(number)}): the image is damaged" if number else ""
+        return "the program ended without an error message"
+    return f"cannot read its root ({os.strerror(number)}): the image is damaged" if number else ""
 
 
 def _close_quietly(file: int) -> None:
@@ -193,13 +193,13 @@ def can_use_fuse() -> str:
     try:
         os.close(os.open(_DEVICE, os.O_RDWR | os.O_CLOEXEC))
     except FileNotFoundError:
-        return f"there is no {_DEVICE}"
+        return f"{_DEVICE} does not exist"
     except OSError as problem:
-        return f"{_DEVICE} cannot be opened: {problem.strerror}"
+        return f"cannot open {_DEVICE}: {problem.strerror}"
     if find_squashfuse()[0]:
         return ""
     chosen = os.environ.get("KEDGE_SQUASHFUSE", "")
-    return f"KEDGE_SQUASHFUSE names {chosen}, which is no program" if chosen else "squashfuse is not installed"
+    return f"KEDGE_SQUASHFUSE={chosen} is not a program" if chosen else "squashfuse is not installed"
 
 
 def needs_company(program: str) -> bool:
@@ -243,7 +243,7 @@ def _mount_inside(argv: list[str], target: str) -> None:
             if os.stat(target).st_dev != before:
                 return
             if os.waitpid(child, os.WNOHANG)[0]:
-                raise OSError(errno.EIO, read_message(errors) or "the program ended without a word")
+                raise OSError(errno.EIO, read_message(errors) or "the program ended without an error message")
             time.sleep(0.002)
         os.kill(child, 9)
         os.waitpid(child, 0)

@@ -35,7 +35,7 @@ def choose_dropped(options: RunOptions) -> list[int]:
                 from kedge.errors import UsageError  # late: only for an error
 
                 raise UsageError(
-                    f"there is no capability '{word}'", hint="they are named like CAP_NET_RAW; 'all' is all"
+                    f"unknown capability '{word}'", hint="use names like CAP_NET_RAW, or 'all' for all of them"
                 )
             if name:
                 dropped.append(NAMES.index(name))

@@ -86,7 +86,7 @@ class _Mapper:
         os.close(self._writing)
         number = os.waitstatus_to_exitcode(os.waitpid(self._child, 0)[1])
         if number:
-            raise OSError(number, os.strerror(number) if number > 0 else "its helper was killed")
+            raise OSError(number, os.strerror(number) if number > 0 else "its helper process was killed")
 
 
 def repeat_map(text: str) -> str:
@@ -103,6 +103,6 @@ def _explain(problem: OSError) -> Exception:
     from kedge.errors import NamespaceRefused  # late: only for an error
 
     return NamespaceRefused(
-        f"--fakeroot needs a second user namespace, and the kernel refuses it: {problem.strerror}",
-        hint="without --fakeroot one is enough; 'sysctl user.max_user_namespaces' shows how many there may be",
+        f"--fakeroot needs a second user namespace, which the kernel refuses: {problem.strerror}",
+        hint="leave out --fakeroot, or check the limit: sysctl user.max_user_namespaces",
     )

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from kedge.errors import InstanceProblem, UsageError
 from kedge.posix.files import explained, write_atomically
-from kedge.posix.owners import machine_name
-from kedge.posix.private import make_private
+from kedge.posix.owned_names import machine_name
+from kedge.posix.private_files import make_private
 from kedge.posix.spawn import start_of
 from kedge.runtime.processes.rank_sharing import find_private_directory
 from kedge.settings import xdg_directory
@@ -70,8 +70,9 @@ class InstanceDirectory:
             found = self._read(instance.name)
             if found is not None and found.lives:
                 raise InstanceProblem(
-                    f"there is an instance '{instance.name}' already (process {found.pid}, {found.state})",
-                    hint=f"enter it: kedge shell instance://{instance.name}; or: kedge instance stop {instance.name}",
+                    f"instance '{instance.name}' already exists (process {found.pid}, {found.state})",
+                    hint=f"enter it: kedge shell instance://{instance.name}; "
+                    f"stop it: kedge instance stop {instance.name}",
                 )
             self.write(instance)
 
@@ -97,8 +98,8 @@ class InstanceDirectory:
         if not self.path.is_dir():
             return []
         names = sorted(path.stem for path in self.path.glob("*.json") if fnmatch.fnmatchcase(path.stem, pattern))
-        found_all = [self._read(name) for name in names]
-        return [each for each in found_all if each is not None and each.state == "running"]
+        instances = [self._read(name) for name in names]
+        return [instance for instance in instances if instance is not None and instance.state == "running"]
 
     def find(self, name: str) -> Instance:
         """The running instance of that name; raises InstanceProblem when there is none."""
@@ -106,9 +107,9 @@ class InstanceDirectory:
         found = self._read(name)
         if found is not None and found.lives and found.state == "running":
             return found
-        others = ", ".join(each.name for each in self.list()) or "none"
+        others = ", ".join(instance.name for instance in self.list()) or "none"
         raise InstanceProblem(
-            f"there is no instance '{name}' on {os.uname().nodename}", hint=f"instances that run here: {others}"
+            f"no instance '{name}' runs on {os.uname().nodename}", hint=f"running instances: {others}"
         )
 
     def _file(self, name: str) -> Path:
@@ -118,7 +119,7 @@ class InstanceDirectory:
         """What the file says; None when there is none, or nothing that can be understood."""
         try:
             values = json.loads(self._file(name).read_bytes())
-            known = {each.name: values[each.name] for each in fields(Instance) if each.name in values}
+            known = {field.name: values[field.name] for field in fields(Instance) if field.name in values}
             found = Instance(**known)
         except (OSError, ValueError, TypeError, RecursionError):
             return None
@@ -132,8 +133,8 @@ def check_name(name: str) -> str:
     if _NAME.fullmatch(name):
         return name
     raise UsageError(
-        f"'{name}' cannot be the name of an instance",
-        hint="letters, digits, '.', '_' and '-', beginning with a letter or digit",
+        f"'{name}' is not a valid instance name",
+        hint="use letters, digits, '.', '_' and '-', beginning with a letter or digit",
     )
 
 

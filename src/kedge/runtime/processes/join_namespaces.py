@@ -102,11 +102,11 @@ def _refuse(pid: int, problem: OSError) -> NoReturn:
 
     if problem.errno in (errno.ENOENT, errno.ESRCH):
         raise InstanceProblem(
-            f"process {pid}, which held the container, has ended", hint="'kedge instance list' shows what runs here"
+            f"process {pid}, which held the container, has ended", hint="list running instances: kedge instance list"
         ) from problem
     if problem.errno in (errno.EACCES, errno.EPERM):
         raise InstanceProblem(
-            f"the container of process {pid} belongs to somebody else: {problem.strerror}",
-            hint="only who started an instance can enter it",
+            f"the container of process {pid} belongs to another user: {problem.strerror}",
+            hint="only the user who started an instance can enter it",
         ) from problem
-    raise InstanceProblem(f"the container of process {pid} cannot be entered: {problem.strerror}") from problem
+    raise InstanceProblem(f"cannot enter the container of process {pid}: {problem.strerror}") from problem

@@ -12,6 +12,7 @@ import os
 from kedge.posix import libc
 from kedge.posix.constants import PR_SET_DUMPABLE
 from kedge.posix.spawn import parent_of, start_of
+from kedge.runtime.facts import HYDRA, LAUNCHES, LOCAL_SIZES, PER_TASK
 from kedge.runtime.gpu_vendors import VENDORS
 from kedge.runtime.images.node_cache import own_directory
 from kedge.runtime.processes.join_namespaces import join_namespaces
@@ -24,19 +25,6 @@ if TYPE_CHECKING:
 
 _ATTEMPTS, _PAUSE = 200, 0.005  # seconds: together as long as a start may take between naming itself and its program
 _PLACES = ("/dev/shm", "/run/shm", "/tmp")
-# Launchers that name the launch itself. It is known below wrapper scripts too, where the parent tells nothing.
-_LAUNCHES = (
-    ("PMIX_NAMESPACE",),  # Open MPI 5, PRRTE, srun --mpi=pmix, jsrun
-    ("OMPI_MCA_ess_base_jobid",),  # Open MPI up to 4
-    ("PALS_APID",),  # HPE Cray
-    ("ALPS_APP_ID",),  # Cray XC
-    ("FLUX_JOB_ID", "FLUX_TASK_RANK"),
-    ("SLURM_JOB_ID", "SLURM_STEP_ID"),
-)
-_PER_TASK = ("FLUX_TASK_RANK",)  # says that a launcher started us, and is another in each rank
-_HYDRA = "MPI_LOCALRANKID"  # MPICH, Intel MPI: nothing names the launch, but one proxy per node starts all ranks
-# How many ranks a launcher started on this node: Open MPI and jsrun, MPICH and Intel MPI, MVAPICH, HPE Cray
-_COUNTS = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE", "PMI_LOCAL_SIZE")
 # What a rank may have for itself: none of it shapes the container.
 _OWN_OPTIONS = (
     *("verb", "arguments", "cleanenv", "env", "env_file", "no_env", "no_eval", "keep", "pwd", "no_workdir"),
@@ -47,7 +35,7 @@ _OWN_OPTIONS = (
 
 def has_companions(environ: Mapping[str, str]) -> bool:
     """Whether a launcher says that it started several ranks on this node."""
-    for name in _COUNTS:
+    for name in LOCAL_SIZES:
         if environ.get(name, "").isdecimal():
             return int(environ[name]) > 1
     if environ.get("SLURM_STEP_ID") and environ.get("SLURM_LOCALID"):
@@ -82,12 +70,12 @@ def shapes_container(option: str) -> bool:
 
 def find_launch(environ: Mapping[str, str]) -> str:
     """What ranks of one launch on this node have in common: its name, or else the process that started them."""
-    if not environ.get(_HYDRA) or environ.get("PMIX_NAMESPACE"):
-        for names in _LAUNCHES:
+    if not environ.get(HYDRA) or environ.get("PMIX_NAMESPACE"):
+        for names in LAUNCHES:
             if all(environ.get(name) for name in names):
-                return " ".join(f"{name}={environ[name]}" for name in names if name not in _PER_TASK)
+                return " ".join(f"{name}={environ[name]}" for name in names if name not in PER_TASK)
     parent = os.getppid()
-    while environ.get(_HYDRA) and _is_rank(parent):  # a script around it; the proxy itself is no rank
+    while environ.get(HYDRA) and _is_rank(parent):  # a script around it; the proxy itself is no rank
         parent = parent_of(parent)
     return f"parent {parent} {start_of(parent)}"
 
@@ -96,7 +84,7 @@ def _is_rank(pid: int) -> bool:
     """Whether a process has the variables of a rank."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            return f"\0{_HYDRA}=".encode() in b"\0" + file.read()
+            return f"\0{HYDRA}=".encode() in b"\0" + file.read()
     except OSError:
         return False
 
@@ -241,9 +229,9 @@ def find_private_directory(uid: int | None = None) -> str:
     from kedge.errors import FileProblem  # late: only failures need it
 
     raise FileProblem(
-        "a directory of our own in memory is needed, and cannot be had",
+        "kedge needs a private directory in memory, and cannot create one",
         context={"tried": ", ".join(f"{place}/kedge-{uid}" for place in _PLACES)},
-        hint="if such a directory is there and not yours, ask who owns it to remove it",
+        hint="if one of them exists and is not yours, ask its owner to remove it",
     )
 
 

@@ -10,6 +10,7 @@ import os
 import time
 
 from kedge.posix.spawn import start_of
+from kedge.runtime.facts import HYDRA, LAUNCHES, RANKS
 from kedge.runtime.images.node_cache import own_directory
 from kedge.runtime.processes.rank_sharing import find_launch, find_private_directory, make_digest
 
@@ -17,15 +18,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_RANKS = (*("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID", "FLUX_TASK_RANK"),)
-_LAUNCHES = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid")
-_HYDRA = "MPI_LOCALRANKID"  # MPICH, Intel MPI: nothing names the launch, but the process that starts all ranks does
 _OLD = 12 * 3600.0  # seconds: who comes back the next morning reads it again
 
 
 def say_first(text: str, environ: Mapping[str, str], uid: int, *, is_shim: bool = False) -> bool:
     """Whether to say it: not after another rank, task or, through a shim, another call of the same session."""
-    if any(environ.get(name, "0") != "0" for name in _RANKS):
+    if any(environ.get(name, "0") != "0" for name in RANKS):
         return False
     scope = find_scope(environ, is_shim=is_shim)
     if not scope:
@@ -49,8 +47,10 @@ def find_scope(environ: Mapping[str, str], *, is_shim: bool) -> str:
 
     known = [facts for facts in list_facts(also_recognised=True) if not facts.job_id or facts.has_job(environ)]
     names = [name for facts in known for name in facts.job_scope]
-    found = [f"{name}={environ[name]}" for name in (*names, *_LAUNCHES) if environ.get(name)]
-    if not found and environ.get(_HYDRA):
+    found = [
+        f"{name}={environ[name]}" for name in (*names, *(launch[0] for launch in LAUNCHES[:2])) if environ.get(name)
+    ]
+    if not found and environ.get(HYDRA):
         return find_launch(environ)
     if found or not is_shim:
         return " ".join(found)

@@ -169,9 +169,9 @@ class _News:
 
     def listen(self, reading: int) -> None:
         """Until all who could tell something have become programs or ended."""
-        rest = b""
+        unfinished = b""
         while piece := os.read(reading, 65536):
-            *lines, rest = (rest + piece).split(b"\n")
+            *lines, unfinished = (unfinished + piece).split(b"\n")
             for line in lines:
                 self._take(json.loads(line))
 
@@ -185,7 +185,7 @@ class _News:
         """Raise here what was raised there."""
         if self.problem is None and self.pid:
             return
-        told = self.problem or {"message": "the container's first process ended without a word"}
+        report = self.problem or {"message": "the container's first process ended without an error message"}
         kinds = {kind.reference: kind for kind in all_errors()}
-        kind = kinds.get(str(told.get("error")), CannotStart)
-        raise kind(str(told["message"]), context=told.get("context"), hint=told.get("hint"))
+        kind = kinds.get(str(report.get("error")), CannotStart)
+        raise kind(str(report["message"]), context=report.get("context"), hint=report.get("hint"))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The last exec where the interpreter's file is the user's own: by way of a program in memory (`posix.handover`).
+"""Starts the program by way of a small program in memory (`posix.memory_program`), where the user owns the interpreter.
 
-That program can neither look for others nor explain what went wrong. So the file is chosen here, and looked at: where
-the kernel is likely to refuse it, another process is there to say why.
+The container's program could otherwise change that interpreter through /proc. The program in memory can neither search
+PATH nor explain a failure. So the file is chosen and checked here: where the kernel is likely to refuse it, a second
+process stays to say why.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 
-from kedge.posix.handover import StartAttempt, hand_over, is_own_program
+from kedge.posix.memory_program import StartAttempt, hand_over, is_own_program
 from kedge.runtime.start.exec_program import refuse_text
 
 _GLANCE = 4096
@@ -53,16 +54,16 @@ def explain_exposure() -> Exception:
     from kedge.errors import CannotStart  # late: only for an error
 
     return CannotStart(
-        f"--contain cannot keep the image from changing {os.path.realpath('/proc/self/exe')}, which runs kedge: this "
-        "machine lets no program be started from memory",
-        hint="install kedge with the system's Python, or set vm.memfd_noexec to 0 or 1; without --contain it starts",
+        f"--contain cannot protect {os.path.realpath('/proc/self/exe')}, the Python that runs kedge: this host does "
+        "not allow starting programs from memory",
+        hint="install kedge with the system's Python, set vm.memfd_noexec to 0 or 1, or leave out --contain",
     )
 
 
 def _complain(path: str) -> str:
-    """What is said where a program is not started that seemed fit."""
-    shown = "".join(each if each.isprintable() else "?" for each in path)
-    return f"kedge: the kernel did not start {shown} in the container\n"
+    """The message for a program that looked fine and was not started."""
+    shown = "".join(letter if letter.isprintable() else "?" for letter in path)
+    return f"kedge: cannot start {shown} in the container: the kernel refused it\n"
 
 
 def _is_executable(path: str) -> bool:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The last step: giving up what the program must not have, and becoming it.
+"""The last step of a start: drop the privileges that the program must not have, and exec it.
 
-It runs when the host's tree is gone, so everything it needs was imported before.
+The host's tree is gone by then, so everything that this needs is imported before.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 
 class Restrictions:
-    """What the program is to be without, and what stands in for it."""
+    """What the program may not do, and what emulates it."""
 
     def __init__(self, *, is_root: bool) -> None:
         self.capabilities = [] if is_root else list(range(64))  # numbers of those that are dropped; a user has none
-        self.emulate: Callable[[], None] | None = None  # lets calls that only a real root may make succeed unheard
+        self.emulate: Callable[[], None] | None = None  # fakes success for calls that only real root may make
         self.contain: Callable[[], None] | None = None  # keeps it off the caller's terminal and keys
         self.fakeroot_namespaces: FakerootNamespaces | None = None  # fake root's own, to be entered last
         self.hand_over: HandOver | None = None  # where the program must not get hold of this interpreter's file
 
     def apply(self) -> None:
-        """Give up the right to gain rights, and what else there is."""
+        """Apply all of them to this process; there is no way back."""
         if self.fakeroot_namespaces is not None:
             self.fakeroot_namespaces.enter()
         libc.control_process(PR_SET_DUMPABLE, 0)  # nobody looks into this process; the next program is as all are
@@ -51,7 +51,7 @@ class Restrictions:
 
 
 def is_own_interpreter() -> bool:
-    """Whether the user could change the file of the interpreter that runs this, and so can what the user starts."""
+    """Whether the user, and so every program of the user, could change the file of the running interpreter."""
     path = "/proc/self/exe"
     try:
         return os.stat(path).st_uid == os.getuid() or os.access(path, os.W_OK)
@@ -99,12 +99,12 @@ def _try_path(path: str, arguments: list[str], payload: Payload) -> OSError:
 
 
 def refuse_text() -> OSError:
-    """A NUL, or what is no text: an image's config can say so, and no program can get it."""
-    return OSError(errno.EINVAL, "its arguments or variables hold what none can")
+    """The error for a NUL or invalid text, which an image's config can contain and no program can be given."""
+    return OSError(errno.EINVAL, "an argument or variable contains a NUL character or invalid text")
 
 
 def _is_program(path: str) -> bool:
-    """Whether a file is a program, if for another machine; one that may not be read is no script either."""
+    """Whether a file is a program, maybe for another CPU; one that cannot be read is no script either."""
     try:
         with open(path, "rb") as file:
             return file.read(4) == b"\x7fELF"

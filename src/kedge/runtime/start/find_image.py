@@ -76,7 +76,7 @@ def locate(options: RunOptions, host: HostFacts, say: Say, services: FindService
 
     def find() -> Root:
         if mounted:
-            return Root("squashfuse", f"{mounted} mounts it", program=mounted)
+            return Root("squashfuse", f"mounted by {mounted}", program=mounted)
         if passing:
             return use_temporary_image(passing)
         return choose_root(image, options, host.environ, host.uid)
@@ -110,8 +110,9 @@ def find_held(find: Callable[[], Root], make_ready: Callable[[Root], None], name
     from kedge.errors import FileProblem  # late: only for an error
 
     raise FileProblem(
-        f"{name} was unpacked on this node {_ATTEMPTS} times, and was gone each time before it could be used",
-        hint="others need the room: choose a larger place with KEDGE_NODEDIR, or --root-from squashfuse for a file",
+        f"{name} was unpacked {_ATTEMPTS} times, and each time removed from this node before the start",
+        hint="the cache is too small: set KEDGE_NODEDIR to a directory on a larger disk, or mount a file with "
+        "--root-from squashfuse",
     )
 
 
@@ -136,7 +137,7 @@ def _locate_reference(options: RunOptions, host: HostFacts, say: Say) -> Located
 
         raise explain_readonly_image(reference, "reference")
     if options.root not in ("auto", "unpack"):
-        say("warn", f"--root-from {options.root} changes nothing: {reference} is unpacked on this node")
+        say("warn", f"--root-from {options.root} is ignored: {reference} is unpacked on this node")
     machine = choose_architecture(options, host)
     is_looked_up = options.pull == "auto" and not is_volatile(reference)
     is_asked = not is_volatile(reference) and options.pull in ("missing", "never")
@@ -145,7 +146,7 @@ def _locate_reference(options: RunOptions, host: HostFacts, say: Say) -> Located
 
     def find() -> Root:
         if mounted:
-            return Root("squashfuse", f"{program} mounts {mounted}", program=program)
+            return Root("squashfuse", f"{mounted} is mounted by {program}", program=program)
         if passing:
             return use_temporary_image(passing)
         try:
@@ -205,7 +206,7 @@ def _unpack_temporarily(options: RunOptions) -> str:
 
 def use_temporary_image(folder: str) -> Root:
     """A root that is removed after the start that it was made for."""
-    root = Root("folder", f"unpacked for this start alone: {folder}", folder)
+    root = Root("folder", f"unpacked for this container only: {folder}", folder)
     root.is_temporary = True
     return root
 
@@ -258,7 +259,7 @@ def unpack_in_child(options: RunOptions, word: str, *, may_mount: bool = False, 
     With `may_mount` a child that finds no room here returns the file to be mounted instead. `once` is the name of an
     image that nobody else is to find.
     """
-    words = ["unpack", *options.pull_words, *(f"--{each}" for each in _MESSAGES if getattr(options, each))]
+    words = ["unpack", *options.pull_words, *(f"--{name}" for name in _MESSAGES if getattr(options, name))]
     if options.shim and not options.verbose and not os.isatty(2):
         words.append("--quiet")  # a program may read it, and take progress for output
     words += ["--pull", options.pull, *(["--once", once] if once else [])]
@@ -267,20 +268,20 @@ def unpack_in_child(options: RunOptions, word: str, *, may_mount: bool = False, 
         return ""
     from kedge.posix.ourselves import own_command  # late: only where an image is missing
 
-    answer, told = os.pipe()
+    answer, telling = os.pipe()
     try:
         if may_mount:
-            os.set_inheritable(told, True)
-            words += ["--or-mount", str(told)]
+            os.set_inheritable(telling, True)
+            words += ["--or-mount", str(telling)]
         status = run_attached(own_command(*words, "--", word), os.environ)
-        os.close(told)
+        os.close(telling)
         mounted = os.read(answer, 1 << 16)
     finally:
         os.close(answer)
     if status:
         from kedge.errors import NotReady  # late: only for an error
 
-        raise NotReady(f"{word} could not be made ready", context={"status": str(status)})
+        raise NotReady(f"cannot prepare {word}", context={"status": str(status)})
     return os.fsdecode(mounted)
 
 
@@ -299,4 +300,4 @@ def _prepare_silently(words: list[str], word: str) -> None:
     done = run_kedge(words)
     if done.status:
         context = {"status": str(done.status), "stderr": done.errors[-2000:].decode(errors="replace").strip()}
-        raise read_error(done.output) or NotReady(f"{word} could not be made ready", context=context)
+        raise read_error(done.output) or NotReady(f"cannot prepare {word}", context=context)

@@ -27,7 +27,7 @@ class HostRoot:
     def leave(self) -> None:
         """Called just before the root is another's: from here on no module is read from a file."""
         # the finders of that module know what is built into Python; all others look into directories
-        sys.meta_path[:] = [each for each in self._finders if each.__module__ == "_frozen_importlib"]
+        sys.meta_path[:] = [finder for finder in self._finders if finder.__module__ == "_frozen_importlib"]
 
     def restore(self) -> None:
         """Let the host's tree be the root, and modules be found again."""

@@ -87,6 +87,6 @@ def _refuse_folder(folder: str, problem: OSError | ValueError) -> Exception:
     from kedge.errors import MountFailed  # late: only for an error
 
     return MountFailed(
-        f"cannot go to {folder} in the container: {getattr(problem, 'strerror', problem)}",
-        hint="the directory must exist inside the container: bind it with -B, or give another --pwd",
+        f"cannot change to {folder} in the container: {getattr(problem, 'strerror', problem)}",
+        hint="the directory must exist inside the container: bind it with -B, or choose another --pwd",
     )

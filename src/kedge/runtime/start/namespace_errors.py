@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Why this machine refuses namespaces or mounts: reads the settings that can forbid them, and names the way out."""
+"""Why this host refuses namespaces or mounts: reads the settings that can forbid them, and names the remedy."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kedge.errors import NamespaceRefused
 from kedge.runtime.start.namespaces import OTHER_NAMESPACES
 
 _NO_MOUNTS = (
-    "user.max_mnt_namespaces, or the limit of another kind that was asked for, is 0 or used up",
+    "user.max_mnt_namespaces or the limit of another namespace is 0 or used up",
     "end other containers, or an administrator can set: sysctl user.max_mnt_namespaces=15000",
 )
-_WAYS_OUT = "or run it through another runtime: --runtime apptainer (a setuid Apptainer needs no user namespaces)"
+_OTHER_RUNTIME = "or use another runtime: --runtime apptainer (a setuid Apptainer needs no user namespaces)"
 
 
 def explain_refusal(problem: OSError, what: str, root: Path = Path("/")) -> NamespaceRefused:
@@ -24,7 +24,7 @@ def explain_refusal(problem: OSError, what: str, root: Path = Path("/")) -> Name
         cause, remedy = _find_cause(problem, root)
     context = {"refused": what, "kernel says": problem.strerror or str(problem)}
     return NamespaceRefused(
-        f"this machine does not let you make a container: {cause}", context=context, hint=f"{remedy}; {_WAYS_OUT}"
+        f"cannot create a container on this host: {cause}", context=context, hint=f"{remedy}; {_OTHER_RUNTIME}"
     )
 
 
@@ -36,7 +36,7 @@ def _find_cause(problem: OSError, root: Path = Path("/")) -> tuple[str, str]:
             return found
     if problem.errno == errno.EINVAL:
         return "the kernel is built without user namespaces", "ask for a kernel with CONFIG_USER_NS"
-    return "the kernel refused, and none of the known settings says why", "ask the administrators about user namespaces"
+    return "the kernel refused, and no known setting explains why", "ask the administrators about user namespaces"
 
 
 def _read_number(root: Path, name: str) -> int | None:
@@ -48,7 +48,7 @@ def _read_number(root: Path, name: str) -> int | None:
 
 def _check_proc(problem: OSError, root: Path) -> tuple[str, str] | None:
     if problem.errno == errno.ENOENT and not (root / "proc/self").exists():
-        return "there is no /proc here, which user namespaces are made with", "mount it first: mount -t proc proc /proc"
+        return "/proc is not mounted, and user namespaces need it", "mount it first: mount -t proc proc /proc"
     return None
 
 
@@ -95,9 +95,9 @@ def _check_container(problem: OSError, root: Path) -> tuple[str, str] | None:
     is_inside = any((root / mark).exists() for mark in (".dockerenv", "run/.containerenv", ".singularity.d"))
     if is_inside or (is_filtered and problem.errno in (errno.EPERM, errno.ENOSYS)):
         return (
-            "this is inside another container, whose rules forbid it",
+            "kedge runs inside another container, whose rules forbid it",
             "start the outer container with --security-opt seccomp=unconfined --security-opt apparmor=unconfined "
-            "--security-opt systempaths=unconfined, or use kedge outside of it",
+            "--security-opt systempaths=unconfined, or run kedge outside of it",
         )
     return None
 
@@ -115,7 +115,7 @@ def _check_chroot(problem: OSError, root: Path) -> tuple[str, str] | None:
     numbers = (errno.EPERM, errno.EINVAL) if table else (errno.EINVAL,)
     if problem.errno in numbers and not any(line.split()[4:5] == ["/"] for line in table.split("\n")):
         return (
-            "this process is in a chroot, from which no container can be made",
-            "leave the chroot, or let who enters it use pivot_root instead",
+            "kedge runs in a chroot, where the kernel creates no user namespaces",
+            "leave the chroot, or enter it with pivot_root instead",
         )
     return None

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kedge.runtime.options import RunOptions
 
 
-ROOT_ALONE = "root alone"
+ROOT_ALONE = "root only"
 OTHER_NAMESPACES = "mounts in a user namespace"  # what is refused when the second step is
 _RESTRICTION = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
 
@@ -53,7 +53,7 @@ def enter_user_namespace(host: HostFacts, *, as_root: bool, has_many: bool = Fal
     _write("/proc/self/setgroups", "deny")  # the kernel asks for this before it lets a user map groups
     _write("/proc/self/uid_map", f"{inside_uid} {uid} 1\n")
     _write("/proc/self/gid_map", f"{inside_gid} {gid} 1\n")
-    return ROOT_ALONE if as_root else "the calling user alone"
+    return ROOT_ALONE if as_root else "the calling user only"
 
 
 def is_restricted() -> bool:

@@ -15,7 +15,7 @@ from kedge.runtime.command_line.binds import collect_binds
 from kedge.runtime.command_line.config_files import CONTAINER_SETTINGS, settle_options
 from kedge.runtime.environment.identity import make_group, make_passwd
 from kedge.runtime.environment.payload import plan_payload
-from kedge.runtime.facts import Additions, ImageFacts
+from kedge.runtime.facts import COUNTED, Additions, ImageFacts
 from kedge.runtime.gpu_vendors import is_granted
 from kedge.runtime.host_facts import find_terminal, gather_host, read_memory
 from kedge.runtime.images.mount_or_unpack import plan_root
@@ -35,12 +35,6 @@ from kedge.runtime.start.namespaces import (
     is_restricted,
     try_namespaces,
     wants_user_namespace,
-)
-
-# One of these is in the environment of every rank that a launcher counted: Open MPI, MPICH, MVAPICH, Cray, Slurm, Flux
-LAUNCHERS = (
-    *("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE", "PMI_LOCAL_SIZE"),
-    *("SLURM_STEP_TASKS_PER_NODE", "FLUX_JOB_SIZE"),
 )
 
 TYPE_CHECKING = False
@@ -181,7 +175,7 @@ def choose_restrictions(options: RunOptions, host: HostFacts) -> Restrictions:
     restrictions = Restrictions(is_root=options.fakeroot or host.uid == 0)
     if wants_user_namespace(options, host.uid) and is_own_interpreter():
         # late: where the system's Python runs this it is not needed
-        from kedge.posix.handover import can_hand_over
+        from kedge.posix.memory_program import can_hand_over
         from kedge.runtime.start.exec_from_memory import ExecFromMemory, explain_exposure
 
         if can_hand_over():
@@ -204,7 +198,7 @@ def is_shared(options: RunOptions, host: HostFacts) -> bool:
     if options.sharens or "sharens" in options.given or not wants_user_namespace(options, host.uid):
         return options.sharens
     is_apart = options.contain or options.pid or options.ipc or options.net or options.uts or options.fakeroot
-    if is_apart or options.writable_tmpfs or options.dry_run or not any(name in host.environ for name in LAUNCHERS):
+    if is_apart or options.writable_tmpfs or options.dry_run or not any(name in host.environ for name in COUNTED):
         return False
     from kedge.runtime.processes.rank_sharing import has_companions  # late: only below a launcher
 
@@ -227,7 +221,7 @@ def share(container: Container) -> bool:
         container.sharing = None  # nobody asked for it: there is no place to note who shares
         container.say("note", f"not shared with other ranks: {problem}")
         return False
-    container.say("note", "the container of this launch on this node " + ("joined" if is_inside else "is built here"))
+    container.say("note", f"{'joined' if is_inside else 'built'} the container of this launch on this node")
     return is_inside
 
 
@@ -289,7 +283,7 @@ def enter_namespaces(container: Container) -> list[FuseServer]:
                 try_namespaces(options, host)
             is_root = options.fakeroot or host.uid == 0
             known = enter_user_namespace(host, as_root=is_root, has_many=is_root and not options.ignore_subuid)
-            container.say("note", f"users that the container knows: {known}")
+            container.say("note", f"users in the container: {known}")
             if known == ROOT_ALONE and options.fakeroot:
                 from kedge.runtime.processes.fakeroot_emulation import prepare_emulation  # late: only with --fakeroot
 
@@ -394,7 +388,7 @@ def _make_points(container: Container, builder: Builder, planned: MountPlan) -> 
         perform(planned.making)
         steps.append(planned.making)
     if builder.refused and layering.is_layered:
-        overlay = next(each for each in container.performed if each[0] == "overlay")
+        overlay = next(operation for operation in container.performed if operation[0] == "overlay")
         steps.append(builder.plan_inside(lambda view: plan_points(overlay, builder.refused, view)))
         perform(steps[-1])
     elif planned.missing and not layering.is_layered and not layering.is_direct:
@@ -419,7 +413,7 @@ def _perform_root(container: Container, builder: Builder) -> None:
     except _mount_failed() as problem:
         if layering.must_overlay:
             raise
-        container.say("note", f"{problem}: mount points are made by binds")
+        container.say("note", f"{problem}: using binds for the mount points instead")
         layering.use_binds()
         layers = plan_layers(layering)
         builder.perform(layers)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What happens when a start fails: another runtime where namespaces are forbidden, and words for what went wrong."""
+"""A start that failed: another runtime where namespaces are forbidden, else the error that says why."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def leave_to_other_runtime(
     program = "" if options.dry_run or refused == OTHER_NAMESPACES else services.find_setuid_runtime()
     if not program:
         raise refusal
-    say("warn", f"{refusal.message}; {program} runs it instead")
+    say("warn", f"{refusal.message}; using {program} instead")
     options.runtime = program
     services.run_elsewhere(options, say)
     raise refusal
@@ -40,37 +40,37 @@ def explain_start(program: str, problem: OSError | None, machine: str) -> Cannot
     """The error for a program that could not be started, as Apptainer words the most frequent one."""
     where = problem.filename if problem is not None and isinstance(problem.filename, str) else ""
     if not where:
-        name = f'"{program}": executable file not found in $PATH' if "/" not in program else f"there is no {program}"
+        name = f'"{program}": executable file not found in $PATH' if "/" not in program else f"{program} does not exist"
         return CannotStart(
-            f"{name} (inside the container)", hint="'kedge exec IMAGE ls /usr/bin' shows what the image has"
+            f"{name} (inside the container)", hint="list the image's programs: kedge exec IMAGE ls /usr/bin"
         )
     assert problem is not None
     if problem.errno == errno.ENOEXEC:
         return CannotStart(
-            f"{where} is no program for this machine ({machine}), nor a script that begins with '#!'",
-            hint="start a script by its interpreter: kedge exec IMAGE sh SCRIPT",
+            f"{where} is neither a program for this CPU ({machine}) nor a script that begins with '#!'",
+            hint="start a script with its interpreter: kedge exec IMAGE sh SCRIPT",
         )
     if problem.errno == errno.ENOENT:
         return CannotStart(
-            f"{where} is in the container, but its interpreter or dynamic loader is not",
-            hint="the first line of a script names its interpreter; a program of another C library cannot run here",
+            f"{where} is in the container, but its interpreter or dynamic loader is missing",
+            hint="check the first line of a script; a program for another C library cannot run in this image",
         )
     if problem.errno == errno.EACCES:
         return CannotStart(
-            f"{where} may not be executed: {problem.strerror}",
-            hint="it is no file with execute permission, or its file system is mounted noexec",
+            f"{where} cannot be executed: {problem.strerror}",
+            hint="it has no execute permission, or its file system is mounted noexec",
         )
     if problem.errno == errno.E2BIG:
         return CannotStart(
-            f"{where} was not started: arguments and environment are too long together",
-            hint="the kernel's limit is a quarter of 'ulimit -s'; --cleanenv makes the environment short",
+            f"cannot start {where}: arguments and environment together are too long",
+            hint="the limit is a quarter of 'ulimit -s'; --cleanenv shortens the environment",
         )
     if problem.errno == errno.EIO:
         return CannotStart(
-            f"{where} cannot be read from the image: {problem.strerror}",
-            hint="the image is damaged, or the disk or network that it is on: make or fetch it again",
+            f"cannot read {where} from the image: {problem.strerror}",
+            hint="the image, or the disk or network it is on, is damaged: pull or build the image again",
         )
     return CannotStart(
-        f"{where} could not be started: {problem.strerror}",
-        hint="'kedge exec --verbose' says what was done; --runtime apptainer tells whether another runtime can",
+        f"cannot start {where}: {problem.strerror}",
+        hint="'kedge exec --verbose' shows each step; --runtime apptainer shows whether another runtime can start it",
     )

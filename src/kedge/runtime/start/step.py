@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A container as a child of this process, as often as somebody wants one: a step of a program, a build or a launch.
+"""A container as a child process, for callers that go on afterwards: a build, a launch, a Python program.
 
-`run` cannot be called twice, because it becomes the program. So this is another process, whose own failures are raised
-here.
+`run` replaces its process with the program, so it cannot be called twice. A step is another process, which can be run
+again, and at the same time from several threads. Failures of kedge itself are raised in the caller.
 """
 
 from __future__ import annotations
@@ -25,11 +25,14 @@ def run_step(
     capture: bool = True,
     timeout: float | None = None,
 ) -> Finished:
-    """Run `argv` in a container, or its image's own script; returns how it ended, and with `capture` what it printed.
+    """Run `argv` in a container, or the image's run script if it is None; returns the status and, captured, the output.
 
-    `root` is a sandbox, an image file or a reference. `binds` and `options` are as `kedge exec` takes them, values of
-    `environment` arrive as they are. What kedge itself cannot do is raised by its own class; without `capture` it is
-    said on standard error, and shows as OWN_FAILURE.
+    `root` is a sandbox directory, an image file or a reference. `binds` and `options` are those of `kedge exec`; values
+    of `environment` arrive unchanged. A failure of kedge itself is raised by its own class; without `capture` kedge
+    reports it on standard error, and the status is OWN_FAILURE.
+
+    The step ends when the program and all that hold its output have ended. With `--pid` among the options, processes
+    that the program left behind end with it, also after `timeout` seconds.
     """
     words = ["exec" if argv is not None else "run"]
     words += [word for bind in binds for word in ("--bind", bind)]
@@ -50,12 +53,12 @@ def run_step(
 
 
 def name_step(root: str, argv: Sequence[str] | None) -> str:
-    """What messages call it."""
+    """What messages call the step."""
     return argv[0] if argv else f"kedge run {root}"
 
 
 def _set_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    """Our environment with variables for the container; not as options, which everybody on the machine can read."""
+    """Our environment with the variables for the container; not as options, which every user of the host can read."""
     environment = dict(os.environ)
     for name, value in variables.items():
         environment.pop(f"KEDGEENV_{name}", None)  # it would win

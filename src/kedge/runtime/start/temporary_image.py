@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.posix.beneath import remove_tree
+from kedge.posix.confined_paths import remove_tree
 from kedge.posix.files import TEMPORARY_PREFIX
-from kedge.posix.owners import own_name
+from kedge.posix.owned_names import own_name
 from kedge.runtime.images.node_cache import LOCK
 from kedge.runtime.processes.supervise import run_supervised
 
@@ -78,7 +78,7 @@ def _remove(folder: Path) -> bool:
 
 def _let_go(lock: Path) -> None:
     """Close what this process holds the image with; the program had the same open file."""
-    for each in Path("/proc/self/fd").iterdir():
+    for descriptor in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
-            if each.readlink() == lock:
-                os.close(int(each.name))
+            if descriptor.readlink() == lock:
+                os.close(int(descriptor.name))

@@ -6,11 +6,13 @@ from kedge.schedulers.facts import SchedulerFacts
 FACTS = SchedulerFacts(
     name="slurm",
     title="Slurm",
+    queue_word="partition",
     prefix="#SBATCH",
     submit="sbatch",
     submit_path="/usr/bin/sbatch",
     interactive=("srun", "salloc", "idev"),  # idev: TACC's
     job_id="SLURM_JOB_ID",
+    step_id="SLURM_STEP_ID",
     job_queue="SLURM_JOB_PARTITION",
     job_mark="SLURM_JOB_ID",
     job_scope=("SLURM_JOB_ID",),

@@ -137,7 +137,7 @@ def _ask_memory(job: Job, site: Site) -> Iterator[SlurmOption]:
 def _ask_when(job: Job, site: Site) -> Iterator[SlurmOption]:
     if job.array is not None:
         if "arrays" in site.refuses:
-            raise RequestRefused(f"{site.name} takes no arrays of jobs", hint="submit a job for each task")
+            raise RequestRefused(f"{site.name} does not accept job arrays", hint="submit a job for each task")
         yield make_directive("array", job.array)
     if job.dependencies:
         groups = groupby(job.dependencies, key=lambda each: each.kind)

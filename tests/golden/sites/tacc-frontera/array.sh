@@ -1,2 +1,2 @@
-# refused: tacc-frontera takes no arrays of jobs
-# this would do: --queue rtx, without --array
+# refused: tacc-frontera does not accept job arrays
+# try: --queue rtx, without --array

@@ -16,7 +16,8 @@ from kedge.errors import CorruptImage, FileProblem, KedgeError, UnsupportedForma
 from kedge.formats.sif.layout import DataType
 from kedge.formats.sif.writer import SifBuilder
 from kedge.formats.singularityd import SourceRecord, describe
-from kedge.formats.singularityd.inspect import (
+from kedge.formats.singularityd.decorate_tree import decorate
+from kedge.formats.singularityd.inspect_report import (
     InspectReport,
     ReportSelection,
     parse_metadata,
@@ -25,7 +26,6 @@ from kedge.formats.singularityd.inspect import (
     render_text,
     select_document,
 )
-from kedge.formats.singularityd.tree import decorate
 from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
 from kedge.model.manifest import parse_config
 from kedge.model.platform import Platform

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kedge.ops.setup.workplace import make_passing_store
-from kedge.posix.owners import machine_name
+from kedge.posix.owned_names import machine_name
 
 
 def abandoned_name(pid: int = 2**22 + 1) -> str:

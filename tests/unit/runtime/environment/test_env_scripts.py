@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from kedge.formats.singularityd import files
-from kedge.formats.singularityd.environment import render_environment
+from kedge.formats.singularityd import fixed_files
+from kedge.formats.singularityd.scripts import render_environment
 from kedge.posix.views import DirectoryView, TableView
 from kedge.runtime.environment.action_script import make_shell_payload, uses_bash
 from kedge.runtime.environment.entrypoint import Entrypoint
@@ -259,7 +259,7 @@ def test_both_evaluators_give_the_same_environment(
     path = tmp_path / "90-environment.sh"
     path.write_text("\n".join(script) + "\n")
     base = tmp_path / "99-base.sh"
-    base.write_text(files.ENVIRONMENT["99-base.sh"])
+    base.write_text(fixed_files.ENVIRONMENT["99-base.sh"])
 
     def make() -> EnvironmentInputs:
         made = EnvironmentInputs()

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import CorruptImage, FileProblem, KedgeError, NoMatchingPlatform, UnsupportedFormat
+from kedge.formats.sif.data_object import DataObject
 from kedge.formats.sif.layout import DataType, FileSystem, PartitionType, pack_partition_extra
-from kedge.formats.sif.objects import DataObject
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.sif.writer import SifBuilder
 from kedge.runtime.images.image_file import ImageFile, compare_machine, identify, make_absolute

@@ -96,11 +96,13 @@ def test_roots_nothing_is_unpacked_onto_a_network(environ: dict[str, str], monke
 
 
 def test_roots_without_fuse_everything_is_unpacked(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(squashfuse, "can_use_fuse", lambda: "there is no /dev/fuse")
+    monkeypatch.setattr(squashfuse, "can_use_fuse", lambda: "/dev/fuse does not exist")
     root = choose(make_image(mount_or_unpack.UNPACK_LIMIT + 1), environ)
     assert root.way == "unpack"
-    assert "there is no /dev/fuse" in root.reason
-    with pytest.raises(MountFailed, match="--root-from squashfuse cannot be had here: there is no /dev/fuse"):
+    assert "/dev/fuse does not exist" in root.reason
+    with pytest.raises(
+        MountFailed, match="--root-from squashfuse does not work on this node: /dev/fuse does not exist"
+    ):
         choose(make_image(), environ, root="squashfuse")
 
 
@@ -108,7 +110,7 @@ def test_roots_kernel_is_for_root(environ: dict[str, str], monkeypatch: pytest.M
     monkeypatch.setattr(mount_or_unpack, "check_kernel_mount", lambda: "")
     assert choose(make_image(), environ, 0).way == "loop"
     assert choose(make_image(), environ, 0, root="unpack").way == "unpack"
-    monkeypatch.setattr(mount_or_unpack, "check_kernel_mount", lambda: "there is no /dev/loop-control that we may use")
+    monkeypatch.setattr(mount_or_unpack, "check_kernel_mount", lambda: "no access to /dev/loop-control")
     with pytest.raises(MountFailed, match="loop-control"):
         choose(make_image(), environ, 0, root="kernel")
 

@@ -73,7 +73,7 @@ def test_node_directory_refuses_links_and_what_others_may_write(environ: dict[st
     assert f"chmod go-w {place}" in str(caught.value.hint)
     place.rmdir()
     place.symlink_to("/tmp")
-    with pytest.raises(FileProblem, match="it is a link"):
+    with pytest.raises(FileProblem, match="it is a symlink"):
         node_cache.node_directory(environ)
     place.unlink()
     place.write_text("")

@@ -8,19 +8,9 @@ import sys
 from pathlib import Path
 
 from kedge.runtime.images.unpack_lock import UnpackLock, speaks_for_others
+from tests.programs import read_program
 
-RANK = """
-import os, sys, time
-from kedge.runtime.images.unpack_lock import UnpackLock
-place, seconds = sys.argv[1:]
-lock = UnpackLock(place, "image")
-lock.acquire(print)
-if not os.path.exists(f"{place}/ready"):
-    print("makes it", flush=True)
-    time.sleep(float(seconds))
-    open(f"{place}/ready", "w").close()
-lock.release()
-"""
+RANK = read_program("rank_that_unpacks")
 
 
 def start(place: Path, seconds: float) -> subprocess.Popen[str]:

@@ -176,14 +176,14 @@ def test_plan_lost_folder_leads_home() -> None:
 
 @pytest.mark.parametrize("text", ["host.example", "1.2.3", "1.2.3.400", "", "1.1.1.1,x"])
 def test_plan_name_servers_are_addresses(text: str) -> None:
-    with pytest.raises(UsageError, match="is not an address"):
+    with pytest.raises(UsageError, match="is not an IP address"):
         plan_container(make_request(dns=text or ","))
 
 
 def test_plan_missing_source_is_an_error() -> None:
     request = make_request()
     request.binds = [Bind("/nowhere", "/data", origin="--bind")]
-    with pytest.raises(FileProblem, match="there is no /nowhere"):
+    with pytest.raises(FileProblem, match="cannot bind /nowhere"):
         plan_container(request)
     request.binds = [Bind("/nowhere", "/data", is_optional=True)]
     plan_container(request)
@@ -235,7 +235,7 @@ def test_operations_are_described_in_one_line_each() -> None:
     shown = [describe(each) for each in (*plan.making, *plan.rest, overlay)]
     assert all(shown)
     assert not [line for line in shown if "\n" in line]
-    assert describe(("chdir", "/here\n/root/x\n/", 0)) == "go to /here, else /root/x, else /"
+    assert describe(("chdir", "/here\n/root/x\n/", 0)) == "change to /here, else /root/x, else /"
     assert "lower session:/layer0 over host:/images/a, upper session:/upper" in shown[-1]
 
 

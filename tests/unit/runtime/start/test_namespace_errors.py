@@ -40,7 +40,7 @@ def test_refusal_names_the_setting(tmp_path: Path, setting: str, value: str, num
 
 def test_refusal_without_proc(tmp_path: Path) -> None:
     error = explain_refusal(make_problem(errno.ENOENT), "a user namespace", tmp_path)
-    assert "there is no /proc here" in error.message
+    assert "/proc is not mounted" in error.message
     assert "mount -t proc" in (error.hint or "")
 
 
@@ -80,5 +80,5 @@ def test_refusal_all_in_use(tmp_path: Path) -> None:
 
 def test_refusal_unknown_says_so(tmp_path: Path) -> None:
     problem = explain_refusal(make_problem(errno.EPERM), "a namespace", tmp_path)
-    assert "none of the known settings" in problem.message
+    assert "no known setting" in problem.message
     assert problem.context["kernel says"] == os.strerror(errno.EPERM)

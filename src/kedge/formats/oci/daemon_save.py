@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Images out of a Docker or Podman store: their own `save` command, streamed into an archive."""
+
+from __future__ import annotations
+
+from typing import BinaryIO
+
+from kedge.errors import ImageNotFound, ProgramFailed, ProgramMissing
+from kedge.model.reference import Reference
+from kedge.posix.process import stream_program
+from kedge.posix.programs import find_program
+
+
+def save_from_daemon(reference: Reference, target: BinaryIO) -> None:
+    """Write the image `reference` names (docker-daemon:, dockerd://, podman://) as a docker-save archive."""
+    engine = _choose_engine(reference.engine)
+    # Without a tag `save` would take every tag of the repository.
+    name = reference.name if reference.tag or reference.digest else f"{reference.name}:latest"
+    name = name or str(reference.digest)
+    try:
+        stream_program([engine, "save", name], target)
+    except ProgramFailed as problem:
+        said = problem.context.get("stderr", "")
+        if "no such image" in said.lower() or "not known" in said.lower() or "does not exist" in said.lower():
+            raise ImageNotFound(
+                f"{engine} has no image '{name}'", context=problem.context, hint=f"'{engine} images' lists what it has"
+            ) from problem
+        raise
+
+
+def _choose_engine(wanted: str) -> str:
+    candidates = ("podman",) if wanted == "podman" else ("docker", "podman")
+    for engine in candidates:
+        if find_program(engine):
+            return engine
+    raise ProgramMissing(
+        f"the image is stored by {wanted or 'docker'}, but that program is not installed on this host",
+        hint="on the host that has it run 'docker save -o image.tar NAME:TAG', then use docker-archive:image.tar here",
+    )

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The documents about a converted image: where it came from, its labels and its definition file.
+
+Labels are the image's own, and those that say when, from what and by what it was made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from kedge.formats.singularityd.go_json import clean_text, encode_json
+from kedge.model.digest import Digest
+from kedge.model.manifest import ImageConfig
+from kedge.model.platform import Platform
+from kedge.release import VERSION
+
+_SCHEMA = "org.label-schema"
+# names of our own, because strftime's follow the user's language
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_MONTHS = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRecord:
+    """The source of a conversion: all that is written into the image comes from this and the image config."""
+
+    kind: str  # the transport: docker, oci, oci-archive, ...
+    reference: str  # without the transport: nvcr.io/nvidia/pytorch:24.03-py3
+    digest: Digest | None  # of the manifest
+    platform: Platform
+    created: int  # unix seconds, from the image config
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionRecord:
+    """The documents of a converted image, and what could not be carried over."""
+
+    definition: bytes
+    inspect_metadata: bytes
+    oci_config: bytes | None  # None when the image has no config
+    warnings: tuple[str, ...] = ()
+
+
+def render_definition(record: SourceRecord) -> str:
+    """The definition file that would make this image again."""
+    reference = " ".join(record.reference.split("\n"))  # a file name may have a newline, a header line may not
+    return f"bootstrap: {record.kind}\nfrom: {reference}\n\n"
+
+
+def make_labels(config: ImageConfig, record: SourceRecord) -> dict[str, str]:
+    """All labels, sorted; the automatic ones win over the image's."""
+    labels = {
+        **config.labels,
+        f"{_SCHEMA}.schema-version": "1.0",
+        f"{_SCHEMA}.build-date": format_build_date(record.created),
+        f"{_SCHEMA}.build-arch": config.platform.architecture,
+        f"{_SCHEMA}.usage.kedge.version": VERSION,
+        f"{_SCHEMA}.usage.singularity.deffile.bootstrap": record.kind,
+        f"{_SCHEMA}.usage.singularity.deffile.from": record.reference,
+        "org.opencontainers.image.base.name": record.reference,
+    }
+    if record.digest is not None:
+        labels["org.opencontainers.image.base.digest"] = str(record.digest)
+    return {clean_text(name): clean_text(labels[name]) for name in sorted(labels)}
+
+
+def render_labels(labels: dict[str, str]) -> str:
+    """The text of labels.json: tabs, sorted keys, no newline at the end."""
+    return encode_json(dict(sorted(labels.items())), indent="\t")
+
+
+def format_build_date(created: int) -> str:
+    """`Monday_2_August_2021_21:4:8_UTC`: Apptainer's form, which pads nothing."""
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=created)
+    except OverflowError:
+        moment = datetime(1970, 1, 1, tzinfo=UTC)
+    day, month = _DAYS[moment.weekday()], _MONTHS[moment.month - 1]
+    return f"{day}_{moment.day}_{month}_{moment.year}_{moment.hour}:{moment.minute}:{moment.second}_UTC"

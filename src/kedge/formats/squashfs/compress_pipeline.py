@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Compresses blocks on threads and writes them in the order they came, so the result does not depend on the threads.
+
+Blocks are collected in batches of about two megabytes: a worker takes a batch, compresses it in one call without the
+interpreter lock, and whoever finishes the oldest batch writes it. Buffers are reused and their number is bounded.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections import deque
+from queue import SimpleQueue
+
+from kedge.formats.compression import BlockCodec
+from kedge.formats.squashfs.image_output import OutputFile
+from kedge.formats.squashfs.layout import BLOCK_SIZE_MASK, BLOCK_STORED
+from kedge.model.tree import Buffer
+
+_BATCH_SIZE = 2 << 20
+_WIDE_BATCH_SIZE = 1 << 20  # with many threads: memory is threads × this
+_BATCH_ENTRIES = 4096  # holes take no room in a batch, but memory elsewhere
+_SPARSE = (0, 0)
+
+
+class Batch:
+    """Consecutive blocks in one buffer. An entry is (start, end), or SPARSE, or (block, -1): the same as that block."""
+
+    __slots__ = ("entries", "first", "is_ready", "packed", "used", "view")
+
+    def __init__(self, capacity: int) -> None:
+        self.view = memoryview(bytearray(capacity))
+        self.entries: list[tuple[int, int]] = []
+        self.packed: list[Buffer] = []
+        self.reset(0)
+
+    def reset(self, first: int) -> None:
+        """Make it empty; `first` is the number of its first block."""
+        self.first = first
+        self.used = 0
+        self.is_ready = False
+        self.entries.clear()
+        self.packed = []
+
+    def compress(self, codec: BlockCodec) -> None:
+        """Fill `packed` with one buffer for each entry that has bytes."""
+        view = self.view
+        self.packed = list(codec.compress_blocks([view[start:end] for start, end in self.entries if end > start]))
+
+
+class BlockPipeline:
+    """Blocks go in through `slot` and `close_block`; `positions` and `sizes` say where number N was written.
+
+    Not to be shared: one thread puts blocks in. An error of a worker (no space left) is raised by the next call.
+    """
+
+    def __init__(self, output: OutputFile, codec: BlockCodec, block_size: int, threads: int, *, start: int) -> None:
+        self.positions = array("Q")
+        self.sizes = array("I")
+        self.end = start  # where the next batch is written
+        self._output = output
+        self._codec = codec
+        self.block_size = block_size
+        self._wanted = threads
+        self._threads: list[threading.Thread] = []
+        self._jobs: SimpleQueue[Batch | None] = SimpleQueue()
+        self._in_flight: deque[Batch] = deque()
+        self._free: list[Batch] = []
+        self._capacity = max(block_size, _BATCH_SIZE if threads <= 8 else _WIDE_BATCH_SIZE)
+        self._limit = max(threads + min(threads, 4), 1)
+        self._committing = threading.Lock()
+        self._changed = threading.Condition()
+        self._committed = 0  # blocks that can be read back
+        self._failure: BaseException | None = None
+        self._is_stopped = False
+        self._batch = Batch(self._capacity)
+
+    @property
+    def next_number(self) -> int:
+        """The number that the next block gets."""
+        return self._batch.first + len(self._batch.entries)
+
+    def slot(self) -> memoryview:
+        """Where the bytes of the next block belong: `block_size` bytes, valid until the next call of this."""
+        batch = self._batch
+        if batch.used + self.block_size > self._capacity or len(batch.entries) >= _BATCH_ENTRIES:
+            self._submit()
+            batch = self._batch
+        return batch.view[batch.used : batch.used + self.block_size]
+
+    def close_block(self, size: int) -> int:
+        """The first `size` bytes of the slot are a block; returns its number."""
+        batch = self._batch
+        start = batch.used
+        batch.used = start + size
+        batch.entries.append((start, start + size))
+        return batch.first + len(batch.entries) - 1
+
+    def add_sparse(self) -> None:
+        """A block of zeros, which takes no room. The slot stays as it is."""
+        self._batch.entries.append(_SPARSE)
+
+    def add_same(self, block: int) -> None:
+        """A block with the bytes of an earlier one. The slot stays as it is."""
+        self._batch.entries.append((block, -1))
+
+    def read_block(self, block: int) -> bytes | None:
+        """The bytes of a block, wherever it is now; None if it is sparse."""
+        batch = self._batch
+        if block >= batch.first:
+            start, end = batch.entries[block - batch.first]
+            if end < 0:
+                return self.read_block(start)
+            return bytes(batch.view[start:end]) if end else None
+        with self._changed:
+            while block >= self._committed and self._failure is None:
+                self._changed.wait()
+        self._raise_failure()
+        word = self.sizes[block]
+        if not word:
+            return None
+        data = self._output.read_at(self.positions[block], word & BLOCK_SIZE_MASK)
+        return data if word & BLOCK_STORED else self._codec.decompress_block(data, self.block_size)
+
+    def finish(self) -> None:
+        """Write everything that is under way and end the threads."""
+        if self._batch.entries:
+            self._submit()
+        with self._changed:
+            while self._in_flight and self._failure is None:
+                self._changed.wait()
+        self.stop()
+        self._raise_failure()
+
+    def stop(self) -> None:
+        """End the threads, whatever is under way; may be called twice."""
+        self._is_stopped = True
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+
+    def _submit(self) -> None:
+        if self._is_stopped:
+            raise ValueError("the image was finished or given up already")
+        batch = self._batch
+        with self._changed:
+            while len(self._in_flight) >= self._limit and self._failure is None:
+                self._changed.wait()
+            self._in_flight.append(batch)
+            following = self._free.pop() if self._free else Batch(self._capacity)
+        self._raise_failure()
+        following.reset(batch.first + len(batch.entries))
+        self._batch = following
+        self._start_thread()
+        if self._threads:
+            self._jobs.put(batch)
+        else:
+            self._process(batch)
+            self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            self.stop()
+            raise self._failure
+
+    def _start_thread(self) -> None:
+        if len(self._threads) >= self._wanted:
+            return
+        thread = threading.Thread(target=self._work, name="kedge-compress", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the limit on processes: make do with those there are, or with the caller's own thread
+            self._wanted = len(self._threads)
+            return
+        self._threads.append(thread)
+
+    def _work(self) -> None:
+        while (batch := self._jobs.get()) is not None:
+            self._process(batch)
+
+    def _process(self, batch: Batch) -> None:
+        try:
+            if self._failure is None and not self._is_stopped:
+                batch.compress(self._codec)
+                batch.is_ready = True
+                self._commit_ready()
+        except BaseException as problem:  # handed to the caller's thread
+            with self._changed:
+                self._failure = self._failure or problem
+                self._changed.notify_all()
+
+    def _commit_ready(self) -> None:
+        """Write the batches at the head of the queue that are compressed."""
+        with self._committing:
+            while self._in_flight and self._in_flight[0].is_ready and self._failure is None:
+                batch = self._in_flight[0]
+                self._commit(batch)
+                batch.packed = []
+                with self._changed:
+                    self._in_flight.popleft()
+                    self._committed = len(self.sizes)
+                    self._free.append(batch)
+                    self._changed.notify_all()
+
+    def _commit(self, batch: Batch) -> None:
+        packed = iter(batch.packed)
+        pieces: list[Buffer] = []
+        position = self.end
+        for start, end in batch.entries:
+            word = size = 0
+            if end > start:
+                data = next(packed)
+                word = size = len(data)
+                if size >= end - start:
+                    data = batch.view[start:end]
+                    size = end - start
+                    word = size | BLOCK_STORED
+                pieces.append(data)
+            elif end < 0:  # rare; what is copied may stand in this very batch, so it has to be written first
+                self._write(pieces)
+                word = self.sizes[start]
+                size = word & BLOCK_SIZE_MASK
+                pieces.append(self._output.read_at(self.positions[start], size))
+            self.positions.append(position)
+            self.sizes.append(word)
+            position += size
+        self._write(pieces)
+
+    def _write(self, pieces: list[Buffer]) -> None:
+        data = b"".join(pieces)
+        pieces.clear()
+        self._output.write_at(self.end, data)
+        self.end += len(data)

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The part of a file that an image is written to: positioned writes, and reading back what was written."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import threading
+from typing import BinaryIO
+
+from kedge.errors import FileProblem
+from kedge.formats.squashfs.layout import PADDING
+from kedge.model.tree import Buffer
+
+
+class OutputFile:
+    """Positions are relative to where the file stood; works on descriptors, or through seek on files without one.
+
+    While an image is being written nobody else may use the file; `leave_at` puts its position back in order.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+        file.flush()
+        self._base = file.tell()
+        if self._base % PADDING:
+            raise ValueError(f"a SquashFS image must begin at a multiple of {PADDING}, not at {self._base}")
+        try:
+            self._descriptor = file.fileno()
+        except (OSError, io.UnsupportedOperation):
+            self._descriptor = -1
+        if self._descriptor >= 0 and fcntl.fcntl(self._descriptor, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDWR:
+            raise FileProblem(
+                "a SquashFS image is written to a file that can also be read", hint="open it with mode w+b"
+            )
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        """Write all of `data`; an OSError (no space) goes to the caller."""
+        if self._descriptor < 0:
+            with self._lock:
+                self._file.seek(self._base + position)
+                self._file.write(data)
+            return
+        written = os.pwrite(self._descriptor, data, self._base + position)
+        while written < len(data):  # interrupted, or the disk is filling up: the next call says which
+            written += os.pwrite(self._descriptor, memoryview(data)[written:], self._base + position + written)
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Read back bytes that were written."""
+        if self._descriptor < 0:
+            with self._lock:
+                self._file.seek(self._base + position)
+                return self._file.read(size)
+        data = os.pread(self._descriptor, size, self._base + position)
+        while len(data) < size:
+            more = os.pread(self._descriptor, size - len(data), self._base + position + len(data))
+            if not more:
+                raise FileProblem("another process truncated the image while kedge wrote it")
+            data += more
+        return data
+
+    def leave_at(self, position: int) -> None:
+        """Position the file there for whoever writes next."""
+        self._file.seek(self._base + position)

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A directory on disk as a tree: names and metadata are read at once, contents when a writer asks for them.
+
+A file is recognised again by device, inode, size and time, so one that changed, or a link put in its way, is an error
+and never a mixture.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kedge.errors import FileProblem
+from kedge.model.progress import Progress, Silent
+from kedge.model.tree import Node, NodeKind, Xattrs
+from kedge.posix.files import explain, explained
+
+_KINDS = {
+    stat.S_IFDIR: NodeKind.DIRECTORY,
+    stat.S_IFREG: NodeKind.FILE,
+    stat.S_IFLNK: NodeKind.SYMLINK,
+    stat.S_IFBLK: NodeKind.BLOCK_DEVICE,
+    stat.S_IFCHR: NodeKind.CHARACTER_DEVICE,
+    stat.S_IFIFO: NodeKind.FIFO,
+}
+_STORABLE = ("user.", "trusted.", "security.")  # what SquashFS can hold; ACLs (system.) it cannot
+_OF_THIS_MACHINE = ("security.selinux", "security.evm")  # its policy's labels and its key's checksums
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class FolderOptions:
+    """How a directory is read."""
+
+    all_root: bool = False  # give everything to root: what a user's own files should look like in an image
+    one_file_system: bool = False  # leave directories empty that others are mounted on
+    progress: Progress = field(default_factory=Silent)
+
+
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    """Where a file's content is, and how to recognise the file."""
+
+    path: bytes
+    identity: tuple[int, int, int, int]
+
+
+class _FolderSource:
+    """Gives contents of files that `read_folder` found."""
+
+    def chunks(self, node: Node) -> Iterator[bytes]:
+        """The file's bytes; FileProblem when it cannot be read or is not the file that was found."""
+        if node.content is None:
+            return
+        origin = node.content
+        assert isinstance(origin, _Origin)
+        shown = os.fsdecode(origin.path)
+        with explained(shown):
+            file = os.open(origin.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            _check_identity(file, origin)
+            left = node.size
+            while left:
+                with explained(shown):
+                    chunk = os.read(file, min(left, _CHUNK))
+                if not chunk:
+                    raise _changed(origin)
+                left -= len(chunk)
+                yield chunk
+            _check_identity(file, origin)
+        finally:
+            os.close(file)
+
+
+def read_folder(path: Path, options: FolderOptions | None = None) -> tuple[Node, _FolderSource]:
+    """The tree below `path` and where its contents come from; sockets are left out, hard links found by inode."""
+    reading = _FolderReading(options or FolderOptions())
+    return reading.run(os.fsencode(path)), _FolderSource()
+
+
+class _FolderReading:
+    def __init__(self, options: FolderOptions) -> None:
+        self._options = options
+        self._linked: dict[tuple[int, int], Node] = {}
+        self._device = 0
+
+    def run(self, path: bytes) -> Node:
+        with explained(os.fsdecode(path)):
+            status = Path(os.fsdecode(path)).stat()
+        if not stat.S_ISDIR(status.st_mode):
+            raise FileProblem(f"{os.fsdecode(path)} is not a directory", context={"path": os.fsdecode(path)})
+        self._device = status.st_dev
+        root = self._make_node(path, status, NodeKind.DIRECTORY)
+        pending = [(path, root)]
+        while pending:
+            folder, node = pending.pop()
+            for name, child in self._read_entries(folder):
+                node.children[name] = child
+                if child.kind is NodeKind.DIRECTORY and not self._is_left_out(folder, name):
+                    pending.append((folder + b"/" + name, child))
+        return root
+
+    def _read_entries(self, folder: bytes) -> Iterator[tuple[bytes, Node]]:
+        try:
+            with os.scandir(folder) as entries:
+                found = sorted(entries, key=lambda entry: entry.name)
+            statuses = [(entry, entry.stat(follow_symlinks=False)) for entry in found]
+        except OSError as problem:
+            raise explain(problem, os.fsdecode(problem.filename or folder)) from problem
+        for entry, status in statuses:
+            node = self._find_node(entry.path, status)
+            if node is not None:
+                yield entry.name, node
+
+    def _is_left_out(self, folder: bytes, name: bytes) -> bool:
+        return self._options.one_file_system and os.lstat(folder + b"/" + name).st_dev != self._device
+
+    def _find_node(self, path: bytes, status: os.stat_result) -> Node | None:
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode))
+        if kind is None:
+            self._options.progress.note(f"left out {os.fsdecode(path)}: sockets have no place in an image")
+            return None
+        if kind is NodeKind.DIRECTORY or status.st_nlink < 2:
+            return self._make_node(path, status, kind)
+        key = (status.st_dev, status.st_ino)
+        node = self._linked.get(key)
+        if node is None:
+            node = self._linked[key] = self._make_node(path, status, kind)
+        return node
+
+    def _make_node(self, path: bytes, status: os.stat_result, kind: NodeKind) -> Node:
+        uid, gid = (0, 0) if self._options.all_root else (status.st_uid, status.st_gid)
+        seconds, nanoseconds = divmod(status.st_mtime_ns, 10**9)
+        node = Node(kind, stat.S_IMODE(status.st_mode), uid, gid, seconds)
+        node.nanoseconds = nanoseconds
+        with explained(os.fsdecode(path)):
+            node.xattrs = _read_xattrs(path)
+            if kind is NodeKind.SYMLINK:
+                node.target = os.readlink(path)  # noqa: PTH115 - targets are bytes
+        if kind is NodeKind.FILE:
+            node.size = status.st_size
+            node.content = _Origin(path, _identify(status)) if status.st_size else None
+        elif kind in (NodeKind.BLOCK_DEVICE, NodeKind.CHARACTER_DEVICE):
+            node.rdev = status.st_rdev
+        return node
+
+
+def _read_xattrs(path: bytes) -> Xattrs:
+    try:
+        names = os.listxattr(path, follow_symlinks=False)
+    except OSError as problem:
+        if isinstance(problem, FileNotFoundError):
+            raise
+        return ()  # a file system without them, or a file whose attributes are not for us
+    kept = [name for name in names if name.startswith(_STORABLE) and name not in _OF_THIS_MACHINE]
+    return tuple(sorted((os.fsencode(name), os.getxattr(path, name, follow_symlinks=False)) for name in kept))
+
+
+def _identify(status: os.stat_result) -> tuple[int, int, int, int]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _check_identity(file: int, origin: _Origin) -> None:
+    if _identify(os.fstat(file)) != origin.identity:
+        raise _changed(origin)
+
+
+def _changed(origin: _Origin) -> FileProblem:
+    path = os.fsdecode(origin.path)
+    return FileProblem(
+        f"{path} changed while it was being read", context={"path": path}, hint="try again when no program writes to it"
+    )

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Work that is done by several processes forked from this one: they have all of its memory and share nothing after.
+
+For work that the interpreter's lock would serialise on threads, such as making many small files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import signal
+import struct
+import warnings
+from collections.abc import Callable, Iterator
+
+import kedge.errors
+from kedge.errors import KedgeError, ProgramFailed
+from kedge.posix.constants import PR_SET_PDEATHSIG
+from kedge.posix.libc import control_process
+
+_ITEM = struct.Struct("<I")
+_MAXIMUM_ITEMS = 4096 // _ITEM.size  # a pipe holds a page, however many others there are
+_RECORD = struct.Struct("<cQ")  # what it is, and what was done or the length of what follows
+_AT_ONCE = 4096  # PIPE_BUF: writes of up to this size are not mixed with those of others
+
+
+def share_work(items: int, count: int, work: Callable[[int], int], advance: Callable[[int], None]) -> None:
+    """Call `work` for 0 … items-1, each in one of `count` processes; it returns what `advance` is to be told.
+
+    The first error of any of them ends all, and is raised here. Nothing is left running, however this ends.
+    """
+    step = max(1, -(-items // _MAXIMUM_ITEMS))
+    crew = _Crew(lambda first: sum(work(item) for item in range(first, min(first + step, items))))
+    crew.put(range(0, items, step))
+    try:
+        crew.start(min(count, items))
+        crew.follow(advance)
+    except BaseException:
+        crew.end(kill=True)
+        raise
+    if not crew.end(kill=False):
+        raise ProgramFailed("a worker process was killed", hint="try again with --threads 1")
+
+
+class _Crew:
+    """The processes, and the two pipes between them and us."""
+
+    def __init__(self, work: Callable[[int], int]) -> None:
+        self._work = work
+        self._workers: list[int] = []
+        self._tasks, self._task_input = os.pipe()
+        self._results, self._result_input = os.pipe()
+
+    def put(self, items: range) -> None:
+        """All the work waits in the pipe; whoever is free takes the next piece."""
+        os.write(self._task_input, b"".join(_ITEM.pack(item) for item in items))
+        os.close(self._task_input)
+
+    def start(self, count: int) -> None:
+        """Fork; a limit on processes makes it fewer."""
+        gc.freeze()  # a collection in a worker would copy all of the memory
+        try:
+            for _ in range(count if count > 1 else 0):
+                with contextlib.suppress(OSError), warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # that there are threads: they only wait for the end of our parent
+                    self._fork()
+        finally:
+            gc.unfreeze()
+            os.close(self._result_input)
+
+    def _fork(self) -> None:
+        parent = os.getpid()
+        worker = os.fork()
+        if worker:
+            self._workers.append(worker)
+            return
+        status = 1
+        try:
+            control_process(PR_SET_PDEATHSIG, signal.SIGKILL)
+            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+                signal.signal(number, signal.SIG_DFL)
+            os.close(self._results)
+            if os.getppid() == parent:
+                self._serve()
+                status = 0
+        finally:
+            os._exit(status)
+
+    def _serve(self) -> None:
+        try:
+            for item in self._take():
+                os.write(self._result_input, _RECORD.pack(b"+", self._work(item)))
+        except Exception as problem:
+            told = _pack_error(problem)
+            os.write(self._result_input, _RECORD.pack(b"!", len(told)) + told)
+
+    def _take(self) -> Iterator[int]:
+        while raw := os.read(self._tasks, _ITEM.size):
+            yield _ITEM.unpack(raw)[0]
+
+    def follow(self, advance: Callable[[int], None]) -> None:
+        """Pass on what is done until the last worker has ended, and do the work ourselves where there is none."""
+        if not self._workers:
+            for item in self._take():
+                advance(self._work(item))
+        waiting = b""
+        while piece := os.read(self._results, 65536):
+            waiting += piece
+            while len(waiting) >= _RECORD.size:
+                kind, amount = _RECORD.unpack_from(waiting)
+                length = _RECORD.size if kind == b"+" else _RECORD.size + amount
+                if len(waiting) < length:
+                    break
+                if kind != b"+":
+                    raise _unpack_error(waiting[_RECORD.size : length])
+                advance(amount)
+                waiting = waiting[length:]
+
+    def end(self, *, kill: bool) -> bool:
+        """Wait for all; whether all of them ended well."""
+        os.close(self._tasks)
+        os.close(self._results)
+        for worker in self._workers if kill else ():
+            os.kill(worker, signal.SIGKILL)
+        return not [worker for worker in self._workers if os.waitpid(worker, 0)[1]]
+
+
+def _pack_error(problem: Exception) -> bytes:
+    """What an error is made of, in a form that fits through the pipe."""
+    if isinstance(problem, KedgeError):
+        name = next(kind.__name__ for kind in type(problem).__mro__ if kind.__module__ == kedge.errors.__name__)
+        parts: list[object] = [name, problem.message[:400], problem.hint and problem.hint[:200], problem.context]
+    elif isinstance(problem, OSError):
+        parts = ["OSError", problem.errno, problem.strerror, {}]
+    else:
+        parts = ["RuntimeError", f"{type(problem).__name__}: {problem}"[:400], None, {}]
+    told = json.dumps(parts).encode()
+    return told if len(told) <= _AT_ONCE - _RECORD.size else json.dumps([*parts[:3], {}]).encode()
+
+
+def _unpack_error(told: bytes) -> Exception:
+    try:
+        name, message, hint, context = json.loads(told)
+    except ValueError:
+        return ProgramFailed("a process that did a part of the work failed")
+    if name == "OSError":
+        return OSError(message, hint)
+    if name == "RuntimeError":
+        return RuntimeError(message)
+    error: Exception = getattr(kedge.errors, name)(message, hint=hint, context=context)
+    return error

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: BSD-3-Clause
+import os
+import sys
+
+from kedge.posix import libc
+from kedge.posix.constants import CLONE_NEWPID, CLONE_NEWUSER
+from kedge.posix.spawn import replace_process
+from kedge.runtime.processes.supervise import run_supervised
+
+
+def start():
+    replace_process(sys.argv[2], sys.argv[2:], os.environ)
+
+
+libc.unshare(CLONE_NEWUSER | CLONE_NEWPID)
+run_supervised(start, with_init=sys.argv[1] == "init")
