@@ -57,16 +57,16 @@ def test_threads_libcuda_of_the_image_does_not_win_on_geforce() -> None:
     image = make_compat_image("575.57.08", None, COMPAT, f"{COMPAT}:/usr/local/nvidia/lib64")
     additions = start(make_node("535.104.05", AMPERE), image)
     assert additions.prepend_library_path == [LIBRARIES]
-    assert any(f"run on data-center cards only, not on {AMPERE}" in note for note in additions.notes)
+    assert any(f"run on data-center GPUs only, not on {AMPERE}" in note for note in additions.notes)
 
 
 @about(15)
 def test_threads_nvidia_smi_is_fine_and_cuda_is_not() -> None:
     image, host = make_compat_image("580.95.05", NOTE_580), make_node("550.54.14", AMPERE)
-    with pytest.raises(WillNotRun, match=r"needs CUDA 13, driver 550\.54\.14 of this node offers CUDA 12"):
+    with pytest.raises(WillNotRun, match=r"needs CUDA 13, driver 550\.54\.14 of this node supports CUDA 12"):
         start(host, image)
     looked = start(host, image, arguments=["nvidia-smi"])
-    assert any(text.startswith("GPU programs of this image will fail here.") for text in looked.warnings)
+    assert any(text.startswith("GPU programs of this image will fail on this node.") for text in looked.warnings)
 
 
 @about(16)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import importlib
 
-from kedge.errors import NoScheduler
 from kedge.schedulers.facts import Advice, SchedulerFacts
 
 TYPE_CHECKING = False
@@ -27,6 +26,8 @@ SCHEDULERS = (
 def find_backend(name: str) -> Backend:
     """What writes its scripts and reads its answers."""
     if name not in SCHEDULERS:
+        from kedge.errors import NoScheduler  # late: only for an error
+
         raise NoScheduler(f"kedge does not know the scheduler '{name}'", hint=f"use one of: {', '.join(SCHEDULERS)}")
     backend: Backend = _load(name, "backend").BACKEND
     return backend
